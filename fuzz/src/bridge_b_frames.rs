@@ -1,6 +1,6 @@
-//! What the fuzz targets of `bridge::b_frames` check: whatever an encoder sends, what leaves are
-//! whole NAL units that begin with parameter sets and a picture a decoder can start with, and a
-//! stream that was refused stays refused.
+//! What the fuzz targets of `bridge::b_frames` check: whatever an encoder sends, the output is
+//! whole NAL units that begin with parameter sets and a frame a decoder can start with, and a
+//! refused stream stays refused.
 //!
 //! `crates/bridge/tests/bridge/fuzz_corpus.rs` includes this file and replays the kept corpus.
 

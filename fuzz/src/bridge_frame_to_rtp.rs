@@ -1,6 +1,6 @@
-//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, what
-//! viewers get is RTP that can be put together, numbered without gaps, no longer than allowed, and
-//! pictures have timestamps of their own.
+//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, viewers
+//! get RTP that can be reassembled, numbered without gaps, no longer than allowed, and each video
+//! frame has its own timestamp.
 //!
 //! ```text
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
@@ -53,7 +53,7 @@ struct Viewer {
     bridge: FrameToRtp,
     /// Numbers of the next packets of video and audio.
     next: [Option<u16>; 2],
-    /// Timestamp of the last picture.
+    /// Timestamp of the last video frame.
     last_picture: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ impl Viewer {
         assert!(pictures == 0 || formats.video.is_some(), "pictures of a codec nobody was told of");
     }
 
-    /// Returns the number of pictures.
+    /// Returns the number of video frames.
     fn watch(&mut self, out: &PacketsOut) -> u64 {
         let mut pictures = 0;
         let mut picture: Option<Depacketizer> = None;

@@ -1,5 +1,5 @@
-//! What the fuzz target of configuration records checks: made of any bytes, they are read back by
-//! those who read the records of others.
+//! What the fuzz target of configuration records checks: records made of any bytes can be read by
+//! the parsers of foreign records.
 //!
 //! Input: a byte for the codec, then parameter sets, each behind its length in one byte, or a frame.
 //! `crates/media/tests/media/fuzz_corpus.rs` includes this file and replays the kept corpus.
@@ -36,7 +36,7 @@ pub fn config_records(data: &[u8]) {
     match (codec, format) {
         // Their records have no size.
         (Codec::Vp8 | Codec::Vp9, format) => assert!(format.is_some()),
-        // The record is made even where the SPS is beyond its reader, and then tells no size.
+        // The record is made even if the SPS cannot be parsed, and then has no size.
         (Codec::H264, None) => assert_eq!((width, height), (0, 0)),
         (_, format) => {
             let format = format.expect("a record that can be read");

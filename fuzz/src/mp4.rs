@@ -21,7 +21,7 @@ pub fn mp4_demux(data: &[u8]) {
     let _ = play(&mut file);
     let half = file.find_duration().ok().flatten().unwrap_or(Duration::from_secs(1)) / 2;
     if let Ok(found) = file.seek_to(half) {
-        // A broken index may send it behind, never a sound one; the time is one that can be gone to again.
+        // A broken index may place it later, a valid one never; the time can be seeked to again.
         let _ = file.seek_to(found);
         let _ = play(&mut file);
     }

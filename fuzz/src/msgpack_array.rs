@@ -84,7 +84,8 @@ pub fn decodes_as_naive<T: Number>(input: &[u8], cut: usize) {
     }
 }
 
-/// Values give the bytes of the naive encoder with every instruction set, and come back from them bit by bit.
+/// Every instruction set encodes values as the naive encoder does, and decodes them to the same
+/// bits.
 pub fn there_and_back<T: Number>(values: &[T]) {
     let expected = naive_encode(values);
     for isa in Isa::available() {

@@ -70,7 +70,8 @@ fn read(boundary: &[u8], body: &[u8], piece: usize) -> Outcome {
     (parts, multipart.finish())
 }
 
-/// Parts are as long as they say, but for one that has been cut off; their bytes stand in the body.
+/// Parts have their announced length, except one that has been cut off; their bytes are in the
+/// body.
 fn check((parts, end): &Outcome, body: &[u8]) {
     for (index, (range, bytes)) in parts.iter().enumerate() {
         let range = range.range.as_ref().expect("a part has bytes");

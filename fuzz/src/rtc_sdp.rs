@@ -38,8 +38,7 @@ pub fn sdp(data: &[u8]) {
 fn check(offer: &Offer, local: &LocalDescription, answer: &Answer) {
     assert!(!answer.tracks.is_empty() && answer.tracks.len() <= 2 * Policy::publish().tracks_per_kind_max);
     assert!(!answer.remote.fingerprints.is_empty());
-    // The answer may be refused when it is read as an offer (nobody is both), but not for what we
-    // wrote into it.
+    // The answer may be refused when it is read as an offer, but not as malformed.
     let read = parse_offer(&answer.sdp).expect("what is printed can be read");
     assert!(read.ice_lite);
     assert_eq!(read.media.len(), offer.media.len(), "each description is answered");

@@ -82,7 +82,7 @@ pub fn rtcp(data: &[u8]) {
     }
 }
 
-/// Writes a packet anew and reads it back.
+/// Serializes a packet again and parses it.
 fn round_trip(packet: &Rtcp<'_>) {
     let mut out = Vec::new();
     match packet {
@@ -199,7 +199,7 @@ pub fn header_extensions(data: &[u8]) {
         let range = find(block, *id).expect("an element that was read");
         assert!(range.end <= block.len());
     }
-    // Written anew, all that fits and nothing else comes back.
+    // Serialized again, everything that fits and nothing else is restored.
     let mut out = vec![0xee; usize::from(*room) * 2];
     let mut writer = BlockWriter::new(&mut out, if choice & 1 == 0 { Form::Either } else { Form::OneByte });
     let taken: Vec<_> =

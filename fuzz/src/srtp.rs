@@ -179,7 +179,7 @@ impl Network<'_> {
                 let _ = self.inbound.set_roc(ssrc, roc);
             }
             8 => {
-                // A stream that begins anew knows nothing of what it has delivered.
+                // A restarted stream has lost its replay window.
                 let ssrc = self.ssrc(input);
                 if self.inbound.remove_stream(ssrc) {
                     let at = self.protocol.ssrc_at;
@@ -205,7 +205,7 @@ impl Network<'_> {
         let plain = (self.protocol.write)(input, ssrc);
         let mut packet = plain.clone();
         packet.resize(plain.len() + self.trailer, 0);
-        // What is refused here was sent before or is too old to tell.
+        // Packets refused here were sent before or are too old to know.
         if let Some(len) = (self.protocol.protect)(&mut self.outbound, &mut packet, plain.len()) {
             assert_eq!(len, packet.len());
             self.sent.push((packet, plain));

@@ -39,7 +39,7 @@ pub fn audio_to_opus(data: &[u8]) {
             0xf4.. => pts_us.saturating_sub(i64::from(step - 0xf3) * 100_000),
             step => pts_us.saturating_add(i64::from(*step) * 1_000),
         };
-        // Whatever becomes of a piece, the next one is tried.
+        // Whatever the result of a piece, the next one is tried.
         let _ = transcoder.push(Some(&format), pts_us, piece, &mut out);
     }
     for packet in &out {

@@ -71,7 +71,7 @@ fn compare(hops: &mut KnownHops, twin: &Twin, kept: &mut HashMap<IpAddr, (u64, N
     }
 }
 
-/// Answers may be forgotten, which the generation tells.
+/// Answers may be forgotten, which changes the generation.
 fn forget_unused(hops: &mut KnownHops, twin: &mut Twin) {
     let before = hops.generation();
     while hops.next_outdated().is_some() {}

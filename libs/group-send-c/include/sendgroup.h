@@ -53,8 +53,8 @@ typedef struct sendgroup_options {
 /*
  One recipient of a group: its address, its private bytes, and the result.
 
- Set it to zero and fill in the first members. Afterwards the last three say what happened; they
- are read as well, so that a call with the same arguments goes on where the one before stopped.
+ Set it to zero and fill in the first members. Afterwards the last three hold the result; they
+ are also read, so that a call with the same arguments continues where the previous one stopped.
  */
 typedef struct sendgroup_recipient {
   /*
@@ -142,8 +142,8 @@ int sendgroup_open(int fd,
 
  # Safety
  `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients`
- point to as many as said, and what those point to may be read; nothing of it changes during the
- call.
+ point to the stated number of elements, and what those point to may be read; none of it changes
+ during the call.
  */
 ssize_t sendgroup_send(struct sendgroup_sender *sender,
                        const struct iovec *packets,

@@ -1,8 +1,8 @@
 //! What C passes to a call, read once and checked as far as it can be: NULL, alignment, lengths,
 //! counts, families.
 //!
-//! Everything that holds for the group refuses the call; everything that is one recipient's refuses
-//! that one. What is sent how is `group-send`'s business.
+//! An error that concerns the group refuses the call; one that concerns a recipient refuses that
+//! recipient. `group-send` decides how to send.
 
 use crate::{Failure, Recipient, SENDGROUP_PACKETS_MAX, SENDGROUP_RECIPIENTS_MAX};
 use group_send::{SendError, Sender, Slot};
@@ -17,8 +17,8 @@ const LEN_MAX: usize = u16::MAX as usize;
 /// The arrays of a call, `recipients` in the form C has.
 ///
 /// # Safety
-/// Pointers that are not NULL point to as many elements as said, and those of `packets` to as many
-/// bytes; nobody else changes them while the result is used.
+/// Pointers that are not NULL point to the stated number of elements, and those of `packets` to the
+/// stated number of bytes; they must not be changed while the result is used.
 pub(crate) unsafe fn arguments<'a>(
     packets: *const iovec,
     packets_len: usize,
@@ -37,12 +37,12 @@ pub(crate) unsafe fn arguments<'a>(
     if recipients.is_null() || !recipients.is_aligned() {
         return Err(libc::EFAULT.into());
     }
-    // SAFETY: not NULL, aligned, as many as said, of a size that was checked, and nobody else's for
-    // now.
+    // SAFETY: not NULL, aligned, of the stated length, which was checked, and not aliased during
+    // the call.
     Ok((slices, unsafe { slice::from_raw_parts_mut(recipients, recipients_len) }))
 }
 
-/// Memory of calls, kept for the next one; nothing of a caller's is in it between calls.
+/// Buffers kept from call to call; between calls they hold nothing of the caller.
 #[derive(Default)]
 pub(crate) struct Scratch {
     slots: Vec<Slot>,
@@ -141,8 +141,8 @@ unsafe fn parse(recipient: &Recipient, packets: usize, privates: &mut Vec<&[u8]>
 /// Appends `len` pieces of memory to `slices`.
 ///
 /// # Safety
-/// `pieces` is NULL or points to as many elements as said, which are NULL or point to as many bytes
-/// as they say; nobody changes them while `slices` is used.
+/// `pieces` is NULL or points to the stated number of elements, each of which is NULL or points to
+/// its stated number of bytes; they must not be changed while `slices` is used.
 unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> Result<(), c_int> {
     if len == 0 {
         return Ok(());
@@ -150,7 +150,7 @@ unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> R
     if pieces.is_null() || !pieces.is_aligned() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: not NULL, aligned, as many as said, at most `SENDGROUP_PACKETS_MAX`.
+    // SAFETY: not NULL, aligned, of the stated length, at most `SENDGROUP_PACKETS_MAX`.
     for piece in unsafe { slice::from_raw_parts(pieces, len) } {
         if piece.iov_len > LEN_MAX {
             return Err(libc::EMSGSIZE);
@@ -158,7 +158,7 @@ unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> R
         slices.push(match piece.iov_base.is_null() {
             true if piece.iov_len > 0 => return Err(libc::EFAULT),
             true => &[],
-            // SAFETY: not NULL, as many bytes as said, at most `LEN_MAX`.
+            // SAFETY: not NULL, of the stated length, at most `LEN_MAX`.
             false => unsafe { slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) },
         });
     }
@@ -198,7 +198,7 @@ unsafe fn address(address: *const sockaddr, len: socklen_t) -> Result<SocketAddr
     }
 }
 
-/// Where a recipient stands before the call: what it says, or all done and failed if it is refused.
+/// The state of a recipient before the call: as stored, or completed and failed if it is refused.
 fn first_slot(recipient: &Recipient, packets: usize, refused: Option<&c_int>) -> Slot {
     let Recipient { sent, failed, error, .. } = *recipient;
     match refused {
@@ -211,7 +211,7 @@ fn first_slot(recipient: &Recipient, packets: usize, refused: Option<&c_int>) ->
     }
 }
 
-/// Tells a recipient what became of it, and returns whether it is fully served.
+/// Stores the result of a recipient; returns whether it is fully served.
 fn report(recipient: &mut Recipient, slot: Slot, packets: usize) -> bool {
     recipient.sent = slot.sent;
     recipient.failed = slot.failed;

@@ -29,8 +29,8 @@ pub const SENDGROUP_RECIPIENTS_MAX: usize = 1 << 20;
 
 /// One recipient of a group: its address, its private bytes, and the result.
 ///
-/// Set it to zero and fill in the first members. Afterwards the last three say what happened; they
-/// are read as well, so that a call with the same arguments goes on where the one before stopped.
+/// Set it to zero and fill in the first members. Afterwards the last three hold the result; they
+/// are also read, so that a call with the same arguments continues where the previous one stopped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient {
@@ -137,8 +137,8 @@ pub unsafe extern "C" fn sendgroup_open(
 ///
 /// # Safety
 /// `sender` is NULL or a sender that is used nowhere else meanwhile. `packets` and `recipients`
-/// point to as many as said, and what those point to may be read; nothing of it changes during the
-/// call.
+/// point to the stated number of elements, and what those point to may be read; none of it changes
+/// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendgroup_send(
     sender: *mut Sender,

@@ -42,7 +42,7 @@ fn choose_interface(config: &mut Config, interface: Option<&str>, queue: u32) {
 }
 
 /// # Safety
-/// `string` is NULL or ends with a zero, and nobody changes it while the result is used.
+/// `string` is NULL or ends with a zero, and must not be changed while the result is used.
 unsafe fn text<'a>(string: *const c_char) -> Result<Option<&'a str>, Failure> {
     if string.is_null() {
         return Ok(None);

@@ -142,8 +142,8 @@ fn rtp_header(frame: u32, ssrc: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Receives until nothing has come for a while after `done`: packets by the address they were sent
-/// to.
+/// Receives until nothing has arrived for some time after `done`: packets by the address they were
+/// sent to.
 fn listen(socket: &UdpSocket, done: &AtomicBool) -> io::Result<HashMap<IpAddr, u32>> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     enable_destination(socket)?;

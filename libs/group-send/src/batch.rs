@@ -1,10 +1,10 @@
 //! Datagrams built in place in one slab and sent all at once: made for servers that forward.
 //!
-//! The caller reserves space for a datagram, writes it there (by encrypting into it, for example)
-//! and goes on; once a turn of its loop everything is handed to
+//! The caller reserves space for a datagram, writes it there (for example by encrypting into it)
+//! and continues; once per turn of its loop everything is passed to
 //! [`Sender::flush`](crate::Sender::flush). The order in which recipients were written does not
 //! matter: a flush goes recipient by recipient, each one's datagrams in the order they were
-//! reserved. This file knows nothing of sockets.
+//! reserved. This file knows no sockets.
 
 use crate::backend::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
@@ -88,9 +88,9 @@ pub struct Failure {
 
 /// Datagrams that wait for a flush.
 ///
-/// **Reserve, write, set the length, and flush once a turn.** What is reserved and never given a
-/// length is not sent and is gone after the flush. What the kernel had no room for stays, and goes
-/// first with the next flush.
+/// **Reserve, write, set the length, and flush once a turn.** A reservation that never got a length
+/// is not sent and is dropped by the flush. Datagrams for which the kernel had no room stay, and
+/// are sent first by the next flush.
 pub struct SendBatch {
     slab: Box<[u8]>,
     used: usize,
@@ -291,8 +291,8 @@ impl SendBatch {
         &self.failures
     }
 
-    /// Hands what is ready to `send` in recipient-major chunks until `budget_bytes` are used up or
-    /// there is no more room.
+    /// Passes ready datagrams to `send` in recipient-major chunks until `budget_bytes` are used up
+    /// or there is no more room.
     pub(crate) fn drain(
         &mut self,
         budget_bytes: usize,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-/// Why a datagram was not sent, or why no more of a recipient's datagrams were.
+/// Why a datagram, or the rest of a recipient's datagrams, was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The socket's send buffer is full (`EAGAIN`), or a device's ring. The only error that is not

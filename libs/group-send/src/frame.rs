@@ -2,10 +2,9 @@
 //!
 //! What is the same for all datagrams of a recipient is built once ([`Header::new`]), with the
 //! checksums' share of it; a datagram then costs one copy of 42 or 62 bytes, four fields and a few
-//! additions. Sums of shared payload are the caller's to keep: they are values here ([`Sum`]).
-//! Which route, which neighbour, and whether a datagram fits the link is decided elsewhere. Left
-//! out: VLAN tags, IPv4 options, IPv6 extension headers, fragmentation; such datagrams go through
-//! the socket.
+//! additions. The caller keeps the sums of shared payload, as values of [`Sum`]. Route, neighbour,
+//! and whether a datagram fits the link are decided elsewhere. Left out: VLAN tags, IPv4 options,
+//! IPv6 extension headers, fragmentation; such datagrams go through the socket.
 //!
 //! ```text
 //! Ethernet II   0 destination   6 source   12 EtherType

@@ -93,8 +93,8 @@ pub struct Progress {
     /// [`BackendKind::AfXdp`](crate::BackendKind::AfXdp) and
     /// [`BackendKind::TcClone`](crate::BackendKind::TcClone) it may be the device's ring that is
     /// full, one recipient's own socket, or a recipient that is blocked until its earlier datagrams
-    /// have left by another path, while the socket stays writable: a poller would return at once,
-    /// again and again. With these back ends retry after a millisecond, by timer.
+    /// have left by another path, while the socket stays writable: a poller would return
+    /// immediately every time. With these back ends, retry by timer after a millisecond.
     pub blocked: bool,
 }
 

@@ -1,8 +1,8 @@
 //! k datagrams to N UDP recipients in one call, and batches of datagrams received.
 //!
 //! [`Sender`] sends: a group of shared packets to many [`Recipient`]s, each with private bytes
-//! around them and a [`Slot`] for what became of it; or a [`SendBatch`], into which datagrams were
-//! written one by one. [`RecvBatch`] receives, [`peer_table::PeerTable`] finds sessions by address,
+//! around them and a [`Slot`] for the result; or a [`SendBatch`], into which datagrams were written
+//! one by one. [`RecvBatch`] receives, [`peer_table::PeerTable`] finds sessions by address,
 //! [`socket`] sets what a server's socket needs. How datagrams reach the network is chosen at run
 //! time among the back ends of [`Config`].
 //!

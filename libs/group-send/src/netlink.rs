@@ -20,7 +20,7 @@ use request::{Request, link_fixed};
 use socket::NetlinkSocket;
 use std::io;
 
-/// Longest name of an interface: `IFNAMSIZ` without the zero behind it.
+/// Longest name of an interface: `IFNAMSIZ` without the terminating zero.
 const INTERFACE_NAME_MAX: usize = 15;
 
 /// The number of the interface with this name, in the network namespace of the socket.

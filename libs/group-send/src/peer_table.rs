@@ -1,9 +1,9 @@
-//! From the address a datagram came from to the session it belongs to, without strings.
+//! Maps a datagram's source address to its session, without strings.
 //!
 //! [`PeerKey`] is an address packed into words, [`PeerTable`] finds values by it: a flat table in
-//! which the key determines each peer's one bucket, and behind it a hash map for the few whose
-//! bucket was full. It is for the receiving side. Timeouts and the meaning of a session are left to
-//! the caller.
+//! which the key determines each peer's one bucket, and a hash map for the few whose bucket was
+//! full. It is for the receiving side. Timeouts and the meaning of a session are left to the
+//! caller.
 
 mod flat;
 mod key;
@@ -152,9 +152,9 @@ impl<T> PeerTable<T> {
         self.limit
     }
 
-    /// Number of peers that are in the maps because their buckets were full: `0 <= displaced <=
-    /// len`. For a metric: more than a sixth of `len` is rare bad luck, or an attacker who knows
-    /// the secret.
+    /// Number of peers that are in the maps because their buckets were full:
+    /// `0 <= displaced <= len`. For a metric: more than a sixth of `len` is a rare coincidence, or
+    /// an attacker who knows the secret.
     pub fn displaced(&self) -> usize {
         self.ipv4.displaced() + self.ipv6.displaced()
     }

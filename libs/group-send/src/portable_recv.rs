@@ -24,7 +24,7 @@ pub(crate) struct Head {
 }
 
 impl Inbox {
-    /// For one message of up to `payload_max` bytes, however many are wished for.
+    /// For one message of up to `payload_max` bytes, however many are requested.
     pub(crate) fn new(_messages: usize, payload_max: usize, _stride: usize) -> Self {
         // One byte more shows that a datagram was longer.
         Self { slab: vec![0; payload_max + 1], head: Head { source: None, bytes: 0 } }

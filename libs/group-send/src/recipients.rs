@@ -5,8 +5,8 @@
 //! peers who choose their addresses cannot force it.
 //!
 //! Entries lie in the order in which recipients were first seen, and the one after the latest is
-//! tried first: groups are sent in the same order again and again, which then costs no hashing and
-//! reads memory from front to back.
+//! tried first: groups are sent repeatedly in the same order, which then costs no hashing and reads
+//! memory from front to back.
 
 use crate::frame::Header;
 use std::hash::{BuildHasher, RandomState};

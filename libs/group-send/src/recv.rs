@@ -77,7 +77,7 @@ pub struct Received<P> {
     pub destination: Option<IpAddr>,
 }
 
-/// Buffers that are received into again and again, and the datagrams of the last call.
+/// Reusable receive buffers, and the datagrams of the last call.
 ///
 /// ```
 /// use group_send::{RecvBatch, RecvConfig};
@@ -179,8 +179,8 @@ impl RecvBatch {
         self.datagrams == 0
     }
 
-    /// Whether the last call took as many messages as it could, so that more may be waiting. If
-    /// not, there was no more at that moment.
+    /// Whether the last call received as many messages as it could, so that more may be waiting. If
+    /// not, the socket was empty.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
@@ -252,8 +252,8 @@ const OFFERED_MIN: usize = 8;
 /// the caller's turn.
 const REPORTS_MAX: usize = 64;
 
-/// Whether this is what the network said about an earlier datagram: the errors that ICMP messages
-/// become (`icmp(7)`, RFC 1122 section 4.1.3.3), or on Windows "connection reset".
+/// Whether this is an error of the network about an earlier datagram, caused by an ICMP message
+/// (`icmp(7)`, RFC 1122 section 4.1.3.3), or on Windows "connection reset".
 fn is_report(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
     #[cfg(target_os = "linux")]

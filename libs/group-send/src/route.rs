@@ -70,7 +70,7 @@ pub enum Unresolved {
     /// The MAC address is known but was not confirmed lately: datagrams to this destination go
     /// through the socket, which makes the kernel check it, while others may use it.
     StaleNeighbour,
-    /// The interface is down or gone.
+    /// The interface is down or has been removed.
     LinkDown,
     /// The kernel did not answer.
     NoAnswer,
@@ -108,7 +108,7 @@ pub(crate) const RECHECK_MS: u64 = 5_000;
 /// Answers that one refresh asks for again, at most: 20 us.
 const RECHECKS_PER_REFRESH: usize = 8;
 
-/// Datagrams of changes that one refresh reads, at most. The next one goes on.
+/// Maximum datagrams of changes that one refresh reads. The next one continues.
 const CHANGES_PER_REFRESH: usize = 256;
 
 impl NextHops {

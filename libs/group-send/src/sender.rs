@@ -8,8 +8,8 @@ use socket2::SockRef;
 use std::fmt;
 
 /// Sends groups and batches through one UDP socket. It holds a duplicate of the caller's socket;
-/// the caller goes on receiving, polling and setting options on the original. Nothing here waits:
-/// when the socket's buffer is full, a call says how far it got.
+/// the caller continues to receive, poll and set options on the original. Nothing here waits: when
+/// the socket's buffer is full, a call says how far it got.
 pub struct Sender {
     backend: Box<dyn Backend>,
     not_chosen: Vec<NotChosen>,
@@ -43,10 +43,10 @@ impl Sender {
     /// the others.
     ///
     /// Pass the packets of a whole video frame together: a recipient's packets of equal length then
-    /// cost little more than one. Called again with the same arguments, it goes on where the slots
-    /// say it stopped. To send datagrams written into a slab, see [`Sender::flush`]. An address
-    /// that is in the group twice gets the packets of each entry in order; which entry comes first
-    /// is up to the back end.
+    /// cost little more than one. Called again with the same arguments, it continues where the
+    /// slots say it stopped. To send datagrams written into a slab, see [`Sender::flush`]. An
+    /// address that is in the group twice gets the packets of each entry in order; which entry
+    /// comes first is up to the back end.
     ///
     /// # Panics
     /// If there are not as many slots as recipients, or more than 2^32 - 1 packets.

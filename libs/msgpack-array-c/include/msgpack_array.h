@@ -156,9 +156,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header
- included; 0 if there is no such type, SIZE_MAX if there are no such arrays, which is so above
- 2^32 - 1 elements or where the length is no size_t.
+ Maximum bytes of an array of `count` elements of a `msgpack_array_type`, header included; 0 if
+ there is no such type, SIZE_MAX if there is no such array: above 2^32 - 1 elements, or if the
+ length does not fit into a size_t.
  */
 size_t msgpack_array_max_encoded_len(uint32_t element_type, size_t count);
 
@@ -401,11 +401,11 @@ msgpack_array_status msgpack_array_encode_f64(const double *values,
 
 /*
  Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
- elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+ elements. They may have any width in the input, as long as the values fit. Of `out`, the first
  `decoded->count` elements are written with the status OK, and any may have changed with another.
 
  Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
- may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+ may be NULL if `capacity` is 0: `decoded->count` then holds the required capacity, with the
  status TOO_SMALL or, for an empty array, OK.
 
  # Safety
@@ -419,7 +419,7 @@ msgpack_array_status msgpack_array_decode_i32(const uint8_t *input,
                                               msgpack_array_decoded *decoded);
 
 /*
- As `msgpack_array_decode_i32`. Numbers are not taken for booleans.
+ As `msgpack_array_decode_i32`. Numbers are not accepted as booleans.
 
  # Safety
  As for that function.
@@ -679,11 +679,11 @@ msgpack_array_status msgpack_array_encode_f64(const double *values,
 
 /*
  Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
- elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+ elements. They may have any width in the input, as long as the values fit. Of `out`, the first
  `decoded->count` elements are written with the status OK, and any may have changed with another.
 
  Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
- may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+ may be NULL if `capacity` is 0: `decoded->count` then holds the required capacity, with the
  status TOO_SMALL or, for an empty array, OK.
 
  # Safety
@@ -697,7 +697,7 @@ msgpack_array_status msgpack_array_decode_i32(const uint8_t *input,
                                               msgpack_array_decoded *decoded);
 
 /*
- As `msgpack_array_decode_i32`. Numbers are not taken for booleans.
+ As `msgpack_array_decode_i32`. Numbers are not accepted as booleans.
 
  # Safety
  As for that function.

@@ -4,8 +4,8 @@
 //! All memory is the caller's; nothing is allocated here. The functions with a type in their name
 //! are in `typed.rs`, what they share and the ones for any type are here. The header is made from
 //! both files by cbindgen, kept in the repository, and compared by `tests/msgpack-array-c/main.rs`;
-//! programs in C and C++ are compiled and run against both libraries. How arrays are encoded is
-//! `msgpack-array`'s business.
+//! programs in C and C++ are compiled and run against both libraries. Arrays are encoded by
+//! `msgpack-array`.
 //!
 //! A panic, which would be a bug in `msgpack-array`, ends the process at the boundary and never
 //! unwinds into C.
@@ -119,9 +119,9 @@ macro_rules! with_type {
     };
 }
 
-/// Bytes that an array of `count` elements of a `msgpack_array_type` takes at most, header
-/// included; 0 if there is no such type, SIZE_MAX if there are no such arrays, which is so above
-/// 2^32 - 1 elements or where the length is no size_t.
+/// Maximum bytes of an array of `count` elements of a `msgpack_array_type`, header included; 0 if
+/// there is no such type, SIZE_MAX if there is no such array: above 2^32 - 1 elements, or if the
+/// length does not fit into a size_t.
 #[unsafe(no_mangle)]
 pub extern "C" fn msgpack_array_max_encoded_len(element_type: u32, count: usize) -> usize {
     with_type!(element_type, T => match u32::try_from(count) {
@@ -421,7 +421,7 @@ unsafe fn write(parts: &[&[u8]], out: *mut u8, out_size: usize, written: *mut us
 /// `None` for NULL, unless nothing is to be read there.
 ///
 /// # Safety
-/// `from` may be read for `count` elements as long as the result is in use, and nobody writes there
+/// `from` may be read for `count` elements while the result is in use, and must not be written to
 /// meanwhile.
 unsafe fn readable<'a, T>(from: *const T, count: usize) -> Option<&'a [T]> {
     match (from.is_null(), count) {
@@ -435,8 +435,8 @@ unsafe fn readable<'a, T>(from: *const T, count: usize) -> Option<&'a [T]> {
 /// `None` for NULL, unless nothing may be written there.
 ///
 /// # Safety
-/// `to` may be written to for `count` elements as long as the result is in use, and nobody else
-/// uses them meanwhile.
+/// `to` may be written to for `count` elements while the result is in use, and must not be used
+/// otherwise meanwhile.
 unsafe fn writable<'a, T>(to: *mut T, count: usize) -> Option<&'a mut [MaybeUninit<T>]> {
     match (to.is_null(), count) {
         (_, 0) => Some(&mut []),

@@ -189,11 +189,11 @@ pub unsafe extern "C" fn msgpack_array_encode_f64(
 }
 
 /// Reads the MessagePack array at the beginning of `input` to `out`, which has room for `capacity`
-/// elements. They may be of any width in the input, as long as the values fit. Of `out`, the first
+/// elements. They may have any width in the input, as long as the values fit. Of `out`, the first
 /// `decoded->count` elements are written with the status OK, and any may have changed with another.
 ///
 /// Returns BAD_ARGUMENT, TOO_SMALL, TRUNCATED, NOT_AN_ARRAY, WRONG_TYPE, OUT_OF_RANGE or OK. `out`
-/// may be NULL if `capacity` is 0: that tells in `decoded->count` how much room it takes, with the
+/// may be NULL if `capacity` is 0: `decoded->count` then holds the required capacity, with the
 /// status TOO_SMALL or, for an empty array, OK.
 ///
 /// # Safety
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn msgpack_array_decode_i32(
     unsafe { decode(Isa::detect(), input, input_size, out, capacity, decoded) }
 }
 
-/// As `msgpack_array_decode_i32`. Numbers are not taken for booleans.
+/// As `msgpack_array_decode_i32`. Numbers are not accepted as booleans.
 ///
 /// # Safety
 /// As for that function.

@@ -1,5 +1,4 @@
-//! A document of columns: written by the kernels, read back, and read by a program that knows
-//! nothing of this crate.
+//! A document of columns: written by the kernels, read back, and read without this crate.
 //!
 //! `cargo run --release -p msgpack-array --features rmp-serde --example columns`
 #![allow(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
@@ -22,7 +21,7 @@ struct Sessions {
     rtt_ms: Vec<f32>,
 }
 
-/// The same document for somebody with nothing but `rmp-serde`.
+/// The same document for a reader with only `rmp-serde`.
 #[derive(Deserialize)]
 struct Loss {
     loss_percent: Vec<f32>,

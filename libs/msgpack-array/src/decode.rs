@@ -1,5 +1,5 @@
-//! Decoding whole arrays from a slice, and their two parts for those who have a place for the
-//! elements.
+//! Decoding whole arrays from a slice, and their two parts for callers with their own memory for
+//! the elements.
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Encoding whole arrays, and their two parts for those who have the elements in pieces.
+//! Encoding whole arrays, and their two parts for callers that have the elements in pieces.
 
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;

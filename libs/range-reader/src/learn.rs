@@ -121,9 +121,9 @@ impl Learner {
     /// `range` has been handed to the caller. An empty range says that reading is about to begin
     /// there.
     ///
-    /// Costs a comparison while reading goes on where it stopped. A seek costs up to some 100
-    /// microseconds while tables are looked for or a trend is followed, and a few when a pattern
-    /// without jitter has been found.
+    /// Costs a comparison while reading is sequential. A seek costs up to about 100 microseconds
+    /// while tables are searched or a trend is followed, and a few once a pattern without jitter
+    /// has been found.
     pub fn note_read(&mut self, range: Range<u64>) {
         let Some(run) = self.runs.note(range) else { return };
         self.allow_for(&run);
@@ -144,9 +144,9 @@ impl Learner {
         }
     }
 
-    /// What the link is like: what it could bring between a request and its response, and what
-    /// becomes of misses. What is not known to the byte is guessed with margins as wide as they are
-    /// dear.
+    /// Properties of the link: how much it could deliver between a request and its response, and
+    /// how misses are handled. What is not known to the byte is guessed with margins that depend on
+    /// their cost.
     pub fn note_link(&mut self, path_bytes: f64, misses: Misses) {
         self.path_bytes = if path_bytes.is_finite() { path_bytes.max(0.0) } else { PATH_BYTES_UNKNOWN };
         self.misses = misses;
@@ -180,7 +180,7 @@ impl Learner {
         self.tables.note_bytes(start, bytes);
     }
 
-    /// Whether [`note_bytes`](Self::note_bytes) is of any use now.
+    /// Whether [`note_bytes`](Self::note_bytes) is useful now.
     pub fn wants_bytes(&self) -> bool {
         self.tables.wants_bytes()
     }
@@ -233,8 +233,8 @@ impl Learner {
         }
     }
 
-    /// While the reader waits for what it has missed, what comes next goes on coming; where a round
-    /// trip brings no more than a run or so, the reader has caught up before the next miss.
+    /// While the reader waits for a miss, the following data continues to arrive; where a round
+    /// trip delivers no more than about a run, the reader has caught up before the next miss.
     fn hides_misses(&self) -> bool {
         let run = self.runs.newest_first().next().map_or(0, |run| run.end - run.start);
         let pace = run.saturating_add(self.runs.gap_before_last());

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// What has been measured of the way to the server, and how the current response stands.
+/// Measurements of the path to the server, and the state of the current response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkEstimate {
     /// From a request on an open connection to the first byte of its response.
@@ -54,10 +54,10 @@ pub enum SeekPlan {
 ///                    max(time_to_connect + time_to_first_byte, bytes_in_flight / rate) + slow_start  else
 /// ```
 ///
-/// Bytes in flight arrive whatever is decided, and hold up what comes behind them on the same link;
-/// that they are in flight makes none of them sooner than the rate allows. `slow_start` is what a
-/// new connection loses against one that is at speed, [`slow_start_loss`]. A target behind the
-/// position cannot be skipped to.
+/// Bytes in flight arrive whatever is decided, and delay what follows on the same link; being in
+/// flight, they still arrive no sooner than the rate allows. `slow_start` is what a new connection
+/// loses against one at full speed, [`slow_start_loss`]. A target before the position cannot be
+/// reached by skipping.
 pub fn choose(position: u64, target: u64, link: LinkEstimate) -> SeekPlan {
     let skip = link.skip_seconds(position, target);
     let finish = link.finish_then_request_seconds();

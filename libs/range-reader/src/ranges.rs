@@ -20,7 +20,7 @@ impl From<Range<u64>> for ByteRange {
     }
 }
 
-/// What one request may hold.
+/// Limits of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Ranges. Apache takes 200 unless reported otherwise; 1 for servers that refuse several.
@@ -34,8 +34,8 @@ pub struct RequestLimits {
     pub gap_bytes_max: u64,
 }
 
-/// The ranges of the next request: as many of `wanted` from its front as stand in ascending order
-/// and keep the limits, merged over small gaps.
+/// The ranges of the next request: as many of `wanted` from its front as are in ascending order and
+/// within the limits, merged over small gaps.
 ///
 /// `wanted` is in the order of reading. A step back ends the request, since what it leads to is
 /// needed later than all before it and servers may send parts in the file's order. Empty ranges are

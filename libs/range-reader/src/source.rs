@@ -29,7 +29,7 @@ pub struct RangeRequest {
     pub pinned: Option<Arc<Pinned>>,
 }
 
-/// What the first response said of the file; later ones must agree.
+/// Properties of the file according to the first response; later ones must agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pinned {
     /// Length of the whole file in bytes, if the server says it.
@@ -38,10 +38,10 @@ pub struct Pinned {
     pub validator: Validator,
 }
 
-/// A response whose head has come.
+/// A response whose head has arrived.
 #[derive(Debug)]
 pub struct Response<B> {
-    /// What it says of the file. Already compared with the request's.
+    /// Its properties of the file. Already compared with the request's.
     pub pinned: Pinned,
     /// The server sends the whole file whatever is asked (200 instead of 206, or several ranges
     /// answered by everything).

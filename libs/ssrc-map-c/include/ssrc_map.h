@@ -42,7 +42,7 @@ typedef enum {
 typedef struct ssrc_map ssrc_map;
 
 /*
- Called with an entry of a map and the caller's `context`; returns whether to go on.
+ Called with an entry of a map and the caller's `context`; returns whether to continue.
 
  It must return: an exception or `longjmp` out of it is undefined behaviour.
  */
@@ -54,13 +54,14 @@ extern "C" {
 
 /*
  Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers
- of the operating system, so that nobody can choose SSRCs which make it slow. Never returns NULL.
- Costs one small allocation; streams cost memory as they come. Free it with `ssrc_map_destroy`.
+ of the operating system, so that an attacker cannot choose SSRCs that make it slow. Never
+ returns NULL. Costs one small allocation; memory grows with the number of streams. Free it with
+ `ssrc_map_destroy`.
  */
 ssrc_map *ssrc_map_create(size_t limit);
 
 /*
- As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the
+ As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Anyone who knows the
  seed can choose SSRCs that make look-ups slow.
  */
 ssrc_map *ssrc_map_create_with_seed(size_t limit, uint64_t seed);
@@ -69,7 +70,8 @@ ssrc_map *ssrc_map_create_with_seed(size_t limit, uint64_t seed);
  Frees a map; what its values point to is left alone. NULL is allowed and does nothing.
 
  # Safety
- `map` is NULL or a map that has not been destroyed, and nobody uses it meanwhile or afterwards.
+ `map` is NULL or a map that has not been destroyed and is not used by others during or after the
+ call.
  */
 void ssrc_map_destroy(ssrc_map *map);
 
@@ -81,7 +83,7 @@ void ssrc_map_destroy(ssrc_map *map);
  `ssrc` is new and the limit is reached.
 
  # Safety
- `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+ `map` is NULL or a map that is not used by others meanwhile; `old` is NULL or may be written to.
  */
 ssrc_map_status ssrc_map_insert(ssrc_map *map, uint32_t ssrc, void *value, void **old);
 
@@ -90,7 +92,7 @@ ssrc_map_status ssrc_map_insert(ssrc_map *map, uint32_t ssrc, void *value, void 
  for each packet.
 
  # Safety
- `map` is NULL or a map nobody changes meanwhile.
+ `map` is NULL or a map that is not changed meanwhile.
  */
 void *ssrc_map_get(const ssrc_map *map, uint32_t ssrc);
 
@@ -101,7 +103,7 @@ void *ssrc_map_get(const ssrc_map *map, uint32_t ssrc);
  not contain `ssrc`.
 
  # Safety
- `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+ `map` is NULL or a map that is not used by others meanwhile; `old` is NULL or may be written to.
  */
 ssrc_map_status ssrc_map_remove(ssrc_map *map, uint32_t ssrc, void **old);
 
@@ -109,7 +111,7 @@ ssrc_map_status ssrc_map_remove(ssrc_map *map, uint32_t ssrc, void **old);
  Removes all entries; what their values point to is left alone. Does nothing if `map` is NULL.
 
  # Safety
- `map` is NULL or a map nobody else uses meanwhile.
+ `map` is NULL or a map that is not used by others meanwhile.
  */
 void ssrc_map_clear(ssrc_map *map);
 
@@ -123,8 +125,8 @@ void ssrc_map_clear(ssrc_map *map);
  Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `visitor` is NULL.
 
  # Safety
- `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`,
- and keeps to what its type says.
+ `map` is NULL or a map that others do not change meanwhile; `visitor` may be called with
+ `context`, and obeys the rules of its type.
  */
 ssrc_map_status ssrc_map_for_each(ssrc_map *map, ssrc_map_visitor visitor, void *context);
 
@@ -132,7 +134,7 @@ ssrc_map_status ssrc_map_for_each(ssrc_map *map, ssrc_map_visitor visitor, void 
  Number of entries; 0 if `map` is NULL.
 
  # Safety
- `map` is NULL or a map nobody changes meanwhile.
+ `map` is NULL or a map that is not changed meanwhile.
  */
 size_t ssrc_map_len(const ssrc_map *map);
 
@@ -140,7 +142,7 @@ size_t ssrc_map_len(const ssrc_map *map);
  Number of entries the map has memory for; 0 if `map` is NULL.
 
  # Safety
- `map` is NULL or a map nobody changes meanwhile.
+ `map` is NULL or a map that is not changed meanwhile.
  */
 size_t ssrc_map_capacity(const ssrc_map *map);
 
@@ -148,7 +150,7 @@ size_t ssrc_map_capacity(const ssrc_map *map);
  Largest number of entries the map takes; 0 if `map` is NULL.
 
  # Safety
- `map` is NULL or a map nobody changes meanwhile.
+ `map` is NULL or a map that is not changed meanwhile.
  */
 size_t ssrc_map_limit(const ssrc_map *map);
 

@@ -3,7 +3,7 @@
 //! Maps SSRCs to pointers of the caller's; what they point to is never looked at, and belongs to
 //! the caller. The header is made from this file by cbindgen, kept in the repository, and compared
 //! by `tests/ssrc-map-c/main.rs`; programs in C and C++ are compiled and run against both
-//! libraries. How a look-up is done is `ssrc-map`'s business.
+//! libraries. Look-ups are done by `ssrc-map`.
 //!
 //! A panic, which would be a bug in `ssrc-map`, ends the process at the boundary and never unwinds
 //! into C. So does running out of memory.
@@ -32,20 +32,21 @@ pub enum Status {
     NotFound = 3,
 }
 
-/// Called with an entry of a map and the caller's `context`; returns whether to go on.
+/// Called with an entry of a map and the caller's `context`; returns whether to continue.
 ///
 /// It must return: an exception or `longjmp` out of it is undefined behaviour.
 pub type Visitor = Option<unsafe extern "C" fn(ssrc: u32, value: *mut c_void, context: *mut c_void) -> bool>;
 
 /// Makes an empty map for at most `limit` entries (2^30 if that is less), keyed with random numbers
-/// of the operating system, so that nobody can choose SSRCs which make it slow. Never returns NULL.
-/// Costs one small allocation; streams cost memory as they come. Free it with `ssrc_map_destroy`.
+/// of the operating system, so that an attacker cannot choose SSRCs that make it slow. Never
+/// returns NULL. Costs one small allocation; memory grows with the number of streams. Free it with
+/// `ssrc_map_destroy`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssrc_map_create(limit: usize) -> *mut Map {
     Box::into_raw(Box::new(Map(SsrcMap::new(limit))))
 }
 
-/// As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Whoever knows the
+/// As `ssrc_map_create`, keyed with `seed`: for tests that must be repeatable. Anyone who knows the
 /// seed can choose SSRCs that make look-ups slow.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssrc_map_create_with_seed(limit: usize, seed: u64) -> *mut Map {
@@ -55,7 +56,8 @@ pub extern "C" fn ssrc_map_create_with_seed(limit: usize, seed: u64) -> *mut Map
 /// Frees a map; what its values point to is left alone. NULL is allowed and does nothing.
 ///
 /// # Safety
-/// `map` is NULL or a map that has not been destroyed, and nobody uses it meanwhile or afterwards.
+/// `map` is NULL or a map that has not been destroyed and is not used by others during or after the
+/// call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_destroy(map: *mut Map) {
     if !map.is_null() {
@@ -72,7 +74,7 @@ pub unsafe extern "C" fn ssrc_map_destroy(map: *mut Map) {
 /// `ssrc` is new and the limit is reached.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+/// `map` is NULL or a map that is not used by others meanwhile; `old` is NULL or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_insert(
     map: *mut Map,
@@ -98,7 +100,7 @@ pub unsafe extern "C" fn ssrc_map_insert(
 /// for each packet.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody changes meanwhile.
+/// `map` is NULL or a map that is not changed meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_get(map: *const Map, ssrc: u32) -> *mut c_void {
     // SAFETY: the same contract as this function's.
@@ -112,7 +114,7 @@ pub unsafe extern "C" fn ssrc_map_get(map: *const Map, ssrc: u32) -> *mut c_void
 /// not contain `ssrc`.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody else uses meanwhile; `old` is NULL or may be written to.
+/// `map` is NULL or a map that is not used by others meanwhile; `old` is NULL or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_remove(map: *mut Map, ssrc: u32, old: *mut *mut c_void) -> Status {
     // SAFETY: the same contract as this function's.
@@ -130,7 +132,7 @@ pub unsafe extern "C" fn ssrc_map_remove(map: *mut Map, ssrc: u32, old: *mut *mu
 /// Removes all entries; what their values point to is left alone. Does nothing if `map` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody else uses meanwhile.
+/// `map` is NULL or a map that is not used by others meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_clear(map: *mut Map) {
     // SAFETY: the same contract as this function's.
@@ -148,8 +150,8 @@ pub unsafe extern "C" fn ssrc_map_clear(map: *mut Map) {
 /// Returns `SSRC_MAP_STATUS_NULL_ARGUMENT` if `map` or `visitor` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody else changes meanwhile; `visitor` may be called with `context`,
-/// and keeps to what its type says.
+/// `map` is NULL or a map that others do not change meanwhile; `visitor` may be called with
+/// `context`, and obeys the rules of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_for_each(map: *mut Map, visitor: Visitor, context: *mut c_void) -> Status {
     // SAFETY: the same contract as this function's. The reference ends with this statement.
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn ssrc_map_for_each(map: *mut Map, visitor: Visitor, cont
 /// Number of entries; 0 if `map` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody changes meanwhile.
+/// `map` is NULL or a map that is not changed meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_len(map: *const Map) -> usize {
     // SAFETY: the same contract as this function's.
@@ -179,7 +181,7 @@ pub unsafe extern "C" fn ssrc_map_len(map: *const Map) -> usize {
 /// Number of entries the map has memory for; 0 if `map` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody changes meanwhile.
+/// `map` is NULL or a map that is not changed meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_capacity(map: *const Map) -> usize {
     // SAFETY: the same contract as this function's.
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn ssrc_map_capacity(map: *const Map) -> usize {
 /// Largest number of entries the map takes; 0 if `map` is NULL.
 ///
 /// # Safety
-/// `map` is NULL or a map nobody changes meanwhile.
+/// `map` is NULL or a map that is not changed meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_limit(map: *const Map) -> usize {
     // SAFETY: the same contract as this function's.

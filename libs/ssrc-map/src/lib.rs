@@ -1,9 +1,9 @@
 //! Look-up from SSRC (RFC 3550 section 5.1) to a value, for media servers.
 //!
-//! Every packet of a bundle begins with this look-up, and the SSRCs are the peer's to choose.
-//! [`SsrcMap`] answers it at one speed whatever the size, and an attacker who chooses the SSRCs can
-//! make it neither slow nor large. What a value is, and when an SSRC deserves one, is left to the
-//! caller: RTP, keys and time are unknown here.
+//! Every packet of a bundle begins with this look-up, and the peer chooses the SSRCs. [`SsrcMap`]
+//! answers it at one speed whatever the size, and an attacker who chooses the SSRCs can make it
+//! neither slow nor large. What a value is, and when an SSRC deserves one, is left to the caller:
+//! RTP, keys and time are unknown here.
 //!
 //! ```
 //! # #[cfg(feature = "std")]

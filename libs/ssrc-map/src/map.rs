@@ -1,9 +1,9 @@
 //! The map: values in one dense array, and the choice of how an SSRC's index in it is found.
 //!
-//! One SSRC is compared with; up to [`BLOCK`] are in the map itself and compared all at once; of
-//! more, a [`Table`] knows the index. The table stays until [`SsrcMap::clear`], so that streams
-//! that come and go do not build it again and again. How SSRCs are compared is in `lanes/`, how
-//! they are found among many in `table.rs`.
+//! A single SSRC is compared directly; up to [`BLOCK`] are in the map itself and compared all at
+//! once; for more, a [`Table`] has the index. The table is kept until [`SsrcMap::clear`], so that
+//! streams that come and go do not rebuild it. How SSRCs are compared is in `lanes/`, how they are
+//! found among many in `table.rs`.
 
 use alloc::vec::Vec;
 use core::fmt;

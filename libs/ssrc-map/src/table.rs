@@ -256,8 +256,8 @@ const LOAD_MAX: (usize, usize) = (2, 5);
 const SLOTS_MIN: usize = 16;
 /// Secrets tried in one rebuild.
 const SEEDS_MAX: usize = 8;
-/// Entries that may be rehashed before any insertion has paid for it: small tables have bad luck
-/// more often.
+/// Entries that may be rehashed before any insertion has paid for it: small tables collide more
+/// often.
 const CREDIT_AT_FIRST: usize = 1024;
 /// What one insertion pays towards rehashing all entries.
 const CREDIT_PER_INSERTION: usize = 4;

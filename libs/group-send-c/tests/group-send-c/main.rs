@@ -1,5 +1,5 @@
-//! C and C++ programs use the header and both libraries, and the example does what it says.
-//! All traffic is on the loopback device.
+//! C and C++ programs use the header and both libraries, and the example works. All traffic is on
+//! the loopback device.
 
 use c_test::{Language, Linkage, Package};
 

@@ -115,6 +115,5 @@ impl Contender for Library {
     }
 }
 
-/// A call goes on where the last one stopped because there was no room; this many suffice for any
-/// group.
+/// A call continues where the last one stopped for lack of room; this many suffice for any group.
 const CALLS_MAX: usize = 100_000;

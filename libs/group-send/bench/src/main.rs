@@ -185,8 +185,8 @@ impl Entry {
         }
     }
 
-    /// Sends `groups` groups, then as many again and again for so much CPU time, compares what both
-    /// sides counted, and returns thousand datagrams per second of that time.
+    /// Sends `groups` groups repeatedly for so much CPU time, compares the counts of both sides,
+    /// and returns thousand datagrams per second of that time.
     fn send(
         &mut self,
         traffic: &Traffic,

@@ -92,7 +92,7 @@ impl Traffic {
         self.datagrams() * (self.case.before + self.case.bytes + self.case.after)
     }
 
-    /// Everything as slices; [`Slices::group`] goes on.
+    /// Everything as slices; see [`Slices::group`].
     pub(crate) fn slices(&self) -> Slices<'_> {
         let members = self.people.iter().map(|person| {
             let (before, after) = (slices(&person.before), slices(&person.after));
@@ -165,7 +165,7 @@ impl Slices<'_> {
     }
 }
 
-/// A group as each contender wants it, ready to be sent again and again.
+/// A group in the form each contender needs, ready to be sent repeatedly.
 pub(crate) struct Group<'a> {
     pub(crate) payloads: &'a [&'a [u8]],
     pub(crate) payload_parts: &'a [IoSlice<'a>],

@@ -11,12 +11,12 @@
 //! the one it leaves: the ring once the device has returned all frames, the socket once `SIOCOUTQ`
 //! says that the kernel holds nothing of it. Until then it stays on the socket, or is blocked on
 //! the ring. So a recipient's datagrams reach the wire in the order they were given, as far as this
-//! host decides it.
+//! host determines it.
 //!
 //! **Room.** A frame in the ring counts as sent, like a datagram in the socket's buffer. What the
 //! device drops after that (`EBUSY`) is dropped silently, as below a socket, and counted. A ring
-//! that returns no frames for long, or whose device is gone, is abandoned with its frames;
-//! everything goes through the socket, and a new ring is tried now and then.
+//! that returns no frames for long, or whose device has disappeared, is abandoned with its frames;
+//! everything goes through the socket, and a new ring is tried from time to time.
 
 mod link;
 mod room;
@@ -283,7 +283,7 @@ impl<K: Kernel> AfXdp<K> {
     /// Like [`Self::push`]; if the ring is full, sends what is written first.
     #[inline]
     fn push_or_make_room(&mut self, datagram: &Datagram<'_>) -> bool {
-        // The device may be gone after `make_room`.
+        // The device may have disappeared during `make_room`.
         self.push(datagram) || self.make_room() && self.push(datagram)
     }
 

@@ -188,7 +188,7 @@ impl Backend for IoUring {
 /// The back end over `socket`, or why it does not work here.
 ///
 /// # Errors
-/// The socket itself is of no use.
+/// The socket itself is unusable.
 pub(crate) fn open(
     socket: &SockRef<'_>,
     config: &IoUringConfig,

@@ -28,7 +28,7 @@ pub(crate) trait Kernel: Send {
     /// Whether the socket has a clock for departure times; one without it refuses datagrams that
     /// have any.
     fn has_departure_clock(&self) -> bool;
-    /// Reads errors of earlier datagrams that have come back, and says whether there were any.
+    /// Reads pending errors of earlier datagrams; returns whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
 

@@ -63,7 +63,7 @@ pub(crate) trait Kernel: Send {
     ) -> Result<(), i32>;
     /// Whether the kernel holds no datagram of the socket.
     fn socket_is_idle(&self) -> bool;
-    /// Reads errors that have come back for earlier datagrams, and says whether there were any.
+    /// Reads pending errors of earlier datagrams; returns whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
 

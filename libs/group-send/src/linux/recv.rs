@@ -31,7 +31,7 @@ struct Calls {
 // SAFETY: between calls the pointers are never used, so it does not matter which thread has them.
 unsafe impl Send for Calls {}
 
-/// What comes with a payload.
+/// What is received with a payload.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Envelope {

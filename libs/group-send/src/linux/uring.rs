@@ -148,9 +148,9 @@ fn submit_and_wait(ring: &mut IoUring, queued: usize, results: &mut [i32]) -> io
             Some(libc::EINTR) => {}
             _ if done + unseen == queued => return Err(error),
             Some(libc::EAGAIN | libc::EBUSY) => {}
-            // The kernel has what is lent, and will not say when it is done with it: there is
-            // nowhere to go on. No documented error of a ring that has taken entries is left for
-            // this.
+            // The kernel has the borrowed buffers and will not report when it is done with them:
+            // continuing is impossible. No documented error of a ring that has accepted entries
+            // leads here.
             _ => std::process::abort(),
         }
     }

@@ -196,7 +196,7 @@ impl Memory {
         // SAFETY: the assertion keeps the frame within the mapping.
         let frame = unsafe { self.mapping.address.add(start) };
         // SAFETY: mapped, zeroed at first, borrowed from `self` for as long as the result, and
-        // nobody else in this process has a reference. The kernel only reads here, and would at
+        // there is no other reference in this process. The kernel only reads here, and would at
         // worst send what is being written.
         unsafe { frame.cast::<[u8; FRAME_MAX]>().as_mut() }
     }

@@ -9,9 +9,9 @@
 //! | body: a fixed structure (rtmsg, ndmsg, ifinfomsg ...), then attributes: u16 length, u16 type, payload, each
 //! | aligned to 4 bytes
 //! ```
-//! Numbers are in host order, addresses in network order. Any bytes may be read: what does not fit
-//! its length ends the walk, an attribute of unexpected size counts as absent. Newer kernels'
-//! attributes are skipped.
+//! Numbers are in host order, addresses in network order. Any bytes may be read: an invalid length
+//! ends the iteration, an attribute of unexpected size counts as absent. Newer kernels' attributes
+//! are skipped.
 
 /// A message of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 //! (rtnetlink(7)).
 //!
 //! Each reads the body of one message: a fixed structure, then attributes in any order. Unknown
-//! ones are skipped, and one of a size that does not fit counts as absent: newer kernels add both.
-//! What follows is decided in `route`.
+//! ones are skipped, and one of unexpected size counts as absent: newer kernels add both. `route`
+//! decides what follows.
 
 use super::message::{Attributes, LINK_FIXED, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A route: what the kernel answers for one destination, or what it says has changed.
+/// A route: the kernel's answer for one destination, or a reported change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) family: u8,
@@ -75,7 +75,7 @@ pub(crate) fn route_fixed(destination: IpAddr, source: Option<IpAddr>) -> [u8; R
     fixed
 }
 
-/// A neighbour: an address on the link and the MAC address behind it, if known.
+/// A neighbour: an address on the link and its MAC address, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
     pub(crate) interface: u32,

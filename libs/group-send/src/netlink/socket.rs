@@ -1,9 +1,8 @@
 //! A descriptor of the route socket, used without ever waiting.
 //!
-//! The kernel works on a question within `send`, so its answer lies ready when that returns: 2 us
-//! for a route. Who sends here: the kernel. Another process needs `CAP_NET_ADMIN` in this network
-//! namespace for that, and could change the routes themselves as well, so the sender is not
-//! examined.
+//! The kernel processes a request within `send`, so its answer is ready when that returns: 2 us for
+//! a route. Only the kernel sends here: another process would need `CAP_NET_ADMIN` in this network
+//! namespace, and could then change the routes themselves, so the sender is not checked.
 
 use super::message::{Message, Messages, NLM_F_DUMP_INTR, NLMSG_DONE};
 use super::request::Request;

@@ -1,7 +1,7 @@
-//! Peers of one address family: a flat table of buckets, and a hash map behind it.
+//! Peers of one address family: a flat table of buckets, and a hash map for the overflow.
 //!
-//! A peer is in the bucket that its hash names or, if that was full when it came, in the map. What
-//! a key is and how it is hashed belongs to `key.rs`, limits to `peer_table.rs`.
+//! A peer is in the bucket that its hash selects or, if that was full on insertion, in the map.
+//! Keys and hashing are in `key.rs`, limits in `peer_table.rs`.
 
 use super::key::{PeerKey, Secret};
 use std::collections::HashMap;
@@ -245,8 +245,8 @@ pub(super) struct Ipv6Key(pub(super) [u64; 3]);
 
 impl FamilyKey for Ipv6Key {
     const VACANT: Self = Self([u64::MAX; 3]);
-    /// 10 % to 3.3 % of the peers are displaced. With two, 10,000 peers do not fit a second-level
-    /// cache of 2 MB, and what hits gain misses lose several times.
+    /// 10 % to 3.3 % of the peers are displaced. With two, 10,000 peers do not fit into a
+    /// second-level cache of 2 MB, and misses lose several times what hits gain.
     const BUCKETS_PER_PEER_MIN: usize = 1;
 
     #[inline]

@@ -1,8 +1,7 @@
 //! A peer's address as three words, and their keyed hash.
 //!
-//! Servers of the kind this is for used to print the address of every packet to look its session
-//! up, which costs more than everything else in the look-up. Where keys are kept is the table's
-//! business.
+//! Media servers used to format the address of every packet as a string to look up its session,
+//! which costs more than everything else in the look-up. The table stores the keys.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -114,7 +113,7 @@ const MAPPED: u64 = 0xffff;
 /// Distinguishes the last word of an IPv6 key from that of an IPv4 key, which is 0.
 const IPV6: u64 = 1 << 48;
 
-/// Key of the hash; without it nobody can predict whether two peers collide.
+/// Key of the hash; without it collisions cannot be predicted.
 ///
 /// The hash is MULTILINEAR-HM of D. Lemire and O. Kaser, "Strongly universal string hashing is
 /// fast" (The Computer Journal 57, 2014), on two or six words of 32 bits: any two different keys of

@@ -26,14 +26,14 @@ pub struct Interface {
     pub(super) ipv6: Family,
 }
 
-/// What the interface has for one address family where a route has nothing of its own.
+/// Properties of the interface for one address family, for routes without their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Family {
     pub(super) mtu: u32,
     pub(super) hop_limit: u8,
 }
 
-/// TTL and hop limit where nobody has set one (RFC 1700, RFC 4861 section 6.3.2).
+/// Default TTL and hop limit (RFC 1700, RFC 4861 section 6.3.2).
 const HOP_LIMIT: u8 = 64;
 
 impl Interface {

@@ -1,11 +1,12 @@
 //! A mirror of the kernel's table of neighbours on one interface.
 //!
-//! The kernel learns (ARP, RFC 826; neighbour discovery, RFC 4861) and only for packets of its own.
-//! An entry nobody confirmed for a while is stale: its MAC address still counts, but packets have
-//! to go by the socket, which makes the kernel check it (RFC 4861 section 7.3). Without that, a
-//! neighbour that went away would get frames for ever. One destination's packets do: the first that
-//! asks stays with the socket until the kernel knows more, within 5 s or so. One packet would not
-//! do, since the caller may not be able to send it now.
+//! The kernel resolves addresses (ARP, RFC 826; neighbour discovery, RFC 4861), but only for
+//! packets of its own. An entry that was not confirmed for some time is stale: its MAC address is
+//! still valid, but packets have to use the socket, which makes the kernel check it (RFC 4861
+//! section 7.3). Without that, frames would be sent to a neighbour that has left forever. The
+//! packets of one destination are enough: the first that asks stays with the socket until the
+//! kernel knows more, within about 5 s. A single packet would not be enough, because the caller may
+//! not be able to send it now.
 
 use super::answers::{Seed, key};
 use crate::netlink::objects::{self as nl, Neighbour};

@@ -30,7 +30,7 @@ pub(crate) enum Sizes {
     Equal(usize),
     /// The same, and a last one of another length.
     Last(usize, usize),
-    /// These, again and again.
+    /// These, repeatedly.
     Cycle(&'static [usize]),
     /// No two the same, most of them odd.
     Distinct,

@@ -7,10 +7,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// What is said of a datagram that was lost on the way, and of no other defect.
+/// The message for a lost datagram, and for no other defect.
 pub(crate) const NOT_COME: &str = "did not come";
 
-/// What is said when all datagrams came, and one before its turn.
+/// The message when all datagrams arrived, one of them early.
 pub(crate) const OVERTAKEN: &str = "was overtaken";
 
 /// What is wrong with datagrams of which these places of the row came.

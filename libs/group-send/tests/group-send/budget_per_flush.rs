@@ -1,4 +1,4 @@
-//! A flush sends no more bytes than its budget, and the next one goes on where it stopped.
+//! A flush sends no more bytes than its budget, and the next one continues where it stopped.
 #![cfg(target_os = "linux")]
 
 use crate::common::group::{Part, bytes};

@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does one step to both and compares what comes of it.
+/// Applies one step to both and compares the results.
 fn take(step: Step, table: &mut PeerTable<u32>, twin: &mut Twin) -> Result<(), TestCaseError> {
     match step {
         Step::Insert(address, value) => {

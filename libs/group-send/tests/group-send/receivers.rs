@@ -6,7 +6,7 @@ use crate::common::{Receivers, loopback};
 use std::net::UdpSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What is said when these bytes come instead of `abc`, one a datagram.
+/// The message when these bytes arrive instead of `abc`, one a datagram.
 fn complaint(sent: &[u8]) -> Option<String> {
     let mut receivers = Receivers::bind(&loopback::V4, 1);
     let sender = UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports");

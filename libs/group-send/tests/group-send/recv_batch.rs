@@ -7,8 +7,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// A socket at a free port of this address; reads end after a while, which only a failing test
-/// waits for.
+/// A socket at a free port of this address; reads time out, which only a failing test waits for.
 fn bind(address: impl Into<IpAddr>) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::new(address.into(), 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(15))).unwrap();

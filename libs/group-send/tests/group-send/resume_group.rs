@@ -1,4 +1,4 @@
-//! A group call goes on where the slots say it stopped, for each recipient by itself.
+//! A group call continues where the slots say it stopped, for each recipient separately.
 #![cfg(target_os = "linux")]
 
 use crate::common::{Group, Private, Receivers, Sizes, loopback, prefer};

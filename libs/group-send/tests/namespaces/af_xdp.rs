@@ -110,7 +110,7 @@ fn device_goes_down_and_comes_up() {
         await_reachable(&link.near, &link.far, FAR_V4[0]);
         await_reachable(&link.far, &link.near, NEAR_V4);
     }
-    // By the ring, or by it again after a while by the socket.
+    // By the ring, or by it again after some time on the socket.
     let by_ring = (0..2000).any(|_| {
         let before = link.sent_by_stack();
         assert_all_sent(&group, &link.near.run(|| send_whole(&group, &mut sender, &socket)).0);
@@ -135,7 +135,7 @@ fn device_is_removed() {
     }
 }
 
-/// Whoever closes a sender may open another at once.
+/// After a sender is closed, another may be opened immediately.
 fn queue_is_free_again() {
     let link = Link::new();
     let socket = link.socket(Family::V4.wildcard());

@@ -99,7 +99,7 @@ fn neighbour_moves_to_another_mac(kind: BackendKind) {
     }
 }
 
-/// The far host's MAC address is unknown at first, and again after the entry is gone: the kernel
+/// The far host's MAC address is unknown at first, and again after the entry is deleted: the kernel
 /// asks, and the socket's datagrams wait for the answer.
 fn neighbour_is_found_by_the_kernel(kind: BackendKind) {
     let link = Link::new();
@@ -107,7 +107,7 @@ fn neighbour_is_found_by_the_kernel(kind: BackendKind) {
     let mut scene = Scene::new(kind, link, &[FAR_V4[0], FAR_V6[0]]);
     for round in ["first", "forgotten", "forgotten again"] {
         scene.deliver(round);
-        // The answer has come, for the datagrams have. Entries that are new may be confirmed by the
+        // The answer has arrived, because the datagrams have. New entries may be confirmed by the
         // socket once more.
         let found = (0..20).any(|_| scene.deliver("found"));
         assert_eq!(found, writes_frames(kind), "{round}");
@@ -144,7 +144,7 @@ fn route(link: &Link, action: &str, gateway: usize) {
     ));
 }
 
-/// The old gateway is gone for good: frames for it go to a device that does not exist.
+/// The old gateway has left: frames for it go to a device that does not exist.
 fn route_moves_to_another_gateway(kind: BackendKind) {
     let link = with_networks_behind();
     route(&link, "add", 0);
@@ -215,7 +215,7 @@ fn route_goes_and_comes(kind: BackendKind) {
     scene.deliver_by_frames("at last");
 }
 
-/// What no longer fits has to be cut by the stack.
+/// What no longer fits has to be fragmented by the stack.
 fn path_becomes_narrow(kind: BackendKind) {
     let link = with_networks_behind();
     route(&link, "add", 0);

@@ -113,7 +113,7 @@ fn scatter(good: &[SocketAddr], bad: &[Bad]) -> (Vec<SocketAddr>, BTreeMap<usize
     (all, errors)
 }
 
-/// No route, routes that refuse, policies that forbid, and addresses nobody can send to.
+/// No route, routes that refuse, policies that forbid, and invalid addresses.
 fn unreachable(kind: BackendKind, family: Family) {
     let mut scene = Scene::new(kind, family, 100);
     let mut bad = Vec::new();
@@ -148,7 +148,7 @@ fn unreachable(kind: BackendKind, family: Family) {
     for bad in bad {
         nobody.send_among(&[bad], 3, Sizes::Equal(1000), Private::None);
     }
-    // What refused its recipient must not have been taken for a refusal of the back end's own way.
+    // A refused recipient must not count as a failure of the back end.
     assert_eq!(nobody.link.bad_checksums(), 0);
 }
 
@@ -173,7 +173,7 @@ fn bad_v6() -> Vec<Bad> {
     ]
 }
 
-/// A recipient whose host answers "port unreachable". The kernel tells that to whoever sends next.
+/// A recipient whose host answers "port unreachable". The kernel reports that to the next sender.
 fn closed_port(kind: BackendKind, family: Family, reported: bool) {
     let link = Link::new();
     let socket = link.socket(family.wildcard());
@@ -275,7 +275,7 @@ fn wrong_family(kind: BackendKind, ipv6_only: bool) {
 fn bad_private(kind: BackendKind) {
     let mut scene = Scene::new(kind, Family::V4, 7);
     for (bad, packets) in [(0, 3), (3, 3), (7, 4)] {
-        // To somebody who would receive it, and gets his own only.
+        // To a receiver that would accept it, and must get its own only.
         let mut destinations = scene.receivers.addresses();
         destinations.insert(bad, destinations[0]);
         let mut group = Group::new(&destinations, packets, Sizes::Equal(800), Private::Each);
@@ -286,8 +286,7 @@ fn bad_private(kind: BackendKind) {
     }
 }
 
-/// A recipient that does not read loses what its queue does not hold, and nobody else loses
-/// anything.
+/// A recipient that does not read loses what its queue does not hold, and the others lose nothing.
 fn full_queue(kind: BackendKind) {
     let mut scene = Scene::new(kind, Family::V4, 30);
     let lazy = 17;
@@ -309,8 +308,8 @@ fn full_queue(kind: BackendKind) {
     scene.receivers.expect_nothing_more("what a small queue holds");
 }
 
-/// A recipient on the wire's network whose host does not exist: nobody answers when asked for its
-/// MAC address.
+/// A recipient on the wire's network whose host does not exist: requests for its MAC address are
+/// not answered.
 fn silent_neighbour(kind: BackendKind) {
     let mut scene = Scene::new(kind, Family::V4, 7);
     let mut destinations = scene.receivers.addresses();

@@ -33,7 +33,7 @@ impl Host {
     }
 
     /// Runs `work` on this host: sockets that it opens and threads and programs that it starts
-    /// belong to the host, even when they are used from elsewhere later. A panic goes on in the
+    /// belong to the host, even when they are used from elsewhere later. A panic propagates to the
     /// caller.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let on_host = || {
@@ -50,8 +50,8 @@ impl Host {
         self.program(&["ip", "-batch", "-"], lines);
     }
 
-    /// Runs a program on this host with `input`, and returns what it prints; panics with what it
-    /// says when it fails.
+    /// Runs a program on this host with `input`, and returns its output; panics with its error
+    /// output when it fails.
     pub(crate) fn program(&self, command: &[&str], input: &str) -> String {
         let output = self.run(|| -> io::Result<_> {
             let mut child = Command::new(command[0])

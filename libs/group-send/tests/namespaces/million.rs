@@ -87,7 +87,7 @@ fn send_from(link: &Link, kind: BackendKind, packets_each: usize) {
 fn connected_sockets() -> usize {
     let table =
         |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).expect("a table");
-    // `sl local_address rem_address ...`: port 0 is nobody's.
+    // `sl local_address rem_address ...`: port 0 is unused.
     let lines = table("udp") + &table("udp6");
     let peers = lines.lines().filter_map(|line| line.split_whitespace().nth(2));
     peers.filter(|peer| peer.contains(':') && !peer.ends_with(":0000")).count()

@@ -1,5 +1,5 @@
-//! Traffic that goes on while routes and neighbours change, with the kernel's own ARP and neighbour
-//! discovery, and a count of what was lost on the way.
+//! Traffic that continues while routes and neighbours change, with the kernel's own ARP and
+//! neighbour discovery, and a count of lost datagrams.
 //!
 //! A near host and two gateways on a switch. Both gateways have the addresses behind them, so that
 //! either can receive, and it shows which one did. `changes.rs` has more kinds of change, made
@@ -179,7 +179,7 @@ impl Course {
         });
     }
 
-    /// Datagrams lost since the traffic began, when all that is under way has arrived.
+    /// Datagrams lost since the traffic began, once everything in flight has arrived.
     fn lost(&mut self) -> usize {
         let end = now() + Duration::from_millis(500);
         while self.received.iter().sum::<usize>() < self.sent && now() < end {
@@ -292,9 +292,9 @@ fn a_neighbour_announces_another_mac(name: &str, kind: BackendKind) {
     eprintln!("{name}: lost {lost} of {sent}, none after {rounds} rounds");
 }
 
-/// A gateway gets another device silently: frames for the old one are lost until the kernel doubts
-/// the entry, asks in vain, and asks everybody. The datagrams of one recipient through the socket
-/// make it doubt.
+/// A gateway moves to another device silently: frames for the old one are lost until the kernel
+/// considers the entry stale, probes it without an answer, and broadcasts a request. The datagrams
+/// of one recipient through the socket trigger that.
 fn a_neighbour_has_another_mac_and_says_nothing(name: &str, kind: BackendKind) {
     let mut course = Course::new(kind);
     course.rounds_during(|_, gateways| gateways[0].ip("link set gate0 address 02:00:00:00:77:44"));

@@ -180,7 +180,7 @@ fn batch_drops_what_is_old(kind: BackendKind) {
 /// say so.
 fn full_device_queue(kind: BackendKind) {
     let (link, socket, mut sender) = throttled(kind, Family::V4, "10mbit", "20kb");
-    // The kernel tells of full queues only to sockets that ask for errors.
+    // The kernel reports full queues only to sockets that request errors.
     socket::report_refusals(&socket).expect("IP_RECVERR");
     let mut receivers = link.far.run(|| Receivers::bind(&Family::V4.far(), 100)).from(&sources(&socket));
     let group = Group::new(&receivers.addresses(), 1, Sizes::Equal(1200), Private::Each);

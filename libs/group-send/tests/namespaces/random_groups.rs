@@ -43,7 +43,7 @@ fn arrive(kind: BackendKind) {
                 let written = shuffled(&mut random, &group);
                 flush(&group, &written, &to, &mut sender, &socket);
                 for receiver in 0..RECEIVERS {
-                    // In the order of writing, whoever it was written for.
+                    // In the order of writing, for all recipients.
                     let own = written.iter().filter(|(member, _)| to[*member] == Some(receiver));
                     let expected = own.map(|&(member, packet)| group.datagram(member, packet));
                     receivers.expect(receiver, expected, &group.remark);
@@ -98,7 +98,7 @@ fn shuffled(random: &mut Random, group: &Group) -> Vec<(usize, usize)> {
     order
 }
 
-/// Sends them as one batch; those that cannot be reached are among its failures, and nobody else.
+/// Sends them as one batch; its failures are exactly those that cannot be reached.
 fn flush(
     group: &Group,
     written: &[(usize, usize)],
@@ -127,7 +127,7 @@ fn flush(
     assert!(batch.is_empty(), "{}", group.remark);
 }
 
-/// A group, and which receiver each member is; nobody for one in ten.
+/// A group, and which receiver each member is; none for one in ten.
 fn group(random: &mut Random, addresses: &[SocketAddr]) -> (Group, Vec<Option<usize>>) {
     let packets = [1, 1, 2, 3, 5, 8, 20, 70][random.below(8)];
     let members = 1 + random.below(40);

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
             let name = format!("several_queues::{kind}::{name}");
             trials.push(Privileged::new(name, Need::Backend(kind), move || run(kind)));
         };
-        add("sound_and_pictures", sound_and_pictures);
+        add("audio_and_video", audio_and_video);
         add("audiences_that_change", audiences_that_change);
         add("times_to_leave_at", times_to_leave_at);
     }
@@ -116,8 +116,8 @@ impl Trial {
     }
 }
 
-/// One packet for each, then several for each, again and again.
-fn sound_and_pictures(kind: BackendKind) {
+/// One packet for each, then several for each, repeatedly.
+fn audio_and_video(kind: BackendKind) {
     let mut trial = Trial::new(kind, &backends::only(kind), RECIPIENTS);
     for round in 0..3 {
         for turn in 0..20 {

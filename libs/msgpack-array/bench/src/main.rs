@@ -70,8 +70,8 @@ fn cases<T: Number>(n: usize, options: &Options) {
     }
 }
 
-/// Whether a case belongs to the short run: of the longest arrays only what a goal is set for, as
-/// they take long.
+/// Whether a case belongs to the short run: of the longest arrays only those with a goal, as they
+/// take long.
 fn has_goal<T: Number>(op: Op, values: Values, n: usize) -> bool {
     let huge = ["i8", "i16", "i32", "i64", "u32", "f32", "f64"];
     n < HUGE || op == Op::Encode && values == Values::Random && huge.contains(&T::NAME)

@@ -45,7 +45,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// From quartile to quartile, by the median. Extremes tell about other programs on the machine.
+    /// Interquartile range divided by the median. Extremes reflect other programs on the machine.
     pub(crate) fn spread(&self) -> f64 {
         (self.three_quarters - self.quarter) / self.median
     }

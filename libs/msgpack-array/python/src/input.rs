@@ -1,9 +1,9 @@
 //! Memory that Python owns, to be read: the elements of arrays, and bytes.
 //!
-//! What is read stays alive and in its place, since a reference (for arrays, an array of NumPy's
-//! cannot be resized while others refer to it; for bytes, the buffer protocol) is held meanwhile.
-//! That nobody writes to it meanwhile is up to the caller while the interpreter is released, as in
-//! NumPy's own functions; so only arrays, and `bytes`, which nobody can change, are read then.
+//! The input stays alive and in place, because a reference is held meanwhile (a NumPy array cannot
+//! be resized while others refer to it; for bytes, the buffer protocol). While the interpreter is
+//! released, the caller must ensure that nothing writes to it, as with NumPy's own functions; so
+//! only arrays, and immutable `bytes`, are read then.
 
 use core::slice;
 
@@ -70,7 +70,7 @@ impl<'py> Array<'py> {
     ///
     /// # Safety
     /// `T` is the type of the elements, or one of the same size for whose values they can be taken;
-    /// nobody writes to the array as long as the result is in use.
+    /// the array must not be written to while the result is in use.
     pub(crate) unsafe fn elements_of<T: numpy::Element>(&self) -> &[T] {
         // SAFETY: `data` does not depend on the type of the elements.
         let data = unsafe { self.array.cast_unchecked::<PyArrayDyn<T>>() }.data();
@@ -138,7 +138,7 @@ impl<'a, 'py> Bytes<'a, 'py> {
         }
     }
 
-    /// Whether nobody can change it, even while other threads run.
+    /// Whether it is immutable, even while other threads run.
     pub(crate) fn may_be_read_detached(&self) -> bool {
         matches!(self, Self::Bytes(_))
     }

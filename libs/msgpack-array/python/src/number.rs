@@ -16,7 +16,7 @@ pub(crate) trait Number: msgpack_array::Element + numpy::Element {
     /// Whether every element takes [`ENCODED_MAX`](msgpack_array::Element::ENCODED_MAX) bytes.
     const CONSTANT_LENGTH: bool = true;
 
-    /// Whether all bits in memory are a value, whoever may have written them.
+    /// Whether every bit pattern is a value.
     const ANY_BITS: bool = true;
 
     /// Bytes that elements take.
@@ -28,7 +28,7 @@ pub(crate) trait Number: msgpack_array::Element + numpy::Element {
     /// The elements of `array`.
     ///
     /// # Safety
-    /// `array` is an [`Array`] of this type, and nobody writes to it as long as the elements are in
+    /// `array` is an [`Array`] of this type, and must not be written to while the elements are in
     /// use.
     unsafe fn elements<'a>(array: &'a Array<'_>) -> Cow<'a, [Self]> {
         // SAFETY: as the caller says.
@@ -56,9 +56,9 @@ impl Number for bool {
 }
 
 /// Integers take a byte, and one, two, four or eight more where the value does not fit into less
-/// (MessagePack specification, int format family). Sums of comparisons, which the compiler makes
-/// vectors of; in blocks, so short that the sum has room in the width of an element. AVX2 has the
-/// comparison of 64 bits that x86-64 as such has not.
+/// (MessagePack specification, int format family). Sums of comparisons, which the compiler
+/// vectorizes; in blocks short enough that the sum fits into the width of an element. AVX2 has the
+/// 64-bit comparison that baseline x86-64 lacks.
 macro_rules! integer {
     ($($type:ty, $signed:ty, $unsigned:ty;)*) => { $(
         impl Number for $type {

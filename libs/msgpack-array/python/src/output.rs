@@ -1,5 +1,5 @@
-//! Memory that Python will own: `bytes` objects, the end of a bytearray, arrays. It is made without
-//! being cleared, and nobody else sees it before it is filled.
+//! Memory that Python will own: `bytes` objects, the end of a bytearray, arrays. It is not cleared,
+//! and not visible to others before it is filled.
 
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
@@ -37,8 +37,8 @@ pub(crate) fn bytes<'py>(
     Ok(unsafe { bytes.cast_into_unchecked() })
 }
 
-/// Appends to `out` what `fill` initialises, at most `length_max` bytes. While it is `exported`,
-/// nobody can resize it, even when other threads run.
+/// Appends to `out` what `fill` initialises, at most `length_max` bytes. While it is `exported` it
+/// cannot be resized, even when other threads run.
 pub(crate) fn append_to_bytearray(
     out: &Bound<'_, PyByteArray>,
     length_max: usize,
@@ -48,8 +48,8 @@ pub(crate) fn append_to_bytearray(
     let before = out.len();
     out.resize(before.saturating_add(length_max))?;
     let export = exported.then(|| PyUntypedBuffer::get(out)).transpose()?;
-    // SAFETY: it is as long as that and longer; it keeps its place since nobody can resize it until
-    // `fill` is done.
+    // SAFETY: it is at least that long, and does not move because it cannot be resized until `fill`
+    // is done.
     let filled = fill(unsafe { slice::from_raw_parts_mut(out.data().add(before).cast(), length_max) });
     drop(export);
     out.resize(before + filled)?;

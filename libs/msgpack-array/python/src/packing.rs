@@ -17,8 +17,8 @@ use crate::input::Array;
 use crate::number::Number;
 use crate::output;
 
-/// Bytes of elements from which on other threads may run meanwhile. Fewer take less than 0.1 ms,
-/// and the interpreter may take up to 5 ms to come back to this thread.
+/// From this many bytes of elements on, the interpreter is released. Fewer take less than 0.1 ms,
+/// and it may take up to 5 ms to get the interpreter back.
 pub(crate) const DETACH_BYTES_MIN: usize = 1 << 20;
 
 /// Elements that cannot take more bytes than this are encoded on the stack and copied once.
@@ -30,8 +30,7 @@ pub(crate) fn pack<'py>(object: &Bound<'py, PyAny>, bin: bool, isa: Isa) -> PyRe
     let count = check_shape(&array, bin)?;
     if bin {
         let (header, length) = bin_header(count);
-        // SAFETY: `check_shape` has seen the type; whether somebody writes meanwhile is the
-        // caller's part.
+        // SAFETY: `check_shape` has checked the type; the caller must not write meanwhile.
         let elements = unsafe { u8::elements(&array) };
         return output::bytes(array.py(), length + elements.len(), |out| {
             let (head, body) = out.split_at_mut(length);
@@ -41,7 +40,7 @@ pub(crate) fn pack<'py>(object: &Bound<'py, PyAny>, bin: bool, isa: Isa) -> PyRe
         });
     }
     with_element!(array.dtype, T => {
-        // SAFETY: of this type; whether somebody writes meanwhile is the caller's part.
+        // SAFETY: of this type; the caller must not write meanwhile.
         let elements = unsafe { T::elements(&array) };
         match array.shape() {
             [_] => pack_flat(array.py(), isa, count, &elements),
@@ -71,7 +70,7 @@ pub(crate) fn pack_to(
         });
     }
     with_element!(array.dtype, T => {
-        // SAFETY: of this type; whether somebody writes meanwhile is the caller's part.
+        // SAFETY: of this type; the caller must not write meanwhile.
         let elements = unsafe { T::elements(&array) };
         let bytes = detachable_bytes(&elements);
         let (header, length) = array_header(count);
@@ -169,7 +168,7 @@ fn detachable_bytes<T: Number>(elements: &[T]) -> usize {
     if T::ANY_BITS { size_of_val(elements) } else { 0 }
 }
 
-/// Runs `work` on that many bytes, and other threads meanwhile if it is worth it.
+/// Runs `work` on that many bytes, and releases the interpreter if it is worth it.
 pub(crate) fn detached<R: Send>(py: Python<'_>, bytes: usize, work: impl Send + FnOnce() -> R) -> R {
     if bytes < DETACH_BYTES_MIN { work() } else { py.detach(work) }
 }

@@ -1,4 +1,4 @@
-//! Elements in bulk: which instruction set runs, and the way to the two algorithms.
+//! Elements in bulk: chooses the instruction set, and calls the two algorithms.
 //!
 //! `encode/` and `decode/` each have one algorithm (`mod.rs`) above one file per instruction set
 //! with the same few functions. The caller has checked that the machine has `isa`
@@ -85,7 +85,7 @@ pub(crate) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<
 /// [`decode`].
 pub(crate) fn as_uninit<T>(slice: &mut [T]) -> &mut [MaybeUninit<T>] {
     let length = slice.len();
-    // SAFETY: the same memory; the layouts are the same, and it stays initialised as said above.
+    // SAFETY: the same memory; the layouts are the same, and it stays initialised.
     unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), length) }
 }
 

@@ -1,4 +1,4 @@
-//! Arrays from any format: what can be an array, and the way element by element.
+//! Arrays from any format: what can be an array, and decoding element by element.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

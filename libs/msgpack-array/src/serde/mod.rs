@@ -23,11 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What a field of a document may hold is what an array may hold: any legal width, values that the
-//! element type has exactly, `bool` from `bool` only. An element that does not fit is named with
-//! its value, the type wanted and its index: "invalid value: integer `300`, expected u8 as element
-//! 1". Human-readable formats round floats to `f32` as serde does, because 0.1 is no `f32`. What
-//! serde has buffered (`flatten`, `untagged`) counts as human-readable.
+//! A field of a document accepts the same as an array: any legal width, values that the element
+//! type represents exactly, `bool` from `bool` only. An element that does not fit is named with its
+//! value, the type wanted and its index: "invalid value: integer `300`, expected u8 as element 1".
+//! Human-readable formats round floats to `f32` as serde does, because 0.1 is no `f32`. What serde
+//! has buffered (`flatten`, `untagged`) counts as human-readable.
 
 mod de;
 #[cfg(feature = "rmp-serde")]
@@ -67,7 +67,7 @@ impl<'de, A: DeserializeArray<'de>> Deserialize<'de> for Array<A> {
     note = "there are i8, i16, i32, i64, u8, u16, u32, u64, f32, f64 and bool; instead of usize use u64, of isize i64"
 )]
 pub trait SerdeElement: Element + Serialize + DeserializeOwned {
-    /// Tells a deserializer which type is wanted.
+    /// Requests a type from a deserializer.
     #[doc(hidden)]
     fn ask<'de, D: Deserializer<'de>, V: Visitor<'de>>(
         deserializer: D,

@@ -1,4 +1,4 @@
-//! Arrays to any format: what can be an array, and the way element by element.
+//! Arrays to any format: what can be an array, and encoding element by element.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

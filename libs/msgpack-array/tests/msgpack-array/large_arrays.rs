@@ -25,7 +25,7 @@ fn of_floats() {
     large::<f64>();
 }
 
-/// A part with random values again and again, because checking costs more than what is checked.
+/// A repeated part with random values, because checking costs more than encoding.
 fn large<T: Number>() {
     let part: Vec<T> = Random::new().mixed(65_521);
     let encoded_part = &naive_encode(&part)[array_header(part.len() as u32).1..];

@@ -3,7 +3,7 @@
 use crate::common::{decodes_as_naive, there_and_back};
 use proptest::prelude::*;
 
-/// Bytes that begin as an array and go on as elements more often than random bytes do.
+/// Bytes that begin like an array and continue like elements more often than random bytes do.
 fn input() -> impl Strategy<Value = Vec<u8>> {
     let element = prop_oneof![
         4 => (0x00..=0x7f_u8).prop_map(|byte| vec![byte]),

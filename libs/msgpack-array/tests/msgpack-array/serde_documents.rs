@@ -1,5 +1,5 @@
-//! In documents of rmp-serde arrays have the bytes that vectors have without this crate, and come
-//! back from them, through every way into and out of such documents.
+//! In documents of rmp-serde, arrays have the same bytes as vectors without this crate, and are
+//! decoded from them, by every function of rmp-serde.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -87,7 +87,7 @@ fn written<T: Serialize>(value: &T) -> [Vec<Vec<u8>>; 2] {
     [plain.into(), named.into()]
 }
 
-/// Bytes as a stream, of which nobody knows that they are in memory.
+/// Bytes as a stream, without access to the slice.
 struct Stream<'a>(&'a [u8]);
 
 impl Read for Stream<'_> {

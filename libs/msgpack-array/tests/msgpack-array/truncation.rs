@@ -1,4 +1,4 @@
-//! An array cut off at any byte is told from a whole one, and leaves the vector as it was.
+//! An array cut off at any byte is detected, and leaves the vector unchanged.
 
 use crate::common::{Number, Random, boundaries, for_every_element, naive_encode, rounds};
 use msgpack_array::{ArrayDecoder, DecodeError, Isa};

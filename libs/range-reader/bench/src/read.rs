@@ -1,11 +1,11 @@
 //! Clients that read a trace in the ways that a range reader must beat.
 //!
 //! - `read-through`: one GET of the whole file, all of it kept, each read served when its bytes
-//!   have come.
+//!   have arrived.
 //! - `reopen`: a new connection and a bounded range for each run of reads that touch each other.
 //! - `prepatch`: FFmpeg before forward seeks were served from the open connection. A range without
 //!   an end, read through a buffer of 32 KiB; a seek out of that buffer opens another connection
-//!   and then closes the one before, which has brought more of what nobody reads until then.
+//!   and then closes the previous one, which has received more unread bytes until then.
 //!
 //! Each prints the SHA-256 of what it read, in the order of the trace, and the seconds it took from
 //! its first connection on. HTTP is what these need and nginx answers: no redirects, no chunks.
@@ -75,8 +75,8 @@ fn prepatch(server: &Server, reads: &[Read], sum: &mut Sha256) -> Result<(), Str
     for read in reads {
         let mut at = read.offset;
         if !(start..=end).contains(&at) {
-            // The old answer is dropped once the new one's head has come: should that fail, FFmpeg
-            // can go on.
+            // The old response is dropped once the new one's head has arrived: if that fails,
+            // FFmpeg can continue.
             answer = server.get(Some(format!("{at}-")))?;
             (start, end) = (at, at);
         }

@@ -16,9 +16,9 @@ use crate::source::Source;
 
 /// A remote file, read by tokio.
 ///
-/// **Everything happens while it is polled:** it has no tasks and no threads (but names are
-/// resolved on tokio's). A future that reads may be dropped at any moment; the next read goes on
-/// where it was. Dropping the reader closes its connections.
+/// **Everything happens while it is polled:** it has no tasks and no threads (except that names are
+/// resolved on tokio's). A read future may be dropped at any moment; the next read continues at the
+/// same position. Dropping the reader closes its connections.
 #[derive(Debug)]
 pub struct AsyncRangeReader<S: Source = HttpSource> {
     engine: Engine<S>,
@@ -42,17 +42,16 @@ impl<S: Source> AsyncRangeReader<S> {
         Self { engine: Engine::new(source, config), seek: None }
     }
 
-    /// Says what will be read, in this order; replaces what was said before.
+    /// Announces what will be read, in this order; replaces earlier hints.
     ///
-    /// What is in flight or in memory stays of use. May be said at any time, and may be wrong:
-    /// bytes are wasted then, up to what the window holds. 131,072 ranges are taken, the rest is
-    /// ignored.
+    /// Data in flight or in memory is kept. May be called at any time, and hints may be wrong: that
+    /// wastes bytes, up to the size of the window. 131,072 ranges are used, the rest is ignored.
     pub fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.engine.will_need(ranges);
     }
 
-    /// Length of the file in bytes, asked of the server if no response has come yet; `None` if it
-    /// does not say.
+    /// Length of the file in bytes, requested from the server if there was no response yet; `None`
+    /// if the server does not report it.
     pub async fn len(&mut self) -> io::Result<Option<u64>> {
         poll_fn(|context| self.engine.poll_length(context)).await
     }

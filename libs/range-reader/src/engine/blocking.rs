@@ -42,17 +42,16 @@ impl<S: Source> RangeReader<S> {
         Ok(Self { engine: Some(Engine::new(source, config)), runtime: Some(runtime) })
     }
 
-    /// Says what will be read, in this order; replaces what was said before.
+    /// Announces what will be read, in this order; replaces earlier hints.
     ///
-    /// What is in flight or in memory stays of use. May be said at any time, and may be wrong:
-    /// bytes are wasted then, up to what the window holds. 131,072 ranges are taken, the rest is
-    /// ignored.
+    /// Data in flight or in memory is kept. May be called at any time, and hints may be wrong: that
+    /// wastes bytes, up to the size of the window. 131,072 ranges are used, the rest is ignored.
     pub fn will_need(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.parts().0.will_need(ranges);
     }
 
-    /// Length of the file in bytes, asked of the server if no response has come yet; `None` if it
-    /// does not say.
+    /// Length of the file in bytes, requested from the server if there was no response yet; `None`
+    /// if the server does not report it.
     pub fn len(&mut self) -> io::Result<Option<u64>> {
         let (engine, runtime) = self.parts();
         runtime.block_on(poll_fn(|context| engine.poll_length(context)))

@@ -1,8 +1,8 @@
-//! How far seeks have gone lately.
+//! Distances of recent seeks.
 //!
-//! Where nothing better is known than that seeks go a little forward, gaps are read through: in
-//! pieces while it may yet turn out how they go on, then in a response without end. What is better
-//! known is the learner's matter.
+//! If all that is known is that seeks go a little forward, gaps are read through: first in pieces,
+//! while a pattern may still emerge, then in an open-ended response. The learner handles everything
+//! more predictable.
 
 /// Seeks before anything is concluded from them.
 const SEEKS_MIN: u32 = 2;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::SourceError;
 use crate::source::{Body, Response};
 
-/// End of a range that goes on to the end of the file, wherever that is.
+/// End of an open range, which extends to the end of the file.
 pub(super) const OPEN_END: u64 = u64::MAX;
 
 pub(super) type Opening<B> = Pin<Box<dyn Future<Output = Result<Response<B>, SourceError>> + Send>>;
@@ -36,9 +36,9 @@ pub(super) struct InFlightRequest<B> {
     pub(super) cursor: u64,
     /// End of the present part.
     pub(super) part_end: u64,
-    /// A byte of the body has come, of use or not.
+    /// A byte of the body was received, useful or not.
     pub(super) has_begun: bool,
-    /// Bytes that have come, were not here before, and are kept for being read.
+    /// Bytes received that were new and are kept for reading.
     pub(super) new_bytes: u64,
     pub(super) sent_at: Instant,
     /// Reads that had been answered when this was asked.
@@ -53,8 +53,8 @@ impl<B: Body> InFlightRequest<B> {
         self.outstanding.iter().any(|range| range.contains(&position))
     }
 
-    /// It was asked for because of a list, and something of `wanted` is still to come. What goes on
-    /// to the end of the file brings everything, and is no reason to ask beside it.
+    /// It was requested because of a list, and part of `wanted` has not arrived yet. An open range
+    /// delivers everything, and is no reason for another request.
     pub(super) fn brings_any(&self, wanted: &[Range<u64>]) -> bool {
         let meets = |range: &Range<u64>| {
             self.outstanding.iter().any(|left| left.start < range.end && range.start < left.end)
@@ -82,7 +82,7 @@ impl<B: Body> InFlightRequest<B> {
         }
     }
 
-    /// The bytes of `range` have come.
+    /// The bytes of `range` have arrived.
     pub(super) fn bring(&mut self, range: Range<u64>) {
         let mut index = 0;
         while let Some(left) = self.outstanding.get_mut(index) {

@@ -1,7 +1,7 @@
 //! Measurements of the path to the server.
 //!
-//! Time counts only while the reader waits: bytes that had gathered while the caller did something
-//! else say nothing of the link. What to make of the figures is decided in `plan.rs`.
+//! Time counts only while the reader waits: bytes that accumulated while the caller did something
+//! else say nothing about the link. `plan.rs` interprets the figures.
 
 use std::time::Duration;
 
@@ -10,13 +10,12 @@ use tokio::time::Instant;
 use crate::plan::LinkEstimate;
 use crate::source::SourceState;
 
-/// Time over which throughput is averaged: older figures fade by half each time as much has gone
-/// by.
+/// Half-life of the throughput average.
 const AVERAGED_OVER: Duration = Duration::from_millis(400);
 /// Round trips in which the highest throughput is forgotten.
 const PEAK_FADES_OVER_ROUND_TRIPS: f64 = 100.0;
-/// So much longer, so often in a row, and the shortest time to a first byte holds no more. Three
-/// round trips' bytes are in flight at most.
+/// After so many consecutive responses that took so much longer, the shortest time to a first byte
+/// is discarded. At most three round trips' bytes are in flight.
 const LONGER_FACTOR: u32 = 4;
 const LONGER_IN_A_ROW: u32 = 4;
 /// Before anything is measured: a road across a country.
@@ -44,7 +43,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A response's head has come after `elapsed`; a connection was opened for it or not.
+    /// A response's head arrived after `elapsed`; a connection was opened for it or not.
     pub(super) fn head(&mut self, elapsed: Duration, is_fresh: bool) {
         if !is_fresh {
             self.note_least(elapsed);
@@ -74,7 +73,7 @@ impl Link {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// The reader goes on: with `bytes` after waiting, or with none because it waits no longer.
+    /// The reader continues: with `bytes` after waiting, or with none because it no longer waits.
     pub(super) fn resume(&mut self, now: Instant, bytes: u64) {
         let Some(since) = self.waiting_since.take() else { return };
         if bytes == 0 {
@@ -102,7 +101,7 @@ impl Link {
         first_byte.as_secs_f64() * self.peak_bytes_per_second()
     }
 
-    /// What has come at best of late.
+    /// The best recent rate.
     pub(super) fn peak_bytes_per_second(&self) -> f64 {
         self.peak.max(self.bytes_per_second().unwrap_or(UNKNOWN_BYTES_PER_SECOND))
     }
@@ -113,13 +112,13 @@ impl Link {
 
     /// From a request on an open connection to the head of its response.
     ///
-    /// The kernel's round trip is not taken for it: behind a proxy it is that of the proxy.
+    /// Not the kernel's round trip: behind a proxy that is the proxy's.
     pub(super) fn time_to_first_byte(&self) -> Duration {
         self.kept.or(self.fresh.map(|fresh| fresh / 2)).unwrap_or(UNKNOWN_ROUND_TRIP)
     }
 
-    /// What a new connection costs more than an open one; behind a proxy, what opening the one to
-    /// the proxy took says nothing of that.
+    /// The additional cost of a new connection; behind a proxy, the time to connect to the proxy
+    /// says nothing about it.
     fn time_to_connect(&self, opened_in: Option<Duration>) -> Duration {
         let first_byte = self.time_to_first_byte();
         let more = self.fresh.map(|fresh| fresh.saturating_sub(first_byte));

@@ -60,7 +60,7 @@ pub(crate) struct Engine<S: Source> {
     length: Length,
     /// Nothing was found here, so the file ends here or before.
     end_at_most: u64,
-    /// What the first response said of the file.
+    /// Properties of the file according to the first response.
     pinned: Option<Arc<Pinned>>,
     /// The server sends nothing but the whole file.
     whole_only: bool,
@@ -143,7 +143,7 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    /// Reads at the position and moves it on. Nothing is lost when the caller polls no more.
+    /// Reads at the position and advances it. Nothing is lost if the caller stops polling.
     pub(crate) fn poll_read(
         &mut self,
         context: &mut Context<'_>,

@@ -38,7 +38,7 @@ impl ReadList {
         self.next >= self.ranges.len()
     }
 
-    /// What comes from the reader's place on, `count` ranges at most.
+    /// The next `count` ranges at most, from the reader's place on.
     pub(super) fn upcoming(&self, count: usize) -> &[Range<u64>] {
         let from = self.at.min(self.ranges.len());
         &self.ranges[from..self.ranges.len().min(from.saturating_add(count))]

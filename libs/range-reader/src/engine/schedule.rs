@@ -20,12 +20,12 @@ use crate::source::{RangeRequest, Source, SourceState};
 const FIRST_WINDOW_BYTES: u64 = 13 << 10;
 /// The first request of a run after others is as large as the last run, up to this.
 const FIRST_WINDOW_BYTES_MAX: u64 = 128 << 10;
-/// Before the first seek each further request is so many times larger.
+/// Factor by which each further request grows before the first seek.
 const WINDOW_GROWTH: u64 = 8;
-/// A window that takes longer than so many responses to a request is not bounded any more: giving
-/// it up costs no more than waiting for its end.
+/// A window that takes longer than this many request round trips is no longer bounded: abandoning
+/// it costs no more than waiting for its end.
 const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
-/// After seeks, a run as long as this is believed to go on to the end of the file.
+/// After seeks, a run of this length is assumed to continue to the end of the file.
 const OPEN_AFTER_BYTES: u64 = 1 << 20;
 /// Requests in flight at a time at most.
 const REQUESTS_MAX: usize = 8;
@@ -44,8 +44,8 @@ const GUESSING_PATH_MIN: u64 = 32 << 10;
 /// However near and slow the server: a request is not free on either side.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 const IN_FLIGHT_BYTES_MIN: u64 = 96 << 10;
-/// Refusals of a request while others were answered after which no more are sent at a time: servers
-/// limit connections.
+/// After this many refusals of a request while others were answered, no more are sent at the same
+/// time: servers limit connections.
 const REFUSED_BESIDE_MAX: u32 = 2;
 /// Gaps that come sooner are received rather than asked around: requests are not free on either
 /// side.
@@ -198,9 +198,9 @@ impl<S: Source> Engine<S> {
     fn request_position(&mut self, demand: u64) {
         if self.locate() || !self.is_hinted && self.predict() {
             self.read_list.request_again();
-            // What others bring follows without a second request for what comes after it. After a
-            // try that brought nothing new, the byte that is missing is asked for without what
-            // might come before it in the response.
+            // What other responses deliver follows without a second request. After an attempt that
+            // delivered nothing new, the missing byte is requested without anything that might
+            // precede it in the response.
             let is_alone = self.requests.is_empty() && self.tries == 0;
             let ranges_max = if is_alone { usize::MAX } else { 1 };
             // A list that leaves the position out is no reason to.
@@ -213,8 +213,8 @@ impl<S: Source> Engine<S> {
         self.request_window(self.position, demand);
     }
 
-    /// Asks for what comes next, if there is room, before it is missed. True if something was
-    /// asked.
+    /// Requests what comes next, if there is room, before it is needed. True if something was
+    /// requested.
     pub(super) fn look_ahead(&mut self) -> bool {
         let before = self.requests.len();
         while self.may_look_ahead() {
@@ -342,9 +342,8 @@ impl<S: Source> Engine<S> {
         self.gaps.are_shorter_than(self.link.peak_bytes_per_second() * GAP_WORTH_A_REQUEST.as_secs_f64())
     }
 
-    /// Gaps come sooner than answers to requests, and it may yet turn out how they go on: pieces
-    /// are asked ahead of each other, as much as the link needs, so that no response has to be
-    /// given up once that is known.
+    /// Gaps pass faster than a request takes, and a pattern may still emerge: pieces are requested
+    /// ahead, as many as the link needs, so that no response has to be abandoned once it is known.
     fn reads_through(&self) -> bool {
         let may_guess = self.learner.as_ref().is_some_and(Learner::may_guess);
         !self.is_hinted && may_guess && self.gaps.are_shorter_than(self.link.path_bytes())
@@ -366,10 +365,10 @@ impl<S: Source> Engine<S> {
 
     /// Asks for the next piece of a run.
     ///
-    /// The first is small, or as large as the last run was. A run that goes on is asked for in
-    /// pieces as long as it is already, so that a seek makes at most half of what was received
-    /// useless; but before the first seek boldly, and to the end of the file if the gaps so far
-    /// come sooner than a response to a request.
+    /// The first is small, or as large as the last run was. A run that continues is requested in
+    /// pieces as long as it is already, so that a seek wastes at most half of what was received;
+    /// but larger before the first seek, and to the end of the file if the gaps so far pass faster
+    /// than a request takes.
     fn request_window(&mut self, from: u64, demand: u64) {
         let run = from - self.run_start.min(from);
         let link = self.link.estimate(&self.source.state(), 0, None);

@@ -108,11 +108,10 @@ impl Store {
         filled
     }
 
-    /// Keeps bytes that have come for `start..`. Those that are here already count as wasted;
-    /// returns how many are new.
+    /// Stores received bytes of `start..`. Duplicates count as wasted; returns how many are new.
     ///
-    /// `more` is how many bytes are expected to follow these in a row; memory is set aside for no
-    /// more than that.
+    /// `more` is how many bytes are expected to follow contiguously; no more memory than that is
+    /// reserved.
     pub(super) fn insert(
         &mut self,
         mut start: u64,
@@ -186,9 +185,9 @@ impl Store {
         count
     }
 
-    /// Drops what is over the limits, now that the reader stands at `position`: what it has left
-    /// behind longest ago, and of what came ahead the farthest: what is in the list of what will be
-    /// read by its `turn` there, what is not after that by its place in the file.
+    /// Evicts what exceeds the limits, with the reader at `position`: first what was read longest
+    /// ago, then the farthest of what is ahead: by its `turn` in the read list, and what is not in
+    /// the list by its place in the file, before all that is.
     pub(super) fn trim(&mut self, position: u64, turn: impl Fn(&Range<u64>) -> usize) {
         if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
             return;

@@ -1,4 +1,4 @@
-//! Bytes of responses in flight into memory, and what becomes of a response that fails.
+//! Stores bytes of responses in flight, and handles responses that fail.
 
 use std::future::Future;
 use std::iter;
@@ -23,7 +23,7 @@ const PAUSE_DOUBLINGS_MAX: u32 = 16;
 /// connection.
 const AT_ONCE_BYTES: u64 = 64 << 10;
 
-/// What polling one request has come to.
+/// The result of polling one request.
 enum Polled {
     /// More will come.
     Pending,
@@ -59,7 +59,7 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    /// Waits until a response has said how long the file is.
+    /// Waits until a response has reported the length of the file.
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
         loop {
             self.drive(context)?;
@@ -72,7 +72,7 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    /// Takes what has come, without waiting, and asks for what comes next.
+    /// Takes what has arrived, without waiting, and requests what comes next.
     pub(super) fn look_after(&mut self, context: &mut Context<'_>) {
         self.handed_since_look = 0;
         // What fails here is met again by the read that needs it.
@@ -82,8 +82,8 @@ impl<S: Source> Engine<S> {
         self.look_ahead();
     }
 
-    /// Ready once the pause between tries is over; pending, woken by the responses in flight, if
-    /// there is none.
+    /// Ready once the pause between attempts is over; without a pause, pending until woken by
+    /// responses in flight.
     fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(context));
@@ -239,8 +239,8 @@ impl<S: Source> Engine<S> {
         self.store.skipped += (data.len() - kept) as u64;
         request.bring(start..end);
         self.store.trim(self.position, |piece| self.read_list.turn_of(piece));
-        // What the reader has passed by, has already, or has no room for brings it no further: a
-        // server that breaks off before what is missing may send that again and again.
+        // Bytes that the reader has passed, has already, or has no room for are no progress: a
+        // server that aborts before the missing ones could send them forever.
         if newest.is_some_and(|newest| self.store.contains(newest)) {
             self.tries = 0;
             request.new_bytes += new_bytes;
@@ -264,8 +264,8 @@ impl<S: Source> Engine<S> {
     fn finish(&mut self, request: &mut InFlightRequest<S::Body>) -> Result<(), SourceError> {
         // Plans that counted on this response are made again.
         (self.finishing, self.planned_for) = (false, None);
-        // A whole file whose length was not said ends where its response ends. A range may have
-        // been cut short.
+        // A whole file of unknown length ends where its response ends. A range may have been cut
+        // short.
         if self.whole_only && self.length == Length::NotSaid {
             self.length = Length::Bytes(request.cursor);
             request.clip(request.cursor);
@@ -317,7 +317,7 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    /// Nothing of what was asked exists: the file ends before it.
+    /// The requested range is beyond the end of the file.
     fn unsatisfiable(
         &mut self,
         request: &InFlightRequest<S::Body>,

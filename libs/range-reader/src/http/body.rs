@@ -1,5 +1,4 @@
-//! The body of a response as parts of the file: lengths held to what was said, several ranges taken
-//! apart.
+//! The body of a response as parts of the file: enforces announced lengths, splits multiple ranges.
 
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
@@ -35,11 +34,11 @@ enum State {
 #[derive(Debug)]
 struct Several {
     multipart: Multipart,
-    /// What has come and has not been taken apart.
+    /// Received and not parsed yet.
     input: Bytes,
     asked: Vec<ByteRange>,
     total_bytes: Option<u64>,
-    /// Parts that may still come: no more than ranges were asked for.
+    /// Parts that may still follow: no more than ranges were requested.
     parts_left: usize,
 }
 
@@ -58,8 +57,8 @@ impl HttpBody {
         Self { answer, state, first: None }
     }
 
-    /// Of several ranges, waits for the head of the first part, and returns the length of the whole
-    /// that it tells.
+    /// For several ranges, waits for the head of the first part, and returns the total length in
+    /// it.
     pub(crate) async fn total_bytes(&mut self) -> Result<Option<u64>, SourceError> {
         if self.first.is_none() {
             self.first = Some(std::future::poll_fn(|context| self.poll_event(context)).await?);
@@ -135,7 +134,7 @@ fn next_of_one(range: ByteRange, position: &mut u64, data: Option<Bytes>) -> Res
 }
 
 impl Several {
-    /// The next event of what has come.
+    /// The next event from received bytes.
     fn next(&mut self) -> Result<Option<BodyEvent>, SourceError> {
         match self.multipart.next(&mut self.input) {
             Ok(None) => Ok(None),

@@ -61,7 +61,7 @@ pub(crate) struct Newest {
     pub(crate) streams_max: Option<usize>,
 }
 
-/// A response whose head has come.
+/// A response whose head has arrived.
 #[derive(Debug)]
 pub struct HttpResponse {
     /// Where it comes from, redirects followed; without credentials.
@@ -137,7 +137,8 @@ impl Client {
         let mut target = found.unwrap_or(&first).clone();
         for _ in 0..=self.inner.config.redirects_max {
             if target.origin() != first.origin() {
-                // For good: what comes back from elsewhere is not trusted with them again.
+                // Permanently: after a redirect to another origin, credentials are not sent again
+                // even if a later one returns.
                 fields = redirect::harmless(&fields);
             }
             let (bare, fields) = redirect::split_credentials(&target, &fields);

@@ -1,9 +1,9 @@
 //! One connection that speaks HTTP, driven by the tasks that wait for it.
 //!
 //! hyper splits a connection into a handle that sends requests and a future that moves bytes. That
-//! future is usually spawned; here it is polled together with what is being waited for, so that
-//! nothing runs when no task waits, and dropping the last handle closes the socket. An HTTP/1.1
-//! connection belongs to one response at a time; HTTP/2 is in `shared.rs`.
+//! future is usually spawned; here it is polled together with the response, so that nothing runs
+//! when no task waits, and dropping the last handle closes the socket. An HTTP/1.1 connection
+//! belongs to one response at a time; HTTP/2 is in `shared.rs`.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -44,7 +44,7 @@ pub(crate) type GetRequest = Request<Empty<Bytes>>;
 pub(crate) enum RequestError {
     /// The connection failed, or what came is no response.
     Http(hyper::Error),
-    /// Something else came instead, again and again.
+    /// Something else arrived instead, repeatedly.
     Flood,
 }
 

@@ -60,7 +60,7 @@ mod tests {
             ("BYTES 0-0/1", Some((Some(0..1), Some(1)))), // units are case-insensitive (14.1)
             (" bytes  0-0/1 ", Some((Some(0..1), Some(1)))),
             ("bytes 0-18446744073709551614/*", Some((Some(0..u64::MAX), None))),
-            ("bytes 0-18446744073709551615/*", None), // its end does not fit
+            ("bytes 0-18446744073709551615/*", None), // its end is out of range
             ("bytes 0-18446744073709551616/*", None),
             ("bytes 5-4/10", None),  // ends before it starts
             ("bytes 0-10/10", None), // ends behind the whole

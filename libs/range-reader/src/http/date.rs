@@ -1,4 +1,4 @@
-//! Dates of HTTP (RFC 9110, 5.6.7), only to tell how far apart two of them are.
+//! Dates of HTTP (RFC 9110, 5.6.7), only to compute the difference between two of them.
 
 /// Seconds since 1970 of a date in the preferred form, `Sun, 06 Nov 1994 08:49:37 GMT`; `None` for
 /// anything else. The two obsolete forms are left out: no server in use sends them.

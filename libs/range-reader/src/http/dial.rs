@@ -80,7 +80,7 @@ impl Inner {
         Ok((transport, link))
     }
 
-    /// The proxy on the way to `origin`.
+    /// The proxy for `origin`.
     pub(crate) fn proxy_to(&self, origin: &Origin) -> Option<&Url> {
         self.config.proxy.as_ref()?.on_the_way_to(origin)
     }

@@ -49,8 +49,8 @@ impl Link {
         Metered { inner, read_bytes: Arc::clone(&self.read_bytes) }
     }
 
-    /// A head of about `head_bytes` has come, and a body begins. On a connection that brings one
-    /// body at a time, all that came before is over.
+    /// A head of about `head_bytes` has arrived, and a body begins. On a connection with one body
+    /// at a time, the previous one is complete.
     pub(crate) fn begin_body(&self, read_before: Option<u64>, head_bytes: u64) {
         match read_before {
             Some(read) => self.taken_bytes.store(read + head_bytes, Ordering::Relaxed),

@@ -58,9 +58,9 @@ pub struct HttpConfig {
     /// Least bytes a second while a body is waited for, averaged over `idle_timeout`. Default 100:
     /// slower is given up.
     pub bytes_per_second_min: u64,
-    /// HTTP/1.1 connections at a time. Default 4: while some bring what was asked, another takes
-    /// what comes next or was missed. One is opened only where that spares time; with hints that a
-    /// server answers in one piece, one is enough.
+    /// Maximum HTTP/1.1 connections. Default 4: while some deliver, another can fetch what comes
+    /// next or was missed. One is opened only where that saves time; with hints that the server
+    /// answers in one piece, one is enough.
     pub connections_max: usize,
     /// HTTP/2 over TLS when the server offers it. Default true.
     pub http2: bool,

@@ -162,7 +162,7 @@ impl Multipart {
         Item::Data(input.split_to(length))
     }
 
-    /// Moves bytes to `line` up to a line break, which is left out; whether it has come.
+    /// Moves bytes to `line` up to a line break, which is left out; returns whether it has arrived.
     fn take_line(&mut self, input: &mut Bytes) -> Result<bool, MultipartError> {
         let end = memchr::memchr(b'\n', input);
         let length = end.unwrap_or(input.len());
@@ -270,16 +270,16 @@ pub fn boundary(content_type: &[u8]) -> Option<Vec<u8>> {
         let (name, after) = rest.split_once('=')?;
         let (value, after) = parameter_value(after)?;
         if name.trim().eq_ignore_ascii_case("boundary") {
-            let is_sound = (1..=BOUNDARY_BYTES_MAX).contains(&value.len())
+            let is_valid = (1..=BOUNDARY_BYTES_MAX).contains(&value.len())
                 && value.iter().all(|byte| (0x20..0x7f).contains(byte))
                 && value.last() != Some(&b' ');
-            return is_sound.then_some(value);
+            return is_valid.then_some(value);
         }
         rest = after.trim_start().strip_prefix(';')?;
     }
 }
 
-/// A token or a quoted string (RFC 9110, 5.6.4), and what comes behind it.
+/// A token or a quoted string (RFC 9110, 5.6.4), and the rest after it.
 fn parameter_value(text: &str) -> Option<(Vec<u8>, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(';').unwrap_or(text.len());

@@ -13,8 +13,8 @@ use super::connection::{Connection, Single};
 use super::shared::Shared;
 use crate::error::{Permanent, SourceError};
 
-/// An idle connection older than this is closed rather than used: the server, or a box on the way,
-/// has closed it or is about to. Common servers keep them for 60 to 75 s.
+/// An idle connection older than this is closed rather than used: the server, or a middlebox, has
+/// closed it or is about to. Common servers keep them for 60 to 75 s.
 const IDLE_MAX: Duration = Duration::from_secs(50);
 
 /// Where a connection goes.
@@ -58,8 +58,8 @@ impl Pool {
 
     /// A connection to `origin` that can take a request, as far as this side knows.
     pub(crate) fn take(&self, origin: &Origin) -> Option<Connection> {
-        // A connection that has just brought a response may need a turn to be ready; one whose end
-        // has come shows it.
+        // A connection that has just delivered a response may need another poll to be ready; one
+        // that has been closed shows it.
         let mut connection = self.pick(origin)?;
         while !connection.is_usable() {
             self.forget(&connection);

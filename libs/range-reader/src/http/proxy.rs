@@ -74,7 +74,7 @@ impl Proxy {
         Ok((!proxy.by_scheme.is_empty()).then_some(proxy))
     }
 
-    /// The proxy on the way to `origin`.
+    /// The proxy for `origin`.
     pub(crate) fn on_the_way_to(&self, origin: &Origin) -> Option<&Url> {
         let scheme = if origin.is_tls { "https" } else { "http" };
         let proxy = self.by_scheme.get(scheme).or_else(|| self.by_scheme.get("all"))?;

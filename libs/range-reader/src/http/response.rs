@@ -50,7 +50,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Reading {
     pub(crate) pinned: Pinned,
     pub(crate) is_whole_file: bool,
-    /// What it says about several ranges in one request.
+    /// Whether it supports several ranges in one request.
     pub(crate) takes_several_ranges: Option<bool>,
     pub(crate) layout: Layout,
 }
@@ -236,8 +236,8 @@ fn claims_part(asked: Asked<'_>, headers: &HeaderMap) -> bool {
     asked.ranges.is_some() && (is_multipart || headers.contains_key(header::CONTENT_RANGE))
 }
 
-/// Whether the bytes are other than those of the file: by `Content-Encoding`, or by a coding for
-/// the way (`Transfer-Encoding`) beside `chunked`, which HTTP takes off.
+/// Whether the bytes are other than those of the file: by `Content-Encoding`, or by a transfer
+/// coding (`Transfer-Encoding`) other than `chunked`, which HTTP removes.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let other_than = |name, plain: &'static [u8]| {
         let values =
@@ -406,7 +406,7 @@ mod tests {
             asked,
             &[
                 (206, &[part, ("etag", ETAG)], "5..8"),
-                (206, &[part], "changed"), // it says nothing of its version, which was known
+                (206, &[part], "changed"), // no version, although it was known
                 (206, &[part, ("etag", "\"b\"")], "changed"),
                 (206, &[("content-range", "bytes 5-7/11"), ("etag", ETAG)], "changed"),
                 (206, &[("content-range", "bytes 5-8/10"), ("etag", ETAG)], "lying"),
@@ -445,7 +445,7 @@ mod tests {
                 (206, &[("content-range", "bytes 0-8999/9000")], "0..9000 not several whole"),
                 (206, &[("content-range", "bytes 4-5999/9000")], "lying"),
                 (206, &[("content-range", "bytes 100-199/9000")], "lying"),
-                (206, &[("content-range", "bytes 5-7/8")], "5..8"), // there is no more of the file
+                (206, &[("content-range", "bytes 5-7/8")], "5..8"), // beyond the end of the file
                 (200, &[("content-length", "9000")], "0..9000 not several whole"),
                 (416, &[], "ask first"),
                 (416, &[("content-range", "bytes */5")], "behind Some(5)"),

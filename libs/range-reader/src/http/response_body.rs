@@ -30,7 +30,7 @@ pub struct ResponseBody {
     client: Arc<Inner>,
     origin: Origin,
     stall_timer: StallTimer,
-    /// What has come and is more than a piece.
+    /// Received bytes that exceed one piece.
     rest: Bytes,
 }
 
@@ -130,7 +130,7 @@ impl ResponseBody {
         }
     }
 
-    /// The connection is of no use any more; responses that share it may go on.
+    /// The connection takes no more requests; responses that share it may continue.
     fn give_up(&mut self) {
         self.incoming = None;
         self.rest.clear();

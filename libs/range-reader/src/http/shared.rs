@@ -1,9 +1,9 @@
-//! One HTTP/2 connection, driven by all who wait for something of it.
+//! One HTTP/2 connection, driven by all tasks that wait for it.
 //!
 //! hyper gives the tasks of such a connection to an executor; the one here only collects them, and
-//! they are polled by the task that polls a response. Since a task remembers only the waker it was
-//! last polled with, that waker wakes everybody who has polled since: each looks for its own bytes
-//! and goes on waiting.
+//! they are polled by the task that polls a response. Since a task remembers only the waker of its
+//! last poll, that waker wakes all tasks that have polled since: each looks for its own bytes and
+//! continues to wait.
 
 use std::fmt;
 use std::future::Future;
@@ -112,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// Somebody holds the body of a response.
+    /// The body of a response is still held.
     pub(crate) fn begin_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
@@ -129,8 +129,7 @@ impl Shared {
         self.sender.is_closed()
     }
 
-    /// It takes no more requests: another one may be opened in its place, while its responses come
-    /// to their end.
+    /// It takes no more requests: another one may be opened instead, while its responses finish.
     pub(crate) fn retire(&self) {
         drop(lock(&self.open).take());
     }
@@ -175,7 +174,7 @@ impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Collect
     }
 }
 
-/// Everybody who has polled since the last wake-up; as many as there are responses in flight.
+/// All tasks that have polled since the last wake-up; as many as there are responses in flight.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<Vec<Waker>>);
 

@@ -177,8 +177,8 @@ impl Opening {
     }
 }
 
-/// The response as the engine has it. Of several ranges, the length of the whole stands in the head
-/// of the first part.
+/// The response as the engine has it. For several ranges, the total length is in the head of the
+/// first part.
 async fn response(
     answer: HttpResponse,
     reading: Reading,

@@ -36,7 +36,7 @@ impl StallTimer {
         }
     }
 
-    /// Nothing is here: starts to wait or goes on. Ready when it has been too long.
+    /// Nothing has arrived: starts or continues to wait. Ready when it has been too long.
     pub(crate) fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<SourceError> {
         if self.waiting_since.is_none() {
             let now = Instant::now();
@@ -53,7 +53,7 @@ impl StallTimer {
         })
     }
 
-    /// Bytes are here. An error if they have come too slowly.
+    /// Bytes have arrived. An error if they came too slowly.
     pub(crate) fn received(&mut self, bytes: usize) -> Result<(), SourceError> {
         self.bytes = self.bytes.saturating_add(bytes as u64);
         let Some(since) = self.waiting_since.take() else { return Ok(()) };

@@ -102,7 +102,7 @@ mod tests {
             (validator(Some("\"a\""), None), true, Some("\"a\"")),
             (validator(Some("\"a\""), date), false, Some("\"a\"")),
             (validator(Some("W/\"a\""), None), true, None),
-            (validator(Some("W/\"a\""), date), true, None), // a date must not stand in for an entity tag
+            (validator(Some("W/\"a\""), date), true, None), // a date must not replace an entity tag
             (validator(Some("a"), None), true, None),       // no entity tag by the grammar
             (validator(Some("\""), None), true, None),
             (validator(None, date), true, date),

@@ -1,7 +1,7 @@
 //! Runs that repeat to the byte: records of fixed size, parts of them, several fields of each.
 //!
 //! A pattern is a few lengths and the steps from each start to the next, forward or back. It is
-//! taken for one when the last runs went through all of it twice.
+//! recognized when the last runs went through all of it twice.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize) -> Vec<Range<u
     let mut start = present;
     for step in steps[..period].iter().rev().cycle().take(runs_max) {
         let Some(end) = start.checked_add(step.length) else { break };
-        // The first one is in flight, and may have gone past what is expected of it.
+        // The first one is in flight, and may have exceeded its expected length.
         let from = if expected.is_empty() { position } else { start };
         expected.push(from..end.max(from));
         let Ok(next) = u64::try_from(i128::from(start) + step.forward) else { break };

@@ -1,4 +1,4 @@
-//! Bytes that were read, kept for a while to look for tables of offsets in them.
+//! Bytes that were read, kept for some time to search them for tables of offsets.
 //!
 //! Only what looks like a table is kept: in rows of numbers that grow slowly most high bytes repeat
 //! from row to row, while compressed media repeat next to nothing. So a megabyte holds the tables

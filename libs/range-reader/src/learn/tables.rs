@@ -1,12 +1,12 @@
 //! Tables of offsets inside the file: where runs begin and end, as written by the muxer.
 //!
 //! Most formats hold an index (`stco` and `co64` of MP4, `tfra` of fragmented MP4, and others), and
-//! a parser reads it before what it leads to. Without knowing any format: when two places where
-//! runs began stand near each other, as 32- or 64-bit numbers of either byte order, among bytes
-//! read before, and the numbers between and behind them ascend at the same distance, they are taken
-//! for a table, and its next numbers for the next places. The same goes for where runs end, which
-//! in an interleaved file is where the data of another track begins. Tables of sizes, and offsets
-//! relative to something, are not found; the other predictors handle those.
+//! a parser reads it before what it leads to. Without knowing any format: when two offsets at which
+//! runs began appear near each other, as 32- or 64-bit numbers of either byte order, among bytes
+//! read before, and the numbers between and after them ascend at the same distance, they are
+//! assumed to be a table, and its next numbers the next offsets. The same applies to the ends of
+//! runs, which in an interleaved file is where the data of another track begins. Tables of sizes,
+//! and offsets relative to something, are not found; the other predictors handle those.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,8 +42,8 @@ const TABLES_MAX: usize = 3;
 /// Entries of a table at most (8 bytes each), half of them before the one that proved it.
 const ENTRIES_MAX: usize = 1 << 17;
 
-/// Seeks without a new table after which no more are looked for and the bytes are dropped: before
-/// the first, after one.
+/// Seeks without a new table after which the search ends and the bytes are dropped: before the
+/// first, after one.
 const SEEKS_MAX: u32 = 64;
 const SEEKS_AFTER_ONE: u32 = 16;
 
@@ -130,13 +130,13 @@ impl Tables {
         let by_length =
             longest.map(|longest| position.saturating_add(longest + longest / LENGTH_SPARE_DIVISOR));
         let by_table = position.checked_add(1).and_then(|position| next_of(&self.ends, position));
-        // An end that no run so far was nearly as long as belongs to a later run.
+        // An end much farther than any run so far belongs to a later run.
         let too_far = longest.map_or(u64::MAX, |longest| position.saturating_add(longest.saturating_mul(4)));
         by_table.filter(|end| *end <= too_far).or(by_length)
     }
 }
 
-/// Runs are taken for this part longer than the longest of late.
+/// Runs are assumed to be longer than the longest recent one by this share.
 const LENGTH_SPARE_DIVISOR: u64 = 16;
 
 /// The first entry of any table from `position` on.
@@ -301,7 +301,7 @@ mod tests {
     /// Writes a number into a row of a table.
     type Put = fn(&mut [u8], u64);
 
-    /// A file of runs whose starts and ends stand in tables of `row` bytes at its beginning.
+    /// A file of runs whose starts and ends are in tables of `row` bytes at its beginning.
     struct Indexed {
         bytes: Vec<u8>,
         runs: Vec<Range<u64>>,

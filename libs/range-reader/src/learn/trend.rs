@@ -1,11 +1,11 @@
 //! Runs that come at a steady pace with some jitter, as those of an interleaved file of constant
 //! bit rate.
 //!
-//! Starts and ends each go on as the newer half of those that are known, since files begin
-//! otherwise than they go on: along a line that something holds them to, or by steps from the last
-//! one; where long and short runs alternate, like each second one. How far they stray says how far
-//! off a guess will be, and so the margins on both sides. Where margins would take most of the
-//! gaps, nothing is said.
+//! Starts and ends are each extrapolated from the newer half of those known, because files begin
+//! differently from how they continue: along a line around which they vary, or by steps from the
+//! last one; where long and short runs alternate, from every second one. Their deviation determines
+//! the error of a guess, and so the margins on both sides. Where margins would cover most of the
+//! gaps, nothing is predicted.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -19,14 +19,14 @@ pub(super) const AHEAD_MAX: usize = 12;
 /// one.
 const AHEAD_MIN: usize = 2;
 
-/// Numbers that anything is concluded from at least: with fewer, how far they stray is luck.
+/// Minimum number of samples: with fewer, their deviation is chance.
 const LINE_MIN: usize = 4;
 
 /// Below this the statistic of Durbin and Watson says that numbers wander off rather than stray
 /// from a line.
 const WANDERING: f64 = 0.5;
 
-/// Each second number tells more than each only if it halves what guesses are off by.
+/// Every second number is used only if that halves the error of guesses.
 const ALTERNATION_FACTOR: f64 = 2.0;
 
 /// Runs of late whose longest says what is too long.
@@ -55,7 +55,7 @@ const MARGIN_MIN: f64 = 1.2;
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
 
-/// What guessing wrong costs, and not guessing, in bytes that could have come meanwhile.
+/// The cost of guessing wrong, and of not guessing, in bytes that could have arrived meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Costs {
     /// A boundary that is missed.
@@ -73,8 +73,8 @@ impl Costs {
         Self { miss_bytes: path_bytes, spared_max: f64::INFINITY, margin_min: 0.0 }
     }
 
-    /// Of a reader that waits while what comes next goes on coming. What is not guessed is read
-    /// through, or asked for when it is read, whichever takes less.
+    /// For a reader that waits while the following data continues to arrive. What is not guessed is
+    /// read through, or requested when it is read, whichever is cheaper.
     pub(super) fn hidden(path_bytes: f64) -> Self {
         Self { miss_bytes: path_bytes / HIDDEN_MISS_DIVISOR, spared_max: path_bytes, margin_min: MARGIN_MIN }
     }
@@ -96,8 +96,8 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) 
     let history = History::of(runs);
     let spared = history.gap.min(costs.spared_max);
     let Some(end) = history.end_of_present() else { return Vec::new() };
-    // A run that is longer than expected is expected to go on for as much as ends vary, and one
-    // that is longer than that is outside of any pattern.
+    // A run that is longer than expected is expected to continue for as much as ends vary; one that
+    // is longer still is outside any pattern.
     let beyond = position as f64 - end.number;
     if beyond > end.deviation * MARGIN_MAX {
         return Vec::new();
@@ -149,7 +149,7 @@ struct History {
 #[derive(Debug, Clone, Copy)]
 struct Guess {
     number: f64,
-    /// Standard deviation of what comes from it.
+    /// Standard deviation of its predictions.
     deviation: f64,
 }
 
@@ -198,9 +198,9 @@ impl Guess {
     /// place `m`, straying by `s` (`n - 2` degrees of freedom), the one at place `x` strays from
     /// the line by `s * sqrt(1 + 1/n + (x - m)^2 / sum((place - m)^2))`.
     ///
-    /// If each strays from the one before (the statistic of Durbin and Watson, 2 in the first case,
-    /// tends to 0), it goes on from the last by the mean step; `k` steps of deviation `d` stray by
-    /// `d * sqrt(k + k^2 / (n - 1))`.
+    /// If each deviates from the previous one (the Durbin-Watson statistic, 2 in the first case,
+    /// tends to 0), it continues from the last by the mean step; `k` steps of deviation `d` deviate
+    /// by `d * sqrt(k + k^2 / (n - 1))`.
     fn from_each(numbers: &[f64], ahead: usize, step: usize) -> Option<Self> {
         let target = (numbers.len() + ahead).checked_sub(1)?;
         let places = (ahead.div_ceil(step)..).map_while(|back| target.checked_sub(back * step));

@@ -20,8 +20,8 @@ impl Numbers {
     }
 }
 
-/// A film of three interleaved tracks (sound, picture, another picture) with its index behind them,
-/// as in an MP4.
+/// A film of three interleaved tracks (audio, video, another video) with its index after them, as
+/// in an MP4.
 struct Film {
     bytes: Vec<u8>,
     index: Range<u64>,
@@ -75,7 +75,7 @@ fn replay(reads: &[Range<u64>]) -> Replay {
 #[test]
 fn tables_in_the_file_tell_every_run_after_a_few_seeks() {
     let film = Film::new(170);
-    for (name, tracks) in [("picture and sound", &[0, 1][..]), ("sound", &[0]), ("other picture", &[2])] {
+    for (name, tracks) in [("video and audio", &[0, 1][..]), ("audio", &[0]), ("other picture", &[2])] {
         let replay = film.replay(&film.reads(tracks));
         assert!(replay.misses <= 8, "{name}: {replay:?}");
         assert!(replay.batches <= 20, "{name}: {replay:?}");

@@ -1,7 +1,7 @@
 //! Ways to find the stream of an SSRC, behind one trait.
 //!
 //! Each holds its streams as its users do: the C ones point to streams allocated one by one, the
-//! Rust maps contain them. What is measured, and on which keys, is the business of `main.rs`.
+//! Rust maps contain them. `main.rs` decides what is measured, and on which keys.
 
 mod array;
 mod list;

@@ -177,9 +177,9 @@ impl Cell {
         };
         let within = |wanted_ns: f64| ((wanted_ns / ns) as usize).clamp(LOOK_UPS_MIN, SEQUENCE_LEN);
         let measured = within(REPETITION_NS);
-        // Until each stream has come a few times, but as many look-ups as a fourth of what is
-        // measured at least. The limit is for those that search: one look-up of theirs goes over
-        // many streams.
+        // Until each stream has been looked up a few times, but at least a quarter of the measured
+        // look-ups. The limit is for contenders that scan: one of their look-ups visits many
+        // streams.
         let warm_up =
             within(WARM_UP_MAX_NS).min((4 * self.n * self.pattern.look_ups_a_stream()).max(measured / 4));
         Parts { warm_up, measured }

@@ -80,8 +80,8 @@ fn opaque_mut<T>(value: &mut T) -> &mut T {
     unsafe { &mut *pointer }
 }
 
-/// Received packets in the order a free list hands out buffers after a while: random, again and
-/// again the same.
+/// Received packets in the order in which an aged free list returns buffers: random, but the same
+/// each time.
 ///
 /// All bytes are zero, so reading them changes no result.
 pub(crate) struct Pool {

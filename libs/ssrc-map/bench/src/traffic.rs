@@ -21,7 +21,7 @@ pub(crate) const MISS: u64 = 0x1_0000_0001;
 pub(crate) enum Pattern {
     /// Each packet's stream is drawn.
     Random,
-    /// All streams in turn, again and again.
+    /// All streams in turn, repeatedly.
     RoundRobin,
     /// Ten packets in a row of a stream that is drawn: the pieces of a video frame.
     Burst,

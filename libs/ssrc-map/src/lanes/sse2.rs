@@ -21,8 +21,8 @@ pub(crate) fn first(block: &Block<BLOCK>, ssrc: u32) -> usize {
     let equal = _mm_packs_epi32(_mm_cmpeq_epi32(low, sought), _mm_cmpeq_epi32(high, sought));
     // Behind the eight lanes come eight bits that are set.
     let mask = _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_set1_epi16(-1)));
-    // SAFETY: it is not zero, by the line before; said because counting the zeros of zero takes an
-    // instruction more.
+    // SAFETY: it is not zero, by the line before; counting the zeros of zero would take one more
+    // instruction.
     unsafe { hint::assert_unchecked(mask != 0) };
     mask.trailing_zeros() as usize
 }

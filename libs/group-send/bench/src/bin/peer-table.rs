@@ -22,7 +22,7 @@ const PEERS: [usize; 4] = [100, 1000, 10_000, 100_000];
 /// buffer.
 const SEQUENCE_LEN: usize = 1 << 14;
 
-/// Times they are gone through in a measurement.
+/// Passes over them in a measurement.
 const PASSES: usize = 4;
 
 /// What a stranger adds to the sum.

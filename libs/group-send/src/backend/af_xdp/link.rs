@@ -27,7 +27,7 @@ pub(crate) struct Link {
 /// work.
 ///
 /// # Errors
-/// The socket is of no use for any back end.
+/// The socket is unusable for any back end.
 pub(crate) fn open(socket: &SockRef<'_>, config: &Config) -> Result<Result<AfXdp, String>, SetupError> {
     let Some(config) = &config.af_xdp else {
         return Ok(Err("no interface is configured for it".to_owned()));

@@ -20,7 +20,7 @@ impl<K: Kernel> AfXdp<K> {
         }
     }
 
-    /// Sends everything that is written to make room; false if the ring is gone.
+    /// Sends everything written so far to make room; false if the ring has failed.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self) -> bool {
@@ -60,7 +60,8 @@ impl<K: Kernel> AfXdp<K> {
         }
     }
 
-    /// The end of a call that could not go on: the ring is full, or a recipient is blocked on it.
+    /// The end of a call that could not continue: the ring is full, or a recipient is blocked on
+    /// it.
     pub(super) fn note_stall(&mut self) {
         self.stalls += 1;
         if self.stalls >= STALLS_MAX {

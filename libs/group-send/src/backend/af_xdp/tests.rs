@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How a datagram came, and what it said.
+/// How a datagram arrived, and its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Frame,

@@ -63,7 +63,7 @@ pub(super) struct SocketPool {
     caller_is_idle: Option<bool>,
     /// No socket is used before this time, because there were more recipients than sockets.
     crowded_until: u64,
-    /// The entry that the last look-up found. Groups are sent in the same order again and again.
+    /// The entry that the last look-up found. Groups are sent repeatedly in the same order.
     latest: usize,
     /// The next entry to be considered for eviction.
     hand: usize,
@@ -151,8 +151,9 @@ impl SocketPool {
         ring: &Ring,
     ) -> Route {
         self.now += 1;
-        // With more recipients than sockets nobody uses one for a while: sending to part of a
-        // thousand by sockets that are cold by then took 1096 ns a datagram, to all by one 980.
+        // With more recipients than sockets, sockets would be evicted before they are used again:
+        // sending to part of a thousand by sockets that are cold by then took 1096 ns a datagram,
+        // to all by one 980.
         let is_crowded = self.now < self.crowded_until;
         let preference = match preference {
             SocketPreference::Own if is_crowded => SocketPreference::Either,
@@ -174,7 +175,7 @@ impl SocketPool {
             (EntryState::InUse, SocketPreference::Own | SocketPreference::Either) if !is_crowded => {
                 Route::Own(number)
             }
-            // To the caller's socket as soon as the order allows; until then its own goes on.
+            // To the caller's socket as soon as the order allows; until then its own is used.
             (EntryState::InUse, _) if entry.is_idle() => {
                 entry.state = EntryState::Parked;
                 self.in_use -= 1;

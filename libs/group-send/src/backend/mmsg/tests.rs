@@ -11,7 +11,7 @@ struct Double {
     delivered: Vec<(SocketAddr, Vec<u8>)>,
     calls: usize,
     runs: usize,
-    /// Messages that are taken before there is no more room.
+    /// Messages accepted before the buffer is full.
     room: Option<usize>,
     failing: HashMap<SocketAddr, i32>,
     /// Largest segment on the path to these.
@@ -250,7 +250,7 @@ fn a_path_with_a_small_mtu_gets_its_datagrams_one_by_one_and_others_keep_their_r
     assert!(outcomes.iter().all(|&o| o == Outcome::Sent));
     assert_eq!(back_end.kernel.delivered, contents);
     assert_eq!(back_end.kernel.runs, 2);
-    // Remembered: nothing is refused again, and what fits goes as a run.
+    // Remembered: nothing is refused again, and what fits is sent as a run.
     let calls = back_end.kernel.calls;
     send(&mut back_end, &contents);
     assert_eq!((back_end.kernel.calls - calls, back_end.kernel.runs), (1, 4));

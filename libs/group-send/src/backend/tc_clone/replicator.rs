@@ -44,8 +44,8 @@ pub(crate) const TAIL_MAX: usize = 128;
 
 const RECORD_MAX: usize = HEAD_MAX + TAIL_MAX;
 
-/// Tells frames for the program from all others of the loopback device; which sender's, the
-/// socket's cookie does.
+/// Distinguishes frames for the program from all others of the loopback device; the socket's cookie
+/// identifies the sender.
 const TRIGGER_MARK: u32 = 0x6772_7073;
 
 /// `struct group` of the program.

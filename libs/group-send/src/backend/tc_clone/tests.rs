@@ -22,7 +22,7 @@ struct World {
     unresolved: HashSet<SocketAddr>,
     /// IP packets to these are at most so long; 1500 to others.
     mtu: HashMap<SocketAddr, u32>,
-    /// What becomes of copies for these.
+    /// The result of copies for these.
     results: HashMap<SocketAddr, i32>,
     /// Frames that are replicated before one is refused.
     frames: Option<usize>,

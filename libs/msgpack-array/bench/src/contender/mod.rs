@@ -81,7 +81,7 @@ pub(crate) struct Named<T> {
 }
 
 impl<T: Number> Named<T> {
-    /// Everyone who can run here, for these instruction sets.
+    /// All contenders that can run here, for these instruction sets.
     pub(crate) fn all(isas: &[Isa], n: usize) -> Vec<Self> {
         fn named<T: Number>(name: &'static str, contender: impl Contender<T> + 'static) -> Named<T> {
             Named { name, isa: None, table: Box::new(Each(contender)) }
@@ -149,7 +149,7 @@ trait Run<T> {
     fn decoded(&self) -> Option<&[T]>;
 }
 
-/// The loop around what one array takes.
+/// The loop over arrays.
 struct Each<C>(C);
 
 impl<T: Number, C: Contender<T>> Run<T> for Each<C> {

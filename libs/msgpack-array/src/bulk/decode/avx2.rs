@@ -1,6 +1,6 @@
 //! Two windows at a time with AVX2.
 //!
-//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` says who sees to that.
+//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` ensures that.
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;

@@ -1,7 +1,7 @@
 //! 64 bytes at a time with AVX-512 (VBMI for shuffles across the whole register, VBMI2 to close up
 //! 8-bit values).
 //!
-//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` says who sees to that.
+//! Nothing here may run before the CPU is known to have it; `bulk/mod.rs` ensures that.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;

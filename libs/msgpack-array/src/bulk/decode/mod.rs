@@ -1,10 +1,9 @@
 //! Decoding elements in bulk: which code runs on which machine.
 //!
 //! `vectors.rs` is the algorithm above the files of the instruction sets, of which all but AVX-512
-//! share `windows.rs`. `scalar.rs` is for machines without any of them and for what vectors leave.
-//! Which number is acceptable to which type is said by
-//! [`BulkElement::decode_one`](super::BulkElement::decode_one), which judges whenever something is
-//! odd.
+//! share `windows.rs`. `scalar.rs` is for machines without any of them and for the remaining
+//! elements. [`BulkElement::decode_one`](super::BulkElement::decode_one) decides which number is
+//! acceptable for which type, whenever an element is unusual.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -10,7 +10,7 @@ use crate::bulk::Kind;
 
 /// Bytes of the element that begins with `marker`, or 0 where an array of `kind` and `width` does
 /// not take it from a kernel: other types, integers wider than the type (which may still fit, but
-/// hardly ever stand there), other floats.
+/// hardly ever occur), other floats.
 pub(super) const fn length(kind: Kind, width: usize, marker: u8) -> usize {
     let length = match (kind, marker) {
         (Kind::Bool, 0xc2 | 0xc3) => 1,

@@ -61,7 +61,7 @@ fn is_for_scalar<T: Element>(input: &[u8], out: &[MaybeUninit<T>]) -> bool {
     out.len() <= FEW || out.len() <= FEW_ALIKE && look_ahead::<T>(input).1
 }
 
-/// Elements that make it likely that a run goes on behind an element of another length.
+/// Elements that make it likely that a run continues after an element of another length.
 const LONG_RUN: usize = 16;
 
 /// See [`is_near_the_end`].

@@ -2,9 +2,9 @@
 //! ones.
 //!
 //! The same two ways as with AVX-512, in windows of 16 bytes. A vector has one or two of them,
-//! which lie one behind the other in the input; what comes of a window is stored by itself. Without
-//! shifts by different amounts, bytes of a lane beyond the payload are left out by the shuffle and
-//! filled with the sign.
+//! which are adjacent in the input; the result of each window is stored separately. Without shifts
+//! by different amounts, bytes of a lane beyond the payload are left out by the shuffle and filled
+//! with the sign.
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -19,8 +19,8 @@ pub(super) const WINDOW: usize = 16;
 
 /// One or two windows, and what can be done with their bytes.
 ///
-/// Whoever constructs one has checked that the machine has the instructions: [`run`] and [`mixed`]
-/// are only called from functions for them.
+/// The constructor's caller has checked that the machine has the instructions: [`run`] and
+/// [`mixed`] are only called from functions for them.
 pub(super) trait Vector: Copy {
     /// How many.
     const WINDOWS: usize;
@@ -316,8 +316,8 @@ fn walk<V: Vector, T: Element>(input: &[u8], out: &mut [MaybeUninit<T>]) -> Prog
     let mut done = Progress::default();
     let walker = Walker::<V, T>::new();
     let mut entry = V::splat(0);
-    // Length of the first element of the windows before. Those of one vector are too few to tell a
-    // run by.
+    // Length of the first element of the windows before. Those of one vector are too few to
+    // recognize a run.
     let mut previous = V::splat(0);
     while let (Some(block), Some(room)) =
         (input[done.bytes..].first_chunk::<64>(), out[done.elements..].first_chunk_mut::<64>())

@@ -31,7 +31,7 @@ use crate::element::Element;
 
 /// See [`super::encode`].
 pub(super) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
-    // SAFETY: whoever calls `bulk::encode` has asked whether this machine has `isa`; the length has
+    // SAFETY: the caller of `bulk::encode` has checked that this machine has `isa`; the length has
     // been checked there.
     unsafe { T::encode_run(isa, values, out) }
 }

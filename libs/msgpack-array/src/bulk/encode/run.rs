@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-/// How far an array has come: the elements that are left, and the bytes written so far.
+/// Progress within an array: the remaining elements, and the bytes written so far.
 pub(super) struct Run<'a, T> {
     values: &'a [T],
     out: &'a mut [MaybeUninit<u8>],

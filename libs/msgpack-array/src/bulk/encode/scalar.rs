@@ -1,9 +1,8 @@
 //! Encoding one element at a time, without branches: what runs where there are no vectors, and the
 //! ends of arrays.
 //!
-//! Which form an integer takes is not asked but looked up by the number of bits it has. Header and
-//! payload are stored where they would stand in every case, and the next element overwrites what
-//! does not count.
+//! The form of an integer is looked up by the number of its bits, without branches. Header and
+//! payload are always stored, and the next element overwrites what is not used.
 
 use core::mem::MaybeUninit;
 

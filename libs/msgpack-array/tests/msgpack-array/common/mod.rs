@@ -61,7 +61,7 @@ impl Random {
         (self.bits() % limit as u64) as usize
     }
 
-    /// Values of all widths, seldom two of one width in a row.
+    /// Values of all widths, rarely two of one width in a row.
     pub fn mixed<T: Number>(&mut self, length: usize) -> Vec<T> {
         let mut one = || {
             let (bits, shift) = (self.bits(), self.below(64));

@@ -21,7 +21,7 @@ const READ_AHEAD: usize = 4 << 20;
 pub(crate) struct Connection {
     /// None: it has closed, or has been reported that the server has.
     pub(crate) client: Option<TcpStream>,
-    /// None: it has closed, or the news that the client has gone has reached it.
+    /// `None`: it has closed, or has learned that the client has left.
     pub(crate) server: Option<TcpStream>,
     /// When the handshake, which the kernel has made at once, would be complete.
     pub(crate) open_at: u64,
@@ -107,7 +107,7 @@ impl Connection {
         self.on_link += usize::try_from(bytes).unwrap_or(usize::MAX);
     }
 
-    /// `bytes` reach the client. Nobody there: they came for nothing.
+    /// `bytes` reach the client. If it has left, they are wasted.
     pub(crate) fn arrive(&mut self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.on_link -= bytes;
@@ -149,7 +149,7 @@ impl Connection {
         self.arrived = 0;
     }
 
-    /// The news of it has reached the server: it sends no more.
+    /// The server has learned of it and stops sending.
     pub(crate) fn server_knows(&mut self) {
         self.server = None;
         self.down.truncate(self.arrived + self.on_link);

@@ -5,10 +5,10 @@
 //! due at, so that what follows from it is not late as well and the rate of the link does not
 //! depend on how busy the machine is.
 //!
-//! What is emulated: a round trip for the handshake, half of one for whatever travels, one
-//! bottleneck each way for all connections, slow start of each response's sender, and that a sender
-//! learns half a round trip later that its client has gone. What is not: loss, the sizes of headers
-//! below HTTP, the kernel's own figures (a client that asks for `TCP_INFO` learns about loopback).
+//! Emulated: a round trip for the handshake, half of one for everything sent, one bottleneck each
+//! way for all connections, slow start of each response's sender, and that a sender learns half a
+//! round trip later that its client has left. Not emulated: loss, the sizes of headers below HTTP,
+//! the kernel's own figures (`TCP_INFO` describes loopback).
 
 mod connection;
 mod path;
@@ -219,7 +219,7 @@ impl Link {
         }
     }
 
-    /// Everything whose time has come.
+    /// Everything that is due.
     fn handle_due(&mut self) {
         while let Some(Reverse((at, ..))) = self.events.peek()
             && *at <= self.now()

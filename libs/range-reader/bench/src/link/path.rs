@@ -71,7 +71,7 @@ impl Bottleneck {
     }
 }
 
-/// What one sender may have in flight: slow start, doubling with each round trip, up to a limit.
+/// Bytes one sender may have in flight: slow start, doubling with each round trip, up to a limit.
 #[derive(Debug)]
 pub(crate) struct Window {
     shape: Shape,

@@ -1,4 +1,4 @@
-//! Reads at a pace that nothing in the file tells: what is guessed must never cost more than not
+//! Reads at a pace that cannot be derived from the file: guessing must never cost more than not
 //! guessing.
 
 use std::io::SeekFrom;

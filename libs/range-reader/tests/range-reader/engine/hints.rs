@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::engine::world::{Habits, Link, World, file_of};
 
-/// Runs like those of a film's picture and sound: 90 kB of every 142 kB, an index at the end, read
+/// Runs like those of a film's video and audio: 90 kB of every 142 kB, an index at the end, read
 /// first.
 fn film() -> Vec<Range<u64>> {
     let index = [0..48, 8_500_000..8_530_000];

@@ -20,9 +20,9 @@ pub(crate) const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 enum Step {
     Read(usize),
     Seek(SeekFrom),
-    /// What is said is right, in that the next steps read it.
+    /// The hints are right: the next steps read them.
     ReadHinted(Vec<Range<u64>>),
-    /// What is said has nothing to do with what is read.
+    /// The hints are unrelated to what is read.
     Mislead(Vec<Range<u64>>),
     Forget,
     Pause(u64),

@@ -29,7 +29,7 @@ const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 /// Requests after which a reader is taken to go in circles.
 const REQUESTS_MAX: u64 = 20_000;
 
-/// How the way to the server is.
+/// The path to the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Link {
     /// There and back.
@@ -456,7 +456,7 @@ impl Body for SimBody {
     }
 }
 
-/// Bytes that tell their place: equal pieces at two places are unlikely.
+/// Bytes that depend on their position: equal pieces at two positions are unlikely.
 pub(crate) fn file_of(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut file = Vec::with_capacity(bytes + 8);

@@ -1,5 +1,4 @@
-//! Reads that are dropped anywhere: no connection stays that nobody holds, and the next read is
-//! right.
+//! Reads that are dropped anywhere: no connection leaks, and the next read is correct.
 
 use std::future::{Future, poll_fn};
 use std::io::SeekFrom;

@@ -53,7 +53,7 @@ async fn several_answers_come_at_once_over_one_connection() {
         responses.push(open.await.unwrap());
     }
     assert!(source.state().can_reset && source.state().requests_at_once > 4);
-    // Read in another order than asked; a body that nobody reads does not hold the others up.
+    // Read in another order than requested; a body that is not read does not delay the others.
     for (index, mut response) in responses.into_iter().enumerate().rev() {
         assert!(bytes_of(&mut response.body).await.unwrap() == file[index * 700_000..(index + 1) * 700_000]);
     }

@@ -26,7 +26,7 @@ async fn bytes_are_handed_on_as_they_come() {
     let mut answer = client.get(&server.url("/live.flv"), &headers).await.unwrap();
     assert_eq!((answer.status.as_u16(), answer.peer), (200, Some(server.address)));
     assert_eq!(answer.headers[header::CONTENT_TYPE], "video/x-flv");
-    // The server says no more until this side goes away: nothing waits for the end.
+    // The server sends nothing more until this side closes: nothing waits for the end.
     assert_eq!(answer.body.data().await.unwrap().unwrap(), "FLV");
     assert_eq!(client.counts().connections_open, 1);
     drop(answer);

@@ -19,7 +19,7 @@ const FILE_BYTES: usize = 300_000;
 /// What is read with hints: some near each other, some far.
 const HINTS: [Range<usize>; 4] = [0..10, 1_000..5_000, 100_000..100_100, 299_000..300_000];
 
-/// What has to come of it.
+/// The expected result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Bytes,
@@ -236,7 +236,7 @@ async fn lengths_that_disagree_are_an_error() {
         )
     };
     assert_eq!(outcomes(config(), short).await, [Lying; 2]);
-    // Chunked, there is no length: the body goes on behind its range.
+    // Chunked, without a length: the body continues beyond its range.
     let long = |asked: &Asked, file: &[u8]| {
         let range = ranges(asked)[0].clone();
         let field = format!("content-range: bytes {}-{}/{FILE_BYTES}", range.start, range.end - 1);
@@ -368,7 +368,7 @@ async fn several_ranges_that_are_wrong_are_an_error() {
 
 #[tokio::test]
 async fn a_connection_closed_between_requests_is_opened_anew() {
-    // Said, unsaid, and at the very moment of the next request.
+    // Announced, unannounced, and at the very moment of the next request.
     let said = |asked: &Asked, file: &[u8]| {
         vec![Step::Send(honest(asked, file, &["connection: close"])), Step::Close]
     };
@@ -403,8 +403,8 @@ async fn a_drip_and_a_silence_are_given_up() {
             Step::Drip(whole[head..].to_vec(), Duration::from_millis(20)),
         ]
     };
-    // Each try brings some bytes, which is why the reader goes on for as long as somebody reads:
-    // the source gives up.
+    // Each attempt delivers some bytes, so the reader would continue as long as it is polled: the
+    // source gives up.
     let file = file(FILE_BYTES);
     let server = Scripted::start(move |asked| drip(asked, &file)).await;
     let mut reader = reader(&server.url("/file"), impatient.clone());
@@ -444,7 +444,7 @@ async fn a_file_that_changes_is_an_error() {
         ("date", "last-modified: Sat, 29 Oct 1994 19:43:31 GMT", |asked, file| {
             honest(asked, file, &["last-modified: Sat, 29 Oct 1994 19:43:32 GMT"])
         }),
-        // The new file says nothing of its version, and the server has not looked at the condition.
+        // The new file has no version, and the server has ignored the condition.
         ("entity tag gone", "etag: \"a\"", |asked, file| honest(asked, file, &[])),
         ("weak entity tag gone", "etag: W/\"a\"", |asked, file| honest(asked, file, &[])),
         ("weak entity tag gone, whole", "etag: W/\"a\"", |_, file| answer("200 OK", &[], file)),
@@ -544,7 +544,7 @@ async fn an_empty_file_is_empty() {
         let server = Scripted::start(script).await;
         assert_eq!(read_all(&mut reader(&server.url("/"), config())).await.unwrap(), b"");
     }
-    // 416 for everything, and no length: only asking without a range tells.
+    // 416 for everything, and no length: only a request without a range reveals it.
     let whole = file(1_000);
     let theirs = whole.clone();
     let server = Scripted::start(move |asked: &Asked| {

@@ -19,7 +19,7 @@ fn through(scheme: &str, proxy: &str, http: HttpConfig) -> HttpConfig {
     HttpConfig { proxy: Some(Proxy { by_scheme, except: Vec::new() }), ..http }
 }
 
-/// A proxy that opens tunnels if credentials are right, whatever is said before.
+/// A proxy that opens tunnels if credentials are right.
 struct Tunnels {
     address: std::net::SocketAddr,
     _tasks: JoinSet<()>,

@@ -60,14 +60,13 @@ async fn parts_of_a_file_come_over_one_connection() {
 
 #[tokio::test]
 async fn an_origin_killed_in_the_middle_and_back_is_read_on_at_the_byte() {
-    // More than all buffers on the way hold, so that the rest has not left nginx when it is killed.
+    // More than all buffers in between hold, so that the rest has not left nginx when it is killed.
     let file = file(40 << 20);
     let mut nginx = Nginx::start("", &[("file.bin", &file)]);
     let mut reader = reader(&nginx.url("/file.bin"), config());
     let mut bytes = vec![0; 5 << 20];
     reader.read_exact(&mut bytes).await.unwrap();
-    // What was asked for these may have ended with them. What comes next goes on to the end of the
-    // file.
+    // The requests for these may have ended with them. The next one is open-ended.
     let mut more = vec![0; 1 << 20];
     reader.read_exact(&mut more).await.unwrap();
     bytes.extend(more);
@@ -86,8 +85,8 @@ async fn a_file_replaced_in_the_middle_is_an_error() {
     let mut reader = reader(&nginx.url("/file.bin"), config());
     let mut bytes = vec![0; 1 << 20];
     reader.read_exact(&mut bytes).await.unwrap();
-    // Another file of the same length at the same place, as an upload puts it there; nginx tells by
-    // its date.
+    // Another file of the same length at the same path, as after an upload; nginx detects it by its
+    // date.
     nginx.replace("file.bin", &bytes.repeat(40));
     reader.seek(SeekFrom::Start(39 << 20)).await.unwrap();
     let error = reader.read_exact(&mut bytes).await.unwrap_err();

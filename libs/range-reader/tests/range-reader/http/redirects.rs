@@ -154,8 +154,7 @@ async fn a_redirect_back_does_not_get_credentials_again() {
 #[tokio::test]
 async fn a_place_that_fails_later_is_looked_for_again() {
     let file = file(300_000);
-    // As with links that are signed for a while: the second time, the first place is no good any
-    // more.
+    // As with signed links that expire: the second time, the first target is no longer valid.
     let (old, new) = (Arc::new(AtomicBool::new(true)), target(&file).await);
     let (valid, served) = (Arc::clone(&old), file.clone());
     let expiring = Scripted::start(move |asked| {

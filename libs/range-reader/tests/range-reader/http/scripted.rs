@@ -28,7 +28,7 @@ pub(crate) enum Step {
     Reset,
 }
 
-/// A request that has come.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     /// Number of its connection, from 0.
@@ -125,7 +125,7 @@ async fn serve(
     }
 }
 
-/// Whether the connection goes on. Errors are the client's doing: it went away.
+/// Whether the connection continues. Errors mean that the client has closed it.
 async fn perform(step: Step, stream: &mut BufReader<TcpStream>) -> bool {
     match step {
         Step::Send(bytes) => stream.write_all(&bytes).await.is_ok(),

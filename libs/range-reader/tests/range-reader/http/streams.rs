@@ -25,7 +25,7 @@ pub(crate) enum Turn {
     End,
     /// Resets the stream.
     Reset(Reason),
-    /// Says that no more streams are taken, and finishes those that are open.
+    /// Announces that no more streams are accepted, and finishes those that are open.
     GoAway,
     /// Closes the connection.
     Close,

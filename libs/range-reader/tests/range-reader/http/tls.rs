@@ -52,7 +52,7 @@ async fn several_streams_come_from_a_real_server() {
 #[tokio::test]
 async fn a_certificate_that_does_not_fit_is_not_worth_another_try() {
     let (nginx, certificate) = Nginx::start_tls(true, &[("file.bin", b"bytes")]);
-    // Signed by nobody that is known.
+    // Signed by an unknown authority.
     let mut stranger = HttpSource::new(&nginx.url("/file.bin"), config()).unwrap();
     // For another name: 127.0.0.2 is the same server.
     let other = nginx.url("/file.bin").as_str().replace("127.0.0.1", "127.0.0.2").parse().unwrap();

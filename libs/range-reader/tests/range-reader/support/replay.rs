@@ -1,8 +1,8 @@
 //! Replays a list of reads against the learner alone and counts what its predictions would have
 //! fetched.
 //!
-//! No time, no link: what is expected is fetched at once, and what was not expected is asked for by
-//! itself. So the figures say how good the predictions are; what they are worth on a link is
+//! No time, no link: predicted data is fetched immediately, and unpredicted data is requested
+//! separately. So the figures measure the quality of predictions; their benefit on a link is
 //! measured with the whole reader.
 
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use range_reader::learn::{Learner, PredictionLimits};
 use range_reader::ranges;
 
-/// What a replay has come to.
+/// The result of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Replay {
     /// Bytes read.
