@@ -113,8 +113,8 @@ pub fn flv_tag_body(data: &[u8]) {
             let _ = audio_format(info.codec, data);
         }
     }
-    // As a frame, a body is what it was looked at for, its data is its end or, of many tracks, a part of it, and it leaves as
-    // it came.
+    // As a frame, a body is what it was looked at for, its data is its end or, of many tracks, a
+    // part of it, and it leaves as it came.
     for kind in [MediaKind::Audio, MediaKind::Video] {
         let message = MediaMessage { kind, timestamp: 0, length: data.len() as u32, payload: data.to_vec() };
         let (info, read) = (inspect(kind, data), read_frames(message));
