@@ -314,6 +314,7 @@ impl PacketStream {
             is_padding,
             format: media.format,
             info,
+            is_clock_known: publisher.clock.is_known(),
             may_estimate_clock: publisher.may_estimate_clock(now),
         };
         let stored = track.store(now, &identified, extensions, payload, &self.limits, &mut self.pool)?;

@@ -82,6 +82,8 @@ pub(crate) struct Identified {
     pub(crate) is_padding: bool,
     pub(crate) format: TrackPayload,
     pub(crate) info: PayloadInfo,
+    /// The publisher has sent a sender report.
+    pub(crate) is_clock_known: bool,
     /// The publisher has had time to send a sender report and has not.
     pub(crate) may_estimate_clock: bool,
 }
@@ -208,7 +210,9 @@ impl Track {
             Rewrite::TooLate => return Ok(None),
         };
         if is_forwarded {
-            self.estimate_mapping(now, timestamp, packet.format.clock_rate);
+            if !packet.is_clock_known {
+                self.estimate_mapping(now, timestamp, packet.format.clock_rate);
+            }
             self.mapping =
                 self.reported_mapping(packet.layer).or(self.estimate.filter(|_| packet.may_estimate_clock));
         }

@@ -219,14 +219,17 @@ impl InboundContext {
         let header = RtpHeader::parse(packet)?;
         let stream = self.streams.get(header.ssrc);
         let keys = self.keys_of(stream)?;
-        let tag_len = keys.profile.rtp_tag_len();
+        let tag_len = usize::from(keys.rtp_tag_len);
         let len = (packet.len().checked_sub(tag_len + keys.mki_len))
             .filter(|&len| len >= header.len)
             .ok_or(UnprotectError::TooShort)?;
         // GCM: tag, MKI (RFC 7714 section 8.2). Counter mode: MKI, tag (RFC 3711 section 3.1).
         let (tag_at, mki_at) =
             if keys.profile.is_aead() { (len, len + tag_len) } else { (len + keys.mki_len, len) };
-        let key = keys.position(&packet[mki_at..mki_at + keys.mki_len]).ok_or(UnprotectError::UnknownMki)?;
+        let key = match keys.mki_len {
+            0 => 0,
+            mki_len => keys.position(&packet[mki_at..mki_at + mki_len]).ok_or(UnprotectError::UnknownMki)?,
+        };
         let index = match stream {
             None => PacketIndex::new(0, header.sequence),
             Some(stream) => {

@@ -265,7 +265,7 @@ impl OutboundContext {
             Some(own) => &mut **own,
             None => self.template.as_mut().ok_or(ProtectError::UnknownSsrc)?,
         };
-        let trailer_len = keys.profile.rtp_tag_len() + keys.mki_len;
+        let trailer_len = usize::from(keys.rtp_tag_len) + keys.mki_len;
         check_room(len + trailer_len, room)?;
         let key = &mut keys.active_mut().rtp;
         if !key.is_fresh() {
@@ -296,7 +296,7 @@ impl OutboundContext {
     #[cold]
     fn begin_stream(&mut self, ssrc: u32, len: usize, room: usize) -> Result<(), ProtectError> {
         let keys = self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?;
-        check_room(len + keys.profile.rtp_tag_len() + keys.mki_len, room)?;
+        check_room(len + usize::from(keys.rtp_tag_len) + keys.mki_len, room)?;
         if !keys.active().rtp.is_fresh() {
             return Err(ProtectError::KeyExpired);
         }
@@ -311,7 +311,7 @@ impl OutboundContext {
         } else {
             self.template.as_ref()?
         };
-        (reserved.trailer_len() == keys.profile.rtp_tag_len() + keys.mki_len).then(|| keys.active())
+        (reserved.trailer_len() == usize::from(keys.rtp_tag_len) + keys.mki_len).then(|| keys.active())
     }
 
     /// Encrypts and authenticates one packet whose header is in `out` already.

@@ -70,23 +70,18 @@ impl ReplayWindow {
             self.begun = true;
             self.highest = index;
         } else if index > self.highest {
-            self.advance(index);
+            // The window moves up: the places of the indices skipped and of `index` become free.
+            let first = self.highest + 1;
+            self.highest = index;
+            if first == index {
+                let word = self.word(index);
+                self.words[word] &= !bit(index);
+            } else {
+                self.free(first, index);
+            }
         }
         let word = self.word(index);
         self.words[word] |= bit(index);
-    }
-
-    /// Moves the window up to `index`: the places of the indices skipped and of `index` become free.
-    #[inline]
-    fn advance(&mut self, index: u64) {
-        let first = self.highest + 1;
-        self.highest = index;
-        if first == index {
-            let word = self.word(index);
-            self.words[word] &= !bit(index);
-        } else {
-            self.free(first, index);
-        }
     }
 
     /// Frees the places of `first..=last`, `first < last`.

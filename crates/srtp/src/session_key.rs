@@ -130,6 +130,8 @@ impl SessionKey {
 /// Keys of one profile of which each packet uses one: the only one, or the one its MKI names.
 pub(crate) struct KeyGroup {
     pub(crate) profile: Profile,
+    /// That of the profile.
+    pub(crate) rtp_tag_len: u8,
     /// Bytes of the MKI in every packet; 0 without.
     pub(crate) mki_len: usize,
     /// The one that protects; receiving, all do.
@@ -151,7 +153,7 @@ impl KeyGroup {
             return Err(SetupError::KeysDoNotFit);
         }
         let keys = masters.iter().map(|master| SessionKey::new(master, backend)).collect();
-        Ok(Self { profile, mki_len, active: 0, keys })
+        Ok(Self { profile, rtp_tag_len: profile.rtp_tag_len() as u8, mki_len, active: 0, keys })
     }
 
     /// A group of one key whose session keys are given.
@@ -173,7 +175,13 @@ impl KeyGroup {
         let rtcp =
             transform(&keys.rtcp_encryption, &keys.rtcp_authentication, &keys.rtcp_salt, RTCP_PACKETS_MAX);
         let key = SessionKey { rtp, rtcp: Box::new(rtcp), mki: Box::default() };
-        Self { profile, mki_len: 0, active: 0, keys: Box::new([key]) }
+        Self {
+            profile,
+            rtp_tag_len: profile.rtp_tag_len() as u8,
+            mki_len: 0,
+            active: 0,
+            keys: Box::new([key]),
+        }
     }
 
     /// Leaves every key this many packets.

@@ -10,13 +10,11 @@
 
 mod block;
 mod dependency_descriptor;
-mod elements;
 mod map;
 mod values;
 
-pub use block::{BLOCK_LEN_MAX, BlockWriter, Form, NoRoom, rewrite};
+pub use block::{BLOCK_LEN_MAX, BlockWriter, Elements, Form, NoRoom, find, rewrite};
 pub use dependency_descriptor::DependencyDescriptor;
-pub use elements::{Elements, find};
 pub use map::ExtensionMap;
 pub use values::{
     AbsoluteCaptureTime, AudioLevel, PlayoutDelay, VideoOrientation, abs_send_time, abs_send_time_from_ntp,

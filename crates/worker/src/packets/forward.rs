@@ -16,7 +16,7 @@ use super::session::{Route, SendTransport};
 use super::streams::Streams;
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
-use crate::ids::{PacketStreamId, PeerId, PortId, Table};
+use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, UdpPort};
@@ -27,6 +27,30 @@ use worker_api::EndReason;
 const TAG_BYTES_MAX: usize = 16;
 /// The same for RTCP, with its index (RFC 3711 section 3.4).
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
+
+/// The send transports of all sessions that are connected.
+#[derive(Default)]
+pub(super) struct SendTransports(Vec<Option<SendTransport>>);
+
+impl SendTransports {
+    /// That of a session.
+    pub(super) fn get(&self, peer: PeerId) -> Option<&SendTransport> {
+        self.0.get(peer.index())?.as_ref()
+    }
+
+    /// That of a session.
+    pub(super) fn get_mut(&mut self, peer: PeerId) -> Option<&mut SendTransport> {
+        self.0.get_mut(peer.index())?.as_mut()
+    }
+
+    /// Sets that of a session.
+    pub(super) fn set(&mut self, peer: PeerId, transport: Option<SendTransport>) {
+        if self.0.len() <= peer.index() {
+            self.0.resize_with(peer.index() + 1, || None);
+        }
+        self.0[peer.index()] = transport;
+    }
+}
 
 /// The sockets of sessions: ports, and connections of those without UDP.
 pub(super) struct Sockets {

@@ -32,8 +32,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use sfu::{Packet, Resend, WallClock};
 
-use self::forward::Sockets;
-use self::session::{SendTransports, Session};
+use self::forward::{SendTransports, Sockets};
+use self::session::Session;
 use self::streams::Streams;
 use crate::context::Context;
 use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, TableId, WorkerIndex};

@@ -12,7 +12,7 @@ use rtp::payload::MediaKind;
 use sfu::ViewerId;
 use srtp::{InboundContext, OutboundContext};
 
-use crate::ids::{IceTcpId, PacketStreamId, PeerId, PortId, TableId};
+use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
 use worker_api::rtc::RtcRole;
@@ -130,30 +130,6 @@ pub(crate) struct SendTransport {
     pub(crate) route: Route,
     /// No consent: nothing may be sent.
     pub(crate) paused: bool,
-}
-
-/// The send transports of all sessions that are connected.
-#[derive(Default)]
-pub(crate) struct SendTransports(Vec<Option<SendTransport>>);
-
-impl SendTransports {
-    /// That of a session.
-    pub(crate) fn get(&self, peer: PeerId) -> Option<&SendTransport> {
-        self.0.get(peer.index())?.as_ref()
-    }
-
-    /// That of a session.
-    pub(crate) fn get_mut(&mut self, peer: PeerId) -> Option<&mut SendTransport> {
-        self.0.get_mut(peer.index())?.as_mut()
-    }
-
-    /// Sets that of a session.
-    pub(crate) fn set(&mut self, peer: PeerId, transport: Option<SendTransport>) {
-        if self.0.len() <= peer.index() {
-            self.0.resize_with(peer.index() + 1, || None);
-        }
-        self.0[peer.index()] = transport;
-    }
 }
 
 /// A path in this worker's terms.
