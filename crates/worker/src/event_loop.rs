@@ -163,6 +163,8 @@ impl Worker {
                 Token(index) => self.connection_event(ConnId::at(index), event),
             }
         }
+        self.packets.input(&mut self.ctx, &mut self.received);
+        self.carry_out_actions();
         while let Some((entry, socket, address)) = self.acceptor.next(&mut self.ctx) {
             self.open(entry, socket, address);
         }
@@ -171,8 +173,6 @@ impl Worker {
             self.idle.clear();
         }
         self.receive_internal();
-        self.packets.input(&mut self.ctx, &mut self.received);
-        self.carry_out_actions();
         self.read_unwatched();
         self.claim_again();
 
