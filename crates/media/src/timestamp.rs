@@ -193,6 +193,8 @@ mod tests {
 
         #[test]
         fn ticks_come_back_unchanged(ticks in -(1_i64 << 40)..1 << 40, rate in 1_u32..=1_000_000) {
+            // Times saturate at 414 years.
+            prop_assume!(ticks.unsigned_abs() / u64::from(rate) < 400 * 365 * 86_400);
             prop_assert_eq!(Timestamp::from_ticks(ticks, rate).ticks(rate), ticks);
         }
     }
