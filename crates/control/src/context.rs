@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::rtc::RtcControl;
-use crate::server::HttpCounters;
 use crate::stats::StatsControl;
 use sources::channels::Channels;
 use sources::pull::Pulls;
@@ -53,6 +53,21 @@ pub struct Context {
     pub channels: Channels,
     /// Streams of other servers.
     pub pulls: Pulls,
+}
+
+/// What HTTP has cost so far.
+#[derive(Debug, Default)]
+pub struct HttpCounters {
+    /// Requests of HTTP/1.0 and 1.1 that control answered.
+    pub http1_requests: AtomicU64,
+    /// Those of them that came on a connection which had carried one before.
+    pub reused_requests: AtomicU64,
+    /// Requests of HTTP/2.
+    pub http2_requests: AtomicU64,
+    /// Gauge: connections of HTTP/2.
+    pub http2_connections: AtomicU64,
+    /// Connections closed because their address, or all together, had too many.
+    pub refused: AtomicU64,
 }
 
 /// Who sent a request, added to each by the connection.

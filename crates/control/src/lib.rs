@@ -23,10 +23,17 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-pub use context::{Context, Peer};
-pub use server::{HttpCounters, serve};
+pub use context::{Context, HttpCounters, Peer};
 
 use context::BODY_BYTES_MAX;
+use tokio::sync::mpsc;
+use worker_api::link::Handoff;
+
+/// Serves connections until the workers have gone and the queue is empty.
+pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {
+    let router = router(Arc::clone(&context));
+    server::serve(context, router, handoffs).await;
+}
 
 /// The whole router: API and metrics behind the management rule, WHIP and WHEP behind those of streams, health and
 /// console in the open.

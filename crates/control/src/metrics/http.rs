@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::{counter, gauge};
-use crate::HttpCounters;
+use crate::context::HttpCounters;
 
 /// A copy of [`HttpCounters`].
 #[derive(Debug)]

@@ -14,17 +14,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::Connection;
 use super::requests::{Requests, TrackedBody};
 use super::{REQUEST_TIMEOUT, STAY, Server};
-use crate::Peer;
+use crate::context::Peer;
 use worker_api::AddressSlot;
 use worker_api::link::Handoff;
 
-/// Buffer of a connection; the worker has bounded the first request head already.
+/// Largest request head, bytes: as much as a worker takes.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Buffer of a connection.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Time a peer has to close its side after the last answer, and what it may still send: closing a socket with unread
 /// input resets the connection, and the answer may be lost (RFC 9112 section 9.6).
@@ -74,7 +76,7 @@ pub(super) async fn serve(server: Arc<Server>, handoff: Handoff, peer_slot: &Add
     let stay = Arc::new(Stay { server, peer, earlier, requests, slot, unserved });
     let (outcome, connection) = stay.serve_requests(connection, peer_slot).await;
     match outcome {
-        Outcome::Done => close(connection).await,
+        Outcome::Done => linger(connection).await,
         Outcome::Idle | Outcome::ForWorker(_) => {
             let head = if let Outcome::ForWorker(head) = outcome { head } else { Vec::new() };
             let Ok((stream, tls, mut buffered)) = connection.into_parts() else { return };
@@ -107,6 +109,7 @@ impl Stay {
             // Heads have the time of the stay here, and that of the handshake on the worker.
             .header_read_timeout(None)
             .max_buf_size(BUFFER_BYTES_MAX)
+            .max_header_size(HEAD_BYTES_MAX)
             .serve_connection(TokioIo::new(connection), service);
         let mut limit = pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
         let outcome = poll_fn(|cx| {
@@ -135,6 +138,10 @@ impl Stay {
             limit.as_mut().poll(cx).map(|()| if is_idle { Outcome::Idle } else { Outcome::TooLong })
         })
         .await;
+        if let Outcome::Done = outcome {
+            // HTTP is over as soon as nothing more is to be read; the answer may still wait for the socket.
+            let _ = timeout(REQUEST_TIMEOUT, &mut served).await;
+        }
         let parts = served.into_parts();
         (outcome, parts.io.into_inner().behind(parts.read_buf))
     }
@@ -220,15 +227,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a connection whose last answer has been written.
-async fn close(mut connection: Connection) {
+/// Waits for the end of a connection that was shut down after its last answer.
+async fn linger(connection: Connection) {
     let (time, bytes_max) = LINGER;
-    let end = async {
-        if connection.shutdown().await.is_ok() {
-            let _ = tokio::io::copy(&mut connection.take(bytes_max), &mut tokio::io::sink()).await;
-        }
-    };
-    let _ = timeout(time, end).await;
+    let mut rest = connection.take(bytes_max);
+    let _ = timeout(time, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
 }
 
 /// The head of a request, written again for whoever reads it next.

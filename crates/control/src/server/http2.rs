@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::Connection;
 use super::requests::Requests;
 use super::{REQUEST_TIMEOUT, SHUTDOWN_TIMEOUT, Server};
-use crate::Peer;
+use crate::context::Peer;
 use worker_api::link::Handoff;
 
 /// Requests a peer may have open at once on a connection.

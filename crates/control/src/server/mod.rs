@@ -11,7 +11,7 @@ mod http2;
 mod requests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
-use crate::{Context, Peer};
+use crate::context::{Context, Peer};
 use worker_api::link::Handoff;
 use worker_api::{AddressSlot, AddressSlots};
 
@@ -42,21 +42,6 @@ const STAY: Duration = Duration::from_millis(250);
 /// Connections, and connections of one address, from which on none stays: their slots are for requests.
 const STAYS_BELOW: (usize, usize) = (CONNECTIONS_MAX / 4, CONNECTIONS_PER_ADDRESS_MAX / 4);
 
-/// What HTTP has cost so far.
-#[derive(Debug, Default)]
-pub struct HttpCounters {
-    /// Requests of HTTP/1.0 and 1.1 that control answered.
-    pub http1_requests: AtomicU64,
-    /// Those of them that came on a connection which had carried one before.
-    pub reused_requests: AtomicU64,
-    /// Requests of HTTP/2.
-    pub http2_requests: AtomicU64,
-    /// Gauge: connections of HTTP/2.
-    pub http2_connections: AtomicU64,
-    /// Connections closed because their address, or all together, had too many.
-    pub refused: AtomicU64,
-}
-
 /// What all connections share.
 struct Server {
     context: Arc<Context>,
@@ -65,10 +50,9 @@ struct Server {
 }
 
 /// Serves connections until the workers have gone and the queue is empty.
-pub async fn serve(context: Arc<Context>, mut handoffs: mpsc::Receiver<Handoff>) {
+pub(crate) async fn serve(context: Arc<Context>, router: Router, mut handoffs: mpsc::Receiver<Handoff>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let http2_slots = Arc::new(Semaphore::new(HTTP2_CONNECTIONS_MAX));
-    let router = crate::router(Arc::clone(&context));
     let server = Arc::new(Server { context: Arc::clone(&context), router, slots: Arc::clone(&slots) });
     let peers = AddressSlots::new(usize::MAX, CONNECTIONS_PER_ADDRESS_MAX);
     let http2_peers = AddressSlots::new(usize::MAX, HTTP2_CONNECTIONS_PER_ADDRESS_MAX);

@@ -1,12 +1,14 @@
 //! Connections as they come from workers, and go back to them.
 
 use std::net::TcpStream as StdStream;
+use std::sync::atomic::AtomicU64;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::*;
+use crate::HttpCounters;
 use crate::tests::local;
 use worker_api::link::ReturnQueue;
 
@@ -29,7 +31,7 @@ async fn world_of(context: Arc<Context>, head: &str) -> World {
     let (server, _) = listener.accept().await.expect("a connection");
     let (handoffs, received) = mpsc::channel(4);
     let (returns, returned) = mpsc::channel(4);
-    tokio::spawn(serve(Arc::clone(&context), received));
+    tokio::spawn(crate::serve(Arc::clone(&context), received));
     let world = World { context, handoffs, returns, returned, client };
     world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
     world
@@ -197,6 +199,34 @@ async fn an_answer_to_head_has_no_body_and_the_connection_stays_open() {
     }
     world.send(HEALTH).await;
     assert_eq!(world.answer().await.1, "ok\n", "the next byte is of the next answer");
+}
+
+#[tokio::test]
+async fn who_waits_to_be_told_to_send_a_body_is_told() {
+    let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut world = world(&format!("{head}Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")).await;
+    assert!(world.answer().await.0.starts_with("http/1.1 100 continue\r\n"));
+    world.send("{}").await;
+    assert!(world.answer().await.0.starts_with("http/1.1 4"), "no pull is like that");
+    assert_eq!(world.returned().await.requests, 1);
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_a_body_arrives_and_the_connection_ends() {
+    let mut world = world("POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n").await;
+    // The connection may be closed before all of it is taken.
+    let _ = world.client.write_all(&vec![b'x'; 900_000]).await;
+    assert!(world.answer().await.0.contains("413 payload too large"));
+    assert_eq!(world.rest().await, "");
+}
+
+#[tokio::test]
+async fn a_later_head_has_the_limit_of_the_first() {
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(17 << 10));
+    let mut world = world(&format!("{HEALTH}{long}")).await;
+    assert!(world.answer().await.0.contains("200 ok"));
+    assert!(world.answer().await.0.contains("431 request header fields too large"));
+    assert_eq!(world.rest().await, "");
 }
 
 #[tokio::test]
