@@ -75,13 +75,13 @@ section! {
         /// Time a connection without a request is kept open for the next one, over HTTP and HTTPS.
         /// 0 closes every connection after its answer.
         keep_alive_seconds: i64 = 75, unit "s", range 0..=3_600,
-        cost "A longer time keeps more connections open: 0.5 kB and a file descriptor each, with TLS \
-            about 10 kB.";
+        cost "A longer time keeps more connections open: 1.5 kB and a file descriptor each, with TLS \
+            about 11 kB.";
 
         /// Connections kept open between two requests, of all workers. Beyond it, answers say
         /// `Connection: close`.
         keep_alive_connections: i64 = 20_000, unit "connections", range 0..=4_000_000,
-        cost "0.5 kB and a file descriptor per connection, with TLS about 10 kB.";
+        cost "1.5 kB and a file descriptor per connection, with TLS about 11 kB.";
 
         /// The same for one client address (IPv6: /64).
         keep_alive_connections_per_address: i64 = 1_000, unit "connections", range 0..=4_000_000,
