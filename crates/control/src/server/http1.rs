@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::Connection;
 use super::requests::{Requests, TrackedBody};
-use super::{REQUEST_TIMEOUT, STAY, Server};
+use super::{REQUEST_TIMEOUT, SHORT_STAY, STAY, Server};
 use crate::context::Peer;
 use worker_api::AddressSlot;
 use worker_api::link::Handoff;
@@ -125,8 +125,10 @@ impl Stay {
             let oldest = self.requests.oldest();
             let is_idle = oldest.is_none() && all_sent && self.requests.begun() > 0;
             let deadline = match oldest {
+                // Not at once without room, either: where nobody has read a request's body, HTTP ends the connection at
+                // its next step, and what is left of the body must not go to the worker as a request.
                 _ if is_idle && !self.server.has_room_to_stay(peer_slot) => {
-                    return Poll::Ready(Outcome::Idle);
+                    self.requests.ended_at() + SHORT_STAY
                 }
                 _ if is_idle => self.requests.ended_at() + STAY,
                 Some(begun_at) => begun_at + REQUEST_TIMEOUT,

@@ -39,6 +39,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time a connection of HTTP/1 stays here after an answer, for a request that follows at once.
 const STAY: Duration = Duration::from_millis(250);
+/// The same where there is no room to stay.
+const SHORT_STAY: Duration = Duration::from_millis(5);
 /// Connections, and connections of one address, from which on none stays: their slots are for requests.
 const STAYS_BELOW: (usize, usize) = (CONNECTIONS_MAX / 4, CONNECTIONS_PER_ADDRESS_MAX / 4);
 

@@ -36,7 +36,9 @@ pub fn read_frames(message: MediaMessage) -> Result<(Frame, Vec<Frame>), FlvErro
     };
     let mut others = Vec::new();
     let mut last = header;
-    while let Some(Ok(next)) = last.next_track(kind) {
+    while others.len() < OTHER_TRACKS_MAX
+        && let Some(Ok(next)) = last.next_track(kind)
+    {
         let (track, role, times) = facts(kind, &next, dts);
         others.push(Frame::new(track, role, next.codec, times, next.data.to_vec()).in_earlier_flv_body());
         last = next;
@@ -140,6 +142,10 @@ fn head_of(frame: &Frame) -> Option<Head> {
 
 /// What `onMetaData` names as what made a stream that came without.
 const ENCODER: &str = concat!("Millstream ", env!("CARGO_PKG_VERSION"));
+
+/// Tracks of one body besides the first. Ids have 8 bits, but a track can be four bytes long and repeat its id: without a
+/// limit a body of a megabyte would be a quarter of a million frames. Further ones leave with the body all the same.
+const OTHER_TRACKS_MAX: usize = 15;
 
 #[cfg(test)]
 mod tests {
@@ -327,5 +333,18 @@ mod tests {
             Metadata { video: Some((Codec::Vp9, 1920, 1080)), audio: Some((Codec::Opus, 48_000, 2)) };
         let body = body(&Frame::metadata(metadata, Timestamp::ZERO));
         assert_eq!(read(MediaKind::Data, &body).0.role, FrameRole::Metadata);
+    }
+
+    #[test]
+    fn tracks_of_one_body_are_bounded_and_the_body_stays_whole() {
+        let mut payload = b"\x96\x13avc1".to_vec();
+        for _ in 0..10_000 {
+            payload.extend([0, 0, 0, 0]);
+        }
+        let length = payload.len() as u32;
+        let message = MediaMessage { kind: MediaKind::Video, timestamp: 0, length, payload: payload.clone() };
+        let (first, others) = read_frames(message).expect("a body");
+        assert!(others.len() <= OTHER_TRACKS_MAX, "{} frames", others.len());
+        assert_eq!(body(&first), payload);
     }
 }
