@@ -1,11 +1,11 @@
 //! What does a bridge cost for each picture, each way, and how does that grow with the bitrate?
 //!
-//! H.264 of 30 pictures a second, a key frame of six times the size every two seconds, with Opus beside it, at 0.6, 2 and 8
-//! Mbit/s. `packetise` is all between a frame and RTP packets (parameter sets, which pictures are sent, cutting,
-//! headers, timestamps); `receive` is what follows, the packets' way into their stream. `depacketise` is all between a
-//! packet of the stream and a frame (order, putting together, key frames, records, stream time). `copy` is the obvious
-//! least, a copy of the picture into pieces of as many bytes. `us_per_frame` is the best of several rounds of ten seconds,
-//! the audio of that time included.
+//! H.264 of 30 pictures a second, a key frame of six times the size every two seconds, with Opus beside it,
+//! at 0.6, 2 and 8 Mbit/s. `packetise` is all between a frame and RTP packets (parameter sets, which pictures
+//! are sent, cutting, headers, timestamps); `receive` is what follows, the packets' way into their stream.
+//! `depacketise` is all between a packet of the stream and a frame (order, putting together, key frames,
+//! records, stream time). `copy` is the obvious least, a copy of the picture into pieces of as many bytes.
+//! `us_per_frame` is the best of several rounds of ten seconds, the audio of that time included.
 //!
 //! Run: `cargo bench -p bridge`.
 
@@ -111,8 +111,9 @@ const PPS: &[u8] = &[0x68, 0xce, 0x0f, 0xc8];
 /// A slice: its header, and bytes that look like coded data.
 fn picture(at: u64, is_key: bool, bytes: usize) -> Vec<u8> {
     let frame_number = (at % GOP % 16) as u32;
-    // first_mb_in_slice, slice_type, pic_parameter_set_id, frame_num; then idr_pic_id and dec_ref_pic_marking of an IDR
-    // picture, or three flags for what is not changed; slice_qp_delta (H.264 section 7.3.3). Pairs of value and bits.
+    // first_mb_in_slice, slice_type, pic_parameter_set_id, frame_num; then idr_pic_id and dec_ref_pic_marking
+    // of an IDR picture, or three flags for what is not changed; slice_qp_delta (H.264 section 7.3.3). Pairs
+    // of value and bits.
     let (unit, fields) = match is_key {
         true if at.is_multiple_of(2 * GOP) => {
             (0x65, &[(1, 1), (8, 7), (1, 1), (0, 4), (1, 1), (0, 2), (1, 1)])

@@ -3,9 +3,9 @@
 //! ```text
 //! cargo run -p bridge --example b_frames_dropped -- stream.flv [sent.h264 [FROM]]
 //! ```
-//! Prints the reason of a refusal, then counts and a digest (FNV-1a) of the units that would be sent. With a second name
-//! these are written there, in Annex B form, to be decoded and compared with the whole. FROM pictures are skipped, as for a
-//! viewer who comes later.
+//! Prints the reason of a refusal, then counts and a digest (FNV-1a) of the units that would be sent. With a
+//! second name these are written there, in Annex B form, to be decoded and compared with the whole. FROM
+//! pictures are skipped, as for a viewer who comes later.
 
 use std::fs::File;
 use std::io::Write;

@@ -6,8 +6,8 @@
 //!  media::Frame  ◀─ rtp_to_frame (reorder, rtp::depacketize)   ◀─ RTP packets  ◀─ sfu::PacketStream
 //! ```
 //!
-//! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is handed to the
-//! caller. One bridge serves all players of a stream in the other lane.
+//! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is
+//! handed to the caller. One bridge serves all players of a stream in the other lane.
 
 mod audio;
 pub mod b_frames;

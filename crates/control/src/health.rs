@@ -13,8 +13,8 @@ pub(super) fn router() -> Router<Arc<Context>> {
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
 }
 
-/// The process runs and a worker took the connection. Depends on nothing else, so that trouble elsewhere does not
-/// make an orchestrator restart a server that serves.
+/// The process runs and a worker took the connection. Depends on nothing else, so that trouble elsewhere does
+/// not make an orchestrator restart a server that serves.
 async fn healthz() -> &'static str {
     "ok\n"
 }

@@ -1,8 +1,8 @@
 //! The control side: everything HTTP that is not media.
 //!
-//! A worker that finds a request is not media hands the connection over; here it is served by an ordinary router on
-//! a small async runtime: WHIP and WHEP, management API, health, metrics, console. Workers are asked through `link.rs`,
-//! never shared. How long a connection stays is in `server/`.
+//! A worker that finds a request is not media hands the connection over; here it is served by an ordinary
+//! router on a small async runtime: WHIP and WHEP, management API, health, metrics, console. Workers are
+//! asked through `link.rs`, never shared. How long a connection stays is in `server/`.
 
 mod access;
 mod api;
@@ -35,8 +35,8 @@ pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {
     server::serve(context, router, handoffs).await;
 }
 
-/// The whole router: API and metrics behind the management rule, WHIP and WHEP behind those of streams, health and
-/// console in the open.
+/// The whole router: API and metrics behind the management rule, WHIP and WHEP behind those of streams,
+/// health and console in the open.
 fn router(context: Arc<Context>) -> Router {
     let (api, _) = api::router(Arc::clone(&context));
     let metrics =

@@ -1,8 +1,8 @@
 //! `/metrics`: the workers' counters in the OpenMetrics text format that Prometheus reads.
 //!
-//! Nothing is counted here: each scrape encodes a snapshot. Series per worker are few; series per stream are capped
-//! by `metrics.streams_max`, the streams with most players first, because names come from publishers and every new
-//! one is kept by whatever stores the metrics.
+//! Nothing is counted here: each scrape encodes a snapshot. Series per worker are few; series per stream are
+//! capped by `metrics.streams_max`, the streams with most players first, because names come from publishers
+//! and every new one is kept by whatever stores the metrics.
 
 use std::fmt;
 use std::sync::Arc;

@@ -242,7 +242,8 @@ async fn streams_of_several_workers_become_one() {
     assert_eq!((&waiting["state"], &waiting["home_worker"]), (&json!("waiting"), &Value::Null));
 }
 
-/// Worker 1 is home to `live/both`, published by RTMP; a bridge makes packets of it, which are played on both.
+/// Worker 1 is home to `live/both`, published by RTMP; a bridge makes packets of it, which are played on
+/// both.
 fn bridged() -> Vec<WorkerSnapshot> {
     let bridge = BridgeSnapshot {
         direction: BridgeDirection::FrameToRtp,
@@ -476,8 +477,8 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             assert_eq!(headers["www-authenticate"], "Bearer");
             let shown = [("authorization", "bearer boss")];
             let (status, _, body) = ask_as(&context, "203.0.113.9", &method, &path, &shown).await;
-            // What is no handshake, has no body, or is about a pull or channel that is not there is let through to be
-            // told so.
+            // What is no handshake, has no body, or is about a pull or channel that is not there is let
+            // through to be told so.
             let told = match status.as_u16() {
                 400 => method == "POST",
                 404 => path.ends_with("live/a%20b") || path.ends_with("/skip"),

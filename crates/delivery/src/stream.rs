@@ -1,7 +1,7 @@
 //! One stream on one worker: its timeline, headers and GOP cache, whoever publishes it at the moment.
 //!
-//! A worker has a `Stream` for each stream published to it or played from it. It outlives its publishers, so that
-//! players survive a reconnection; it knows no players: they hang on the delivery logs made from what
+//! A worker has a `Stream` for each stream published to it or played from it. It outlives its publishers, so
+//! that players survive a reconnection; it knows no players: they hang on the delivery logs made from what
 //! [`Stream::receive`] lets through.
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::timeline::Timeline;
 
 /// What a player needs before its first frame.
 ///
-/// The configuration of a track that came in the body of another track's is not in FLV by itself: a player that joins
-/// after that other track has a new configuration goes without it.
+/// The configuration of a track that came in the body of another track's is not in FLV by itself: a player
+/// that joins after that other track has a new configuration goes without it.
 #[derive(Debug, Default)]
 pub struct Headers {
     /// `onMetaData`.
@@ -92,8 +92,8 @@ impl Clone for Headers {
     }
 }
 
-/// Configurations kept for new players besides those of the first tracks. Encoders send a handful of tracks; one
-/// configuration may have 64 kB.
+/// Configurations kept for new players besides those of the first tracks. Encoders send a handful of tracks;
+/// one configuration may have 64 kB.
 const OTHER_CONFIGS_MAX: usize = 14;
 
 /// A frame that goes to the players.
@@ -194,8 +194,8 @@ impl Stream {
         self.awaits_key = true;
     }
 
-    /// Takes in a frame; `None` when players must not get it (repeated headers, the end of all video or all audio, video
-    /// that cannot be decoded).
+    /// Takes in a frame; `None` when players must not get it (repeated headers, the end of all video or all
+    /// audio, video that cannot be decoded).
     pub fn receive(&mut self, now_ms: u64, frame: &Arc<Frame>) -> Option<Received> {
         self.count(frame);
         let kind = frame.track.kind;
@@ -210,7 +210,8 @@ impl Stream {
             }
             FrameRole::End => {
                 self.track_ended(frame.track);
-                // Players of the only track of its kind are not told, so that they are still there if it goes on.
+                // Players of the only track of its kind are not told, so that they are still there if it goes
+                // on.
                 let goes_on = self.headers.first_config(kind).is_some();
                 return goes_on.then(|| self.keep(self.header_time(frame), frame));
             }

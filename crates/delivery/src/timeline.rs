@@ -61,10 +61,10 @@ impl Timeline {
 
     /// Stream time of a header with publisher time `dts`, which moves nothing.
     ///
-    /// What it says holds where no frame of its track is put behind it by that: at or after the last of its track, and
-    /// not after the newest of the stream. Many say 0, though, which means nothing: they go with the last frame of their
-    /// track, or of the stream where that is long ago. Frames of a publisher that begins come behind all others, and so
-    /// do its headers.
+    /// What it says holds where no frame of its track is put behind it by that: at or after the last of its
+    /// track, and not after the newest of the stream. Many say 0, though, which means nothing: they go with
+    /// the last frame of their track, or of the stream where that is long ago. Frames of a publisher that
+    /// begins come behind all others, and so do its headers.
     pub fn place_header(&self, track: TrackId, dts: Timestamp) -> Timestamp {
         let Some((head, _)) = self.head else { return dts };
         let Some(source) = self.source else { return head };

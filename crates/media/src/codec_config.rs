@@ -9,7 +9,8 @@ use crate::{Codec, MediaKind};
 pub struct CodecConfig {
     /// The codec.
     pub codec: Codec,
-    /// `avcC`, `hvcC`, `av1C`, `vpcC`, AudioSpecificConfig, `OpusHead`, STREAMINFO; empty where there is none.
+    /// `avcC`, `hvcC`, `av1C`, `vpcC`, AudioSpecificConfig, `OpusHead`, STREAMINFO; empty where there is
+    /// none.
     pub record: Vec<u8>,
     /// Samples per second as the container tells, 0 if it does not.
     pub sample_rate: u32,
@@ -41,8 +42,8 @@ impl CodecConfig {
         config::audio_format(self.codec, &self.record).or_else(told)
     }
 
-    /// Value of `a=fmtp` in SDP, empty where the payload format needs none. `None` if the record does not parse or
-    /// WebRTC has no such payload format.
+    /// Value of `a=fmtp` in SDP, empty where the payload format needs none. `None` if the record does not
+    /// parse or WebRTC has no such payload format.
     pub fn fmtp(&self) -> Option<String> {
         let record = &self.record[..];
         Some(match self.codec {
@@ -54,7 +55,8 @@ impl CodecConfig {
             Codec::H265 => {
                 let sets = config::read_hvcc(record).ok()?.sets;
                 let sps = sets.iter().find(|set| set[0] >> 1 & 0x3f == 33)?;
-                // Behind the header of the unit: ids and layers, then profile, tier and level (H.265 section 7.3.3).
+                // Behind the header of the unit: ids and layers, then profile, tier and level (H.265 section
+                // 7.3.3).
                 let read = || {
                     let mut bits = BitReader::nal(sps.get(2..).ok_or(Malformed)?);
                     bits.skip(8 + 2)?;
@@ -76,8 +78,8 @@ impl CodecConfig {
         })
     }
 
-    /// The entry of a `CODECS` attribute (RFC 6381; each codec's own binding to MP4). `None` if the record does not
-    /// parse, or the codec has no name there.
+    /// The entry of a `CODECS` attribute (RFC 6381; each codec's own binding to MP4). `None` if the record
+    /// does not parse, or the codec has no name there.
     pub fn codecs_string(&self) -> Option<String> {
         let record = &self.record[..];
         Some(match self.codec {
@@ -121,7 +123,8 @@ impl CodecConfig {
     }
 }
 
-/// Value of `a=fmtp` of H.264 (RFC 6184 section 8.1), by the first bytes of its SPS: profile, constraints, level.
+/// Value of `a=fmtp` of H.264 (RFC 6184 section 8.1), by the first bytes of its SPS: profile, constraints,
+/// level.
 pub fn h264_fmtp([profile, constraints, level]: [u8; 3]) -> String {
     format!(
         "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id={profile:02x}{constraints:02x}{level:02x}"
@@ -138,14 +141,15 @@ pub fn vp9_fmtp(profile: u8) -> String {
     format!("profile-id={profile}")
 }
 
-/// Profile, level and the byte with the bit depth of a `vpcC` record; some put version and flags of the box before it.
+/// Profile, level and the byte with the bit depth of a `vpcC` record; some put version and flags of the box
+/// before it.
 fn vpcc(record: &[u8]) -> Option<[u8; 3]> {
     let record = record.strip_prefix(&[1, 0, 0, 0]).filter(|rest| rest.len() >= 8).unwrap_or(record);
     record.first_chunk().copied()
 }
 
-/// ISO/IEC 14496-15 annex E.3: profile space and profile, compatibility flags with their bits reversed, tier and level,
-/// then the constraint bytes up to the last that is not 0.
+/// ISO/IEC 14496-15 annex E.3: profile space and profile, compatibility flags with their bits reversed, tier
+/// and level, then the constraint bytes up to the last that is not 0.
 fn hvc1(record: &[u8]) -> Option<String> {
     let [_, profile, compatibility @ .., level] = record.first_chunk::<13>()?;
     let (compatibility, constraints) = compatibility.split_first_chunk::<4>()?;

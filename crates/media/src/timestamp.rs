@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// A time on a stream's timeline, or the distance between two.
 ///
-/// One unit is 1/705,600,000 s, the smallest in which a millisecond, a tick of 90 kHz, and a sample at any usual rate
-/// (8, 11.025, 16, 22.05, 24, 32, 44.1, 48, 96, 192 kHz) are all whole numbers, so that a time survives any way through
-/// the server unchanged. 2^63 units are 414 years; arithmetic saturates there.
+/// One unit is 1/705,600,000 s, the smallest in which a millisecond, a tick of 90 kHz, and a sample at any
+/// usual rate (8, 11.025, 16, 22.05, 24, 32, 44.1, 48, 96, 192 kHz) are all whole numbers, so that a time
+/// survives any way through the server unchanged. 2^63 units are 414 years; arithmetic saturates there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -56,7 +56,8 @@ impl Timestamp {
         }
     }
 
-    /// As a duration, to the nearest nanosecond, which gives the same time again; zero for times before the beginning.
+    /// As a duration, to the nearest nanosecond, which gives the same time again; zero for times before the
+    /// beginning.
     pub fn to_duration(self) -> Duration {
         Duration::from_nanos(self.ticks(1_000_000_000).max(0).cast_unsigned())
     }
@@ -74,7 +75,8 @@ impl Timestamp {
 /// Units and microseconds that are equally long.
 const UNITS_PER_MICROS: (i64, i64) = (3_528, 5);
 
-/// `value * numerator / denominator`, rounded to the nearest and upwards in the middle. `denominator` is positive.
+/// `value * numerator / denominator`, rounded to the nearest and upwards in the middle. `denominator` is
+/// positive.
 fn scale(value: i64, numerator: i64, denominator: i64) -> i64 {
     // A division of 128 bits costs as much as all else that is done to a frame's time.
     if let Some(product) = value.checked_mul(2 * numerator).and_then(|double| double.checked_add(denominator))

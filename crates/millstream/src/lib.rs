@@ -1,8 +1,9 @@
-//! Millstream, a live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
+//! Millstream, a live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV
+//! out.
 //!
-//! This crate puts the server together: `run` starts the log, the workers (`worker`), the HTTP side (`control`) and what the
-//! server publishes itself (`sources`), and stops them in order; `cli` reads the command line. The binary is [`main`] and the
-//! allocator.
+//! This crate puts the server together: `run` starts the log, the workers (`worker`), the HTTP side
+//! (`control`) and what the server publishes itself (`sources`), and stops them in order; `cli` reads the
+//! command line. The binary is [`main`] and the allocator.
 
 mod banner;
 mod cli;

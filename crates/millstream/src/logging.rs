@@ -1,8 +1,9 @@
 //! Log lines: text or JSON on standard error, written by a thread of their own.
 //!
-//! A worker never waits for the log. Each place in the code may write so many lines a second from one thread, so that
-//! one bad peer cannot drown the rest; what was left out is said with the next line. Admitted lines go through a
-//! bounded queue; when that is full they are dropped and counted. Lines of a session carry the field `session`.
+//! A worker never waits for the log. Each place in the code may write so many lines a second from one thread,
+//! so that one bad peer cannot drown the rest; what was left out is said with the next line. Admitted lines
+//! go through a bounded queue; when that is full they are dropped and counted. Lines of a session carry the
+//! field `session`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,8 +32,8 @@ pub(crate) struct Logging {
     _guard: WorkerGuard,
 }
 
-/// Starts the thread that writes lines to `output`, for which the returned subscriber collects them. The level was
-/// checked with the configuration.
+/// Starts the thread that writes lines to `output`, for which the returned subscriber collects them. The
+/// level was checked with the configuration.
 pub(crate) fn start(
     config: &Log,
     output: impl Write + Send + 'static,

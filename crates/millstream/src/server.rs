@@ -1,7 +1,9 @@
-//! A server: the workers, the control side and what the server publishes itself, started and stopped in order.
+//! A server: the workers, the control side and what the server publishes itself, started and stopped in
+//! order.
 //!
-//! Start: listeners and workers, control side, sources. Stop: not ready any more, sources end, workers tell their sessions
-//! and drain with a deadline. `run.rs` does it for a process; [`Server`] for a program that has one within it.
+//! Start: listeners and workers, control side, sources. Stop: not ready any more, sources end, workers tell
+//! their sessions and drain with a deadline. `run.rs` does it for a process; [`Server`] for a program that
+//! has one within it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,8 +39,8 @@ const SOURCES_GRACE: Duration = Duration::from_millis(200);
 
 /// A server within this process, on threads of its own. Dropping it ends all sessions at once.
 ///
-/// Signals, the limit of open files and standard output stay the program's own. A defect in the server that would leave
-/// it half alive ends the process, as it does for the binary.
+/// Signals, the limit of open files and standard output stay the program's own. A defect in the server that
+/// would leave it half alive ends the process, as it does for the binary.
 #[derive(Debug)]
 pub struct Server {
     addresses: ListenAddresses,
@@ -48,7 +50,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and returns when it answers; its log goes to `log`. The error says what to do about it.
+    /// Starts a server and returns when it answers; its log goes to `log`. The error says what to do about
+    /// it.
     pub fn start(config: Config, log: impl io::Write + Send + 'static) -> Result<Self, String> {
         let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());
         let resolved = resolved
@@ -108,7 +111,8 @@ impl Drop for Server {
 
 /// Runs the control side's task to its end.
 pub(crate) fn block_on(serve: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    // One thread: what is not media is little, and one thread cannot take more than one core from the workers.
+    // One thread: what is not media is little, and one thread cannot take more than one core from the
+    // workers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the control runtime could not start: {error}"))?;
     let result = runtime.block_on(serve);

@@ -1,7 +1,8 @@
 //! Coded pieces to samples, by whichever library decodes them.
 //!
-//! AAC-LC in one or two channels and MP3 by Symphonia, which is Rust; other AAC by libfdk-aac where that is built in.
-//! Without it, HE-AAC is heard as far as its LC core goes: up to a quarter of the sampling rate, and version 2 in mono.
+//! AAC-LC in one or two channels and MP3 by Symphonia, which is Rust; other AAC by libfdk-aac where that is
+//! built in. Without it, HE-AAC is heard as far as its LC core goes: up to a quarter of the sampling rate,
+//! and version 2 in mono.
 
 use media::config::AudioSpecificConfig;
 use media::{Codec, CodecConfig};
@@ -77,7 +78,8 @@ impl Decoder {
     }
 }
 
-/// Whether Symphonia would decode only a part of it, or nothing. Up to 24 kHz, SBR may come without being announced.
+/// Whether Symphonia would decode only a part of it, or nothing. Up to 24 kHz, SBR may come without being
+/// announced.
 #[cfg(feature = "fdk-aac")]
 fn needs_fdk(config: &AudioSpecificConfig) -> bool {
     config.extension_sample_rate.is_some()

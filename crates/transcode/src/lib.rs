@@ -4,10 +4,11 @@
 //!  coded, pts ─▶ decoder ─▶ down-mix ─▶ aligned (silence, skips, resampler locked to the pts) ─▶ encoder ─▶ coded, pts
 //! ```
 //!
-//! A presentation time (pts) is when the first sample that a decoder makes of a piece is to be heard; delays of
-//! resampler and encoder are taken off, so that an impulse keeps its time. Without threads, clock or sockets; but decoding
-//! and encoding take a good part of a millisecond a frame, so none of this belongs on a thread that serves sockets.
-//! G.711 and Opus need no transcoding towards WebRTC: browsers must have both (RFC 7874 §3).
+//! A presentation time (pts) is when the first sample that a decoder makes of a piece is to be heard; delays
+//! of resampler and encoder are taken off, so that an impulse keeps its time. Without threads, clock or
+//! sockets; but decoding and encoding take a good part of a millisecond a frame, so none of this belongs on a
+//! thread that serves sockets. G.711 and Opus need no transcoding towards WebRTC: browsers must have both
+//! (RFC 7874 §3).
 
 mod aligned;
 mod audio_specific_config;
@@ -26,8 +27,8 @@ pub use to_opus::{OpusSettings, ToOpus};
 
 /// Longest coded piece that is looked at, bytes; longer ones are [`TranscodeError::Oversized`].
 ///
-/// An AAC access unit has at most 768 bytes a channel (ISO/IEC 14496-3 §4.5.1.1), an MP3 frame 2,881, an Opus packet of
-/// one frame 1,275.
+/// An AAC access unit has at most 768 bytes a channel (ISO/IEC 14496-3 §4.5.1.1), an MP3 frame 2,881, an Opus
+/// packet of one frame 1,275.
 pub const PIECE_BYTES_MAX: usize = 16 * 768;
 
 /// Times are held within this, about 285 years either side of zero: arithmetic on them cannot overflow.
@@ -59,7 +60,8 @@ pub struct Coded {
 pub enum TranscodeError {
     /// The decoder configuration makes no sense. Every piece fails until there is another.
     BadConfig,
-    /// The configuration asks for what this build has no decoder for. Every piece fails until there is another.
+    /// The configuration asks for what this build has no decoder for. Every piece fails until there is
+    /// another.
     Unsupported(Unsupported),
     /// There was no format yet.
     NoFormat,

@@ -1,6 +1,7 @@
 //! Coded audio of RTMP to Opus packets of 20 ms, as WebRTC carries them.
 //!
-//! One or two channels, 48 kHz. Packets follow one another in steps of exactly 20 ms as long as the input's timestamps do.
+//! One or two channels, 48 kHz. Packets follow one another in steps of exactly 20 ms as long as the input's
+//! timestamps do.
 
 use media::CodecConfig;
 use opus::{Application, Bitrate, Channels, Encoder};
@@ -15,7 +16,8 @@ const FRAME_SAMPLES: usize = 960;
 const FRAME_US: i64 = 20_000;
 /// Longest Opus packet of one frame (RFC 6716 §3.4).
 const PACKET_BYTES_MAX: usize = 1_275;
-/// An output time that goes back by less is the edge of a new beginning, and not sent; by more, the input's times did.
+/// An output time that goes back by less is the edge of a new beginning, and not sent; by more, the input's
+/// times did.
 const OVERLAP_US_MAX: i64 = 1_000_000;
 
 /// How audio is encoded.
@@ -25,7 +27,8 @@ pub struct OpusSettings {
     pub bits_per_second: u32,
 }
 
-/// Decodes, resamples and encodes. **Call [`ToOpus::push`] with every piece in order, off the threads that serve sockets.**
+/// Decodes, resamples and encodes. **Call [`ToOpus::push`] with every piece in order, off the threads that
+/// serve sockets.**
 pub struct ToOpus {
     settings: OpusSettings,
     /// Of the current format, or why there is none.
@@ -66,9 +69,9 @@ impl ToOpus {
 
     /// Transcodes a piece and appends the packets that it completes to `out`, usually one or two.
     ///
-    /// `format`, of AAC (raw access units) or MP3 (frames of layer III, one or more in a piece), is given with the first
-    /// piece and whenever it may have changed. Packets due before time 0 are left out.
-    /// After an error that [`TranscodeError::is_permanent`], every piece fails until the format changes.
+    /// `format`, of AAC (raw access units) or MP3 (frames of layer III, one or more in a piece), is given
+    /// with the first piece and whenever it may have changed. Packets due before time 0 are left out. After
+    /// an error that [`TranscodeError::is_permanent`], every piece fails until the format changes.
     pub fn push(
         &mut self,
         format: Option<&CodecConfig>,

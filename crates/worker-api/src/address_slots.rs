@@ -27,7 +27,8 @@ impl AddressSlots {
         Self(Arc::new(Shared { total_max, per_address_max, taken: Mutex::default() }))
     }
 
-    /// A place for `address`, or none while it has as many as it may, or all are taken. Dropping the slot gives it back.
+    /// A place for `address`, or none while it has as many as it may, or all are taken. Dropping the slot
+    /// gives it back.
     pub fn take(&self, address: IpAddr) -> Option<AddressSlot> {
         let key = network(address);
         let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! What the workers and the rest of the server say to each other, and nothing else: commands and answers, snapshots, ids,
-//! settings, and who may do what.
+//! What the workers and the rest of the server say to each other, and nothing else: commands and answers,
+//! snapshots, ids, settings, and who may do what.
 //!
-//! Plain values and bounded queues. The control side, the sources and the workers all depend on this crate; it depends on
-//! none of them.
+//! Plain values and bounded queues. The control side, the sources and the workers all depend on this crate;
+//! it depends on none of them.
 
 mod address_slots;
 pub mod auth;

@@ -1,7 +1,8 @@
 //! The bounded queues between the control side and the workers.
 //!
 //! Control sends commands and wakes the worker; a worker answers through the reply channel in the command and
-//! hands over HTTP connections that are not media. Neither side ever waits for the other while holding media up.
+//! hands over HTTP connections that are not media. Neither side ever waits for the other while holding media
+//! up.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -77,8 +78,8 @@ pub enum Command {
     },
 }
 
-/// An HTTP connection as it changes hands: from a worker, which found a request that is not media, to control, and
-/// back once that is answered.
+/// An HTTP connection as it changes hands: from a worker, which found a request that is not media, to
+/// control, and back once that is answered.
 #[derive(Debug)]
 pub struct Handoff {
     /// The connection, non-blocking.
@@ -112,7 +113,8 @@ impl ReturnQueue {
 }
 
 impl Handoff {
-    /// Gives the connection back to its worker; waits while that has a full queue. Closes it if the worker has ended.
+    /// Gives the connection back to its worker; waits while that has a full queue. Closes it if the worker
+    /// has ended.
     pub async fn give_back(self) {
         let home = self.home.clone();
         if home.returned.send(self).await.is_ok()

@@ -38,15 +38,18 @@ pub struct WorkerSettings {
     pub sessions_max: usize,
     /// Largest RTMP message accepted from a publisher, bytes.
     pub message_bytes_max: u32,
-    /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key frame.
+    /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key
+    /// frame.
     pub ring_frames: usize,
-    /// `TCP_NOTSENT_LOWAT` of player sockets, bytes: data the kernel holds unsent before it reports the socket full.
+    /// `TCP_NOTSENT_LOWAT` of player sockets, bytes: data the kernel holds unsent before it reports the
+    /// socket full.
     pub socket_unsent_bytes_max: u32,
     /// `SO_SNDBUF` of player sockets; `None` leaves the kernel's automatic sizing.
     pub socket_send_buffer_bytes: Option<u32>,
     /// Value of `Access-Control-Allow-Origin` on media responses; `None` sends none.
     pub cors_allow_origin: Option<String>,
-    /// Applications in order; the first whose pattern matches an app name applies. The last matches everything.
+    /// Applications in order; the first whose pattern matches an app name applies. The last matches
+    /// everything.
     pub applications: Vec<Application>,
     /// WebRTC: WHIP and WHEP.
     pub rtc: RtcSettings,
@@ -57,7 +60,8 @@ pub struct WorkerSettings {
 /// How HTTP connections are kept open for further requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAliveSettings {
-    /// A connection without a request is closed after this long. Zero: every connection is closed after its answer.
+    /// A connection without a request is closed after this long. Zero: every connection is closed after its
+    /// answer.
     pub timeout: Duration,
     /// Connections of all workers that are kept open; with more, answers say `Connection: close`.
     pub connections_max: usize,
@@ -68,7 +72,8 @@ pub struct KeepAliveSettings {
 /// Settings of WebRTC sessions, on every worker the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcSettings {
-    /// Addresses for media over UDP: worker `i` takes port + `i`; port 0 picks a free one for each. Empty: no WebRTC.
+    /// Addresses for media over UDP: worker `i` takes port + `i`; port 0 picks a free one for each. Empty: no
+    /// WebRTC.
     pub udp: Vec<SocketAddr>,
     /// Addresses for ICE-TCP (RFC 6544, passive), port by worker as for `udp`. Empty: UDP only.
     pub tcp: Vec<SocketAddr>,
@@ -88,7 +93,8 @@ pub struct RtcSettings {
     pub pending_per_address_max: usize,
     /// A session without ICE and DTLS after this long is freed.
     pub pending_timeout: Duration,
-    /// Sessions one client address (IPv6: /64) may ask for in a second, on average; twice as many at once. Zero: any.
+    /// Sessions one client address (IPv6: /64) may ask for in a second, on average; twice as many at once.
+    /// Zero: any.
     pub posts_per_second_max: u32,
     /// How long a packet can be sent again.
     pub history: Duration,

@@ -46,7 +46,8 @@ impl std::str::FromStr for SessionId {
     }
 }
 
-/// State of one worker at one moment. Counters only grow; rates are for the reader to derive, except where named.
+/// State of one worker at one moment. Counters only grow; rates are for the reader to derive, except where
+/// named.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerSnapshot {
     /// Index of the worker, from 0.
@@ -130,8 +131,8 @@ pub struct WorkerCounters {
     pub stats: OutboxCounters,
 }
 
-/// Counters of bridges of one worker since start (gauges are named so). What single bridges count is added up here when
-/// it happens, and stays when they stop.
+/// Counters of bridges of one worker since start (gauges are named so). What single bridges count is added up
+/// here when it happens, and stays when they stop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BridgeCounters {
     /// Bridges from RTMP to WebRTC that were started.
@@ -283,7 +284,8 @@ pub struct BridgeSnapshot {
     pub cpu_us: u64,
     /// CPU time on transcoding threads, microseconds.
     pub transcoding_cpu_us: u64,
-    /// Time from a video frame's (last) arrival to its packets or frame, median of the last second, microseconds.
+    /// Time from a video frame's (last) arrival to its packets or frame, median of the last second,
+    /// microseconds.
     pub video_latency_us: u32,
     /// The same for audio, transcoding included.
     pub audio_latency_us: u32,
@@ -462,11 +464,13 @@ pub struct RtcSessionSnapshot {
     pub packets: u64,
     /// Packets lost in all: what we miss of a publisher's, or what a viewer reports.
     pub lost_packets: u64,
-    /// Share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report; 0 when unknown.
+    /// Share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report;
+    /// 0 when unknown.
     pub loss_percent: f32,
     /// Round trip by sender and receiver reports, milliseconds.
     pub rtt_ms: Option<f32>,
-    /// Interarrival jitter of the last report (RFC 3550 section 6.4.1), milliseconds; the largest of its tracks.
+    /// Interarrival jitter of the last report (RFC 3550 section 6.4.1), milliseconds; the largest of its
+    /// tracks.
     pub jitter_ms: Option<f32>,
     /// Packets asked for again: by us of a publisher, by a viewer of us.
     pub nacks: u64,

@@ -3,8 +3,8 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread that logs to where the calling thread does: of several servers in one process each has a log of its
-/// own, which only its threads know.
+/// Starts a thread that logs to where the calling thread does: of several servers in one process each has a
+/// log of its own, which only its threads know.
 pub fn spawn<T: Send + 'static>(
     name: impl Into<String>,
     body: impl FnOnce() -> T + Send + 'static,

@@ -1,7 +1,7 @@
 //! Asks the workers, with a deadline, and merges what they say.
 //!
-//! Whoever may use the API gets a fresh answer. What strangers may ask (`/readyz`) is answered from one that is kept
-//! for a moment and shared, so that they interrupt a worker a few times a second at most.
+//! Whoever may use the API gets a fresh answer. What strangers may ask (`/readyz`) is answered from one that
+//! is kept for a moment and shared, so that they interrupt a worker a few times a second at most.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! TCP connections as the event loop sees them: opened, read, and taken out.
 //!
-//! This file only moves bytes and events. What a connection speaks is in `proto/`, how players are written to in
-//! `frames/serve.rs`.
+//! This file only moves bytes and events. What a connection speaks is in `proto/`, how players are written to
+//! in `frames/serve.rs`.
 
 use std::io;
 use std::net::SocketAddr;

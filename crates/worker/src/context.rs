@@ -1,15 +1,16 @@
 //! What every part of a worker uses: clock, settings, registry, mailboxes, counters.
 //!
-//! A worker is made of subsystems (frames, packets, bridges), each a struct with tables of its own. Their methods take
-//! `&mut self` and `&mut Context` and know nothing of each other. Where another subsystem has to act, they return a value
-//! that says so, and the worker, which owns all of them, passes it on:
+//! A worker is made of subsystems (frames, packets, bridges), each a struct with tables of its own. Their
+//! methods take `&mut self` and `&mut Context` and know nothing of each other. Where another subsystem has to
+//! act, they return a value that says so, and the worker, which owns all of them, passes it on:
 //!
 //! ```text
 //! let tapped = self.packets.forward(&mut self.ctx);
 //! self.bridges.packets(&mut self.ctx, &tapped);
 //! ```
 //!
-//! Whatever needs several subsystems at once (a publication that begins or ends, a snapshot) is a method of the worker.
+//! Whatever needs several subsystems at once (a publication that begins or ends, a snapshot) is a method of
+//! the worker.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -4,10 +4,10 @@
 //! wait ─▶ sockets ─▶ other workers ─▶ commands ─▶ players that are due ─▶ deadlines
 //! ```
 //!
-//! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins, and again when it
-//! ends, for its length; nothing in between reads it but bridges, for what they cost. What to do
-//! with input is in `connections.rs` and `proto/` (clients), `packets/` (WebRTC), `mirror.rs` (other workers), `commands.rs`
-//! (the control side), `frames/serve.rs` (players) and `timeouts.rs` (deadlines).
+//! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins,
+//! and again when it ends, for its length; nothing in between reads it but bridges, for what they cost. What
+//! to do with input is in `connections.rs` and `proto/` (clients), `packets/` (WebRTC), `mirror.rs` (other
+//! workers), `commands.rs` (the control side), `frames/serve.rs` (players) and `timeouts.rs` (deadlines).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -39,7 +39,8 @@ use worker_api::settings::WorkerSettings;
 const WAKER: Token = Token(usize::MAX);
 /// Events taken from the kernel per turn.
 const EVENTS_MAX: usize = 4096;
-/// Scratch space for ciphertext; smaller than [`READ_BYTES`](crate::context::READ_BYTES), so that the plaintext of it always fits there.
+/// Scratch space for ciphertext; smaller than [`READ_BYTES`](crate::context::READ_BYTES), so that the
+/// plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;

@@ -1,7 +1,8 @@
 //! Ids of what a worker has in tables, one type per table, so that none can be taken for another.
 //!
-//! An id is an index: looking it up is one access to an array, whatever is in the table. It is valid as long as its
-//! entry, and may mean another one later; what can outlive its entry (a timer, a token) says beside the id which one it was for.
+//! An id is an index: looking it up is one access to an array, whatever is in the table. It is valid as long
+//! as its entry, and may mean another one later; what can outlive its entry (a timer, a token) says beside
+//! the id which one it was for.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};

@@ -1,8 +1,9 @@
 //! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
 //!
 //! A worker owns a connection from accept to close. On the media path workers share nothing but references to
-//! frames that cross a bounded ring once per worker (`mailbox.rs`); which worker is home to which stream is looked
-//! up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is in `event_loop.rs`.
+//! frames that cross a bounded ring once per worker (`mailbox.rs`); which worker is home to which stream is
+//! looked up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is
+//! in `event_loop.rs`.
 
 mod bridges;
 mod commands;
@@ -65,7 +66,8 @@ pub struct Workers {
 impl Workers {
     /// Binds all addresses, then starts the threads; connections are accepted when this returns.
     ///
-    /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or thread.
+    /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or
+    /// thread.
     pub fn start(
         settings: WorkerSettings,
         policy: Arc<Policy>,
@@ -120,8 +122,8 @@ impl Workers {
             let worker = Worker::new(ctx, control, packets, bridges, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
-                // Half a server is worse than none: other workers would go on telling this one about streams, and
-                // readiness would stay false. A supervisor starts the whole again.
+                // Half a server is worse than none: other workers would go on telling this one about streams,
+                // and readiness would stay false. A supervisor starts the whole again.
                 if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
                     std::process::exit(EXIT_PANIC);
                 }
@@ -147,7 +149,8 @@ impl Workers {
         move |key| directory.published(key)
     }
 
-    /// Where statistics go back that have been read, so that their buffers are used again; one per worker, in order.
+    /// Where statistics go back that have been read, so that their buffers are used again; one per worker, in
+    /// order.
     pub fn used_stats(&self) -> Vec<SyncSender<Box<StatsSnapshot>>> {
         self.used_stats.clone()
     }
@@ -157,7 +160,8 @@ impl Workers {
         &self.handles
     }
 
-    /// Waits until all workers have ended, as they do after [`Command::Drain`](worker_api::link::Command::Drain).
+    /// Waits until all workers have ended, as they do after
+    /// [`Command::Drain`](worker_api::link::Command::Drain).
     pub fn join(self) {
         for thread in self.threads {
             // A worker that panicked has said so; the others still end in order.

@@ -1,8 +1,8 @@
 //! Messages between workers: one bounded single-producer ring per pair and direction.
 //!
-//! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full its
-//! frames are dropped up to the next key frame and counted; the other messages are few (one per stream and
-//! change of publisher or players) and wait in a queue of the sender until there is room.
+//! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full
+//! its frames are dropped up to the next key frame and counted; the other messages are few (one per stream
+//! and change of publisher or players) and wait in a queue of the sender until there is room.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -122,7 +122,8 @@ impl Worker {
         }
     }
 
-    /// Another worker gets this lane of a stream from now on, if it is published here; first what a new player begins with.
+    /// Another worker gets this lane of a stream from now on, if it is published here; first what a new
+    /// player begins with.
     pub(crate) fn add_remote(&mut self, lane: Lane, worker: WorkerIndex, id: StreamId) {
         match lane {
             Lane::Frames => self.bridge_to_frames(id),

@@ -1,8 +1,8 @@
 //! What both lanes of a stream have on a worker: where it comes from and whom it goes to.
 //!
-//! The home of a publication is the worker of its publisher; a bridge publishes the other lane there. Other workers with
-//! players subscribe by message and mirror what comes. What only one lane has (channels of frames, viewers of packets)
-//! is in `frames/` and `packets/`; what takes both is in `publish.rs`.
+//! The home of a publication is the worker of its publisher; a bridge publishes the other lane there. Other
+//! workers with players subscribe by message and mirror what comes. What only one lane has (channels of
+//! frames, viewers of packets) is in `frames/` and `packets/`; what takes both is in `publish.rs`.
 
 use std::sync::Arc;
 
@@ -85,7 +85,8 @@ impl Publication {
         true
     }
 
-    /// The last player has left (or none came): this lane of the stream need not come to this worker any more.
+    /// The last player has left (or none came): this lane of the stream need not come to this worker any
+    /// more.
     pub(crate) fn unsubscribe(&self, ctx: &mut Context) {
         let home = ctx.directory.unsubscribe(&self.key, ctx.worker, self.lane);
         if let Some(home) = home.filter(|home| home.worker != ctx.worker) {

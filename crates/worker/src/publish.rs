@@ -1,8 +1,9 @@
 //! Publications begin, are played, and end, in both lanes: what takes more than one subsystem.
 //!
 //! A publisher claims its stream in the directory, which refuses it or names the publication that it replaces
-//! (`end_replaced`). Then other workers with players are told (`publish_to`), the stream starts (`start_source`), and a
-//! bridge begins if somebody plays it in the other lane. Ends come back as [`Action`]s, because a bridge may have to end.
+//! (`end_replaced`). Then other workers with players are told (`publish_to`), the stream starts
+//! (`start_source`), and a bridge begins if somebody plays it in the other lane. Ends come back as
+//! [`Action`]s, because a bridge may have to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,8 +159,8 @@ impl Worker {
         if let Ok(claim) = claim(&self.ctx) {
             return Ok(claim);
         }
-        // An encoder that crashed comes back before its old session has been given up: a publisher that has fallen silent
-        // ends. One on another worker ends a moment later, and whoever asks again gets in.
+        // An encoder that crashed comes back before its old session has been given up: a publisher that has
+        // fallen silent ends. One on another worker ends a moment later, and whoever asks again gets in.
         if let Some((stream, home)) = self.ctx.directory.home(key) {
             if home.worker != self.ctx.worker {
                 self.ctx.send(home.worker, (stream, home.epoch, Lane::Packets), MessageBody::Contested);
@@ -216,7 +217,8 @@ impl Worker {
         }
     }
 
-    /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces it.
+    /// Closes this worker's publisher of a stream if its publication is older than `epoch`, which replaces
+    /// it.
     ///
     /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
     /// different workers about one stream can arrive in any order.
@@ -268,8 +270,8 @@ impl Worker {
         }
     }
 
-    /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher and the
-    /// application does not let players wait for one.
+    /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher
+    /// and the application does not let players wait for one.
     pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
         let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane);
         let stream = self.find_or_insert_stream(lane, id, (app, name));

@@ -1,11 +1,11 @@
 //! Which worker is the home of which stream, and which others have players of it.
 //!
-//! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed apart: a
-//! publisher tells those that can use what it sends, and a bridge on its worker serves the others.
+//! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed
+//! apart: a publisher tells those that can use what it sends, and a bridge on its worker serves the others.
 //!
-//! The one thing workers share, behind a lock, and therefore never touched for a frame of media: only when a publisher
-//! or a bridge begins or ends, when a player comes (twice), when a worker's last one leaves, and when headers say what
-//! the stream would be as packets.
+//! The one thing workers share, behind a lock, and therefore never touched for a frame of media: only when a
+//! publisher or a bridge begins or ends, when a player comes (twice), when a worker's last one leaves, and
+//! when headers say what the stream would be as packets.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -159,8 +159,8 @@ impl Directory {
         }
     }
 
-    /// A bridge of this publication begins on its home: the number of what comes out of it, and other workers with players
-    /// of that lane. `None` when the publication has been replaced.
+    /// A bridge of this publication begins on its home: the number of what comes out of it, and other workers
+    /// with players of that lane. `None` when the publication has been replaced.
     pub(crate) fn bridge(
         &self,
         key: &str,

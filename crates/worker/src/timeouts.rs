@@ -1,7 +1,7 @@
 //! Deadlines: what ends because nothing happened.
 //!
-//! All sessions are looked at a few times a second. A deadline is therefore kept to within a tenth of a second, and
-//! costs nothing per packet.
+//! All sessions are looked at a few times a second. A deadline is therefore kept to within a tenth of a
+//! second, and costs nothing per packet.
 
 use crate::event_loop::{LINGER_MS, Worker};
 use crate::ids::ConnId;

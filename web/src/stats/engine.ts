@@ -43,7 +43,7 @@ export class Engine {
     const message = readMessage(bytes);
     const last = this.#message;
     if (last !== null && message.sequence === last.sequence && message.timeMs === last.timeMs) return null;
-    // Numbers of sessions begin anew with the server, and its clock may have been set: neither
+    // Numbers of sessions start over with the server, and its clock may have been set: neither
     // belongs to what was before.
     if (last !== null && (message.sequence <= last.sequence || message.timeMs <= last.timeMs)) this.#forget();
     const before = this.#orderInSlots();

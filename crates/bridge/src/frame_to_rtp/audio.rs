@@ -82,7 +82,8 @@ impl Audio {
         self.clock_rate
     }
 
-    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have changed.
+    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have
+    /// changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
@@ -138,7 +139,8 @@ impl Audio {
     fn learn(&mut self, frame: &Frame) -> bool {
         let is_config = frame.role == FrameRole::Config;
         match (frame.codec, &self.source) {
-            // AAC cannot begin without its sequence header; without one, Opus is taken for what it nearly always is.
+            // AAC cannot begin without its sequence header; without one, Opus is taken for what it nearly
+            // always is.
             (Codec::Aac, _) if !is_config => return false,
             (Codec::Opus, Some(known)) if !is_config && known.codec == Codec::Opus => return false,
             _ => {}
@@ -208,8 +210,8 @@ impl Audio {
         ahead > 0
     }
 
-    /// Sends Opus of the transcoder; `false` if it is none. Left out if the publisher's format needs no transcoding any
-    /// more.
+    /// Sends Opus of the transcoder; `false` if it is none. Left out if the publisher's format needs no
+    /// transcoding any more.
     pub(super) fn transcoded(
         &mut self,
         settings: &FrameToRtpSettings,
@@ -257,8 +259,8 @@ fn carried_as(source: &CodecConfig) -> Result<Codec, String> {
     }
 }
 
-/// Lengths of an AudioSpecificConfig, bytes: the shortest names rate and channels of LC, a long one has a program config
-/// element with comments.
+/// Lengths of an AudioSpecificConfig, bytes: the shortest names rate and channels of LC, a long one has a
+/// program config element with comments.
 const AAC_CONFIG_BYTES: (usize, usize) = (2, 512);
 
 /// Where `OpusHead` has its channel mapping family.

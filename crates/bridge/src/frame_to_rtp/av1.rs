@@ -3,8 +3,8 @@
 //! ```text
 //!  av1C   | 1, version 1 | profile 3, level 5 | tier 1, .. | .. | OBUs: the sequence header
 //! ```
-//! "AV1 Codec ISO Media File Format Binding", section 2.3. Pictures are sent in the order they are shown: what is shown
-//! later is hidden inside the unit of an earlier one, and stays there.
+//! "AV1 Codec ISO Media File Format Binding", section 2.3. Pictures are sent in the order they are shown:
+//! what is shown later is hidden inside the unit of an earlier one, and stays there.
 
 use rtp::packetize::{FrameWriter, av1};
 

@@ -5,9 +5,10 @@
 //!         └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
 //!                      AAC, MP3 ─▶ caller's threads ─▶ Opus ────▶ packets
 //! ```
-//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, sequence numbers and timestamps that
-//! continue across RTMP publishers, and clock mappings that tie both to one time. Broken frames are counted and dropped;
-//! a codec that cannot be bridged is refused with a reason, and the other track goes on.
+//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, sequence numbers and
+//! timestamps that continue across RTMP publishers, and clock mappings that tie both to one time. Broken
+//! frames are counted and dropped; a codec that cannot be bridged is refused with a reason, and the other
+//! track goes on.
 
 mod audio;
 mod av1;
@@ -71,7 +72,8 @@ pub struct PublishedVideo {
 pub struct PublishedFormats {
     /// Video, if there is some that can be bridged, or was until the publisher ended it.
     pub video: Option<PublishedVideo>,
-    /// Audio as it is sent in packets, if there is some that can be bridged, or was until the publisher ended it.
+    /// Audio as it is sent in packets, if there is some that can be bridged, or was until the publisher ended
+    /// it.
     pub audio: Option<Codec>,
     /// Why video or audio is missing although the publisher sends it: for the player's error and the log.
     pub refused: Option<Arc<str>>,
@@ -105,9 +107,9 @@ impl PacketsOut {
 
 /// The packetiser of one stream.
 ///
-/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins, [`FrameToRtp::frame`] for each
-/// of its frames, [`FrameToRtp::audio`] for what the transcoder makes of [`PacketsOut::audio`], and
-/// [`FrameToRtp::report`] at [`FrameToRtp::next_timeout`].
+/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins,
+/// [`FrameToRtp::frame`] for each of its frames, [`FrameToRtp::audio`] for what the transcoder makes of
+/// [`PacketsOut::audio`], and [`FrameToRtp::report`] at [`FrameToRtp::next_timeout`].
 #[derive(Debug)]
 pub struct FrameToRtp {
     settings: FrameToRtpSettings,
@@ -139,8 +141,8 @@ impl FrameToRtp {
         }
     }
 
-    /// A publisher begins, or another one takes over: the configuration of the previous one no longer applies.
-    /// Timestamps continue.
+    /// A publisher begins, or another one takes over: the configuration of the previous one no longer
+    /// applies. Timestamps continue.
     pub fn publisher_started(&mut self, out: &mut PacketsOut) {
         self.video.restart();
         self.audio.restart();
@@ -192,15 +194,15 @@ impl FrameToRtp {
         self.note_packets(now, out.packets.len() - before);
     }
 
-    /// Audio cannot be transcoded: it is not sent until the publisher changes it or another one begins. The reason goes
-    /// to [`PublishedFormats::refused`].
+    /// Audio cannot be transcoded: it is not sent until the publisher changes it or another one begins. The
+    /// reason goes to [`PublishedFormats::refused`].
     pub fn refuse_audio(&mut self, reason: &str, out: &mut PacketsOut) {
         self.audio.refuse(format!("audio: {reason}").into());
         self.update_formats(out);
     }
 
-    /// Clock mappings of the tracks, if they are due at `now`. Call it when all frames that arrived together have gone
-    /// in, and at [`FrameToRtp::next_timeout`].
+    /// Clock mappings of the tracks, if they are due at `now`. Call it when all frames that arrived together
+    /// have gone in, and at [`FrameToRtp::next_timeout`].
     pub fn report(&mut self, now: Instant) -> ClockMappings {
         let active = self.active();
         let tracks = [(active[0], VIDEO_CLOCK_RATE), (active[1], self.audio.clock_rate())];
@@ -249,11 +251,12 @@ impl FrameToRtp {
     }
 }
 
-/// What a bridge would publish of a stream with these frames, without making packets of them: `ended` are the sequence
-/// headers of tracks that have ended, `frames` the headers and frames that a new player would begin with.
+/// What a bridge would publish of a stream with these frames, without making packets of them: `ended` are the
+/// sequence headers of tracks that have ended, `frames` the headers and frames that a new player would begin
+/// with.
 ///
-/// The headers give the formats of most codecs. Only the key frames of VP8 and VP9 say what they are, and only the
-/// pictures of H.264 and H.265 say whether their B-frames can be dropped.
+/// The headers give the formats of most codecs. Only the key frames of VP8 and VP9 say what they are, and
+/// only the pictures of H.264 and H.265 say whether their B-frames can be dropped.
 pub fn describe<'a>(
     settings: &FrameToRtpSettings,
     ended: impl IntoIterator<Item = &'a Frame>,

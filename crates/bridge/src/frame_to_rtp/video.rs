@@ -1,5 +1,5 @@
-//! Video on its way to packets: what is published, when it can begin, and the timestamps. Each codec has a file of its
-//! own.
+//! Video on its way to packets: what is published, when it can begin, and the timestamps. Each codec has a
+//! file of its own.
 
 use std::sync::Arc;
 
@@ -79,7 +79,8 @@ impl Video {
         self.refused.as_ref().filter(|_| !self.is_over)
     }
 
-    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have changed.
+    /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have
+    /// changed.
     pub(super) fn frame(
         &mut self,
         settings: &FrameToRtpSettings,
@@ -118,8 +119,8 @@ impl Video {
         changed | (was_over != self.is_over)
     }
 
-    /// The publisher has ended it. It goes on with a key picture; a configuration that is sent again, or a picture that
-    /// comes late, changes nothing.
+    /// The publisher has ended it. It goes on with a key picture; a configuration that is sent again, or a
+    /// picture that comes late, changes nothing.
     pub(super) fn ended(&mut self) {
         (self.is_over, self.waits_for_key) = (true, true);
     }
@@ -302,9 +303,10 @@ impl Video {
 /// Sixteen reference pictures, the most there can be, of 8 a second.
 const COMPOSITION_MS_MAX: i64 = 2_000;
 
-/// From one filler frame to the next, and from the last picture to the first of them: files that are sent in a loop end
-/// their video each time.
+/// From one filler frame to the next, and from the last picture to the first of them: files that are sent in
+/// a loop end their video each time.
 const FILLER_FRAME_INTERVAL: Timestamp = Timestamp::from_millis(1_000);
 
-/// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata included.
+/// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata
+/// included.
 const RECORD_BYTES_MAX: usize = 64 << 10;

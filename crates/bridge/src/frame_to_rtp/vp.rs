@@ -12,8 +12,8 @@ pub(super) struct Vp {
 }
 
 impl Vp {
-    /// If the frame is a key frame of `codec`: a writer for it and what follows, and the `a=fmtp` value (RFC 9628 section
-    /// 7.1; VP8 has none).
+    /// If the frame is a key frame of `codec`: a writer for it and what follows, and the `a=fmtp` value (RFC
+    /// 9628 section 7.1; VP8 has none).
     pub(super) fn of_key_frame(codec: Codec, frame: &[u8]) -> Option<(Self, String)> {
         let vp = Self { codec };
         if !vp.is_key(frame)? {

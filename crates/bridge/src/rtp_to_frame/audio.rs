@@ -1,9 +1,9 @@
 //! The track of audio: packets in order to frames or to the transcoder, without holes.
 //!
-//! Players of FLV stop when audio does: their clock is the audio. So what is missing is filled: packets that were lost,
-//! the pauses of discontinuous transmission (DTX), and a microphone that was switched off while video goes on. What
-//! fills is a packet that says "nothing was received" to a decoder of Opus, which it conceals or plays as background
-//! noise, and zero in G.711.
+//! Players of FLV stop when audio does: their clock is the audio. So what is missing is filled: packets that
+//! were lost, the pauses of discontinuous transmission (DTX), and a microphone that was switched off while
+//! video goes on. What fills is a packet that says "nothing was received" to a decoder of Opus, which it
+//! conceals or plays as background noise, and zero in G.711.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,7 +85,8 @@ impl Audio {
         self.reorder.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
     }
 
-    /// When the next piece of a pause is due. A packet that is late by less than the lag still finds its place.
+    /// When the next piece of a pause is due. A packet that is late by less than the lag still finds its
+    /// place.
     fn fill_at(&self, video_is_live: bool) -> Option<Instant> {
         let (newest, end_us) = (self.newest?, self.end_us?);
         let filled_us = u64::try_from(end_us - newest.end_us).ok()?;
@@ -202,8 +203,8 @@ impl Audio {
     }
 }
 
-/// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if it is
-/// broken.
+/// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if
+/// it is broken.
 fn length_of(piece: &RtpPayload<'_>) -> Option<(i64, bool)> {
     match piece.codec {
         Codec::Opus => Toc::parse(&piece.media).map(|toc| (length_us(toc.samples), toc.silence)),
@@ -217,7 +218,8 @@ fn length_us(samples: u16) -> i64 {
     i64::from(samples) * 1_000_000 / 48_000
 }
 
-/// An Opus packet that plays silence for so many samples at 48 kHz, in CELT frames of 20 ms or of what a shorter one is.
+/// An Opus packet that plays silence for so many samples at 48 kHz, in CELT frames of 20 ms or of what a
+/// shorter one is.
 fn silence(samples: u16) -> Vec<u8> {
     const FRAME: [u8; 2] = [0xff, 0xfe];
     let frames = samples / 960;
@@ -241,7 +243,8 @@ fn opus_format() -> Arc<CodecConfig> {
 
 fn push(out: &mut FramesOut, role: FrameRole, time: Timestamp, codec: Codec, data: Vec<u8>) {
     let mut frame = Frame::new(TrackId::AUDIO, role, codec, (time, time), data);
-    // G.711 has no configuration that would tell; the static payload types have one channel (RFC 3551 section 6).
+    // G.711 has no configuration that would tell; the static payload types have one channel (RFC 3551 section
+    // 6).
     frame.channels = u8::from(matches!(codec, Codec::Pcma | Codec::Pcmu));
     out.frames.push(Arc::new(frame));
 }
@@ -255,8 +258,8 @@ const TOLERANCE_US: i64 = 10_000;
 /// Longest hole that is filled when its end is seen, in microseconds. What was silent for longer starts over.
 const HOLE_US_MAX: i64 = 2_000_000;
 
-/// Longest pause that is filled while nothing at all arrives: in DTX something comes every 400 ms (RFC 7587 section
-/// 3.1.3), in microseconds.
+/// Longest pause that is filled while nothing at all arrives: in DTX something comes every 400 ms (RFC 7587
+/// section 3.1.3), in microseconds.
 const ALONE_US_MAX: u64 = 2_000_000;
 
 /// How far behind the clock a pause is filled.

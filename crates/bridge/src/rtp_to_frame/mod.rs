@@ -5,8 +5,8 @@
 //!            (order)   (access unit)   key? record?   ▲ time by CaptureClock
 //!  Packet ─▶ reorder ─▶ no holes ─▶ [ transcoder ] ─▶ Frame           audio.rs
 //! ```
-//! Both tracks are placed on one stream time. Configurations and metadata come ahead of what needs them, and again when
-//! they change.
+//! Both tracks are placed on one stream time. Configurations and metadata come ahead of what needs them, and
+//! again when they change.
 
 mod audio;
 mod headers;
@@ -112,14 +112,15 @@ impl RtpToFrame {
         }
     }
 
-    /// Nothing is held back until both tracks have begun: for receivers that mind no metadata in the middle of a stream.
+    /// Nothing is held back until both tracks have begun: for receivers that mind no metadata in the middle
+    /// of a stream.
     #[must_use]
     pub fn beginning_at_once(self) -> Self {
         Self { begins_at_once: true, startup_gate: StartupGate::over(), ..self }
     }
 
-    /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind the first
-    /// is taken.
+    /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind
+    /// the first is taken.
     pub fn packet(&mut self, now: Instant, packet: &Packet, out: &mut FramesOut) {
         if let Some(piece) = RtpPayload::of(packet) {
             self.piece(now, &piece, out);

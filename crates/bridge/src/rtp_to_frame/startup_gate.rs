@@ -1,9 +1,9 @@
 //! The beginning of a publisher: what it sends is held back until it is known what there is.
 //!
-//! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind. Audio comes
-//! at once, video begins with a key frame some packets later, AAC has been through a transcoder. So the first frames
-//! wait for each other, a second or so at most; then metadata and configurations go ahead, and what comes after passes
-//! freely. Audio from before the first picture is left out.
+//! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind.
+//! Audio comes at once, video begins with a key frame some packets later, AAC has been through a transcoder.
+//! So the first frames wait for each other, a second or so at most; then metadata and configurations go
+//! ahead, and what comes after passes freely. Audio from before the first picture is left out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

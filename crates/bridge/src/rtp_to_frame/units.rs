@@ -1,9 +1,9 @@
-//! NAL units of a frame on their way into a container: parameter sets are taken out and kept, delimiters and filler
-//! left out.
+//! NAL units of a frame on their way into a container: parameter sets are taken out and kept, delimiters and
+//! filler left out.
 //!
-//! Containers have parameter sets in the configuration record. They are taken out of frames a decoder starts with,
-//! which bring the record up to date; elsewhere they stay inside, as a record that changes within a group of pictures
-//! would start decoders again.
+//! Containers have parameter sets in the configuration record. They are taken out of frames a decoder starts
+//! with, which bring the record up to date; elsewhere they stay inside, as a record that changes within a
+//! group of pictures would start decoders again.
 
 use media::bitstream::{BitReader, next_length_prefixed};
 use media::config::{Record, avc_record, hevc_record};
@@ -61,7 +61,8 @@ impl Family {
                 6 if unit.get(1) == Some(&RECOVERY_POINT) => Role::RecoveryPoint,
                 7 => Role::Set(SPS),
                 8 => Role::Set(PPS),
-                // Delimiter, ends of sequence and stream, filler; and what belongs to scalable layers nobody decodes.
+                // Delimiter, ends of sequence and stream, filler; and what belongs to scalable layers nobody
+                // decodes.
                 9..=12 | 14 | 15 | 20 => Role::Waste,
                 _ => Role::Other,
             },
@@ -78,8 +79,8 @@ impl Family {
 }
 
 impl ParameterSets {
-    /// Looks through a frame and keeps its parameter sets. `None` if a set is longer than a record can hold, or there are
-    /// too many.
+    /// Looks through a frame and keeps its parameter sets. `None` if a set is longer than a record can hold,
+    /// or there are too many.
     pub(super) fn look_through(&mut self, family: Family, frame: &[u8]) -> Option<Contents> {
         let mut contents = Contents::default();
         let (mut all_intra, mut recovers, mut has_sps) = (true, false, false);
@@ -99,13 +100,14 @@ impl ParameterSets {
                 Role::Other | Role::Waste => {}
             }
         }
-        // Encoders that refresh slowly begin with parameter sets and a recovery point, or a picture of intra slices.
+        // Encoders that refresh slowly begin with parameter sets and a recovery point, or a picture of intra
+        // slices.
         contents.is_key |= family == Family::Avc && has_sps && (recovers || all_intra) && contents.is_picture;
         Some(contents)
     }
 
-    /// All sets of a kind that a frame brings replace those before. A new SPS makes older PPS that do not come with it
-    /// no worse: they stay.
+    /// All sets of a kind that a frame brings replace those before. A new SPS makes older PPS that do not
+    /// come with it no worse: they stay.
     fn keep(&mut self, kind: usize, unit: &[u8], replaced: &mut [bool; 3]) -> Option<()> {
         let sets = &mut self.kinds[kind];
         if !std::mem::replace(&mut replaced[kind], true) {

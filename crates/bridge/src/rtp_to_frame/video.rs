@@ -1,7 +1,7 @@
 //! The track of video: packets in order to frames, each with its time.
 //!
-//! After a loss nothing is handed out before the next key frame: what is predicted from what is missing looks broken,
-//! and a picture that stands still for a round trip does not.
+//! After a loss nothing is handed out before the next key frame: what is predicted from what is missing looks
+//! broken, and a picture that stands still for a round trip does not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -181,7 +181,8 @@ impl Video {
                 context.stats.undecodable += 1;
             }
             Ok((picture, frame)) => {
-                // Decoding times never go back; where pictures are not sent in the order they are shown, showing times do.
+                // Decoding times never go back; where pictures are not sent in the order they are shown,
+                // showing times do.
                 let pts = Timestamp::from_micros(under_way.time_us.max(0));
                 let dts = pts.max(self.last);
                 self.last = dts;

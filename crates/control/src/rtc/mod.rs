@@ -1,12 +1,13 @@
-//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): offers in, answers out, sessions changed and ended by their URL.
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep): offers in, answers out, sessions changed and ended by
+//! their URL.
 //!
 //! ```text
 //! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ reservation ─▶ answer made ─▶ worker opens ─▶ 201, Location
 //! PATCH, DELETE /rtc/session/{token} ─▶ registry ─▶ worker
 //! ```
 //!
-//! A worker is given facts that have been checked, and opens a session of them; media and its end are the worker's.
-//! The worker reports (`RtcNotice`), and the URL goes with the session.
+//! A worker is given facts that have been checked, and opens a session of them; media and its end are the
+//! worker's. The worker reports (`RtcNotice`), and the URL goes with the session.
 
 mod candidates;
 mod control;
@@ -50,7 +51,8 @@ pub(super) fn takes_offers(path: &str) -> bool {
     path.starts_with("/whip/") || path.starts_with("/whep/")
 }
 
-/// Whether `path`, which no route takes, was meant for WHIP or WHEP: other servers have `/{app}/{stream}/whip`, or `/whip` alone.
+/// Whether `path`, which no route takes, was meant for WHIP or WHEP: other servers have
+/// `/{app}/{stream}/whip`, or `/whip` alone.
 pub(super) fn is_misplaced(path: &str) -> bool {
     let path = path.trim_end_matches('/');
     path.ends_with("/whip") || path.ends_with("/whep")

@@ -1,8 +1,9 @@
 //! A connection taken over from a worker, as an async byte stream.
 //!
-//! The worker has read the request head, and with TLS the handshake and some records: those bytes are given out
-//! first. `tokio-rustls` cannot continue a session somebody else began, so the TLS side drives
-//! `rustls::ServerConnection` itself: `read_tls` and `process_new_packets` on the way in, `write_tls` on the way out.
+//! The worker has read the request head, and with TLS the handshake and some records: those bytes are given
+//! out first. `tokio-rustls` cannot continue a session somebody else began, so the TLS side drives
+//! `rustls::ServerConnection` itself: `read_tls` and `process_new_packets` on the way in, `write_tls` on the
+//! way out.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -27,7 +28,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Takes a connection over, of which `buffered` has been read. Must be called on the runtime that will serve it.
+    /// Takes a connection over, of which `buffered` has been read. Must be called on the runtime that will
+    /// serve it.
     pub(super) fn new(
         stream: std::net::TcpStream,
         tls: Option<Box<ServerConnection>>,
@@ -135,7 +137,8 @@ fn poll_read_tls(
                 return Poll::Ready(Ok(()));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The peer went away without saying goodbye: for one request and answer that is an end like any other.
+            // The peer went away without saying goodbye: for one request and answer that is an end like any
+            // other.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
         }

@@ -28,8 +28,8 @@ use worker_api::link::Handoff;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Buffer of a connection.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// Time a peer has to close its side after the last answer, and what it may still send: closing a socket with unread
-/// input resets the connection, and the answer may be lost (RFC 9112 section 9.6).
+/// Time a peer has to close its side after the last answer, and what it may still send: closing a socket with
+/// unread input resets the connection, and the answer may be lost (RFC 9112 section 9.6).
 const LINGER: (Duration, u64) = (Duration::from_secs(1), 1 << 20);
 
 /// How the stay of a connection ends.
@@ -125,8 +125,9 @@ impl Stay {
             let oldest = self.requests.oldest();
             let is_idle = oldest.is_none() && all_sent && self.requests.begun() > 0;
             let deadline = match oldest {
-                // Not at once without room, either: where nobody has read a request's body, HTTP ends the connection at
-                // its next step, and what is left of the body must not go to the worker as a request.
+                // Not at once without room, either: where nobody has read a request's body, HTTP ends the
+                // connection at its next step, and what is left of the body must not go to the worker as a
+                // request.
                 _ if is_idle && !self.server.has_room_to_stay(peer_slot) => {
                     self.requests.ended_at() + SHORT_STAY
                 }
@@ -196,8 +197,8 @@ impl Stay {
         slot.is_some()
     }
 
-    /// Serves a request that may make the connection something else, which then goes on by itself, under limits of its
-    /// own. If it does not, the connection is closed after the answer.
+    /// Serves a request that may make the connection something else, which then goes on by itself, under
+    /// limits of its own. If it does not, the connection is closed after the answer.
     async fn serve_upgrade(self: Arc<Self>, connection: Connection) {
         let peer = self.peer;
         let service = service_fn(move |request: Request<Incoming>| {

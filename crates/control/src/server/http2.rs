@@ -49,8 +49,9 @@ pub(super) async fn serve(server: &Arc<Server>, handoff: Handoff) {
         let (server, running) = (Arc::clone(&router), tracked.begin());
         async move {
             server.context.http.http2_requests.fetch_add(1, Ordering::Relaxed);
-            // A second path for media, interleaved with requests and off the workers, would be slower for everybody:
-            // the client is told to ask again by HTTP/1.1 (RFC 9113 section 7), as browsers and curl then do.
+            // A second path for media, interleaved with requests and off the workers, would be slower for
+            // everybody: the client is told to ask again by HTTP/1.1 (RFC 9113 section 7), as browsers and
+            // curl then do.
             if request.uri().path().ends_with(".flv") {
                 return Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED));
             }

@@ -1,9 +1,9 @@
 //! Serves the connections that workers hand over: HTTP/1.1 with keep-alive, and HTTP/2.
 //!
-//! A connection of HTTP/1 stays here for the requests that follow at once, then goes back to its worker, which keeps
-//! it for less; so does one whose next request is for media, which only workers serve. HTTP/2 stays: its requests are
-//! interleaved, and a request for media on it is told to use HTTP/1.1. Every request has to be answered within
-//! [`REQUEST_TIMEOUT`], or its connection is closed.
+//! A connection of HTTP/1 stays here for the requests that follow at once, then goes back to its worker,
+//! which keeps it for less; so does one whose next request is for media, which only workers serve. HTTP/2
+//! stays: its requests are interleaved, and a request for media on it is told to use HTTP/1.1. Every request
+//! has to be answered within [`REQUEST_TIMEOUT`], or its connection is closed.
 
 mod connection;
 mod http1;
@@ -25,7 +25,8 @@ use crate::context::{Context, Peer};
 use worker_api::link::Handoff;
 use worker_api::{AddressSlot, AddressSlots};
 
-/// Connections of HTTP/1 served at the same time; with more, workers answer 503 once their queue to us is full.
+/// Connections of HTTP/1 served at the same time; with more, workers answer 503 once their queue to us is
+/// full.
 const CONNECTIONS_MAX: usize = 1024;
 /// The same of one address (IPv6: /64), so that slow readers there do not take every slot.
 const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;

@@ -1,7 +1,8 @@
 //! Which requests of a connection are being answered, and since when.
 //!
-//! `hyper` drives a connection and shows nothing of its state. What is needed to know when one is idle, or hangs, is
-//! noted here: by the service when a request comes, and by the body of its answer when that is gone.
+//! `hyper` drives a connection and shows nothing of its state. What is needed to know when one is idle, or
+//! hangs, is noted here: by the service when a request comes, and by the body of its answer when that is
+//! gone.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! Readers over real connections, with statistics that the test makes: who is slow, what is large, how it ends.
+//! Readers over real connections, with statistics that the test makes: who is slow, what is large, how it
+//! ends.
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::sync_channel;

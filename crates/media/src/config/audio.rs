@@ -17,8 +17,8 @@ pub struct AudioFormat {
     pub channels: u8,
 }
 
-/// Format from a configuration: AudioSpecificConfig, `OpusHead`, or STREAMINFO of FLAC. `None` if it does not parse, or for
-/// another codec.
+/// Format from a configuration: AudioSpecificConfig, `OpusHead`, or STREAMINFO of FLAC. `None` if it does not
+/// parse, or for another codec.
 pub fn audio_format(codec: Codec, config: &[u8]) -> Option<AudioFormat> {
     match codec {
         Codec::Aac => AudioSpecificConfig::read(config).ok().map(|config| config.format()),
@@ -28,8 +28,8 @@ pub fn audio_format(codec: Codec, config: &[u8]) -> Option<AudioFormat> {
     }
 }
 
-/// Format from any frame of MP3, AC-3, E-AC-3, and Speex, which have no configuration. `None` if it does not parse, or for
-/// another codec.
+/// Format from any frame of MP3, AC-3, E-AC-3, and Speex, which have no configuration. `None` if it does not
+/// parse, or for another codec.
 pub fn audio_frame_format(codec: Codec, frame: &[u8]) -> Option<AudioFormat> {
     match codec {
         Codec::Mp3 => mp3_format(frame).ok(),

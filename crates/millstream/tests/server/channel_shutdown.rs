@@ -1,4 +1,5 @@
-//! A server with channels and pulls stops like any other: players are told, and it ends in time with status 0.
+//! A server with channels and pulls stops like any other: players are told, and it ends in time with status
+//! 0.
 
 use std::time::Duration;
 

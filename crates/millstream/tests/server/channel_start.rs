@@ -63,7 +63,8 @@ fn a_playlist_that_began_long_ago_is_joined_in_its_middle() {
         .map(|item| item["duration_ms"].as_u64().expect("a length"))
         .collect();
     let whole: u64 = lengths.iter().sum();
-    // Ten rounds and seven seconds ago: three seconds into the second item, which has key frames at 0, 2 and 4.
+    // Ten rounds and seven seconds ago: three seconds into the second item, which has key frames at 0, 2 and
+    // 4.
     let (start, began) = moment(-((10 * whole + lengths[0] + 3_000) as f64) / 1e3);
     let new = json!({ "app": "live", "name": "late", "items": names, "start": start });
     let added = post(&server, "/api/v1/channels", &new.to_string());

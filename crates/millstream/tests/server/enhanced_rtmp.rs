@@ -6,8 +6,8 @@ use rtmp::MediaKind;
 
 #[test]
 fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {
-    // Extended video header of Enhanced RTMP v1: high bit, frame type (1 key, 2 inter), packet type (0 sequence
-    // start, 1 coded frames with composition time, 3 without, 6 multitrack); then the FourCC.
+    // Extended video header of Enhanced RTMP v1: high bit, frame type (1 key, 2 inter), packet type (0
+    // sequence start, 1 coded frames with composition time, 3 without, 6 multitrack); then the FourCC.
     let hevc = |first: u8, rest: &[u8]| [&[first], b"hvc1".as_slice(), rest].concat();
     let messages: Vec<(MediaKind, u32, Vec<u8>)> = vec![
         (MediaKind::Video, 0, hevc(0x90, &[1; 40])),
@@ -20,7 +20,8 @@ fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {
         (MediaKind::Video, 0, hevc(0x91, &[0, 0, 0, 9, 9, 9, 9])),
         (MediaKind::Audio, 20, [&[0x91], b"Opus".as_slice(), &[7; 100]].concat()),
         (MediaKind::Video, 40, hevc(0xa3, &vec![5; 70_000])),
-        // One track of multitrack video: packet type 6, then multitrack type 0 with packet type 3, FourCC, track 1.
+        // One track of multitrack video: packet type 6, then multitrack type 0 with packet type 3, FourCC,
+        // track 1.
         (MediaKind::Video, 80, [&[0xa6, 0x03], b"av01".as_slice(), &[1], &[3; 50]].concat()),
         (MediaKind::Video, 120, hevc(0xa3, &[6; 10])),
     ];
@@ -52,7 +53,8 @@ fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {
     }
 }
 
-/// Two audio tracks: a player that comes later gets the configuration of both, and one body with both tracks once.
+/// Two audio tracks: a player that comes later gets the configuration of both, and one body with both tracks
+/// once.
 #[test]
 fn players_that_come_later_get_the_configuration_of_each_track() {
     let config =

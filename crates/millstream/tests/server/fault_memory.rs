@@ -86,7 +86,8 @@ fn frames_of_one_byte_do_not_cost_a_hundred() {
     server.assert_healthy();
 }
 
-/// Chunk size 1, then one chunk of one byte on each of 64 chunk streams: 64 messages of 16 MB are in progress.
+/// Chunk size 1, then one chunk of one byte on each of 64 chunk streams: 64 messages of 16 MB are in
+/// progress.
 fn one_byte_on_each_chunk_stream() -> Vec<u8> {
     let mut bytes = raw::set_chunk_size(1);
     for chunk_stream in 3..67 {

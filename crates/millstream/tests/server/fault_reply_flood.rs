@@ -93,8 +93,8 @@ fn flood(message: &[u8], connect: impl Fn(&Server) -> TcpStream) {
         open.push(socket);
     }
     let grown = largest.saturating_sub(before);
-    // A quarter of a megabyte may wait for each; the allocator takes and keeps megabytes at a time for each thread. Without a
-    // bound it would be what was sent, four times 64 MiB.
+    // A quarter of a megabyte may wait for each; the allocator takes and keeps megabytes at a time for each
+    // thread. Without a bound it would be what was sent, four times 64 MiB.
     assert!(grown <= 64 * MIB, "{} MiB for four connections that only ask", grown / MIB);
     publisher.send_tags(&tags[60..120]);
     player.take_frames(50);

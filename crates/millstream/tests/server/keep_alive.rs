@@ -1,4 +1,5 @@
-//! HTTP/1 connections that carry more than one request: between workers and control and back, with and without TLS.
+//! HTTP/1 connections that carry more than one request: between workers and control and back, with and
+//! without TLS.
 #![expect(clippy::disallowed_methods, reason = "time limits of a server in real time")]
 
 use std::fs;
@@ -272,8 +273,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// HEADERS that ask for `path`, with nothing to follow: `:method GET` and `:scheme http` of the static table (RFC 7541
-/// appendix A), `:path` and `:authority` as literals.
+/// HEADERS that ask for `path`, with nothing to follow: `:method GET` and `:scheme http` of the static table
+/// (RFC 7541 appendix A), `:path` and `:authority` as literals.
 fn headers(stream: u32, path: &str) -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
     block.extend(path.as_bytes());

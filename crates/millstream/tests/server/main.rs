@@ -1,7 +1,7 @@
 //! The running server, with real and with hostile clients: a module for each behaviour.
 //!
-//! Servers are processes of their own, so tests run beside each other. One binary for all of them: linking one for
-//! each module took longer than running it.
+//! Servers are processes of their own, so tests run beside each other. One binary for all of them: linking
+//! one for each module took longer than running it.
 
 mod common;
 

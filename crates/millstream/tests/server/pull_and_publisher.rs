@@ -1,5 +1,5 @@
-//! A pull and clients that publish the same stream: who was first stays, whatever is configured, and a pull that was put
-//! off is back when it can be.
+//! A pull and clients that publish the same stream: who was first stays, whatever is configured, and a pull
+//! that was put off is back when it can be.
 
 use crate::common::flv::sample_tags;
 use crate::common::http;

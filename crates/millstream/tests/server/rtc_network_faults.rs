@@ -1,5 +1,6 @@
-//! The running server and clients behind a UDP relay that loses, and that changes its address: what is lost is
-//! repaired on either side, and sessions live on. More faults, in virtual time: `crates/sfu/tests/network_faults`.
+//! The running server and clients behind a UDP relay that loses, and that changes its address: what is lost
+//! is repaired on either side, and sessions live on. More faults, in virtual time:
+//! `crates/sfu/tests/network_faults`.
 
 #![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
 
@@ -213,8 +214,8 @@ fn a_new_address_of_either_side_ends_nothing() {
     let mut number = start_flow(&mut publisher, &mut viewer, 0);
     for relay in [&down, &up] {
         relay.rebind();
-        // Until its next check tells the server, nothing goes to the new address and nothing from it counts; a few may
-        // still take the old way.
+        // Until its next check tells the server, nothing goes to the new address and nothing from it counts;
+        // a few may still take the old way.
         let mut came = 0;
         viewer.until("audio again", |viewer| {
             publisher.turn();

@@ -1,5 +1,5 @@
-//! Many who come and go: a race of ClientHellos while sessions connect, sessions that leave in every way, and viewers
-//! who fall silent. Everybody with a right to it gets in, and nothing is left of those who have gone.
+//! Many who come and go: a race of ClientHellos while sessions connect, sessions that leave in every way, and
+//! viewers who fall silent. Everybody with a right to it gets in, and nothing is left of those who have gone.
 //!
 //! `TEST_AT_FULL_SIZE=1`: 200 sessions and 10 000 cycles in place of 40 and 400.
 
@@ -81,11 +81,13 @@ fn everybody_connects_while_client_hellos_are_sprayed() {
 fn sessions_that_leave_take_everything_with_them() {
     let mut server = Server::spawn("[rtc]\nrequests_per_second = 0\npending_timeout_ms = 2000\n");
     let mut publisher = Client::publish(&server, "live/visited");
-    // The first ones fill what is kept for reuse on purpose: pools, the allocator's, the table of connections.
+    // The first ones fill what is kept for reuse on purpose: pools, the allocator's, the table of
+    // connections.
     let cycles = if full_size() { 2_500 } else { 100 };
     visit(&server, &mut publisher, 100);
     let descriptors = server.descriptors();
-    // Memory comes and goes in pages for other reasons, too; what sessions leave behind would show every time.
+    // Memory comes and goes in pages for other reasons, too; what sessions leave behind would show every
+    // time.
     let mut grown = Vec::new();
     for _ in 0..4 {
         let before = server.resident_bytes();

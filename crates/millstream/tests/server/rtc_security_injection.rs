@@ -1,5 +1,5 @@
-//! Packets of a stranger, and a publisher's own gone mad: forged, replayed, from a third address, of made-up SSRCs.
-//! Nothing of it reaches a viewer, nothing is answered, and the call goes on.
+//! Packets of a stranger, and a publisher's own gone mad: forged, replayed, from a third address, of made-up
+//! SSRCs. Nothing of it reaches a viewer, nothing is answered, and the call goes on.
 //!
 //! `TEST_AT_FULL_SIZE=1` sends a million bad packets in place of fifty thousand.
 
@@ -26,8 +26,8 @@ fn flowing(stream: &str) -> (Server, Client, Client, u32) {
 #[test]
 fn media_from_a_third_address_goes_nowhere() {
     let (mut server, mut publisher, mut viewer, first) = flowing("live/injected");
-    // Packets that only the publisher can make, sent from elsewhere. The server reads them before the publisher's next,
-    // which says when to look.
+    // Packets that only the publisher can make, sent from elsewhere. The server reads them before the
+    // publisher's next, which says when to look.
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     stranger.set_nonblocking(true).expect("a socket option");
     let server_address = publisher.remote();
@@ -129,8 +129,8 @@ fn made_up_ssrcs_take_no_memory_and_stop_nothing() {
         };
         publisher.send_rtp(fields, &[0xf8; 40]);
     }
-    // The last of those may have taken the place of the audio, as an encoder that begins anew would; nothing follows
-    // it, so the publisher's own comes back.
+    // The last of those may have taken the place of the audio, as an encoder that begins anew would; nothing
+    // follows it, so the publisher's own comes back.
     let mut next = number;
     viewer.until("the publisher's own audio", |viewer| {
         publisher.turn();

@@ -1,5 +1,5 @@
-//! What comes by HTTP and by STUN before anybody has proved anything: refused with the right status, soon, and for
-//! little; never answered with more than it was itself.
+//! What comes by HTTP and by STUN before anybody has proved anything: refused with the right status, soon,
+//! and for little; never answered with more than it was itself.
 
 #![expect(clippy::disallowed_methods, reason = "attacks are timed by the real clock")]
 

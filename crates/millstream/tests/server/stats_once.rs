@@ -1,4 +1,5 @@
-//! `GET /api/v1/stats`: one message in the form that was asked for, with the figures that the rest of the API has.
+//! `GET /api/v1/stats`: one message in the form that was asked for, with the figures that the rest of the API
+//! has.
 
 use crate::common::flv::sample_tags;
 use crate::common::rtmp::RtmpClient;
@@ -148,7 +149,8 @@ fn text(value: &Value) -> String {
     value.as_str().expect("text").to_owned()
 }
 
-/// The same with all fractions as the `f32` they are: JSON has the shortest text of one, MessagePack its exact value.
+/// The same with all fractions as the `f32` they are: JSON has the shortest text of one, MessagePack its
+/// exact value.
 fn single(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => json!(number.as_f64().expect("a float") as f32),

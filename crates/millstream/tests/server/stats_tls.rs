@@ -1,4 +1,5 @@
-//! The stream of statistics over TLS: the connection is taken over from the worker in the middle of its session.
+//! The stream of statistics over TLS: the connection is taken over from the worker in the middle of its
+//! session.
 
 use std::net::TcpStream;
 use std::sync::Arc;

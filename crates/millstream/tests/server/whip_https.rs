@@ -1,4 +1,5 @@
-//! WHIP by HTTPS, as browsers need it for a camera: the worker's TLS session goes on where the offer is answered.
+//! WHIP by HTTPS, as browsers need it for a camera: the worker's TLS session goes on where the offer is
+//! answered.
 
 use std::fs;
 use std::io::{Read, Write};

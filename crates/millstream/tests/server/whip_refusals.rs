@@ -1,4 +1,5 @@
-//! Offers the real server does not take: who publishes already, who plays what is not there, too many at once.
+//! Offers the real server does not take: who publishes already, who plays what is not there, too many at
+//! once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -52,7 +52,8 @@ const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;
 
 /// Appends a message with a full header and no reference to what was written before.
 ///
-/// The payload is `header.length` bytes in two parts, the first shorter than a chunk. An extended timestamp is repeated in each chunk (5.3.1.3).
+/// The payload is `header.length` bytes in two parts, the first shorter than a chunk. An extended timestamp
+/// is repeated in each chunk (5.3.1.3).
 pub(super) fn write_message(
     out: &mut Vec<u8>,
     chunk_size: u32,

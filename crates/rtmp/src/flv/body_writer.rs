@@ -1,7 +1,7 @@
 //! Heads of tag bodies for frames that came without; `tag.rs` draws and reads them.
 //!
-//! H.264, AAC and G.711 get the bodies of FLV 10.1, which every player reads; all other codecs those of Enhanced RTMP.
-//! The caller appends the codec's data, or the record that `media::config` makes.
+//! H.264, AAC and G.711 get the bodies of FLV 10.1, which every player reads; all other codecs those of
+//! Enhanced RTMP. The caller appends the codec's data, or the record that `media::config` makes.
 
 use media::Metadata;
 
@@ -33,8 +33,8 @@ pub(super) enum AudioPart {
     Config,
     /// One access unit or packet.
     Frame,
-    /// Nothing: no audio follows until there is another configuration. AAC has that in Enhanced RTMP only, so a player
-    /// may not know it; G.711 has none.
+    /// Nothing: no audio follows until there is another configuration. AAC has that in Enhanced RTMP only, so
+    /// a player may not know it; G.711 has none.
     End,
 }
 
@@ -49,8 +49,8 @@ impl Head {
     /// Of the longest: multitrack, FourCC, track and composition time.
     pub(super) const BYTES_MAX: usize = 10;
 
-    /// The head of a video body. `None` for a codec that is none of H.264, H.265, AV1, VP8 and VP9. Tracks other than 0
-    /// get a multitrack body of one track.
+    /// The head of a video body. `None` for a codec that is none of H.264, H.265, AV1, VP8 and VP9. Tracks
+    /// other than 0 get a multitrack body of one track.
     pub(super) fn of_video(codec: Codec, track: u8, part: VideoPart) -> Option<Self> {
         if codec.kind() != MediaKind::Video {
             return None;
@@ -82,8 +82,9 @@ impl Head {
         Some(head)
     }
 
-    /// The head of an audio body. `None` for a codec that is none of AAC, Opus and G.711, and for a configuration or an
-    /// end of G.711. Tracks other than 0 get a multitrack body of one track, which G.711 has none of.
+    /// The head of an audio body. `None` for a codec that is none of AAC, Opus and G.711, and for a
+    /// configuration or an end of G.711. Tracks other than 0 get a multitrack body of one track, which G.711
+    /// has none of.
     pub(super) fn of_audio(codec: Codec, (track, channels): (u8, u8), part: AudioPart) -> Option<Self> {
         let mut head = Self::default();
         let stereo = u8::from(channels > 1);

@@ -1,4 +1,5 @@
-//! What a tag body says about the picture or the audio, for people to read. [`media::config`] looks into the data.
+//! What a tag body says about the picture or the audio, for people to read. [`media::config`] looks into the
+//! data.
 
 use media::config::{self, AudioFormat, VideoFormat};
 

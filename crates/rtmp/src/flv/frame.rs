@@ -143,8 +143,9 @@ fn head_of(frame: &Frame) -> Option<Head> {
 /// What `onMetaData` names as what made a stream that came without.
 const ENCODER: &str = concat!("Millstream ", env!("CARGO_PKG_VERSION"));
 
-/// Tracks of one body besides the first. Ids have 8 bits, but a track can be four bytes long and repeat its id: without a
-/// limit a body of a megabyte would be a quarter of a million frames. Further ones leave with the body all the same.
+/// Tracks of one body besides the first. Ids have 8 bits, but a track can be four bytes long and repeat its
+/// id: without a limit a body of a megabyte would be a quarter of a million frames. Further ones leave with
+/// the body all the same.
 const OTHER_TRACKS_MAX: usize = 15;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! What is heard at a time before transcoding is heard at the same time after it, whatever the codec and its delays.
+//! What is heard at a time before transcoding is heard at the same time after it, whatever the codec and its
+//! delays.
 
 use crate::common::{CLICKS_US, click_errors_us, decode_opus, sample, to_opus};
 use transcode::{OpusSettings, ToOpus};
 
-/// Two clicks of every sample come out at their times, within what the millisecond of the timestamps and the width of a
-/// click at low sampling rates leave.
+/// Two clicks of every sample come out at their times, within what the millisecond of the timestamps and the
+/// width of a click at low sampling rates leave.
 #[test]
 fn clicks_of_every_format_come_out_when_they_went_in() {
     let names = [

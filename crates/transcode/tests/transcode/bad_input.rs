@@ -65,7 +65,8 @@ fn every_rate_and_every_number_of_channels_is_decoded_or_refused() {
             for (pts_us, data) in &audio.pieces[3..6] {
                 decoded += usize::from(transcoder.push(Some(&aac(&config)), *pts_us, data, &mut out).is_ok());
             }
-            // The frames are stereo, of a rate with the same bands as these; others may or may not make sense of them.
+            // The frames are stereo, of a rate with the same bands as these; others may or may not make sense
+            // of them.
             if channels == 2 && width == 16 && matches!(bits >> 7 & 15, 3 | 4) {
                 assert_eq!(decoded, 3, "{config:02x?}");
             }

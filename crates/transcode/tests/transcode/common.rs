@@ -25,7 +25,8 @@ pub(crate) fn sample(name: &str) -> Sample {
     if name.ends_with(".mp3") { mp3(&bytes, name) } else { adts(&bytes) }
 }
 
-/// ADTS (ISO/IEC 13818-7 §6.2): a header of seven bytes in front of each access unit. The encoder's delay is 1,024 samples.
+/// ADTS (ISO/IEC 13818-7 §6.2): a header of seven bytes in front of each access unit. The encoder's delay is
+/// 1,024 samples.
 fn adts(mut bytes: &[u8]) -> Sample {
     let rates = [
         96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350,

@@ -1,7 +1,7 @@
 //! The way of audio to the transcoding threads and back.
 //!
-//! A bridge gets a transcoder with the first piece that needs one. What the transcoder's queue has no room for is left
-//! out: audio that comes too late is worth nothing, and a worker never waits.
+//! A bridge gets a transcoder with the first piece that needs one. What the transcoder's queue has no room
+//! for is left out: audio that comes too late is worth nothing, and a worker never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -101,7 +101,8 @@ impl Bridges {
                 Machine::FrameToRtp(_) => Conversion::ToOpus,
                 Machine::RtpToFrame(_) => Conversion::ToAac,
             };
-            // The index finds the bridge of a reply; what is above it tells whether it is still the same bridge.
+            // The index finds the bridge of a reply; what is above it tells whether it is still the same
+            // bridge.
             transcoding.last_token += 1;
             let token = transcoding.last_token << INDEX_BITS | u64::from(out.bridge.0);
             bridge.audio.state = match transcoding.pool.open(conversion, token, &transcoding.replies) {

@@ -19,11 +19,13 @@ use worker_api::settings::BridgeSettings;
 use worker_api::settings::settings_for;
 use worker_api::snapshot::BridgeDirection;
 
-/// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes, the least
-/// that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP + 1180.
+/// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes,
+/// the least that every IPv6 path carries (RFC 8200 section 5): 40 + 8 + 12 + 24 of extensions + 16 of SRTP +
+/// 1180.
 const PAYLOAD_BYTES_MAX: usize = 1_180;
 
-/// Audio that a bridge begins with, milliseconds. Older audio would be played before what comes now, and late for good.
+/// Audio that a bridge begins with, milliseconds. Older audio would be played before what comes now, and late
+/// for good.
 const AUDIO_MS: i64 = 100;
 
 /// Packets after which a turn is taken while a bridge begins: half of what a stream holds for one.
@@ -105,7 +107,8 @@ impl Worker {
             let Some(bridge) = self.bridges.slab.get_mut(index).filter(|bridge| bridge.epoch == epoch) else {
                 return;
             };
-            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn holds it.
+            // What goes into one turn a new viewer gets in one go, so all of it should, as far as a turn
+            // holds it.
             if bridge.totals().packets > bridge.forwarded + TURN_PACKETS {
                 bridge.forwarded = bridge.totals().packets;
                 self.packets.forward(&mut self.ctx);

@@ -18,7 +18,8 @@ use crate::transcoding::Reply;
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);
 
-/// What came out of a bridge, to be put into the streams that it is between, then given to [`Bridges::finish`].
+/// What came out of a bridge, to be put into the streams that it is between, then given to
+/// [`Bridges::finish`].
 pub(super) struct Output {
     pub(super) bridge: BridgeId,
     /// For the stream of packets, as if they had been received.

@@ -20,8 +20,8 @@ use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
 /// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
 
-/// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at most, so that
-/// headers without end cost no more than others.
+/// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at
+/// most, so that headers without end cost no more than others.
 const DESCRIBES_AT_ONCE: u8 = 8;
 
 /// Why a player gets nothing of a stream that met a defect of ours.
@@ -30,8 +30,8 @@ const DEFECT: &str = "a defect in the server, which is logged";
 /// Why a player of the other kind gets nothing where bridges are off.
 const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are off for this application";
 
-/// The publisher that a bridge is to the stream of packets: it may send any codec at any time, so that a publisher that
-/// comes back with another needs no new one.
+/// The publisher that a bridge is to the stream of packets: it may send any codec at any time, so that a
+/// publisher that comes back with another needs no new one.
 pub(super) fn virtual_publisher() -> PublisherInput {
     let all = |kind: MediaKind| {
         let formats = rtp::payload::CODECS.into_iter().filter(|codec| codec.kind() == kind);
@@ -93,8 +93,8 @@ fn format(codec: Codec, fmtp: String) -> Format {
 }
 
 impl Worker {
-    /// Tells the directory what the frames of a publisher here would be as packets; call it when what is known of it is
-    /// new.
+    /// Tells the directory what the frames of a publisher here would be as packets; call it when what is
+    /// known of it is new.
     pub(crate) fn describe_as_packets(&mut self, stream: FrameStreamId) {
         let local = &self.streams.slab[stream];
         let Some(source) =
@@ -124,7 +124,8 @@ impl Worker {
                 &probed
             }
         };
-        // The headers of audio and video come one after the other: who came in between would be answered without a picture.
+        // The headers of audio and video come one after the other: who came in between would be answered
+        // without a picture.
         let may_be_early =
             is_one_kind(formats) && self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {

@@ -7,14 +7,15 @@
 //! players by FLV, RTMP ◀─ frames ◀─ RtpToFrame ◀─ packets ◀─ publisher by WHIP
 //! ```
 //!
-//! A bridge begins with the first player of the other lane, wherever that is, and ends some seconds after the last. What
-//! comes out of it is a publication of its own in the other lane, so that everything behind it is as with a publisher.
+//! A bridge begins with the first player of the other lane, wherever that is, and ends some seconds after the
+//! last. What comes out of it is a publication of its own in the other lane, so that everything behind it is
+//! as with a publisher.
 //!
-//! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument, what comes
-//! out is an `Output` (`convert.rs`; `audio.rs` is the way to the transcoding threads). The worker begins and ends
-//! bridges (`begin.rs`) and puts outputs into the streams they are for (`run.rs`). `describe.rs` says what a stream of
-//! frames is as packets, `report.rs` what bridges cost. Media itself is the business of the crates `bridge` and
-//! `transcode`.
+//! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument,
+//! what comes out is an `Output` (`convert.rs`; `audio.rs` is the way to the transcoding threads). The worker
+//! begins and ends bridges (`begin.rs`) and puts outputs into the streams they are for (`run.rs`).
+//! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. Media itself is
+//! the business of the crates `bridge` and `transcode`.
 
 mod audio;
 mod begin;

@@ -44,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// Puts something into a bridge, and what comes out into the streams that it is between. A defect that makes it panic
-    /// ends that bridge, and nothing else.
+    /// Puts something into a bridge, and what comes out into the streams that it is between. A defect that
+    /// makes it panic ends that bridge, and nothing else.
     pub(super) fn run_bridge(
         &mut self,
         id: BridgeId,
@@ -123,7 +123,8 @@ impl Worker {
         let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
-            // Who waits for a picture is sent away, and told why when it comes again; who came for audio stays.
+            // Who waits for a picture is sent away, and told why when it comes again; who came for audio
+            // stays.
             for remote in entry.publication.remotes.clone() {
                 let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
                 let body = MessageBody::Start(Box::new(start));

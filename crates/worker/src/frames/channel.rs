@@ -27,7 +27,8 @@ impl Format {
     pub(crate) const COUNT: usize = 4;
 }
 
-/// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame header.
+/// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame
+/// header.
 const fn overhead(payload: usize) -> usize {
     64 + payload / chunk::PLAY_CHUNK_SIZE as usize * 8
 }
@@ -126,8 +127,8 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
 
 fn write(format: Format, out: &mut Vec<u8>, frame: &Frame, body: &TagBody<'_>, time_ms: u64) {
     let kind = frame.track.kind;
-    // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it. Metadata is of no time: ffmpeg takes any other
-    // time for that of a subtitle.
+    // Stream time wraps at 2^32 ms on the wire, as RTMP and FLV have it. Metadata is of no time: ffmpeg takes
+    // any other time for that of a subtitle.
     let timestamp = if frame.role == FrameRole::Metadata { 0 } else { time_ms as u32 };
     if format == Format::Rtmp {
         return chunk::write_play_parts(out, kind, timestamp, body.parts());

@@ -27,8 +27,8 @@ use worker_api::snapshot::Role;
 pub(crate) enum Credential<'a> {
     /// A client's token, if it has one.
     Token(Option<&'a str>),
-    /// It is a part of this server: the rules are for clients. It never takes a stream over, so that it cannot fight
-    /// with a client about one.
+    /// It is a part of this server: the rules are for clients. It never takes a stream over, so that it
+    /// cannot fight with a client about one.
     Own,
 }
 
@@ -148,8 +148,8 @@ impl Worker {
         let repeated = is_for_bridges.then_some(local.relay.timeline_head());
         let Some(time) = received.map(|received| received.time).or(repeated) else { return };
         let bridge = local.publication.bridge;
-        // Headers say what there is; without one, the first frame, or the first key frame where the header says nothing; and
-        // B-frames, what can be done about them.
+        // Headers say what there is; without one, the first frame, or the first key frame where the header
+        // says nothing; and B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
             || frame.role == FrameRole::End
             || local.is_undescribed(&frame)
@@ -162,7 +162,8 @@ impl Worker {
         }
     }
 
-    /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of this one.
+    /// Hands a frame that has come in here, from a publisher or a bridge, to other workers and the players of
+    /// this one.
     pub(crate) fn fan_out(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) -> Option<Received> {
         let local = &mut self.streams.slab[stream];
         note_format(local, frame);

@@ -177,8 +177,8 @@ impl Worker {
         self.write(conn);
     }
 
-    /// Copies the rest of the message a player is in to its private bytes, before its stream is left. `false` when
-    /// that is too much to keep for one player: then nothing more can be said to it.
+    /// Copies the rest of the message a player is in to its private bytes, before its stream is left. `false`
+    /// when that is too much to keep for one player: then nothing more can be said to it.
     pub(crate) fn finish_message(&mut self, conn: ConnId) -> bool {
         let session = &mut self.sessions[conn];
         let Media::Play(play) = &session.media else { return true };

@@ -24,7 +24,8 @@ pub(crate) struct LocalStream {
     pub(crate) queue_limits: QueueLimits,
     pub(crate) relay: Stream,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
-    /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are counted.
+    /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are
+    /// counted.
     pub(crate) out_of_order: u32,
     /// The operator has been told what of the publisher's pictures WebRTC cannot show.
     pub(crate) warned: bool,
@@ -50,7 +51,8 @@ impl LocalStream {
         }
     }
 
-    /// Whether the frame is the first of its track, and there was no header before it: then it is all that tells of it.
+    /// Whether the frame is the first of its track, and there was no header before it: then it is all that
+    /// tells of it.
     pub(crate) fn is_undescribed(&mut self, frame: &Arc<Frame>) -> bool {
         let kind = frame.track.kind;
         if kind == MediaKind::Data {
@@ -64,8 +66,8 @@ impl LocalStream {
         is_first
     }
 
-    /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a publisher that does
-    /// not send pictures in the order they are shown.
+    /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a
+    /// publisher that does not send pictures in the order they are shown.
     pub(crate) fn has_shown_order(&mut self, frame: &Frame) -> bool {
         let counts = frame.track.kind == MediaKind::Video
             && self.out_of_order < ORDER_PICTURES

@@ -1,9 +1,9 @@
-//! Publishers nobody watches: their sockets (and queues, of publishers inside this process) are read a few times a second
-//! instead of message by message.
+//! Publishers nobody watches: their sockets (and queues, of publishers inside this process) are read a few
+//! times a second instead of message by message.
 //!
-//! What arrives is only needed for the GOP cache, so nobody waits for it, and one read takes what would have been
-//! several: with thousands of publishers the reads are most of what they cost. The moment a player or another worker
-//! joins, the socket is read at once and from then on as soon as anything arrives. Measured in
+//! What arrives is only needed for the GOP cache, so nobody waits for it, and one read takes what would have
+//! been several: with thousands of publishers the reads are most of what they cost. The moment a player or
+//! another worker joins, the socket is read at once and from then on as soon as anything arrives. Measured in
 //! docs/decisions/0006-unwatched-publishers.md.
 
 use std::cmp::Reverse;
@@ -16,8 +16,8 @@ use crate::proto::session::Media;
 const READ_EVERY_MS: u64 = 60;
 /// Reads are gathered on multiples of this, so that the loop wakes less often, milliseconds.
 const GATHER_MS: u64 = 5;
-/// A read of at least this many bytes is followed by the next after [`GATHER_MS`]: the kernel's receive buffer must
-/// not fill up and throttle the publisher.
+/// A read of at least this many bytes is followed by the next after [`GATHER_MS`]: the kernel's receive
+/// buffer must not fill up and throttle the publisher.
 const LARGE_READ_BYTES: u64 = 32 << 10;
 
 impl Worker {

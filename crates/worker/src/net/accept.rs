@@ -1,7 +1,7 @@
 //! Takes new connections from the listening sockets of one worker.
 //!
-//! A part of what waits is taken per turn, so that media goes first. While the system has no descriptors left, nothing
-//! is taken: trying again at once would only turn the loop.
+//! A part of what waits is taken per turn, so that media goes first. While the system has no descriptors
+//! left, nothing is taken: trying again at once would only turn the loop.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! ICE-TCP: connections of peers in networks without UDP (RFC 6544), datagrams framed by RFC 4571.
 //!
-//! A connection belongs to nobody until an authentic check has come over it. What a peer does not read is dropped like
-//! a datagram that found no room, whole frames at a time; the connection and everybody else's media go on.
+//! A connection belongs to nobody until an authentic check has come over it. What a peer does not read is
+//! dropped like a datagram that found no room, whole frames at a time; the connection and everybody else's
+//! media go on.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -139,8 +140,8 @@ impl TcpPeers {
         self.slab.iter().filter(|(_, peer)| overdue(peer)).map(|(id, _)| id).collect()
     }
 
-    /// Lets `write` make a datagram of up to `len_max` bytes for the connection with this path. `None` when it made none
-    /// or there is no room.
+    /// Lets `write` make a datagram of up to `len_max` bytes for the connection with this path. `None` when
+    /// it made none or there is no room.
     pub(crate) fn datagram(
         &mut self,
         id: IceTcpId,
@@ -208,8 +209,8 @@ impl TcpPeer {
         Ok(())
     }
 
-    /// Reads once; says how many bytes came, 0 at the end. One that nobody has claimed is an error once it has sent more
-    /// than checks take.
+    /// Reads once; says how many bytes came, 0 at the end. One that nobody has claimed is an error once it
+    /// has sent more than checks take.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = if self.session.is_some() { 16 * FRAME_BYTES_MAX } else { FRAME_BYTES_MAX };
         let most = buffer.len().min(most);

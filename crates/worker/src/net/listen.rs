@@ -1,7 +1,8 @@
 //! Listening sockets: one set per worker on the same addresses, the kernel deals the connections out.
 //!
-//! `SO_REUSEPORT` gives each worker a queue of its own, so accepting needs no lock and no hand-over. All sockets
-//! are bound before any worker starts: an address that is taken is an error at start, not in a log later.
+//! `SO_REUSEPORT` gives each worker a queue of its own, so accepting needs no lock and no hand-over. All
+//! sockets are bound before any worker starts: an address that is taken is an error at start, not in a log
+//! later.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! One UDP socket of a worker with what belongs to it: who is at which address, and what waits to be sent.
 //!
-//! Peers are found by address per socket, because one translated address may stand for different peers at different
-//! sockets. Sending is `group_send`'s: everything of a turn is written into one slab and handed over in one flush.
+//! Peers are found by address per socket, because one translated address may stand for different peers at
+//! different sockets. Sending is `group_send`'s: everything of a turn is written into one slab and handed
+//! over in one flush.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,7 +17,8 @@ use worker_api::settings::{RtcSettings, UdpBackend};
 const BATCH_DATAGRAMS: usize = 4096;
 /// Bytes of one flush at most.
 const BATCH_BYTES: usize = 4 << 20;
-/// What waits longer than this for room in the kernel is dropped, milliseconds: a player conceals or asks again.
+/// What waits longer than this for room in the kernel is dropped, milliseconds: a player conceals or asks
+/// again.
 const WAIT_MS_MAX: u64 = 100;
 
 /// Addresses one session may be at: those that were checked, and the one in use before a restart.
@@ -104,8 +106,8 @@ impl UdpPort {
         }
     }
 
-    /// Lets `write` make a datagram of up to `len_max` bytes in the place that it is sent from. Its length; `None` when
-    /// `write` made none, or there is no room even after everything was sent that waits.
+    /// Lets `write` make a datagram of up to `len_max` bytes in the place that it is sent from. Its length;
+    /// `None` when `write` made none, or there is no room even after everything was sent that waits.
     pub(crate) fn datagram(
         &mut self,
         destination: SocketAddr,
@@ -141,7 +143,8 @@ impl UdpPort {
         self.blocked
     }
 
-    /// Sends what waits. What finds no room is tried again with the next flush and dropped when it is too old.
+    /// Sends what waits. What finds no room is tried again with the next flush and dropped when it is too
+    /// old.
     pub(crate) fn flush(&mut self, now_ms: u64, counters: &mut SendCounters) {
         if self.batch.is_empty() {
             return;

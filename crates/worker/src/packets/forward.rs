@@ -1,8 +1,8 @@
 //! Packets out: what came in since the last time, to every viewer of its stream.
 //!
-//! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as one run.
-//! Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the packet cache straight into
-//! the datagram, and nothing else: no look-up by name, no allocation, no copy.
+//! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave
+//! as one run. Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the
+//! packet cache straight into the datagram, and nothing else: no look-up by name, no allocation, no copy.
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,8 +60,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length, if there is
-    /// one now.
+    /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length,
+    /// if there is one now.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -92,8 +92,9 @@ impl Sockets {
 }
 
 impl Streams {
-    /// The stream has something to forward. Streams wait in a queue until a receive batch has been taken in: a batch costs
-    /// little more than a packet, since viewers are walked once and equal datagrams leave as one.
+    /// The stream has something to forward. Streams wait in a queue until a receive batch has been taken in:
+    /// a batch costs little more than a packet, since viewers are walked once and equal datagrams leave as
+    /// one.
     pub(crate) fn mark_dirty(&mut self, stream: PacketStreamId) {
         if let Some(entry) = self.table.get_mut(stream)
             && !std::mem::replace(&mut entry.queued, true)
@@ -104,7 +105,8 @@ impl Streams {
 }
 
 impl Packets {
-    /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's sessions.
+    /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's
+    /// sessions.
     pub(crate) fn forward(&mut self, ctx: &mut Context) {
         while let Some(stream) = self.streams.dirty.pop() {
             self.guard_stream(ctx, stream, |packets, ctx| packets.forward_stream(ctx, stream));
@@ -189,7 +191,8 @@ impl Packets {
         }
     }
 
-    /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have to get.
+    /// The stream's timer: feedback to its publisher, reports to its viewers, and what new viewers still have
+    /// to get.
     pub(super) fn stream_due(&mut self, ctx: &mut Context, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let publisher = stream.publication.peer();
@@ -236,7 +239,8 @@ impl Packets {
         }
     }
 
-    /// Does something for a stream. A defect of ours that makes it panic ends that stream's sessions; others go on.
+    /// Does something for a stream. A defect of ours that makes it panic ends that stream's sessions; others
+    /// go on.
     pub(crate) fn guard_stream(
         &mut self,
         ctx: &mut Context,

@@ -1,5 +1,5 @@
-//! Sessions from their beginning to their end: what the control side asks for, what is over by the clock, and what a
-//! session leaves behind.
+//! Sessions from their beginning to their end: what the control side asks for, what is over by the clock, and
+//! what a session leaves behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -17,8 +17,9 @@ use worker_api::columns::NO_STREAM;
 use worker_api::rtc::{RtcNotice, RtcPatch};
 use worker_api::snapshot::{Role, SessionId};
 
-/// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is there sends
-/// media or reports; if it has nothing to send, a check at least every 6 s (RFC 7675 section 5.1), of which one may be lost.
+/// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is
+/// there sends media or reports; if it has nothing to send, a check at least every 6 s (RFC 7675 section
+/// 5.1), of which one may be lost.
 const SILENT_MS: u64 = 13_000;
 /// Time a session whose peer fell silent has for a restart of ICE, milliseconds.
 const RESTART_MS_MAX: u64 = 5_000;
@@ -154,7 +155,8 @@ impl Packets {
         }
     }
 
-    /// Ends the players on this worker that wait for a picture of a stream which turned out to have none for them.
+    /// Ends the players on this worker that wait for a picture of a stream which turned out to have none for
+    /// them.
     pub(crate) fn end_video_players(&mut self, ctx: &mut Context, stream: PacketStreamId) {
         let waits = |session: &Session| {
             let mut subscriptions = session.subscriptions.iter();
@@ -175,8 +177,8 @@ impl Packets {
         let stream = self.streams.key(session.streams().next());
         let text = reason.text();
         tracing::info!(session = %id, ?role, stream, reason = text, seconds, bytes_in, bytes_out, "session ended");
-        // BYE and close_notify, so that the peer need not wait for its time limits. Who no longer consents is sent nothing
-        // at all (RFC 7675 section 5.1).
+        // BYE and close_notify, so that the peer need not wait for its time limits. Who no longer consents is
+        // sent nothing at all (RFC 7675 section 5.1).
         if session.transport.consent_lost_ms.is_none() {
             for subscription in &session.subscriptions {
                 let Some(viewer) = subscription.viewer else { continue };
@@ -276,7 +278,8 @@ impl Packets {
         tracing::error!(session = %session.id, "a defect in the server ended this session");
         let streams: Vec<PacketStreamId> = session.streams().collect();
         if catch_unwind(AssertUnwindSafe(|| self.end(ctx, peer, EndReason::Defect))).is_err() {
-            // Saying goodbye met the defect again, in the peer or in a stream: all are given up, without a word.
+            // Saying goodbye met the defect again, in the peer or in a stream: all are given up, without a
+            // word.
             for stream in streams {
                 self.streams.reset(stream);
             }

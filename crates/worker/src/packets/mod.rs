@@ -4,9 +4,9 @@
 //! port ─▶ receive.rs ─▶ session's peer (STUN, DTLS)  or  unprotect ─▶ sfu ─▶ forward.rs ─▶ port
 //! ```
 //!
-//! A session lives on one worker, at a port of that worker. `signal.rs` carries out what a peer wants, `lifecycle.rs` ends
-//! sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about media: that is `sfu`. What bridges have
-//! to do about packets is returned as [`Action`]s.
+//! A session lives on one worker, at a port of that worker. `signal.rs` carries out what a peer wants,
+//! `lifecycle.rs` ends sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about
+//! media: that is `sfu`. What bridges have to do about packets is returned as [`Action`]s.
 
 mod forward;
 pub(crate) mod inputs;
@@ -54,8 +54,8 @@ const FIRST_PORT: usize = 1 << 41;
 const FIRST_LISTENER: usize = FIRST_PORT + PORTS_MAX;
 /// Ports of a worker at most, and listeners.
 const PORTS_MAX: usize = 1024;
-/// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then costs a thousand
-/// calls a second and not the worker.
+/// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then
+/// costs a thousand calls a second and not the worker.
 const TIMER_MIN: Duration = Duration::from_millis(1);
 
 /// What a timer is for.
@@ -262,7 +262,8 @@ impl Packets {
     }
 }
 
-/// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's addresses.
+/// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's
+/// addresses.
 fn af_xdp(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
     let interface =
         settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;

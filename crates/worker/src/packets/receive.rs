@@ -1,7 +1,9 @@
-//! Datagrams in: from a UDP port or a TCP connection to the session they belong to, and its packets to its stream.
+//! Datagrams in: from a UDP port or a TCP connection to the session they belong to, and its packets to its
+//! stream.
 //!
-//! STUN finds its session by the username fragment, everything else by the address it came from, which is in a port's
-//! table only once an authentic check came from there. Packets whose tag is wrong go no further than the counter.
+//! STUN finds its session by the username fragment, everything else by the address it came from, which is in
+//! a port's table only once an authentic check came from there. Packets whose tag is wrong go no further than
+//! the counter.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,13 +26,15 @@ use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
-/// Batches read from one port in a turn; what is left is read in the next one, so that others have their turn.
+/// Batches read from one port in a turn; what is left is read in the next one, so that others have their
+/// turn.
 const BATCHES_MAX: usize = 8;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
 
 impl Packets {
-    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left before.
+    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left
+    /// before.
     pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &Event) {
         match event.token().0 {
             token if token >= FIRST_LISTENER => {
@@ -130,7 +134,8 @@ impl Packets {
         session.transport.received_ms = ctx.now_ms;
         self.columns.received(peer, bytes);
         self.counters.packets_in += 1;
-        // With several publications the SSRC, or the MID of its first packets, will say which one a packet is of.
+        // With several publications the SSRC, or the MID of its first packets, will say which one a packet is
+        // of.
         let Some(publication) = session.publications.first() else {
             return drop_packet(&mut self.counters, "the session publishes nothing");
         };

@@ -1,7 +1,7 @@
 //! A WebRTC session: a transport, and what it publishes and plays over it.
 //!
-//! Where media leaves to and the keys for it stand apart in [`SendTransport`], because a packet that goes to two thousand
-//! viewers touches nothing else of them.
+//! Where media leaves to and the keys for it stand apart in [`SendTransport`], because a packet that goes to
+//! two thousand viewers touches nothing else of them.
 
 use std::net::SocketAddr;
 use std::time::Instant;

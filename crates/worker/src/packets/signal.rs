@@ -1,4 +1,5 @@
-//! Drives a session's peer: what it wants sent, what it has to say, where it is, and when it wants to be asked again.
+//! Drives a session's peer: what it wants sent, what it has to say, where it is, and when it wants to be
+//! asked again.
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
@@ -101,7 +102,8 @@ impl Packets {
         self.join(ctx, peer);
     }
 
-    /// Makes a session a viewer of the streams that it plays, once it can be sent to: a picture that finds no route is gone.
+    /// Makes a session a viewer of the streams that it plays, once it can be sent to: a picture that finds no
+    /// route is gone.
     fn join(&mut self, ctx: &mut Context, peer: PeerId) {
         if self.transports.get(peer).is_none_or(|transport| transport.paused) {
             return;
@@ -171,8 +173,8 @@ impl Packets {
 
     /// Adds an address to the table of its port, if the peer has proved to be there.
     ///
-    /// An address that a session in use is heard from stays that session's: a check of one's own session can be sent
-    /// under a stranger's address, and must not take it away.
+    /// An address that a session in use is heard from stays that session's: a check of one's own session can
+    /// be sent under a stranger's address, and must not take it away.
     pub(super) fn bind_address(
         &mut self,
         peer: PeerId,
@@ -190,7 +192,8 @@ impl Packets {
             return;
         }
         self.prune_addresses(peer);
-        // A peer has fewer valid paths than there are places. One that was taken over and comes back is listed already.
+        // A peer has fewer valid paths than there are places. One that was taken over and comes back is
+        // listed already.
         let addresses = &mut self.sessions[peer].transport.addresses;
         addresses.retain(|address| *address != (port, remote));
         // Full only when every session has all places, which the table was made for.

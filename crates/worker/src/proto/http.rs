@@ -1,8 +1,8 @@
 //! Request heads on the HTTP port: which are media, and how their answers begin.
 //!
-//! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD, OPTIONS and
-//! WebSocket upgrades of it) stays here; every other connection, and all of HTTP/2, goes to the control side with all
-//! bytes read.
+//! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD,
+//! OPTIONS and WebSocket upgrades of it) stays here; every other connection, and all of HTTP/2, goes to the
+//! control side with all bytes read.
 
 use std::fmt::Write;
 
@@ -116,7 +116,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
     })
 }
 
-/// The path and query of a request target in origin form or absolute form (RFC 9112 sections 3.2.1 and 3.2.2).
+/// The path and query of a request target in origin form or absolute form (RFC 9112 sections 3.2.1 and
+/// 3.2.2).
 fn origin_form(target: &str) -> &str {
     let authority = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
     authority.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]))

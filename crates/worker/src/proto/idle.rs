@@ -1,8 +1,8 @@
 //! HTTP connections between two requests.
 //!
-//! An idle connection is a socket and a row here: no session, no row in the statistics, no buffer. Its next bytes make
-//! it a session again, which reads a request head like that of a new connection. So ten thousand of them cost little,
-//! and a request for media that comes on one is served by the worker as ever.
+//! An idle connection is a socket and a row here: no session, no row in the statistics, no buffer. Its next
+//! bytes make it a session again, which reads a request head like that of a new connection. So ten thousand
+//! of them cost little, and a request for media that comes on one is served by the worker as ever.
 
 use std::net::SocketAddr;
 
@@ -125,7 +125,8 @@ impl Worker {
         self.http_input(conn);
     }
 
-    /// Makes it a session that reads a request head, of which `bytes` have arrived. Who calls this registers its socket.
+    /// Makes it a session that reads a request head, of which `bytes` have arrived. Who calls this registers
+    /// its socket.
     fn expect_request(&mut self, idle: IdleConnection, bytes: Vec<u8>) -> Option<ConnId> {
         if self.sessions.len() >= self.ctx.settings.sessions_max {
             self.ctx.counters.refused_full += 1;

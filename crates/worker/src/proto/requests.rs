@@ -18,8 +18,9 @@ use worker_api::columns::NO_STREAM;
 use worker_api::link::Handoff;
 use worker_api::snapshot::{Protocol, Role, SessionId};
 
-/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that reconnects
-/// at once can be faster than the news that its old connection has ended, which takes two reads where nobody watches.
+/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that
+/// reconnects at once can be faster than the news that its old connection has ended, which takes two reads
+/// where nobody watches.
 const CLAIM_AGAIN_MS: u64 = 250;
 
 /// A publisher whose stream has another, perhaps not for long.
@@ -86,7 +87,8 @@ impl Worker {
         self.write_answers(conn);
     }
 
-    /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut off.
+    /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut
+    /// off.
     fn write_answers(&mut self, conn: ConnId) {
         if self.sessions[conn].pending.len() > 0 {
             self.write(conn);

@@ -1,4 +1,5 @@
-//! Snapshots: a worker's state copied out as plain values, when it is asked for. What leaves unasked is in `columns`.
+//! Snapshots: a worker's state copied out as plain values, when it is asked for. What leaves unasked is in
+//! `columns`.
 
 use crate::event_loop::Worker;
 use crate::frames::streams::LocalStream;

@@ -1,6 +1,7 @@
 //! Which stream is transcoded on which thread.
 //!
-//! A new stream goes to the thread with the fewest. The lock is held when streams come and go, never for a piece.
+//! A new stream goes to the thread with the fewest. The lock is held when streams come and go, never for a
+//! piece.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

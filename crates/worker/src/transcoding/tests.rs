@@ -221,7 +221,8 @@ fn replies_nobody_takes_are_bounded_and_their_loss_is_counted() {
         }
     }
     until(|| log.lock().unwrap().len() == pushed);
-    // The thread may still be at its last reply; the gate's piece comes after it, and so does room for its reply.
+    // The thread may still be at its last reply; the gate's piece comes after it, and so does room for its
+    // reply.
     until(|| transcoder.push(piece(WAIT_AT_GATE)).is_ok());
     let mut came = 0;
     while came < 8_192 {

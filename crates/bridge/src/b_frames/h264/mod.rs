@@ -1,12 +1,12 @@
 //! H.264: which pictures are sent, in which form.
 //!
-//! Left out of a frame that is sent: access unit delimiters and filler, which RTP has no use for, ends of sequence, units of
-//! layers and auxiliary pictures, and the SEI that only tells buffer models and the encoder's settings. Other SEI stays
-//! (recovery points, captions, data of applications).
+//! Left out of a frame that is sent: access unit delimiters and filler, which RTP has no use for, ends of
+//! sequence, units of layers and auxiliary pictures, and the SEI that only tells buffer models and the
+//! encoder's settings. Other SEI stays (recovery points, captions, data of applications).
 //!
-//! Key frames of open GOPs are I pictures with a recovery point and no IDR pictures, which browsers wait for. They are sent
-//! as IDR pictures: pictures behind a recovery point do not depend on what is ahead of it, and those shown ahead of it, which
-//! may, are left out anyway. Numbers and orders behind it then start over.
+//! Key frames of open GOPs are I pictures with a recovery point and no IDR pictures, which browsers wait for.
+//! They are sent as IDR pictures: pictures behind a recovery point do not depend on what is ahead of it, and
+//! those shown ahead of it, which may, are left out anyway. Numbers and orders behind it then start over.
 
 mod order;
 mod pps;
@@ -327,7 +327,8 @@ impl SliceHeader {
     }
 }
 
-/// Whether SEI is of use to a viewer: not if all of it is about buffers, filler, or x264's list of its options.
+/// Whether SEI is of use to a viewer: not if all of it is about buffers, filler, or x264's list of its
+/// options.
 fn sei_is_kept(unit: &[u8]) -> bool {
     // Type and size are below 255 and hence one byte each in what is looked for.
     match unit.get(1..) {

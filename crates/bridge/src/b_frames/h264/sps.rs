@@ -1,8 +1,10 @@
-//! Sequence parameter sets of H.264 (section 7.3.2.1.1 and annex E): read, and rewritten for decoders that must not wait.
+//! Sequence parameter sets of H.264 (section 7.3.2.1.1 and annex E): read, and rewritten for decoders that
+//! must not wait.
 //!
-//! A decoder holds pictures back until it knows that none comes that is to be shown earlier. Where the set does not say
-//! how many may come (`max_num_reorder_frames`), it has to assume the most its memory allows, up to 16 pictures. As the
-//! pictures that leave here are in the order they are shown, the set that leaves says 0.
+//! A decoder holds pictures back until it knows that none comes that is to be shown earlier. Where the set
+//! does not say how many may come (`max_num_reorder_frames`), it has to assume the most its memory allows, up
+//! to 16 pictures. As the pictures that leave here are in the order they are shown, the set that leaves says
+//! 0.
 
 use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
@@ -151,7 +153,8 @@ fn picture_order(reader: &mut BitReader<'_>) -> Result<PictureOrderType, Malform
     })
 }
 
-/// `vui_parameters` (annex E.1.1): `max_num_reorder_frames` if it is there. With `rewrite`, what is recorded says 0.
+/// `vui_parameters` (annex E.1.1): `max_num_reorder_frames` if it is there. With `rewrite`, what is recorded
+/// says 0.
 fn usability(reader: &mut BitReader<'_>, rewrite: bool, references: u32) -> Result<Option<u32>, Malformed> {
     if !rewrite {
         return if reader.bit()? { restriction_of(reader, false) } else { Ok(None) };

@@ -1,11 +1,12 @@
 //! H.265: which pictures are sent, in which form.
 //!
-//! Each picture lists the pictures that it and those behind it refer to (reference picture set, section 8.3.2). A stream is
-//! refused when a picture that is to be sent may itself refer to one that was left out. Leading pictures of a key frame
-//! (RASL, RADL) are shown ahead of it and hence always left out, so that open GOPs need nothing more.
+//! Each picture lists the pictures that it and those behind it refer to (reference picture set, section
+//! 8.3.2). A stream is refused when a picture that is to be sent may itself refer to one that was left out.
+//! Leading pictures of a key frame (RASL, RADL) are shown ahead of it and hence always left out, so that open
+//! GOPs need nothing more.
 //!
-//! Left out of a frame that is sent: delimiters, ends, filler, units of other layers, SEI behind the picture (checksums), and
-//! the SEI that only tells buffer models and the encoder's settings.
+//! Left out of a frame that is sent: delimiters, ends, filler, units of other layers, SEI behind the picture
+//! (checksums), and the SEI that only tells buffer models and the encoder's settings.
 
 mod sets;
 mod slice;
@@ -33,7 +34,8 @@ pub(super) struct Filter {
     order: i64,
     /// The latest order of what was sent since the last IDR picture.
     latest: Option<i64>,
-    /// Order of pictures left out that a decoder would still have; at most 16 and those since the last one sent.
+    /// Order of pictures left out that a decoder would still have; at most 16 and those since the last one
+    /// sent.
     left_out: Vec<i64>,
     /// Whether the picture whose slices are coming is sent.
     sent: bool,

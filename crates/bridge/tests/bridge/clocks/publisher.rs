@@ -1,7 +1,9 @@
-//! A WebRTC publisher with clocks of its own, and what the bridge makes of its timestamps: its clock alone, or all of it.
+//! A WebRTC publisher with clocks of its own, and what the bridge makes of its timestamps: its clock alone,
+//! or all of it.
 //!
-//! Every piece has its number in it, by which it is found again in what comes out. The simulation knows when each piece was really captured, so what matters can be measured: how far stream time minus
-//! true time differs between audio and video.
+//! Every piece has its number in it, by which it is found again in what comes out. The simulation knows when
+//! each piece was really captured, so what matters can be measured: how far stream time minus true time
+//! differs between audio and video.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -268,7 +270,8 @@ impl World {
         (apart_us + MILLI - 1) / MILLI
     }
 
-    /// How much stream time stepped more or less than true time at worst since the last call, from piece to piece.
+    /// How much stream time stepped more or less than true time at worst since the last call, from piece to
+    /// piece.
     pub(crate) fn steps_us(&mut self, kind: MediaKind) -> (i64, i64) {
         std::mem::take(&mut self.steps_us[usize::from(kind == MediaKind::Video)])
     }
@@ -395,7 +398,8 @@ impl World {
         }
     }
 
-    /// Only what was captured at about the same time can be compared: clocks may drift from each other's time.
+    /// Only what was captured at about the same time can be compared: clocks may drift from each other's
+    /// time.
     fn compare(&mut self) {
         let longest_us = self.sources.iter().map(|source| source.every_us).max().unwrap_or(0);
         if let [Some(audio), Some(video)] = self.last
@@ -430,7 +434,8 @@ fn track(source: &Source) -> TrackInput {
 const AUDIO_HEAD: [u8; 2] = [0x7b, 4];
 const NUMBER_BYTES: usize = 8;
 
-/// A STAP-A with parameter sets and the beginning of an IDR slice, as x264 makes them of 32x32 pixels (baseline).
+/// A STAP-A with parameter sets and the beginning of an IDR slice, as x264 makes them of 32x32 pixels
+/// (baseline).
 fn picture_head() -> Vec<u8> {
     const SPS: &[u8] = &[
         0x67, 0x42, 0xc0, 0x0a, 0xdc, 0x96, 0xc0, 0x44, 0x00, 0x00, 0x03, 0x00, 0x04, 0x00, 0x00, 0x03, 0x00,

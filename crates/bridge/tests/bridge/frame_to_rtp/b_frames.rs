@@ -1,5 +1,5 @@
-//! Streams with B-frames through the whole bridge: what viewers get is in order and evenly timed, the operator is told
-//! once, and where B-frames are refused nothing is sent.
+//! Streams with B-frames through the whole bridge: what viewers get is in order and evenly timed, the
+//! operator is told once, and where B-frames are refused nothing is sent.
 //!
 //! Which pictures may be left out is looked at in `tests/pictures_*.rs`.
 

@@ -128,7 +128,8 @@ fn times_that_jump_by_hours_or_go_back_leave_pictures_in_order() {
 }
 
 proptest! {
-    /// Tags of a real file, each damaged in one place or cut: nothing panics, and a whole key frame is sent afterwards.
+    /// Tags of a real file, each damaged in one place or cut: nothing panics, and a whole key frame is sent
+    /// afterwards.
     #[test]
     fn damaged_tags(damage in prop::collection::vec((0..200usize, 0..4_000usize, any::<u8>(), any::<bool>()), 1..20)) {
         let tags = demo_tags();

@@ -1,5 +1,5 @@
-//! A file of a real encoder, H.264 and AAC: viewers get every picture, parameter sets ahead of key frames, packets of one
-//! size, and the transcoder gets every audio frame.
+//! A file of a real encoder, H.264 and AAC: viewers get every picture, parameter sets ahead of key frames,
+//! packets of one size, and the transcoder gets every audio frame.
 
 use media::MediaKind;
 use rtp::payload::Codec;

@@ -1,5 +1,5 @@
-//! RTMP frames to RTP packets: what viewers get of each codec, what is handed to the transcoder, and what becomes of frames
-//! that make no sense.
+//! RTMP frames to RTP packets: what viewers get of each codec, what is handed to the transcoder, and what
+//! becomes of frames that make no sense.
 
 mod audio;
 mod av1;

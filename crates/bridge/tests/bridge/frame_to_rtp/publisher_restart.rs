@@ -1,4 +1,5 @@
-//! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before is used.
+//! A publisher that comes back, or another one: numbers and timestamps go on, and nothing of the one before
+//! is used.
 
 use media::MediaKind;
 use rtp::payload::Codec;

@@ -1,4 +1,5 @@
-//! An RTMP publisher with clocks of its own, the server's two lanes with a bridge between them, and a browser.
+//! An RTMP publisher with clocks of its own, the server's two lanes with a bridge between them, and a
+//! browser.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -85,7 +85,8 @@ fn timestamps_that_jump_by_hours_keep_frames_in_order() {
 }
 
 proptest! {
-    /// Whatever arrives, frames can be read, decoding times never go back, and a clean beginning comes through.
+    /// Whatever arrives, frames can be read, decoding times never go back, and a clean beginning comes
+    /// through.
     #[test]
     fn noise_in_any_order(
         codec in 0..5usize,

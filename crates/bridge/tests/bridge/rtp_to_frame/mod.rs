@@ -1,5 +1,5 @@
-//! RTP packets of a WebRTC publisher to FLV frames: order, configurations, key frames, audio without holes, and what
-//! becomes of packets that make no sense.
+//! RTP packets of a WebRTC publisher to FLV frames: order, configurations, key frames, audio without holes,
+//! and what becomes of packets that make no sense.
 
 mod bad_input;
 mod demo_file;

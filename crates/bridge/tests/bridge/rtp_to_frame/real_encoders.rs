@@ -23,7 +23,8 @@ fn packets(name: &str) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Sends all packets of a file, 10 pictures a second. Returns how many pictures there are; the last may be cut off.
+/// Sends all packets of a file, 10 pictures a second. Returns how many pictures there are; the last may be
+/// cut off.
 fn send(rig: &mut Rig, name: &str) -> usize {
     let mut last = None;
     let mut pictures = 0;

@@ -1,5 +1,5 @@
-//! A publisher whose pictures are not sent in the order they are shown: decoding times never go back, showing times are
-//! kept.
+//! A publisher whose pictures are not sent in the order they are shown: decoding times never go back, showing
+//! times are kept.
 
 use media::{FrameRole, MediaKind};
 use rtp::payload::Codec;

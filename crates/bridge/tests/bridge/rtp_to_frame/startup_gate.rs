@@ -1,4 +1,5 @@
-//! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a picture.
+//! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a
+//! picture.
 
 use bridge::RtpToFrameSettings;
 use media::{FrameRole, MediaKind};

@@ -1,4 +1,5 @@
-//! Files for channels, a server that has them and can be killed, and a player that knows which frames it wants.
+//! Files for channels, a server that has them and can be killed, and a player that knows which frames it
+//! wants.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -22,7 +23,8 @@ use super::http::{self, Streaming};
 use super::server::Server;
 use super::tools::sample;
 
-/// Writes `seconds` of the sample from second `from` on as an MP4 file. The sample has a key frame every two seconds.
+/// Writes `seconds` of the sample from second `from` on as an MP4 file. The sample has a key frame every two
+/// seconds.
 pub(crate) fn make_mp4(path: &Path, from: u32, seconds: u32) {
     let output = Command::new("ffmpeg")
         // Its key frames are 23 ms behind full seconds.
@@ -116,8 +118,8 @@ impl Player {
     }
 }
 
-/// Checks that what was played of a kind are frames of `files`, one file after the other in a circle, without one missing,
-/// and gives the index, over all files, of the first one.
+/// Checks that what was played of a kind are frames of `files`, one file after the other in a circle, without
+/// one missing, and gives the index, over all files, of the first one.
 pub(crate) fn assert_in_order(played: &[Played], files: &[[Vec<Frame>; 2]], kind: MediaKind) -> usize {
     let all: Vec<&Frame> = files.iter().flat_map(|file| &file[index(kind)]).collect();
     let own: Vec<&Frame> =

@@ -65,8 +65,8 @@ impl Server {
         }
     }
 
-    /// As [`Server::start`] in a process of its own, whose memory, CPU time and descriptors are those of the server, and
-    /// which takes signals.
+    /// As [`Server::start`] in a process of its own, whose memory, CPU time and descriptors are those of the
+    /// server, and which takes signals.
     pub(crate) fn spawn(config: &str) -> Self {
         Self::spawn_under(&[], 1, config)
     }
@@ -178,8 +178,9 @@ impl Server {
             .sum()
     }
 
-    /// Memory that the server has allocated and touched, bytes. What is resident of the program file itself does not count:
-    /// it grows with each part of a debug build that runs for the first time, by as much as the system chooses to read.
+    /// Memory that the server has allocated and touched, bytes. What is resident of the program file itself
+    /// does not count: it grows with each part of a debug build that runs for the first time, by as much as
+    /// the system chooses to read.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status =
             fs::read_to_string(format!("/proc/{}/status", self.process().id())).expect("the server runs");

@@ -1,7 +1,8 @@
 //! Once a second: what the columns do not have yet is noted, then a copy of them leaves the worker.
 //!
-//! All of it together is what a snapshot costs the worker, and is measured as such: the thread's CPU time from the first rate to
-//! the last copied column. The goal is a millisecond for ten thousand sessions (`scripts/bench live-stats`).
+//! All of it together is what a snapshot costs the worker, and is measured as such: the thread's CPU time
+//! from the first rate to the last copied column. The goal is a millisecond for ten thousand sessions
+//! (`scripts/bench live-stats`).
 
 use super::{frames_reference, packets_reference};
 use crate::event_loop::Worker;
@@ -59,7 +60,8 @@ impl Worker {
             let stream = &self.streams.slab[play.stream];
             let Some(Channel { log, .. }) = &stream.channels[play.format as usize] else { continue };
             told.queue_bytes[conn.index()] = play.cursor.lag_bytes(log);
-            // Players that are served together are at the same place: finding the message there once is enough.
+            // Players that are served together are at the same place: finding the message there once is
+            // enough.
             let Some(position) = play.cursor.position() else {
                 told.queue_ms[conn.index()] = 0;
                 continue;

@@ -1,10 +1,11 @@
 //! Counters of sessions in columns: one array per figure, one element per session.
 //!
-//! A figure is written into its column where it is counted; nobody else keeps it. What reads all sessions at once (rates, the
-//! statistics that leave the worker every second, gauges) therefore reads arrays from end to end, and a copy of them is a few
-//! `memcpy`s instead of a walk over ten thousand sessions. The row of a session is its index in the table that owns it: one set of
-//! columns stands beside the connections, another beside the WebRTC sessions. How a copy leaves is in `outbox.rs`, what
-//! it consists of in `worker_api::columns`.
+//! A figure is written into its column where it is counted; nobody else keeps it. What reads all sessions at
+//! once (rates, the statistics that leave the worker every second, gauges) therefore reads arrays from end to
+//! end, and a copy of them is a few `memcpy`s instead of a walk over ten thousand sessions. The row of a
+//! session is its index in the table that owns it: one set of columns stands beside the connections, another
+//! beside the WebRTC sessions. How a copy leaves is in `outbox.rs`, what it consists of in
+//! `worker_api::columns`.
 
 mod collect;
 mod outbox;
@@ -102,14 +103,15 @@ impl Columns {
         self.sampled_expected[row] = NOT_YET;
     }
 
-    /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes still count.
+    /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes
+    /// still count.
     pub(crate) fn retire(&mut self, row: impl TableId) {
         let row = row.index();
         self.told.serial[row] = 0;
     }
 
-    /// What the session at `row` does from now on, with which stream. Its packets and what describes its reception and
-    /// its queue begin anew.
+    /// What the session at `row` does from now on, with which stream. Its packets and what describes its
+    /// reception and its queue begin anew.
     pub(crate) fn takes_role(&mut self, row: impl TableId, role: Role, stream: u32) {
         let row = row.index();
         let kept = (self.told.serial[row], self.told.protocol[row], self.told.opened_ms[row]);

@@ -4,7 +4,8 @@ use crate::stats::columns::Columns;
 use worker_api::snapshot::Role;
 
 impl Columns {
-    /// Ends the sample: rates are those of the last `elapsed_ms`. Rows from `rows` on, which are vacant, are given up.
+    /// Ends the sample: rates are those of the last `elapsed_ms`. Rows from `rows` on, which are vacant, are
+    /// given up.
     pub(crate) fn sample(&mut self, elapsed_ms: u64, rows: usize) {
         self.resize(rows);
         let per_second = 1000.0 / elapsed_ms.max(1) as f64;
