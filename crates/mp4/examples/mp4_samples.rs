@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!(
             "# track {} {:?} {} timescale={} {}x{} {} Hz {} channels end={:?} frames_end={:?}",
             track.id,
-            track.track,
+            track.track.kind,
             track.codec,
             track.timescale,
             track.width,
