@@ -11,10 +11,8 @@
 
 use std::time::{Duration, Instant};
 
-use bridge::{
-    AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
-};
-use media::{MediaKind, Timestamp};
+use bridge::{AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type};
+use media::{CodedAudio, MediaKind, Timestamp};
 use rtmp::MediaMessage;
 use rtmp::flv::read_frames;
 use rtp::depacketize::Depacketizer;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
-use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use media::{Codec, CodecConfig, FrameRole, MediaKind, Timestamp};
+use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
+use media::{Codec, CodecConfig, CodedAudio, FrameRole, MediaKind, Timestamp};
 use rtmp::flv::{BodyRole, TagBody, inspect};
 
 /// A check: panics if `data` shows something wrong.

@@ -9,7 +9,6 @@
 //! State machines without sockets, threads or clock: `now` is an argument, and what is to be transcoded is
 //! handed to the caller. One bridge serves all players of a stream in the other lane.
 
-mod audio;
 pub mod b_frames;
 pub mod clock;
 pub mod frame_to_rtp;
@@ -17,7 +16,6 @@ mod numbers;
 pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
-pub use audio::CodedAudio;
 pub use b_frames::BFrames;
 pub use frame_to_rtp::{
     FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo, describe,

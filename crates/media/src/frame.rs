@@ -1,8 +1,9 @@
 //! A coded frame on its way through the server, from whatever protocol to whatever other.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::{Codec, MediaKind, Timestamp};
+use crate::{Codec, CodecConfig, MediaKind, Timestamp};
 
 /// One track of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +104,17 @@ pub enum FlvBody<'a> {
     Sent,
     /// It came without one: the output makes it.
     Missing,
+}
+
+/// One audio frame on its way to a transcoder or back: an access unit, a frame, a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodedAudio {
+    /// When its first sample is to be heard: stream time in microseconds. Never decreases within a stream.
+    pub pts_us: i64,
+    /// The format, when it is the first piece or the format has changed.
+    pub format: Option<Arc<CodecConfig>>,
+    /// The coded bytes.
+    pub data: Vec<u8>,
 }
 
 impl Frame {

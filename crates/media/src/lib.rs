@@ -19,5 +19,5 @@ mod timestamp;
 
 pub use codec::{Codec, FourCc, MediaKind};
 pub use codec_config::{CodecConfig, h264_fmtp, h265_fmtp, vp9_fmtp};
-pub use frame::{FlvBody, Frame, FrameRole, Metadata, TrackId};
+pub use frame::{CodedAudio, FlvBody, Frame, FrameRole, Metadata, TrackId};
 pub use timestamp::Timestamp;

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A presentation time (pts) is when the first sample that a decoder makes of a piece is to be heard; delays
-//! of resampler and encoder are taken off, so that an impulse keeps its time. Without threads, clock or
-//! sockets; but decoding and encoding take a good part of a millisecond a frame, so none of this belongs on a
-//! thread that serves sockets. G.711 and Opus need no transcoding towards WebRTC: browsers must have both
+//! of resampler and encoder are taken off, so that an impulse keeps its time. Decoding and encoding take a good
+//! part of a millisecond a frame, so none of this belongs on a thread that serves sockets: [`Pool`] has
+//! threads for it. G.711 and Opus need no transcoding towards WebRTC: browsers must have both
 //! (RFC 7874 §3).
 
 mod aligned;
@@ -19,9 +19,11 @@ mod lock;
 mod mix;
 mod mp3;
 mod pcm;
+mod pool;
 mod to_aac;
 mod to_opus;
 
+pub use pool::{Conversion, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Transcoder};
 pub use to_aac::{NotBuiltIn, ToAac};
 pub use to_opus::{OpusSettings, ToOpus};
 

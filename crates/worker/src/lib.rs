@@ -22,7 +22,6 @@ mod publish;
 mod registry;
 mod stats;
 mod timeouts;
-mod transcoding;
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -39,13 +38,13 @@ use worker_api::link::{COMMANDS_MAX, Handoff, RETURNS_MAX, ReturnQueue, WorkerHa
 use worker_api::rtc::{Notices, RtcEndpoint};
 use worker_api::settings::WorkerSettings;
 
-use crate::transcoding::{Pool, Replies};
 use bridges::{Bridges, Transcoding};
 use context::Context;
 use event_loop::{ControlQueues, Worker};
 use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
 use stats::columns::Outbox;
+use transcode::{Pool, PoolSettings};
 use worker_api::auth::Policy;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
 
@@ -81,7 +80,10 @@ impl Workers {
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         let clock = wall_clock();
-        let pool = Pool::new(settings.transcoding);
+        let pool = Pool::new(PoolSettings {
+            threads: settings.transcoding.threads,
+            streams_max: settings.transcoding.streams_max,
+        });
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
@@ -117,8 +119,10 @@ impl Workers {
             let internal = ReadyPublishers::new(Arc::clone(&wakers[index]));
             let control = ControlQueues { handoffs, home, returned, commands: received, outbox, internal };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
-            let replies = Replies::new(Arc::clone(&wakers[index]));
-            let bridges = Bridges::new(Transcoding::new(pool.clone(), replies));
+            let waker = Arc::clone(&wakers[index]);
+            // Fails only when the worker is gone, and with it whoever would take the replies.
+            let transcoding = Transcoding::new(pool.clone(), move || drop(waker.wake()));
+            let bridges = Bridges::new(transcoding);
             let worker = Worker::new(ctx, control, packets, bridges, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
+use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::{Sender, audio as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
 use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
-use crate::audio::CodedAudio;
 use crate::clock::AudioTimestamps;
 use crate::numbers::{AUDIO_SSRC, payload_type};
 

@@ -21,12 +21,11 @@ mod vp;
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{Frame, FrameRole, MediaKind, Timestamp};
+use media::{CodedAudio, Frame, FrameRole, MediaKind, Timestamp};
 use rtp::HeaderFields;
 use rtp::packetize::PacketSlab;
 use rtp::payload::Codec;
 
-use crate::audio::CodedAudio;
 use crate::b_frames::BFrames;
 use crate::clock::{ClockMappings, MappingSchedule, StreamClock};
 use audio::Audio;

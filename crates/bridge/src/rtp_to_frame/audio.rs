@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use media::config::opus_head;
-use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
+use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::payload::RtpPayload;
 use super::video::Context;
 use super::{FramesOut, RtpToFrameSettings};
-use crate::audio::CodedAudio;
 use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
 #[derive(Debug)]

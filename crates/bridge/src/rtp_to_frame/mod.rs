@@ -20,14 +20,13 @@ mod video;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{Frame, MediaKind};
+use media::{CodedAudio, Frame, MediaKind};
 use sfu::Packet;
 
 use self::audio::Audio;
 use self::headers::Headers;
 use self::startup_gate::StartupGate;
 use self::video::{Context, Video};
-use crate::audio::CodedAudio;
 use crate::clock::CaptureClock;
 
 pub use self::payload::RtpPayload;

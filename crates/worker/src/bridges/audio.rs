@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::bridge::PacketsOut;
+use transcode::{AacSettings, Conversion, OpusSettings, Pool, Replies, Reply, Transcoder};
 
 use super::convert::Output;
 use super::{Bridge, Bridges, Machine};
 use crate::context::Context;
 use crate::ids::BridgeId;
-use crate::transcoding::{Conversion, Pool, Replies, Reply, Transcoder};
 
 /// Pieces whose arrival is remembered, to tell how long they took.
 const ARRIVALS_MAX: usize = 64;
@@ -49,9 +49,9 @@ pub(crate) struct Transcoding {
 }
 
 impl Transcoding {
-    /// Transcoders of `pool`, which answer to this worker by `replies`.
-    pub(crate) fn new(pool: Pool, replies: Arc<Replies>) -> Self {
-        Self { pool, replies, inbox: VecDeque::new(), last_token: 0 }
+    /// Transcoders of `pool`, whose threads call `wake` when there is something to take.
+    pub(crate) fn new(pool: Pool, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { pool, replies: Replies::new(wake), inbox: VecDeque::new(), last_token: 0 }
     }
 }
 
@@ -97,9 +97,14 @@ impl Bridges {
         let Self { slab, transcoding, counters, .. } = self;
         let Some(bridge) = slab.get_mut(out.bridge) else { return };
         if matches!(bridge.audio.state, State::Unused) {
+            let settings = ctx.settings.transcoding;
             let conversion = match bridge.machine {
-                Machine::FrameToRtp(_) => Conversion::ToOpus,
-                Machine::RtpToFrame(_) => Conversion::ToAac,
+                Machine::FrameToRtp(_) => {
+                    Conversion::ToOpus(OpusSettings { bits_per_second: settings.opus_bits_per_second })
+                }
+                Machine::RtpToFrame(_) => {
+                    Conversion::ToAac(AacSettings { bits_per_second: settings.aac_bits_per_second })
+                }
             };
             // The index finds the bridge of a reply; what is above it tells whether it is still the same
             // bridge.
@@ -144,8 +149,8 @@ impl Bridges {
     /// Adds up what a reply says; the bridge it is for, if that is still there.
     pub(super) fn note_reply(&mut self, ctx: &Context, reply: &Reply) -> Option<BridgeId> {
         self.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
-        let id = BridgeId((reply.bridge & ((1 << INDEX_BITS) - 1)) as u32);
-        let bridge = self.slab.get_mut(id).filter(|bridge| bridge.audio.is_token(reply.bridge))?;
+        let id = BridgeId((reply.token & ((1 << INDEX_BITS) - 1)) as u32);
+        let bridge = self.slab.get_mut(id).filter(|bridge| bridge.audio.is_token(reply.token))?;
         bridge.cost.transcoding += reply.cpu;
         bridge.cost.audio_frames += reply.audio.len() as u64;
         bridge.cost.broken += reply.broken;

@@ -8,12 +8,12 @@ use ::bridge::clock::ClockMappings;
 use ::bridge::{FramesOut, PacketsOut};
 use media::{Frame, MediaKind, Timestamp};
 use sfu::Packet;
+use transcode::Reply;
 
 use super::cost::{clock, cpu_time};
 use super::{Bridges, Machine};
 use crate::context::Context;
 use crate::ids::BridgeId;
-use crate::transcoding::Reply;
 
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);

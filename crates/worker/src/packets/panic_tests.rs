@@ -20,7 +20,6 @@ use crate::net::udp_bind;
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::Published;
 use crate::stats::columns::Outbox;
-use crate::transcoding::{Pool, Replies};
 use worker_api::link::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::{RtcSettings, WorkerSettings};
@@ -39,7 +38,6 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let settings = Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() });
     let poll = mio::Poll::new().expect("an event queue");
     let waker = crate::event_loop::waker(&poll).expect("a waker");
-    let pool = Pool::new(settings.transcoding);
     let mailboxes = mailbox::connect(std::slice::from_ref(&waker), 1).remove(0);
     let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, poll);
     let control = ControlQueues {
@@ -50,7 +48,8 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
         internal: ReadyPublishers::new(Arc::clone(&waker)),
     };
-    let bridges = Bridges::new(Transcoding::new(pool, Replies::new(waker)));
+    let pool = transcode::Pool::new(transcode::PoolSettings { threads: 1, streams_max: 1 });
+    let bridges = Bridges::new(Transcoding::new(pool, || ()));
     (Worker::new(ctx, control, packets, bridges, Vec::new()).expect("a worker"), noted)
 }
 

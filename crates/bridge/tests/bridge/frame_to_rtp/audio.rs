@@ -1,6 +1,6 @@
 //! Audio: Opus and G.711 pass as they are, AAC and MP3 by way of the transcoder.
 
-use bridge::CodedAudio;
+use media::CodedAudio;
 use rtp::payload::Codec;
 
 use crate::frame_to_rtp::Rig;

@@ -14,10 +14,8 @@ mod vp;
 
 use std::time::{Duration, Instant};
 
-use bridge::{
-    AUDIO_SSRC, BFrames, CodedAudio, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type,
-};
-use media::{Frame, Timestamp};
+use bridge::{AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type};
+use media::{CodedAudio, Frame, Timestamp};
 use rtmp::MediaMessage;
 use rtmp::flv::read_frames;
 use rtp::depacketize::Depacketizer;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
-use bridge::{CodedAudio, FramesOut, RtpToFrame, RtpToFrameSettings};
-use media::{Codec, Frame, FrameRole, MediaKind};
+use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
+use media::{Codec, CodedAudio, Frame, FrameRole, MediaKind};
 use rtmp::MediaMessage;
 use rtmp::flv::{TagBody, read_frames};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bridge::{CodedAudio, RtpToFrameSettings};
-use media::{CodecConfig, FrameRole, MediaKind};
+use bridge::RtpToFrameSettings;
+use media::{CodecConfig, CodedAudio, FrameRole, MediaKind};
 use rtmp::flv::audio_format;
 use rtp::payload::Codec;
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bridge::CodedAudio;
-use media::{Codec, CodecConfig};
-use transcode::{AacSettings, Coded, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError};
+use media::{Codec, CodecConfig, CodedAudio};
 
 use super::Work;
+use crate::{AacSettings, Coded, NotBuiltIn, OpusSettings, ToAac, ToOpus, TranscodeError};
 
 /// AAC and MP3 to Opus.
 pub(super) struct Opus {
@@ -23,19 +22,15 @@ pub(super) struct Aac {
 }
 
 impl Opus {
-    pub(super) fn new(bits_per_second: u32) -> Self {
+    pub(super) fn new(settings: OpusSettings) -> Self {
         let format = CodecConfig { codec: Codec::Opus, record: Vec::new(), sample_rate: 48_000, channels: 2 };
-        Self {
-            transcoder: ToOpus::new(OpusSettings { bits_per_second }),
-            coded: Vec::new(),
-            format: Some(Arc::new(format)),
-        }
+        Self { transcoder: ToOpus::new(settings), coded: Vec::new(), format: Some(Arc::new(format)) }
     }
 }
 
 impl Aac {
-    pub(super) fn new(bits_per_second: u32) -> Result<Self, NotBuiltIn> {
-        let transcoder = ToAac::new(AacSettings { bits_per_second })?;
+    pub(super) fn new(settings: AacSettings) -> Result<Self, NotBuiltIn> {
+        let transcoder = ToAac::new(settings)?;
         let format = CodecConfig {
             codec: Codec::Aac,
             record: transcoder.config().to_vec(),

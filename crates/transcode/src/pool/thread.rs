@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use bridge::CodedAudio;
+use media::CodedAudio;
 use nix::time::{ClockId, clock_gettime};
 
-use super::pool::Seats;
-use super::{Replies, Reply, Work};
+use super::{Replies, Reply, Seats, Work};
+use crate::TranscodeError;
 
 /// One stream on its thread.
 pub(super) struct Stream {
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     replies: Arc<Replies>,
     next: Reply,
     /// The last error told, so that it is told once.
-    told: Option<transcode::TranscodeError>,
+    told: Option<TranscodeError>,
 }
 
 /// What a stream did with its turn.
@@ -58,10 +58,10 @@ impl Stream {
     pub(super) fn new(
         work: Box<dyn Work>,
         pieces: rtrb::Consumer<CodedAudio>,
-        bridge: u64,
+        token: u64,
         replies: Arc<Replies>,
     ) -> Self {
-        Self { work, pieces, replies, next: Reply::empty(bridge), told: None }
+        Self { work, pieces, replies, next: Reply::empty(token), told: None }
     }
 
     fn take_turn(&mut self, cpu: &mut Duration) -> Turn {
@@ -87,7 +87,7 @@ impl Stream {
     }
 
     /// Counts an error, and tells it when it is another than the one told last.
-    fn note(&mut self, error: transcode::TranscodeError) {
+    fn note(&mut self, error: TranscodeError) {
         self.next.broken += 1;
         if error.is_permanent() && self.told != Some(error) {
             self.told = Some(error);
@@ -101,7 +101,7 @@ impl Stream {
             return Turn::Worked;
         }
         let ended = self.next.ended;
-        let empty = Reply::empty(self.next.bridge);
+        let empty = Reply::empty(self.next.token);
         let reply = std::mem::replace(&mut self.next, empty);
         if let Err(mut refused) = self.replies.put(reply) {
             refused.dropped += refused.audio.len() as u64;
@@ -113,9 +113,9 @@ impl Stream {
 }
 
 impl Reply {
-    fn empty(bridge: u64) -> Self {
+    fn empty(token: u64) -> Self {
         Self {
-            bridge,
+            token,
             audio: Vec::new(),
             cpu: Duration::ZERO,
             broken: 0,

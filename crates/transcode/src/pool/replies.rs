@@ -7,46 +7,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bridge::CodedAudio;
+use media::CodedAudio;
 
 /// Replies that wait for a worker; when full, further ones are dropped and their pieces counted in a later one.
 const REPLIES_MAX: usize = 8_192;
 
 /// What became of one or more pieces.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// The token the transcoder was opened with.
-    pub(crate) bridge: u64,
+    pub token: u64,
     /// What came out, in order; the first has its format.
-    pub(crate) audio: Vec<CodedAudio>,
+    pub audio: Vec<CodedAudio>,
     /// CPU time since the reply before.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// Pieces since the reply before that could not be decoded.
-    pub(crate) broken: u64,
+    pub broken: u64,
     /// Pieces that came out before, and were lost since the worker did not take its replies.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Something the operator should know: once per format, not per piece.
-    pub(crate) error: Option<String>,
+    pub error: Option<String>,
     /// This transcoder takes no more.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
-/// See the module documentation.
-#[derive(Debug)]
-pub(crate) struct Replies {
+/// Replies of all threads to one worker.
+pub struct Replies {
     queue: Mutex<VecDeque<Reply>>,
     is_waiting: AtomicBool,
-    waker: Arc<mio::Waker>,
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Replies {
-    /// An empty queue for the worker that `waker` wakes.
-    pub(crate) fn new(waker: Arc<mio::Waker>) -> Arc<Self> {
-        Arc::new(Self { queue: Mutex::default(), is_waiting: AtomicBool::new(false), waker })
+    /// An empty queue. `wake` is called on a transcoding thread when something comes into it while it is
+    /// empty: once per batch that the worker takes, not per reply.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { queue: Mutex::default(), is_waiting: AtomicBool::new(false), wake: Box::new(wake) })
     }
 
     /// Appends everything that has come to `inbox`. Costs one atomic load when that is nothing.
-    pub(crate) fn take(&self, inbox: &mut VecDeque<Reply>) {
+    pub fn take(&self, inbox: &mut VecDeque<Reply>) {
         if !self.is_waiting.load(Ordering::Acquire) {
             return;
         }
@@ -69,8 +69,7 @@ impl Replies {
         let was_empty = !self.is_waiting.swap(true, Ordering::AcqRel);
         drop(queue);
         if was_empty {
-            // Fails only when the worker is gone, and with it whoever would take the reply.
-            let _ = self.waker.wake();
+            (self.wake)();
         }
         Ok(())
     }

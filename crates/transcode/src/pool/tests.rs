@@ -5,40 +5,39 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bridge::CodedAudio;
-use media::{Codec, CodecConfig};
-use transcode::{TranscodeError, Unsupported};
+use media::{Codec, CodecConfig, CodedAudio};
 
-use super::{Conversion, PIECES_MAX, Pool, PoolRefused, PushError, Replies, Reply, Transcoder, Work};
-use worker_api::settings::TranscodingSettings;
+use super::{
+    Conversion, PIECES_MAX, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Transcoder, Work,
+};
+use crate::{AacSettings, OpusSettings, PIECE_BYTES_MAX, TranscodeError, Unsupported, aac_is_built_in};
 
-const TOKEN: mio::Token = mio::Token(0);
 /// Longer than anything here takes: a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A worker's side: what a waker wakes, and what comes back.
 struct Worker {
-    poll: mio::Poll,
+    woken: Receiver<()>,
     replies: Arc<Replies>,
     inbox: VecDeque<Reply>,
 }
 
 impl Worker {
     fn new() -> Self {
-        let poll = mio::Poll::new().unwrap();
-        let waker = Arc::new(mio::Waker::new(poll.registry(), TOKEN).unwrap());
-        Self { poll, replies: Replies::new(waker), inbox: VecDeque::new() }
+        let (wake, woken) = channel();
+        let replies = Replies::new(move || {
+            let _ = wake.send(());
+        });
+        Self { woken, replies, inbox: VecDeque::new() }
     }
 
     fn next_reply(&mut self) -> Reply {
-        let mut events = mio::Events::with_capacity(4);
         loop {
             self.replies.take(&mut self.inbox);
             if let Some(reply) = self.inbox.pop_front() {
                 return reply;
             }
-            self.poll.poll(&mut events, Some(PATIENCE)).unwrap();
-            assert!(!events.is_empty(), "nothing came back");
+            self.woken.recv_timeout(PATIENCE).expect("something comes back");
         }
     }
 }
@@ -83,7 +82,7 @@ fn piece(what: u8) -> CodedAudio {
 }
 
 fn pool(threads: usize, streams_max: usize) -> Pool {
-    Pool::new(TranscodingSettings { threads, streams_max, ..TranscodingSettings::default() })
+    Pool::new(PoolSettings { threads, streams_max })
 }
 
 fn open(pool: &Pool, worker: &Worker, name: char, log: &Arc<Mutex<String>>) -> (Transcoder, Sender<()>) {
@@ -122,7 +121,7 @@ fn a_full_queue_refuses_and_takes_again_when_there_is_room() {
 fn pieces_longer_than_any_codec_makes_are_refused() {
     let (pool, worker, log) = (pool(1, 1), Worker::new(), Arc::default());
     let (mut transcoder, _gate) = open(&pool, &worker, 'a', &log);
-    let oversized = CodedAudio { data: vec![0; transcode::PIECE_BYTES_MAX + 1], ..piece(PLAIN) };
+    let oversized = CodedAudio { data: vec![0; PIECE_BYTES_MAX + 1], ..piece(PLAIN) };
     assert_eq!(transcoder.push(oversized), Err(PushError::Oversized));
 }
 
@@ -133,12 +132,12 @@ fn a_panic_ends_the_stream_it_happened_in_and_no_other() {
     let (mut good, _good_gate) = open(&pool, &worker, 'g', &log);
     bad.push(piece(PANIC)).unwrap();
     let reply = worker.next_reply();
-    assert_eq!((reply.bridge, reply.ended), (u64::from('b'), true));
+    assert_eq!((reply.token, reply.ended), (u64::from('b'), true));
     assert!(reply.error.is_some());
     until(|| bad.push(piece(PLAIN)) == Err(PushError::Ended));
     good.push(piece(PLAIN)).unwrap();
     let reply = worker.next_reply();
-    assert_eq!((reply.bridge, reply.audio.len(), reply.ended), (u64::from('g'), 1, false));
+    assert_eq!((reply.token, reply.audio.len(), reply.ended), (u64::from('g'), 1, false));
     // And the seat is free again.
     until(|| pool.load() == [1]);
     open(&pool, &worker, 'n', &log);
@@ -236,9 +235,10 @@ fn replies_nobody_takes_are_bounded_and_their_loss_is_counted() {
 
 #[test]
 fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
-    let aac = include_bytes!("../../../transcode/tests/samples/aac-48000-stereo.aac");
+    let aac = include_bytes!("../../tests/samples/aac-48000-stereo.aac");
     let (pool, mut worker) = (pool(1, 1), Worker::new());
-    let mut transcoder = pool.open(Conversion::ToOpus, 7, &worker.replies).unwrap();
+    let mut transcoder =
+        pool.open(Conversion::ToOpus(OpusSettings { bits_per_second: 96_000 }), 7, &worker.replies).unwrap();
     let config =
         CodecConfig { codec: Codec::Aac, record: vec![0x11, 0x90], sample_rate: 48_000, channels: 2 };
     let mut format = Some(Arc::new(config));
@@ -254,7 +254,7 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
     let mut cpu = Duration::ZERO;
     while audio.last().is_none_or(|piece| piece.pts_us < 1_400_000) {
         let reply = worker.next_reply();
-        assert_eq!((reply.bridge, reply.broken, &reply.error), (7, 0, &None));
+        assert_eq!((reply.token, reply.broken, &reply.error), (7, 0, &None));
         audio.extend(reply.audio);
         cpu += reply.cpu;
     }
@@ -266,8 +266,8 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
 #[test]
 fn aac_is_encoded_only_where_that_is_built_in() {
     let (pool, worker) = (pool(1, 1), Worker::new());
-    let opened = pool.open(Conversion::ToAac, 1, &worker.replies);
-    if transcode::aac_is_built_in() {
+    let opened = pool.open(Conversion::ToAac(AacSettings { bits_per_second: 128_000 }), 1, &worker.replies);
+    if aac_is_built_in() {
         opened.unwrap();
     } else {
         assert_eq!(opened.unwrap_err(), PoolRefused::NotBuiltIn);
