@@ -1,9 +1,13 @@
 """What the checks with other people's programs share: running peers, servers, the peers' environments, and reporting.
 
 A peer is a program that prints JSON objects, one a line, as interop/README.md says. Servers live as long as the run and are
-shared by the checks that need the same shape; peers end with their check.
+shared by the checks that need the same shape; peers end with their check. Checks mostly wait for media that comes at its own
+pace, so several run beside each other.
 """
 
+import concurrent.futures
+import copy
+import itertools
 import json
 import os
 import pathlib
@@ -22,6 +26,10 @@ ROOT = INTEROP.parent
 # Longer than anything takes on a busy machine.
 PATIENCE = 60
 FRAMES = 50
+# How many checks run at once. What decodes or encodes in its own time and is measured has the weight of several.
+CAPACITY = 5
+HEAVY = 3
+HEAVY_NAMES = ("Chromium", "browser", "aiortc by WHIP")
 
 
 class Failed(Exception):
@@ -151,17 +159,22 @@ class Bench:
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
-        self.servers, self.programs, self.ready, self.streams = {}, [], {}, 0
+        self.servers, self.programs, self.streams = {}, [], itertools.count(1)
+        # What `once` has made, and who may make it.
+        self.ready, self.making, self.lock = {}, {}, threading.Lock()
         self.log = folder / "peers.log"
         self.log.write_text("")
 
     def once(self, name, make):
         """The result of `make`, or why there is none, the same for all who ask."""
-        if name not in self.ready:
-            try:
-                self.ready[name] = make()
-            except (Failed, Skipped, OSError) as error:
-                self.ready[name] = error
+        with self.lock:
+            making = self.making.setdefault(name, threading.Lock())
+        with making:
+            if name not in self.ready:
+                try:
+                    self.ready[name] = make()
+                except (Failed, Skipped, OSError) as error:
+                    self.ready[name] = error
         if isinstance(self.ready[name], Exception):
             raise self.ready[name]
         return self.ready[name]
@@ -175,8 +188,13 @@ class Bench:
         return server
 
     def stream(self):
-        self.streams += 1
-        return f"stream{self.streams}"
+        return f"stream{next(self.streams)}"
+
+    def for_check(self):
+        """The same bench with programs of its own, which end with the check."""
+        own = copy.copy(self)
+        own.programs = []
+        return own
 
     def start(self, *command):
         program = Program(self.log, *command)
@@ -228,7 +246,7 @@ class Bench:
 
     def media(self, codec):
         ending = {"h264": "h264", "h265": "h265"}.get(codec, "ivf")
-        audio, video = self.folder / "tone.ogg", self.folder / f"{codec}.{ending}"
+        video = self.folder / f"{codec}.{ending}"
         source = ["-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-t", "8", "-pix_fmt", "yuv420p"]
         how = {
             "h264": ["-c:v", "libx264", "-profile:v", "baseline", "-preset", "ultrafast"]
@@ -241,10 +259,14 @@ class Bench:
             + ["-g", "25", "-f", "ivf"],
         }[codec]
         run("ffmpeg", "-v", "error", "-y", *source, *how, video)
-        tone = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "8", "-c:a", "libopus"]
+        return video, self.once("tone", self.tone)
+
+    def tone(self):
+        audio = self.folder / "tone.ogg"
+        sine = ["-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000", "-t", "8", "-c:a", "libopus"]
         # A packet a page: the sender sends pages.
-        run("ffmpeg", "-v", "error", "-y", *tone, "-page_duration", "20000", "-frame_duration", "20", audio)
-        return video, audio
+        run("ffmpeg", "-v", "error", "-y", *sine, "-page_duration", "20000", "-frame_duration", "20", audio)
+        return audio
 
     def gstreamer(self, action, url, codec="vp8"):
         python = self.once("gstreamer", self.gstreamer_python)
@@ -274,26 +296,41 @@ def describe(facts):
 
 
 def run_checks(bench, checks, only):
-    """A line for each; how many failed."""
-    failed = 0
-    try:
-        for name, check in checks.items():
-            if only not in name:
-                continue
-            try:
-                print(f"ok {name}: {describe(check(bench))}", flush=True)
-            except Skipped as why:
-                print(f"SKIPPED {name}: {why}", flush=True)
-            except Failed as why:
-                failed += 1
-                print(f"FAILED {name}: {why}", flush=True)
-            finally:
-                bench.stop_programs()
-    finally:
-        bench.stop()
+    """A line for each as it ends, several at once; how many failed."""
+    # The heavy ones first, so that light ones run beside them and no heavy one is left for the end.
+    waiting = sorted((name for name in checks if only in name), key=weight_of, reverse=True)
+    running, failed = {}, 0
+    with concurrent.futures.ThreadPoolExecutor(CAPACITY) as pool:
+        try:
+            while waiting or running:
+                for name in list(waiting):
+                    if weight_of(name) + sum(map(weight_of, running.values())) <= CAPACITY:
+                        waiting.remove(name)
+                        running[pool.submit(run_check, bench.for_check(), checks[name])] = name
+                for ended in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                    outcome, facts = ended.result()
+                    failed += outcome == "FAILED"
+                    print(f"{outcome} {running.pop(ended)}: {facts}", flush=True)
+        finally:
+            bench.stop()
     if failed:
         print(f"{failed} failed; what the programs said is in {bench.folder}", file=sys.stderr)
     return failed
+
+
+def weight_of(name):
+    return HEAVY if any(part in name for part in HEAVY_NAMES) else 1
+
+
+def run_check(bench, check):
+    try:
+        return "ok", describe(check(bench))
+    except Skipped as why:
+        return "SKIPPED", why
+    except Failed as why:
+        return "FAILED", why
+    finally:
+        bench.stop_programs()
 
 
 def arguments_of(parser):
