@@ -7,6 +7,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -102,12 +103,12 @@ pub struct Handoff {
 #[derive(Debug, Clone)]
 pub struct ReturnQueue {
     returned: mpsc::Sender<Handoff>,
-    waker: Option<Arc<mio::Waker>>,
+    waker: Waker,
 }
 
 impl ReturnQueue {
     /// A queue that wakes its worker by `waker`.
-    pub fn new(returned: mpsc::Sender<Handoff>, waker: Option<Arc<mio::Waker>>) -> Self {
+    pub fn new(returned: mpsc::Sender<Handoff>, waker: Waker) -> Self {
         Self { returned, waker }
     }
 }
@@ -117,11 +118,8 @@ impl Handoff {
     /// has ended.
     pub async fn give_back(self) {
         let home = self.home.clone();
-        if home.returned.send(self).await.is_ok()
-            && let Some(waker) = &home.waker
-        {
-            // Fails only when a wake-up is pending already.
-            let _ = waker.wake();
+        if home.returned.send(self).await.is_ok() {
+            home.waker.wake();
         }
     }
 }
@@ -130,7 +128,7 @@ impl Handoff {
 #[derive(Debug, Clone)]
 pub struct WorkerHandle {
     commands: SyncSender<Command>,
-    waker: Arc<mio::Waker>,
+    waker: Waker,
 }
 
 /// The worker's command queue is full or the worker has ended.
@@ -139,13 +137,14 @@ pub struct WorkerUnavailable;
 
 impl WorkerHandle {
     /// A handle that queues in `commands` and wakes by `waker`.
-    pub fn new(commands: SyncSender<Command>, waker: Arc<mio::Waker>) -> Self {
+    pub fn new(commands: SyncSender<Command>, waker: Waker) -> Self {
         Self { commands, waker }
     }
 
     /// Queues a command and wakes the worker.
     pub fn send(&self, command: Command) -> Result<(), WorkerUnavailable> {
         self.commands.try_send(command).map_err(|_| WorkerUnavailable)?;
-        self.waker.wake().map_err(|_| WorkerUnavailable)
+        self.waker.wake_by_ref();
+        Ok(())
     }
 }

@@ -33,8 +33,8 @@ impl Worker {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
                 Command::Drain { deadline } => {
-                    self.acceptor.stop(self.ctx.poll.registry());
-                    self.packets.stop_listening(self.ctx.poll.registry());
+                    self.acceptor.stop(&self.ctx.events);
+                    self.packets.stop_listening(&self.ctx.events);
                     self.idle.clear();
                     self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
                     self.sweep();

@@ -5,18 +5,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use mio::net::TcpStream;
-use mio::{Interest, Token};
 use rtmp::server::ServerSession;
 
 use crate::context::READ_BYTES;
 use crate::event_loop::Worker;
-use crate::ids::{ConnId, TableId};
+use crate::ids::ConnId;
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::Entry;
+use crate::net::{Interest, Readiness, TcpSocket, Token};
 use crate::proto::session::{Media, Pending, Rtmp, Session, State};
 use worker_api::EndReason;
 use worker_api::snapshot::Protocol;
@@ -28,14 +26,14 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 impl Worker {
     /// Something happened to a connection.
-    pub(crate) fn connection_event(&mut self, conn: ConnId, event: &mio::event::Event) {
+    pub(crate) fn connection_event(&mut self, conn: ConnId, ready: &Readiness) {
         let Some(session) = self.sessions.get_mut(conn) else { return };
-        session.peer_closed |= event.is_read_closed() || event.is_error();
+        session.peer_closed |= ready.closed;
         // One read per session and turn: one that sends without pause must not come round twice as often.
-        if (event.is_readable() || session.peer_closed) && !session.reads_again {
+        if (ready.readable || session.peer_closed) && !session.reads_again {
             self.read(conn);
         }
-        if event.is_writable() {
+        if ready.writable {
             let Some(session) = self.sessions.get_mut(conn) else { return };
             if std::mem::take(&mut session.blocked) || session.holds_ciphertext() {
                 self.write(conn);
@@ -52,7 +50,7 @@ impl Worker {
             let mut plain = std::mem::take(&mut self.ctx.read_buffer);
             // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
             let is_publisher = matches!(session.media, Media::Publish(_));
-            let most = if is_publisher || connection.tls.is_some() { READ_BYTES } else { COMMAND_READ_BYTES };
+            let most = if is_publisher || connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
             let outcome = connection.read(&mut plain[..most], &mut self.cipher);
             let again = match outcome {
                 Ok(ReadOutcome::Data { bytes, more }) => {
@@ -104,7 +102,7 @@ impl Worker {
     }
 
     /// Takes a connection that was accepted.
-    pub(crate) fn open(&mut self, entry: Entry, socket: TcpStream, address: SocketAddr) {
+    pub(crate) fn open(&mut self, entry: Entry, socket: TcpSocket, address: SocketAddr) {
         self.ctx.counters.accepted += 1;
         if self.sessions.len() >= self.ctx.settings.sessions_max {
             self.ctx.counters.refused_full += 1;
@@ -112,12 +110,9 @@ impl Worker {
         }
         let settings = &self.ctx.settings;
         let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
-        let tls = match tls {
-            Some(config) if entry.tls => match rustls::ServerConnection::new(Arc::clone(config)) {
-                Ok(tls) => Some(Box::new(tls)),
-                Err(error) => return tracing::error!(%error, "no TLS session"),
-            },
-            _ => None,
+        let connection = match Connection::accept(socket, tls.as_ref().filter(|_| entry.tls)) {
+            Ok(connection) => connection,
+            Err(error) => return tracing::error!(%error, "no TLS session"),
         };
         let (state, protocol) = if entry.rtmp {
             let machine = ServerSession::new(&self.rtmp_config, Self::seed());
@@ -127,7 +122,7 @@ impl Worker {
             let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
             (State::HttpHead(Box::default()), protocol)
         };
-        let conn = self.add_session(Some(Connection { socket, tls }), address, state, protocol);
+        let conn = self.add_session(Some(connection), address, state, protocol);
         if let Err(error) = self.register(conn) {
             self.drop_unregistered(conn, &error);
         }
@@ -171,20 +166,16 @@ impl Worker {
     }
 
     pub(crate) fn register(&mut self, conn: ConnId) -> io::Result<()> {
-        let Some(Connection { socket, .. }) = &mut self.sessions[conn].connection else { return Ok(()) };
+        let Some(connection) = &self.sessions[conn].connection else { return Ok(()) };
+        let socket = connection.socket();
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
-        socket.set_nodelay(true)?;
-        let options = socket2::SockRef::from(&*socket);
-        options.set_tcp_notsent_lowat(self.ctx.settings.socket_unsent_bytes_max)?;
-        options.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE))?;
+        socket.set_nodelay()?;
+        socket.set_unsent_bytes_max(self.ctx.settings.socket_unsent_bytes_max)?;
+        socket.set_keepalive(KEEPALIVE)?;
         if let Some(bytes) = self.ctx.settings.socket_send_buffer_bytes {
-            options.set_send_buffer_size(bytes as usize)?;
+            socket.set_send_buffer(bytes as usize)?;
         }
-        self.ctx.poll.registry().register(
-            socket,
-            Token(conn.index()),
-            Interest::READABLE | Interest::WRITABLE,
-        )
+        self.ctx.events.add(socket, Token::Connection(conn), Interest::ReadWrite)
     }
 
     /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
@@ -196,7 +187,7 @@ impl Worker {
     /// Sets whether input of a session is an event.
     pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
         let session = &mut self.sessions[conn];
-        let Some(Connection { socket, .. }) = &mut session.connection else {
+        let Some(connection) = &session.connection else {
             if let State::Internal(frames) = &mut session.state {
                 frames.set_wakes(readable);
                 if readable {
@@ -206,17 +197,16 @@ impl Worker {
             }
             return Ok(());
         };
-        let interest = if readable { Interest::READABLE | Interest::WRITABLE } else { Interest::WRITABLE };
-        self.ctx.poll.registry().reregister(socket, Token(conn.index()), interest)
+        let interest = if readable { Interest::ReadWrite } else { Interest::Write };
+        self.ctx.events.change(connection.socket(), Token::Connection(conn), interest)
     }
 
     /// Takes a session's socket out of the loop, for good.
     pub(crate) fn take(&mut self, conn: ConnId) -> Option<Session> {
-        let mut session = self.sessions.remove(conn)?;
+        let session = self.sessions.remove(conn)?;
         self.columns.close(conn);
-        if let Some(Connection { socket, .. }) = &mut session.connection {
-            // Fails only when it was never registered.
-            let _ = self.ctx.poll.registry().deregister(socket);
+        if let Some(connection) = &session.connection {
+            self.ctx.events.remove(connection.socket());
         }
         Some(session)
     }

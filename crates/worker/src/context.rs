@@ -15,10 +15,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use mio::Poll;
-
 use crate::ids::{TableId, WorkerIndex};
 use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
+use crate::net::{Clock, EventQueue};
 use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
 use worker_api::auth::Policy;
@@ -40,7 +39,7 @@ pub(crate) struct Context {
     /// Queues to and from the other workers.
     pub(crate) mailboxes: Mailboxes,
     /// Sockets of this worker.
-    pub(crate) poll: Poll,
+    pub(crate) events: EventQueue,
     pub(crate) counters: WorkerCounters,
     pub(crate) load: LoadMeter,
     /// The time as of the beginning of this turn.
@@ -63,19 +62,18 @@ impl Context {
         policy: Arc<Policy>,
         directory: Arc<Directory>,
         mailboxes: Mailboxes,
-        poll: Poll,
+        events: EventQueue,
     ) -> Self {
         let cores = &settings.cores;
         let core = (!cores.is_empty()).then(|| cores[worker.index() % cores.len()]);
-        #[expect(clippy::disallowed_methods, reason = "the zero of this worker's clock")]
-        let now = Instant::now();
+        let now = Clock::now();
         Self {
             worker,
             settings,
             policy,
             directory,
             mailboxes,
-            poll,
+            events,
             counters: WorkerCounters::default(),
             load: LoadMeter::new(core),
             now,
@@ -88,9 +86,8 @@ impl Context {
     }
 
     /// Reads the clock: a turn begins or ends.
-    #[expect(clippy::disallowed_methods, reason = "a turn begins or ends")]
     pub(crate) fn read_clock(&mut self) {
-        self.now = Instant::now();
+        self.now = Clock::now();
         self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
     }
 

@@ -12,23 +12,22 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use group_send::{RecvBatch, RecvConfig};
-use mio::{Events, Poll, Token, Waker};
+use group_send::RecvConfig;
 use rtmp::server::ServerConfig;
 use tokio::sync::mpsc;
 
 use crate::bridges::Bridges;
 use crate::context::Context;
 use crate::frames::streams::Streams;
-use crate::ids::{ConnId, FrameStreamId, IdleId, Table, TableId};
-use crate::net::accept::{Acceptor, FIRST_LISTENER};
+use crate::ids::{ConnId, FrameStreamId, Table};
+use crate::net::accept::Acceptor;
 use crate::net::listen::Listeners;
+use crate::net::{Readiness, ReceivedBatch, Token};
 use crate::packets::Packets;
-use crate::proto::idle::{FIRST_IDLE, IdleConnections};
+use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
 use crate::proto::requests::PendingClaim;
 use crate::proto::session::Session;
@@ -36,9 +35,6 @@ use crate::stats::columns::{Columns, Outbox};
 use worker_api::link::{Command, Handoff, ReturnQueue};
 use worker_api::settings::WorkerSettings;
 
-const WAKER: Token = Token(usize::MAX);
-/// Events taken from the kernel per turn.
-const EVENTS_MAX: usize = 4096;
 /// Scratch space for ciphertext; smaller than [`READ_BYTES`](crate::context::READ_BYTES), so that the
 /// plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
@@ -83,16 +79,11 @@ pub(crate) struct Worker {
     /// Sessions with more input than one turn takes.
     pub(crate) read_again: Vec<ConnId>,
     /// Room for the datagrams of one receive call.
-    received: RecvBatch,
+    received: ReceivedBatch,
     pub(crate) cipher: Vec<u8>,
     pub(crate) scratch_players: Vec<delivery::PlayerId>,
     next_sweep_ms: u64,
     pub(crate) rtmp_config: ServerConfig,
-}
-
-/// The waker of a worker's event queue.
-pub(crate) fn waker(poll: &Poll) -> io::Result<Arc<Waker>> {
-    Waker::new(poll.registry(), WAKER).map(Arc::new)
 }
 
 impl Worker {
@@ -100,12 +91,12 @@ impl Worker {
     pub(crate) fn new(
         ctx: Context,
         control: ControlQueues,
-        mut packets: Packets,
+        packets: Packets,
         bridges: Bridges,
         listeners: Listeners,
     ) -> io::Result<Self> {
-        packets.register(ctx.poll.registry())?;
-        let acceptor = Acceptor::new(listeners, ctx.poll.registry())?;
+        packets.register(&ctx.events)?;
+        let acceptor = Acceptor::new(listeners, &ctx.events)?;
         let rtmp_config = rtmp_limits(&ctx.settings);
         Ok(Self {
             ctx,
@@ -121,7 +112,7 @@ impl Worker {
             unwatched: BinaryHeap::new(),
             claims: VecDeque::new(),
             read_again: Vec::new(),
-            received: RecvBatch::new(RecvConfig::default()),
+            received: ReceivedBatch::new(RecvConfig::default()),
             cipher: vec![0; CIPHER_BYTES],
             scratch_players: Vec::new(),
             next_sweep_ms: SWEEP_MS,
@@ -132,36 +123,34 @@ impl Worker {
     /// Runs until drained.
     pub(crate) fn run(mut self) {
         self.ctx.load.pin();
-        let mut events = Events::with_capacity(EVENTS_MAX);
+        let mut ready = Vec::new();
         while !self.is_drained() {
             let timeout = self.timeout();
-            match self.ctx.poll.poll(&mut events, Some(timeout)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => result.expect("epoll_wait fails only for a bad descriptor or pointer"),
-            }
+            self.ctx.events.wait(&mut ready, timeout);
             self.ctx.read_clock();
             let started = self.ctx.now;
-            self.turn(&events);
+            self.turn(&ready);
             self.ctx.read_clock();
             self.ctx.counters.loop_turns += 1;
             self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
         }
     }
 
-    fn turn(&mut self, events: &Events) {
+    fn turn(&mut self, ready: &[Readiness]) {
         // Input: what the turn before left, sockets, publishers inside this process.
         for conn in std::mem::take(&mut self.read_again) {
             if self.sessions.get_mut(conn).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
                 self.read(conn);
             }
         }
-        for event in events {
-            match event.token() {
-                WAKER => {}
-                token if Packets::owns(token) => self.packets.socket_event(&mut self.ctx, event),
-                token if token.0 >= FIRST_LISTENER => self.acceptor.event(token),
-                Token(token) if token >= FIRST_IDLE => self.idle_event(IdleId::at(token - FIRST_IDLE), event),
-                Token(index) => self.connection_event(ConnId::at(index), event),
+        for socket in ready {
+            match socket.token {
+                Token::Connection(conn) => self.connection_event(conn, socket),
+                Token::Idle(id) => self.idle_event(id, socket),
+                Token::Listener(listener) => self.acceptor.event(listener),
+                Token::Port(port) => self.packets.port_event(port),
+                Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
+                Token::IceListener(listener) => self.packets.listener_event(listener),
             }
         }
         self.packets.input(&mut self.ctx, &mut self.received);

@@ -29,6 +29,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use ::rtp::rtcp::NtpTime;
+use ::sfu::WallClock;
 use tokio::sync::mpsc::{self, Sender};
 
 use crate::ids::{TableId, WorkerIndex};
@@ -41,6 +43,7 @@ use worker_api::settings::WorkerSettings;
 use bridges::{Bridges, Transcoding};
 use context::Context;
 use event_loop::{ControlQueues, Worker};
+use net::{Clock, EventQueue};
 use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
 use stats::columns::Outbox;
@@ -79,15 +82,16 @@ impl Workers {
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
-        let clock = wall_clock();
+        // The time of day, as of now: the same for all workers, so that reports about one stream agree.
+        let clock = WallClock { at: Clock::now(), ntp: NtpTime::from_unix(Clock::since_1970()) };
         let pool = Pool::new(PoolSettings {
             threads: settings.transcoding.threads,
             streams_max: settings.transcoding.streams_max,
         });
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
-        let polls = (0..settings.workers).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
-        let wakers = polls.iter().map(event_loop::waker).collect::<io::Result<Vec<_>>>()?;
+        let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;
+        let wakers = queues.iter().map(EventQueue::waker).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = mailbox::connect(&wakers, settings.ring_frames);
         let mut workers = Self {
             addresses,
@@ -97,12 +101,12 @@ impl Workers {
             used_stats: Vec::new(),
             threads: Vec::new(),
         };
-        let own = polls.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
-        for (index, (((poll, listeners), mailboxes), sockets)) in own.enumerate() {
+        let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
+        for (index, (((events, listeners), mailboxes), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
             let (returns, returned) = mpsc::channel(RETURNS_MAX);
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
-            workers.handles.push(WorkerHandle::new(commands, Arc::clone(&wakers[index])));
+            workers.handles.push(WorkerHandle::new(commands, wakers[index].clone()));
             workers.used_stats.push(give_back);
             let worker = WorkerIndex::at(index);
             let ctx = Context::new(
@@ -111,18 +115,16 @@ impl Workers {
                 Arc::clone(&policy),
                 Arc::clone(&directory),
                 mailboxes,
-                poll,
+                events,
             );
             let outbox = Outbox::new(stats.clone(), used);
-            let home = ReturnQueue::new(returns, Some(Arc::clone(&wakers[index])));
+            let home = ReturnQueue::new(returns, wakers[index].clone());
             let handoffs = handoffs.clone();
-            let internal = ReadyPublishers::new(Arc::clone(&wakers[index]));
+            let internal = ReadyPublishers::new(wakers[index].clone());
             let control = ControlQueues { handoffs, home, returned, commands: received, outbox, internal };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
-            let waker = Arc::clone(&wakers[index]);
-            // Fails only when the worker is gone, and with it whoever would take the replies.
-            let transcoding = Transcoding::new(pool.clone(), move || drop(waker.wake()));
-            let bridges = Bridges::new(transcoding);
+            let waker = wakers[index].clone();
+            let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
             let worker = Worker::new(ctx, control, packets, bridges, listeners)?;
             let name = format!("worker-{index}");
             let body = move || {
@@ -172,11 +174,4 @@ impl Workers {
             let _ = thread.join();
         }
     }
-}
-
-/// The time of day, as of now: the same for all workers, so that reports about one stream agree.
-#[expect(clippy::disallowed_methods, reason = "read once at start; later times are counted from here")]
-fn wall_clock() -> ::sfu::WallClock {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    ::sfu::WallClock { at: std::time::Instant::now(), ntp: ::rtp::rtcp::NtpTime::from_unix(since_1970) }
 }

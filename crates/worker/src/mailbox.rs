@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 
 use media::Frame;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -62,7 +63,7 @@ struct Neighbour {
     outgoing: Producer<WorkerMessage>,
     incoming: Consumer<WorkerMessage>,
     backlog: VecDeque<WorkerMessage>,
-    waker: Arc<mio::Waker>,
+    waker: Waker,
     wake: bool,
 }
 
@@ -93,8 +94,7 @@ impl Neighbour {
     fn flush(&mut self) {
         self.push_backlog();
         if std::mem::take(&mut self.wake) {
-            // The only error is an eventfd whose counter is full, which means a wake-up is pending.
-            let _ = self.waker.wake();
+            self.waker.wake_by_ref();
         }
     }
 
@@ -150,7 +150,7 @@ impl Mailboxes {
 }
 
 /// The mailboxes of each worker, in order.
-pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Mailboxes> {
+pub(crate) fn connect(wakers: &[Waker], capacity: usize) -> Vec<Mailboxes> {
     let count = wakers.len();
     let mut ends: Vec<Vec<Option<Neighbour>>> =
         (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
@@ -166,12 +166,8 @@ pub(crate) fn connect(wakers: &[Arc<mio::Waker>], capacity: usize) -> Vec<Mailbo
 }
 
 impl Neighbour {
-    fn new(
-        outgoing: Producer<WorkerMessage>,
-        incoming: Consumer<WorkerMessage>,
-        waker: &Arc<mio::Waker>,
-    ) -> Self {
-        Self { outgoing, incoming, backlog: VecDeque::new(), waker: Arc::clone(waker), wake: false }
+    fn new(outgoing: Producer<WorkerMessage>, incoming: Consumer<WorkerMessage>, waker: &Waker) -> Self {
+        Self { outgoing, incoming, backlog: VecDeque::new(), waker: waker.clone(), wake: false }
     }
 }
 
@@ -182,13 +178,7 @@ mod tests {
     use super::*;
 
     fn pair(capacity: usize) -> (Neighbour, Neighbour) {
-        let wakers: Vec<_> = (0..2)
-            .map(|token| {
-                let poll = mio::Poll::new().unwrap();
-                Arc::new(mio::Waker::new(poll.registry(), mio::Token(token)).unwrap())
-            })
-            .collect();
-        let mut ends = connect(&wakers, capacity);
+        let mut ends = connect(&[Waker::noop().clone(), Waker::noop().clone()], capacity);
         let second = ends[1].neighbours[0].take().unwrap();
         (ends[0].neighbours[1].take().unwrap(), second)
     }

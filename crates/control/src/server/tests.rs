@@ -50,7 +50,7 @@ impl World {
         slot: Option<AddressSlot>,
     ) {
         let peer = "127.0.0.1:1".parse().expect("an address");
-        let home = ReturnQueue::new(self.returns.clone(), None);
+        let home = ReturnQueue::new(self.returns.clone(), std::task::Waker::noop().clone());
         let handoff = Handoff { stream, tls: None, buffered, peer, requests, slot, home };
         self.handoffs.send(handoff).await.expect("control takes it");
     }

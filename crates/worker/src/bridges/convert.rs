@@ -10,10 +10,10 @@ use media::{Frame, MediaKind, Timestamp};
 use sfu::Packet;
 use transcode::Reply;
 
-use super::cost::{clock, cpu_time};
 use super::{Bridges, Machine};
 use crate::context::Context;
 use crate::ids::BridgeId;
+use crate::net::Clock;
 
 /// Soonest a bridge is asked again, by a timer of its own.
 const TIMER_MIN: Duration = Duration::from_millis(1);
@@ -112,7 +112,8 @@ impl Bridges {
 
     /// Adds up what a call has cost, what came of its output included, and sets the timer.
     pub(super) fn finish(&mut self, ctx: &Context, mut out: Output) {
-        let took = cpu_time().saturating_sub(out.begun);
+        // CPU time of this thread, twice for a frame of a bridged stream, never per packet.
+        let took = Clock::thread_cpu_time().saturating_sub(out.begun);
         self.counters.cpu_us += took.as_micros() as u64;
         if let Some(bridge) = self.slab.get_mut(out.bridge) {
             bridge.cost.cpu += took;
@@ -120,7 +121,7 @@ impl Bridges {
                 Machine::FrameToRtp(machine) => {
                     // The frame came in within this turn.
                     if out.is_video {
-                        bridge.cost.video.note(clock().saturating_duration_since(ctx.now));
+                        bridge.cost.video.note(Clock::now().saturating_duration_since(ctx.now));
                     }
                     // The first report is due at once, but after everything else of the turn.
                     let has_sent = machine.stats().packets > 0;
@@ -129,7 +130,7 @@ impl Bridges {
                 Machine::RtpToFrame(machine) => {
                     if let Some(latency) = machine.stats().video_latency {
                         // As of the beginning of this turn, when the packet came in that was waited for.
-                        bridge.cost.video.note(latency + clock().saturating_duration_since(ctx.now));
+                        bridge.cost.video.note(latency + Clock::now().saturating_duration_since(ctx.now));
                     }
                     machine.next_timeout()
                 }
@@ -172,7 +173,7 @@ impl Output {
             packets,
             frames,
             mappings: ClockMappings::default(),
-            begun: cpu_time(),
+            begun: Clock::thread_cpu_time(),
             is_video: false,
         }
     }

@@ -1,8 +1,6 @@
 //! What a bridge costs: CPU time on the worker, and the time media spends in it.
 
-use std::time::{Duration, Instant};
-
-use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Latencies kept of a second; of more frames the first are representative enough.
 const SAMPLES_MAX: usize = 256;
@@ -51,18 +49,6 @@ impl Latency {
     pub(super) fn median_us(&self) -> u32 {
         self.median_us
     }
-}
-
-/// The time within a turn. Once a frame of a bridged stream, never per packet.
-#[expect(clippy::disallowed_methods, reason = "measures a bridge, decides nothing")]
-pub(super) fn clock() -> Instant {
-    Instant::now()
-}
-
-/// CPU time of this thread, of which what a bridge costs is a part. Twice a frame of a bridged stream, never per packet.
-pub(super) fn cpu_time() -> Duration {
-    // Fails only where the clock does not exist; then nothing is counted.
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

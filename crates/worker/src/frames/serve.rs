@@ -405,7 +405,7 @@ fn serve_player(
         let shared = if first == 1 { session.pending.advance(written) } else { written };
         tally.messages += play.cursor.advance(log, shared as u64, now_ms);
         // TLS takes only so much at a time; a plain socket that takes less than offered is full.
-        session.blocked = written < offered && connection.tls.is_none();
+        session.blocked = written < offered && !connection.is_tls();
         let more = session.pending.len() > 0 || play.cursor.lag_bytes(log) > 0;
         if session.blocked || !more {
             session.blocked |= connection.holds_ciphertext();

@@ -6,14 +6,10 @@
 use std::io;
 use std::net::SocketAddr;
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
-
 use crate::context::Context;
 use crate::net::listen::{Entry, Listeners};
+use crate::net::{EventQueue, Interest, TcpSocket, Token};
 
-/// Tokens from here on are listeners.
-pub(crate) const FIRST_LISTENER: usize = usize::MAX - 1024;
 /// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
 const ACCEPTS_MAX: usize = 256;
 /// Pause after the system ran out of file descriptors, milliseconds.
@@ -32,19 +28,19 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Registers `listeners`.
-    pub(crate) fn new(mut listeners: Listeners, registry: &Registry) -> io::Result<Self> {
-        for (index, (_, listener)) in listeners.iter_mut().enumerate() {
-            registry.register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+    /// Adds `listeners` to the event queue.
+    pub(crate) fn new(listeners: Listeners, events: &EventQueue) -> io::Result<Self> {
+        for (index, (_, listener)) in listeners.iter().enumerate() {
+            events.add(listener, Token::Listener(index), Interest::Read)?;
         }
         Ok(Self { listeners, ready: Vec::new(), later: Vec::new(), taken: 0, paused_until_ms: None })
     }
 
     /// A listener has connections.
-    pub(crate) fn event(&mut self, token: Token) {
+    pub(crate) fn event(&mut self, listener: usize) {
         // After a pause all of them are looked at.
         if !self.is_paused() {
-            self.ready.push(token.0 - FIRST_LISTENER);
+            self.ready.push(listener);
         }
     }
 
@@ -59,7 +55,7 @@ impl Acceptor {
     }
 
     /// The next connection of this turn.
-    pub(crate) fn next(&mut self, ctx: &mut Context) -> Option<(Entry, TcpStream, SocketAddr)> {
+    pub(crate) fn next(&mut self, ctx: &mut Context) -> Option<(Entry, TcpSocket, SocketAddr)> {
         if let Some(until_ms) = self.paused_until_ms {
             if ctx.now_ms < until_ms {
                 return None;
@@ -106,10 +102,9 @@ impl Acceptor {
     }
 
     /// Stops accepting for good.
-    pub(crate) fn stop(&mut self, registry: &Registry) {
-        for (_, mut listener) in std::mem::take(&mut self.listeners) {
-            // Fails only when it was never registered.
-            let _ = registry.deregister(&mut listener);
+    pub(crate) fn stop(&mut self, events: &EventQueue) {
+        for (_, listener) in std::mem::take(&mut self.listeners) {
+            events.remove(&listener);
         }
     }
 }

@@ -6,8 +6,12 @@
 
 use std::io::{self, IoSlice, Read, Write};
 
-use mio::net::TcpStream;
-use rustls::ServerConnection;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+use crate::net::TcpSocket;
 
 /// Plaintext one write may hand to TLS, bytes; it is kept encrypted until the socket has taken it.
 const TLS_WRITE_BYTES: usize = 64 << 10;
@@ -15,8 +19,8 @@ const TLS_WRITE_BYTES: usize = 64 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) socket: TcpStream,
-    pub(crate) tls: Option<Box<ServerConnection>>,
+    socket: TcpSocket,
+    tls: Option<Box<ServerConnection>>,
 }
 
 /// Outcome of a read.
@@ -31,6 +35,32 @@ pub(crate) enum ReadOutcome {
 }
 
 impl Connection {
+    /// One that was accepted, with TLS if there is a configuration of it.
+    pub(crate) fn accept(socket: TcpSocket, tls: Option<&Arc<ServerConfig>>) -> Result<Self, rustls::Error> {
+        let tls = tls.map(|config| ServerConnection::new(Arc::clone(config))).transpose()?;
+        Ok(Self { socket, tls: tls.map(Box::new) })
+    }
+
+    /// One that control gives back.
+    pub(crate) fn from_parts(stream: TcpStream, tls: Option<Box<ServerConnection>>) -> Self {
+        Self { socket: stream.into(), tls }
+    }
+
+    /// What control needs of it.
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<ServerConnection>>) {
+        (self.socket.into(), self.tls)
+    }
+
+    /// The socket, for its options and for the event queue.
+    pub(crate) fn socket(&self) -> &TcpSocket {
+        &self.socket
+    }
+
+    /// Whether its bytes go through TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Reads once into `plain`; `cipher` is scratch space for TLS.
     pub(crate) fn read(&mut self, plain: &mut [u8], cipher: &mut [u8]) -> io::Result<ReadOutcome> {
         let Some(tls) = &mut self.tls else {
@@ -103,7 +133,7 @@ impl Connection {
             tls.send_close_notify();
             let _ = write_tls(tls, &mut self.socket);
         }
-        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        let _ = self.socket.shutdown_write();
     }
 }
 
@@ -121,7 +151,7 @@ fn read_plain(tls: &mut ServerConnection, plain: &mut [u8]) -> io::Result<(usize
     Ok((filled, false))
 }
 
-fn read_some(socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+fn read_some(socket: &mut TcpSocket, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match socket.read(buffer) {
             Ok(bytes) => return Ok(Some(bytes)),
@@ -132,7 +162,7 @@ fn read_some(socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usi
     }
 }
 
-fn write_some(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+fn write_some(socket: &mut TcpSocket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         // `send` is cheaper than `writev` for the usual single slice.
         let result = if let [slice] = slices { socket.write(slice) } else { socket.write_vectored(slices) };
@@ -144,7 +174,7 @@ fn write_some(socket: &mut TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usiz
 }
 
 /// Moves ciphertext to the socket; `false` when it would block.
-fn write_tls(tls: &mut ServerConnection, socket: &mut TcpStream) -> io::Result<bool> {
+fn write_tls(tls: &mut ServerConnection, socket: &mut TcpSocket) -> io::Result<bool> {
     loop {
         match tls.write_tls(socket) {
             Ok(_) => return Ok(true),
@@ -157,16 +187,15 @@ fn write_tls(tls: &mut ServerConnection, socket: &mut TcpStream) -> io::Result<b
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream as StdStream};
-    use std::sync::Arc;
+    use std::net::TcpListener;
 
     use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-    use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
     use super::*;
 
     /// A handshaken TLS connection over loopback: the server's side, and the client's with its socket.
-    fn tls_pair() -> (Connection, ClientConnection, StdStream) {
+    fn tls_pair() -> (Connection, ClientConnection, TcpStream) {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let certificate = issued.cert.der().clone();
         let key = PrivatePkcs8KeyDer::from(issued.signing_key.serialize_der());
@@ -185,11 +214,11 @@ mod tests {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut socket = StdStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
         accepted.set_nonblocking(true).unwrap();
         let tls = Some(Box::new(ServerConnection::new(Arc::new(server)).unwrap()));
-        let mut server = Connection { socket: TcpStream::from_std(accepted), tls };
+        let mut server = Connection::from_parts(accepted, tls);
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
         while client.is_handshaking() {

@@ -7,11 +7,11 @@
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
-use mio::net::TcpStream;
 use rtc::Path;
 use rtc::tcp_framing::{Deframer, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, frame_header};
 
 use crate::ids::{IceTcpId, PeerId, Table};
+use crate::net::TcpSocket;
 
 /// Bytes that wait for a peer to read them, at most; later datagrams are dropped until there is room.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -26,7 +26,7 @@ const CLAIM_MS_MAX: u64 = 10_000;
 
 /// One connection.
 pub(crate) struct TcpPeer {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: TcpSocket,
     pub(crate) path: Path,
     /// Whose it is.
     pub(crate) session: Option<PeerId>,
@@ -58,7 +58,7 @@ impl TcpPeers {
     /// A new connection, if there may be one more.
     pub(crate) fn insert(
         &mut self,
-        socket: TcpStream,
+        socket: TcpSocket,
         local: SocketAddr,
         remote: SocketAddr,
         now_ms: u64,
@@ -230,13 +230,13 @@ impl TcpPeer {
 mod tests {
     use super::*;
 
-    fn pair() -> (TcpStream, std::net::TcpStream, Path) {
+    fn pair() -> (TcpSocket, std::net::TcpStream, Path) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, remote) = listener.accept().unwrap();
         server.set_nonblocking(true).unwrap();
         let local = server.local_addr().unwrap();
-        (TcpStream::from_std(server), client, Path::tcp(local, remote))
+        (server.into(), client, Path::tcp(local, remote))
     }
 
     fn put(peers: &mut TcpPeers, id: IceTcpId, path: &Path, bytes: &[u8]) -> bool {

@@ -7,9 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use mio::net::TcpListener;
-use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
-
+use crate::net::{BindOptions, TcpListener};
 use worker_api::ListenAddresses;
 use worker_api::settings::WorkerSettings;
 
@@ -52,34 +50,21 @@ pub(crate) fn bind(settings: &WorkerSettings) -> io::Result<(ListenAddresses, Ve
 }
 
 fn bind_for_all(mut address: SocketAddr, entry: Entry, workers: &mut [Listeners]) -> io::Result<SocketAddr> {
+    let bind = |address, shared| {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        TcpListener::bind(address, BindOptions { dual_stack: true, shared }).map_err(named)
+    };
     // Without SO_REUSEPORT first: another server on the port must be an error, not a silent sharing of it.
     if address.port() != 0 {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-        drop(listener(address, false).map_err(named)?);
+        drop(bind(address, false)?);
     }
     for listeners in workers {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-        let socket = listener(address, true).map_err(named)?;
+        let socket = bind(address, true)?;
+        socket.listen(BACKLOG)?;
         address = socket.local_addr()?;
         listeners.push((entry, socket));
     }
     Ok(address)
-}
-
-fn listener(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(SocketProtocol::TCP))?;
-    if address.is_ipv6() {
-        // `[::]` serves IPv4 too.
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(share)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    if share {
-        socket.listen(BACKLOG)?;
-    }
-    Ok(TcpListener::from_std(socket.into()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,84 @@
-//! Sockets: listeners, TCP and TLS connections, UDP ports, and ICE over TCP.
+//! Sockets and the clock: the only place of the worker that asks the operating system for either.
 //!
-//! Bytes in and out, and nothing about what they mean; `proto` and `packets` read them.
+//! `system/` is the operating system as a worker sees it: [`EventQueue`], [`TcpListener`], [`TcpSocket`],
+//! [`UdpSocket`] and [`Clock`]. The other files here are built on these types: TLS connections, accepting, UDP
+//! ports and ICE over TCP. They carry bytes in and out and know nothing of what they mean; `proto` and `packets`
+//! read them.
+//!
+//! A simulation of whole servers in virtual time replaces `system/` by a module with the same types. What its
+//! types have to keep to, because the worker relies on it:
+//!
+//! - **[`EventQueue`]** is edge-triggered. A socket is reported when it becomes ready and then not again before a
+//!   call on it has returned `WouldBlock`; [`add`](EventQueue::add) and [`change`](EventQueue::change) report
+//!   whatever is ready already. A report may be wrong: every call may return `WouldBlock`. A socket that was
+//!   dropped or removed is not reported by later waits. `wait` returns at once when a waker was used since the
+//!   last one; wake-ups merge, none is lost, and wakers work from any thread.
+//! - **[`TcpSocket`]** never blocks. Reads and writes may be partial, of one byte too. 0 bytes read is the peer's
+//!   end, after which it can still be written to (half-close); a reset is an error of the next call, and both are
+//!   reported as [`Readiness::closed`]. A full send buffer is `WouldBlock`, and the socket is reported writable
+//!   once there is room.
+//! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders, each
+//!   on its own whether or not they came coalesced (GRO). [`UdpSender::flush`] sends a batch in order per
+//!   destination, as segments (GSO) where it can. Without room (`ENOBUFS`, `EAGAIN`) it leaves the rest in the
+//!   batch and says `blocked`; nothing reports when there is room again. A datagram refused for good is counted.
+//! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
+//!
+//! The types find the simulated host they belong to by themselves (its thread, say): nothing above passes it on.
 
 pub(crate) mod accept;
 pub(crate) mod connection;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
+mod system;
 pub(crate) mod udp_bind;
 pub(crate) mod udp_port;
+
+pub(crate) use system::clock::Clock;
+pub(crate) use system::event_queue::{EventQueue, Interest, Readiness, Token};
+pub(crate) use system::tcp::{BindOptions, TcpListener, TcpSocket};
+pub(crate) use system::udp::{ReceivedBatch, UdpSender, UdpSocket, local_addresses};
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    /// What reaches the operating system's sockets, event queue or clock.
+    const OURS_ALONE: [&str; 9] = [
+        "mio::",
+        "socket2::",
+        "rustls::",
+        "TcpStream",
+        "std::net::TcpListener",
+        "std::net::UdpSocket",
+        "Instant::now",
+        "SystemTime::now",
+        "clock_gettime",
+    ];
+
+    fn files(folder: &Path, out: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { files(&path, out) } else { out.push(path) }
+        }
+    }
+
+    #[test]
+    fn nothing_else_has_sockets_or_a_clock() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let (mut all, mut found) = (Vec::new(), Vec::new());
+        files(&root, &mut all);
+        assert!(all.len() > 50, "{} files", all.len());
+        for file in all.iter().filter(|file| !file.starts_with(root.join("net"))) {
+            let text = std::fs::read_to_string(file).expect("a source file");
+            for (line, text) in text.lines().enumerate() {
+                // `use std::net::{IpAddr, UdpSocket};` hides the path of a name.
+                let is_import = text.starts_with("use std::net::")
+                    && ["TcpListener", "UdpSocket"].iter().any(|name| text.contains(name));
+                if is_import || OURS_ALONE.iter().any(|name| text.contains(name)) {
+                    found.push(format!("{}:{}: {}", file.display(), line + 1, text.trim()));
+                }
+            }
+        }
+        assert!(found.is_empty(), "take these from `net`:\n{}", found.join("\n"));
+    }
+}

@@ -7,11 +7,9 @@
 //! is an error at start.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
-use mio::net::TcpListener;
-use socket2::{Domain, Protocol, Socket, Type};
-
+use crate::net::{BindOptions, TcpListener, UdpSocket, local_addresses};
 use worker_api::rtc::RtcEndpoint;
 
 /// Connections the kernel completes while the worker is busy.
@@ -61,7 +59,7 @@ pub(crate) fn bind(
 fn bind_udp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut Vec<UdpSocket>) -> io::Result<()> {
     let mut port = port_of(wanted, worker)?;
     for address in addresses_of(wanted, local) {
-        let socket = named(udp_socket((address, port).into()), wanted, (address, port).into())?;
+        let socket = named(UdpSocket::bind((address, port).into()), wanted, (address, port).into())?;
         // The first one chooses the free port, the others are at the same if they can.
         port = socket.local_addr()?.port();
         out.push(socket);
@@ -110,50 +108,10 @@ fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
     local.iter().copied().filter(|address| wanted.is_ipv6() || address.is_ipv4()).collect()
 }
 
-/// Addresses of this host's interfaces that are up, without those that are valid on one link only: a peer elsewhere
-/// cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one interface, if it is named.
-pub(crate) fn local_addresses(only: Option<&str>) -> Vec<IpAddr> {
-    use nix::net::if_::InterfaceFlags;
-    let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
-    let mut addresses: Vec<IpAddr> = interfaces
-        .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
-        .filter(|interface| only.is_none_or(|only| interface.interface_name == only))
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
-        })
-        .filter(|address| match address {
-            IpAddr::V4(address) => !address.is_link_local(),
-            IpAddr::V6(address) => !address.is_unicast_link_local(),
-        })
-        .collect();
-    // Those that reach further first; a stable order for the answers.
-    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6(), *address));
-    addresses.dedup();
-    addresses
-}
-
-fn udp_socket(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket.into())
-}
-
 fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(TcpListener::from_std(socket.into()))
+    let listener = TcpListener::bind(address, BindOptions::default())?;
+    listener.listen(BACKLOG)?;
+    Ok(listener)
 }
 
 /// Names the address in an error: as configured, and what it stands for here.

@@ -5,12 +5,13 @@
 //! over in one flush.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use group_send::peer_table::{PeerKey, PeerTable};
-use group_send::{AfXdpConfig, BackendKind, BatchLimits, Config, Envelope, ReserveError, SendBatch, Sender};
+use group_send::{AfXdpConfig, BackendKind, BatchLimits, Config, Envelope, ReserveError, SendBatch};
 
-use crate::ids::PeerId;
+use crate::ids::{PeerId, PortId, Table, WorkerIndex};
+use crate::net::{EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses};
 use worker_api::settings::{RtcSettings, UdpBackend};
 
 /// Datagrams of one flush at most.
@@ -45,13 +46,13 @@ pub(crate) struct SendCounters {
 
 /// See the module.
 pub(crate) struct UdpPort {
-    pub(crate) socket: UdpSocket,
+    socket: UdpSocket,
     pub(crate) local: SocketAddr,
     /// Session of each address that may send media or DTLS here.
     pub(crate) peers: PeerTable<PeerId>,
     /// More may wait in the kernel than was read.
     pub(crate) readable: bool,
-    sender: Sender,
+    sender: UdpSender,
     batch: SendBatch,
     blocked: bool,
 }
@@ -60,32 +61,32 @@ impl UdpPort {
     /// Takes a bound socket. The reasons why better ways to send were not taken are in the log.
     ///
     /// `frames` is the interface and queue by which it may send past the kernel's UDP stack.
-    pub(crate) fn new(
-        socket: UdpSocket,
-        settings: &RtcSettings,
-        frames: Option<AfXdpConfig>,
-    ) -> io::Result<Self> {
+    fn new(socket: UdpSocket, settings: &RtcSettings, frames: Option<AfXdpConfig>) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        // Larger than usual, for a burst of all publishers; what the system grants is said in its warning.
-        match group_send::socket::size_buffers(&socket, group_send::socket::BUFFER_BYTES) {
-            Ok(buffers) => {
-                if let Some(warning) = buffers.warning {
-                    tracing::warn!(%local, "{warning}");
-                }
-            }
-            Err(error) => tracing::warn!(%local, %error, "UDP buffers keep the system's size"),
-        }
-        if let Err(error) = group_send::socket::enable_gro(&socket) {
-            tracing::debug!(%local, %error, "datagrams come one by one");
-        }
-        let config = backends(settings, frames);
-        let sender = Sender::new(&socket, &config).map_err(io::Error::other)?;
+        socket.enlarge()?;
+        let sender = socket.sender(&backends(settings, frames))?;
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
         let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
         let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
         Ok(Self { socket, local, peers, readable: false, sender, batch, blocked: false })
+    }
+
+    /// Puts it into the event queue.
+    pub(crate) fn register(&self, id: PortId, events: &EventQueue) -> io::Result<()> {
+        events.add(&self.socket, Token::Port(id), Interest::Read)
+    }
+
+    /// Receives once. It stays `readable` while more may wait.
+    pub(crate) fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<usize> {
+        let result = self.socket.receive(batch);
+        self.readable = match &result {
+            Ok(_) => batch.is_full(),
+            // Something may wait behind the error.
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        };
+        result
     }
 
     /// How datagrams leave.
@@ -171,6 +172,32 @@ impl std::fmt::Debug for UdpPort {
             .field("waiting", &self.batch.len())
             .finish()
     }
+}
+
+/// The ports of a worker.
+pub(crate) fn open(
+    sockets: Vec<UdpSocket>,
+    worker: WorkerIndex,
+    settings: &RtcSettings,
+) -> io::Result<Table<PortId, UdpPort>> {
+    let mut frames = af_xdp(worker, settings);
+    let port = |socket: UdpSocket| {
+        let local = socket.local_addr()?.ip();
+        // A queue is one port's: the first at that interface.
+        let own = frames.take_if(|(_, addresses)| addresses.contains(&local));
+        UdpPort::new(socket, settings, own.map(|(config, _)| config))
+    };
+    sockets.into_iter().map(port).collect()
+}
+
+/// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's
+/// addresses.
+fn af_xdp(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
+    let interface =
+        settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;
+    let mut config = AfXdpConfig::new(interface);
+    config.queue = worker.0;
+    Some((config, local_addresses(Some(interface))))
 }
 
 /// What `rtc.udp_backend` stands for. What does not work here is followed by what works everywhere.

@@ -20,38 +20,27 @@ mod streams;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use group_send::AfXdpConfig;
-use mio::net::TcpListener;
-use mio::unix::SourceFd;
-use mio::{Interest, Registry, Token};
 use sfu::{Packet, Resend, WallClock};
 
 use self::forward::{SendTransports, Sockets};
 use self::session::Session;
 use self::streams::Streams;
 use crate::context::Context;
-use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, TableId, WorkerIndex};
+use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
-use crate::net::udp_port::{SendCounters, UdpPort};
+use crate::net::udp_port::{self, SendCounters};
+use crate::net::{EventQueue, Interest, TcpListener, Token};
 use crate::registry::{Epoch, StreamId};
 use crate::stats::columns::Columns;
 use worker_api::rtc::Notices;
-use worker_api::settings::{RtcSettings, UdpBackend};
+use worker_api::settings::RtcSettings;
 use worker_api::snapshot::{RtcCounters, SessionId};
 
-/// Tokens of connections begin here, far above those of other sessions.
-const FIRST_CONNECTION: usize = 1 << 40;
-/// Tokens of ports.
-const FIRST_PORT: usize = 1 << 41;
-/// Tokens of listeners.
-const FIRST_LISTENER: usize = FIRST_PORT + PORTS_MAX;
 /// Ports of a worker at most, and listeners.
 const PORTS_MAX: usize = 1024;
 /// Soonest a timer fires again. What claims to be due for ever, by a defect of ours or of a library, then
@@ -122,14 +111,7 @@ impl Packets {
         clock: WallClock,
         notices: Notices,
     ) -> io::Result<Self> {
-        let mut frames = af_xdp(worker, settings);
-        let port = |socket: UdpSocket| {
-            let local = socket.local_addr()?.ip();
-            // A queue is one port's: the first at that interface.
-            let own = frames.take_if(|(_, addresses)| addresses.contains(&local));
-            UdpPort::new(socket, settings, own.map(|(config, _)| config))
-        };
-        let ports = bound.udp.into_iter().map(port).collect::<io::Result<_>>()?;
+        let ports = udp_port::open(bound.udp, worker, settings)?;
         Ok(Self {
             sockets: Sockets { ports, tcp: TcpPeers::default(), sent: SendCounters::default() },
             listeners: bound.tcp,
@@ -153,24 +135,17 @@ impl Packets {
     }
 
     /// Puts ports and listeners into the event queue.
-    pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
+    pub(crate) fn register(&self, events: &EventQueue) -> io::Result<()> {
         if self.sockets.ports.len() > PORTS_MAX || self.listeners.len() > PORTS_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more than 1024 addresses for WebRTC"));
         }
         for (id, port) in self.sockets.ports.iter() {
-            let descriptor = port.socket.as_raw_fd();
-            let token = Token(FIRST_PORT + id.index());
-            registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+            port.register(id, events)?;
         }
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
-            registry.register(listener, Token(FIRST_LISTENER + index), Interest::READABLE)?;
+        for (index, listener) in self.listeners.iter().enumerate() {
+            events.add(listener, Token::IceListener(index), Interest::Read)?;
         }
         Ok(())
-    }
-
-    /// Whether a token is of WebRTC.
-    pub(crate) fn owns(token: Token) -> bool {
-        (FIRST_CONNECTION..FIRST_LISTENER + PORTS_MAX).contains(&token.0)
     }
 
     /// Forwards what other workers and bridges gave, and does what is due by the clock.
@@ -248,10 +223,9 @@ impl Packets {
     }
 
     /// Stops taking connections; sessions go on.
-    pub(crate) fn stop_listening(&mut self, registry: &Registry) {
-        for mut listener in std::mem::take(&mut self.listeners) {
-            // Fails only when it was never registered.
-            let _ = registry.deregister(&mut listener);
+    pub(crate) fn stop_listening(&mut self, events: &EventQueue) {
+        for listener in std::mem::take(&mut self.listeners) {
+            events.remove(&listener);
         }
         self.accept_again.clear();
         self.accept_later.clear();
@@ -260,16 +234,6 @@ impl Packets {
     fn find(&self, id: SessionId) -> Option<PeerId> {
         self.by_id.get(&id).copied()
     }
-}
-
-/// The interface and queue of a worker for sending past the kernel's UDP stack, and the interface's
-/// addresses.
-fn af_xdp(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, Vec<IpAddr>)> {
-    let interface =
-        settings.af_xdp_interface.as_ref().filter(|_| settings.udp_backend == UdpBackend::AfXdp)?;
-    let mut config = AfXdpConfig::new(interface);
-    config.queue = worker.0;
-    Some((config, crate::net::udp_bind::local_addresses(Some(interface))))
 }
 
 impl std::fmt::Debug for Packets {

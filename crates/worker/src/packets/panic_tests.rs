@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::event_loop::{ControlQueues, Worker};
 use crate::ids::WorkerIndex;
 use crate::mailbox;
-use crate::net::udp_bind;
+use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::Published;
 use crate::stats::columns::Outbox;
@@ -31,22 +31,21 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let settings = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
     let (_, mut bound) = udp_bind::bind(&settings.udp, &[], 1).expect("a port");
     let (notices, noted) = mpsc::unbounded_channel();
-    #[expect(clippy::disallowed_methods, reason = "the zero of the worker's clock")]
-    let clock = WallClock { at: std::time::Instant::now(), ntp: rtp::rtcp::NtpTime(0) };
+    let clock = WallClock { at: Clock::now(), ntp: rtp::rtcp::NtpTime(0) };
     let packets =
         Packets::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
     let settings = Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() });
-    let poll = mio::Poll::new().expect("an event queue");
-    let waker = crate::event_loop::waker(&poll).expect("a waker");
+    let events = EventQueue::new().expect("an event queue");
+    let waker = events.waker().expect("a waker");
     let mailboxes = mailbox::connect(std::slice::from_ref(&waker), 1).remove(0);
-    let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, poll);
+    let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, events);
     let control = ControlQueues {
         handoffs: mpsc::channel(1).0,
-        home: ReturnQueue::new(mpsc::channel(1).0, None),
+        home: ReturnQueue::new(mpsc::channel(1).0, waker.clone()),
         returned: mpsc::channel(1).1,
         commands: sync_channel(1).1,
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
-        internal: ReadyPublishers::new(Arc::clone(&waker)),
+        internal: ReadyPublishers::new(waker.clone()),
     };
     let pool = transcode::Pool::new(transcode::PoolSettings { threads: 1, streams_max: 1 });
     let bridges = Bridges::new(Transcoding::new(pool, || ()));

@@ -9,18 +9,16 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use group_send::RecvBatch;
-use mio::event::Event;
-use mio::{Interest, Token};
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
 use sfu::ViewerStats;
 use srtp::UnprotectError;
 
+use super::Packets;
 use super::session::{Route, State};
-use super::{FIRST_CONNECTION, FIRST_LISTENER, FIRST_PORT, Packets};
 use crate::context::Context;
-use crate::ids::{IceTcpId, PeerId, PortId, TableId};
+use crate::ids::{IceTcpId, PeerId, PortId};
+use crate::net::{Interest, Readiness, ReceivedBatch, Token};
 use crate::publication::Source;
 use crate::registry::Origin;
 use crate::stats::columns::Reception;
@@ -33,24 +31,20 @@ const BATCHES_MAX: usize = 8;
 const ACCEPTS_MAX: usize = 64;
 
 impl Packets {
-    /// Something happened to a socket. Ports and listeners are read in [`Packets::input`], with what was left
-    /// before.
-    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &Event) {
-        match event.token().0 {
-            token if token >= FIRST_LISTENER => {
-                if token - FIRST_LISTENER < self.listeners.len() {
-                    self.accept_again.push(token - FIRST_LISTENER);
-                }
-            }
-            token if token >= FIRST_PORT => {
-                self.sockets.ports[PortId::at(token - FIRST_PORT)].readable = true;
-            }
-            token => self.tcp_event(ctx, IceTcpId::at(token - FIRST_CONNECTION), event),
+    /// A listener has connections, which [`Packets::input`] accepts.
+    pub(crate) fn listener_event(&mut self, listener: usize) {
+        if listener < self.listeners.len() {
+            self.accept_again.push(listener);
         }
     }
 
+    /// A port has datagrams, which [`Packets::input`] reads.
+    pub(crate) fn port_event(&mut self, port: PortId) {
+        self.sockets.ports[port].readable = true;
+    }
+
     /// Reads what waits at listeners, connections and ports, and forwards after each batch.
-    pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut RecvBatch) {
+    pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut ReceivedBatch) {
         for listener in std::mem::take(&mut self.accept_again) {
             self.accept(ctx, listener);
         }
@@ -63,13 +57,9 @@ impl Packets {
                 if !udp.readable {
                     break;
                 }
-                let result = received.recv(&udp.socket);
-                udp.readable = result.is_ok() && received.is_full();
-                if let Err(error) = result {
+                if let Err(error) = udp.receive(received) {
                     if error.kind() != io::ErrorKind::WouldBlock {
                         tracing::debug!(%error, "receiving failed");
-                        // Something may wait behind the error.
-                        udp.readable = error.kind() == io::ErrorKind::Interrupted;
                     }
                     break;
                 }
@@ -220,7 +210,7 @@ impl Packets {
     /// Accepts what waits at a listener of ICE-TCP.
     pub(super) fn accept(&mut self, ctx: &mut Context, listener: usize) {
         for _ in 0..ACCEPTS_MAX {
-            let (mut socket, remote) = match self.listeners[listener].accept() {
+            let (socket, remote) = match self.listeners[listener].accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
@@ -231,11 +221,9 @@ impl Packets {
             };
             let Ok(local) = socket.local_addr() else { continue };
             // Media is written in whole packets at the time they come.
-            let _ = socket.set_nodelay(true);
+            let _ = socket.set_nodelay();
             let connection = self.sockets.tcp.vacant_id();
-            let token = Token(FIRST_CONNECTION + connection.index());
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            if let Err(error) = ctx.poll.registry().register(&mut socket, token, interest) {
+            if let Err(error) = ctx.events.add(&socket, Token::IceTcp(connection), Interest::ReadWrite) {
                 tracing::warn!(%error, "ICE-TCP connection not registered");
             } else if self.sockets.tcp.insert(socket, local, remote, ctx.now_ms).is_none() {
                 tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
@@ -245,13 +233,13 @@ impl Packets {
     }
 
     /// Something happened to a connection of ICE-TCP.
-    pub(super) fn tcp_event(&mut self, ctx: &mut Context, connection: IceTcpId, event: &Event) {
+    pub(crate) fn tcp_event(&mut self, ctx: &mut Context, connection: IceTcpId, ready: &Readiness) {
         let Some(tcp) = self.sockets.tcp.get_mut(connection) else { return };
-        if event.is_writable() && tcp.write().is_err() {
+        if ready.writable && tcp.write().is_err() {
             return self.close_tcp(ctx, connection);
         }
         // One read per connection and turn: one that sends without pause must not come round twice as often.
-        if (event.is_readable() || event.is_read_closed() || event.is_error()) && !tcp.reads_again {
+        if (ready.readable || ready.closed) && !tcp.reads_again {
             self.read_tcp(ctx, connection);
         }
     }
@@ -298,8 +286,7 @@ impl Packets {
         let Some(mut tcp) = self.sockets.tcp.remove(connection) else { return };
         // Last words of a session that ended; the peer has other ways to notice.
         let _ = tcp.write();
-        // Fails only when it was never registered.
-        let _ = ctx.poll.registry().deregister(&mut tcp.socket);
+        ctx.events.remove(&tcp.socket);
         let Some(peer) = tcp.session.filter(|peer| self.sessions.contains(*peer)) else { return };
         if let Some(transport) = self.transports.get_mut(peer)
             && matches!(transport.route, Route::Tcp { path, .. } if path == tcp.path)

@@ -6,19 +6,15 @@
 
 use std::net::SocketAddr;
 
-use mio::net::TcpStream;
-use mio::{Interest, Token};
-
 use crate::event_loop::Worker;
-use crate::ids::{ConnId, IdleId, Table, TableId};
+use crate::ids::{ConnId, IdleId, Table};
 use crate::net::connection::{Connection, ReadOutcome};
+use crate::net::{Interest, Readiness, Token};
 use crate::proto::session::{HttpHead, State};
 use worker_api::AddressSlot;
 use worker_api::link::Handoff;
 use worker_api::snapshot::Protocol;
 
-/// Tokens from here on are idle connections; below are sessions.
-pub(crate) const FIRST_IDLE: usize = 1 << 39;
 /// Time between two looks for connections that were idle for too long, milliseconds.
 const SWEEP_MS: u64 = 1_000;
 
@@ -71,7 +67,7 @@ impl Worker {
         while let Ok(handoff) = self.control.returned.try_recv() {
             let Handoff { stream, tls, buffered, peer: address, requests, slot, .. } = handoff;
             self.ctx.counters.http_returned += 1;
-            let connection = Connection { socket: TcpStream::from_std(stream), tls };
+            let connection = Connection::from_parts(stream, tls);
             let idle = IdleConnection { connection, address, requests, slot, since_ms: self.ctx.now_ms };
             if self.ctx.draining_until.is_some() {
                 idle.close();
@@ -79,9 +75,8 @@ impl Worker {
                 self.wait_for_request(idle);
             } else if let Some(conn) = self.expect_request(idle, buffered) {
                 // Bytes that have arrived since are announced by the registration.
-                let Some(Connection { socket, .. }) = &mut self.sessions[conn].connection else { continue };
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                match self.ctx.poll.registry().register(socket, Token(conn.index()), interest) {
+                let Some(connection) = &self.sessions[conn].connection else { continue };
+                match self.ctx.events.add(connection.socket(), Token::Connection(conn), Interest::ReadWrite) {
                     Ok(()) => self.http_input(conn),
                     Err(error) => self.drop_unregistered(conn, &error),
                 }
@@ -91,16 +86,15 @@ impl Worker {
 
     fn wait_for_request(&mut self, idle: IdleConnection) {
         let id = self.idle.connections.insert(idle);
-        let socket = &mut self.idle.connections[id].connection.socket;
-        let token = Token(FIRST_IDLE + id.index());
-        if let Err(error) = self.ctx.poll.registry().register(socket, token, Interest::READABLE) {
+        let socket = self.idle.connections[id].connection.socket();
+        if let Err(error) = self.ctx.events.add(socket, Token::Idle(id), Interest::Read) {
             tracing::warn!(%error, "connection not registered");
             self.idle.close(id);
         }
     }
 
     /// Reads from an idle connection: it closes, or has a request.
-    pub(crate) fn idle_event(&mut self, id: IdleId, event: &mio::event::Event) {
+    pub(crate) fn idle_event(&mut self, id: IdleId, ready: &Readiness) {
         let Some(idle) = self.idle.connections.get_mut(id) else { return };
         let mut bytes = Vec::new();
         match idle.connection.read(&mut self.ctx.read_buffer, &mut self.cipher) {
@@ -116,7 +110,7 @@ impl Worker {
         self.ctx.load.bytes_in += bytes.len() as u64;
         let Some(conn) = self.expect_request(idle, bytes) else { return };
         let session = &mut self.sessions[conn];
-        session.peer_closed = event.is_read_closed() || event.is_error();
+        session.peer_closed = ready.closed;
         if let Err(error) = self.set_readable(conn, true) {
             return self.drop_unregistered(conn, &error);
         }
@@ -134,7 +128,7 @@ impl Worker {
             return None;
         }
         let IdleConnection { connection, address, requests, slot, .. } = idle;
-        let protocol = if connection.tls.is_some() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
+        let protocol = if connection.is_tls() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
         let head = HttpHead { bytes, requests, slot };
         Some(self.add_session(Some(connection), address, State::HttpHead(Box::new(head)), protocol))
     }

@@ -4,8 +4,8 @@
 //! connection: it has a queue of frames (`worker_api::internal`). There is nothing to negotiate and
 //! nobody to authorise.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::Waker;
 
 use media::FlvBody;
 
@@ -27,24 +27,23 @@ pub(crate) struct ReadyPublishers {
     /// With the session, because another one may have the id by now.
     ready: Receiver<(ConnId, SessionId)>,
     sender: Sender<(ConnId, SessionId)>,
-    waker: Arc<mio::Waker>,
+    waker: Waker,
 }
 
 impl ReadyPublishers {
     /// None yet; they wake the worker by `waker`.
-    pub(crate) fn new(waker: Arc<mio::Waker>) -> Self {
+    pub(crate) fn new(waker: Waker) -> Self {
         let (sender, ready) = channel();
         Self { ready, sender, waker }
     }
 
     /// What a publisher is to call when it has frames.
     fn notifier(&self, conn: ConnId, id: SessionId) -> impl Fn() + Send + Sync + 'static {
-        let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
+        let (sender, waker) = (self.sender.clone(), self.waker.clone());
         move || {
-            // A worker that has ended takes nothing. The only error of the waker is a counter that
-            // is full: it is awake.
+            // A worker that has ended takes nothing.
             if sender.send((conn, id)).is_ok() {
-                let _ = waker.wake();
+                waker.wake_by_ref();
             }
         }
     }
@@ -122,6 +121,8 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use media::{Codec, Frame, FrameRole, TrackId};
     use tokio::sync::oneshot;
 

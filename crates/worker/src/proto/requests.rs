@@ -279,9 +279,10 @@ impl Worker {
             return;
         };
         self.ctx.counters.http_handed_over += 1;
+        let (stream, tls) = connection.into_parts();
         permit.send(Handoff {
-            stream: connection.socket.into(),
-            tls: connection.tls,
+            stream,
+            tls,
             buffered: head.bytes,
             peer: address,
             requests: head.requests,

@@ -136,7 +136,7 @@ impl Session {
 
     /// Whether bytes go through TLS.
     pub(crate) fn is_tls(&self) -> bool {
-        self.connection.as_ref().is_some_and(|connection| connection.tls.is_some())
+        self.connection.as_ref().is_some_and(|connection| connection.is_tls())
     }
 
     /// Whether bytes that were written still wait for the socket.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use worker_api::time::thread_cpu_time;
+
+use crate::net::Clock;
 
 /// Longest turn told apart, microseconds.
 const TURN_US_MAX: u64 = 60_000_000;
@@ -72,7 +73,7 @@ impl LoadMeter {
     /// Ends the second; says how long it was, in milliseconds.
     pub(crate) fn sample(&mut self, now_ms: u64) -> u64 {
         let elapsed_ms = (now_ms - self.sampled_ms).max(1);
-        let cpu = thread_cpu_time().unwrap_or(self.cpu);
+        let cpu = Clock::thread_cpu_time();
         self.last = LastSecond {
             loop_time_us_p50: self.turns.value_at_quantile(0.5) as u32,
             loop_time_us_p99: self.turns.value_at_quantile(0.99) as u32,

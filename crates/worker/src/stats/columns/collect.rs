@@ -8,9 +8,9 @@ use super::{frames_reference, packets_reference};
 use crate::event_loop::Worker;
 use crate::frames::channel::{Channel, Format};
 use crate::ids::TableId;
+use crate::net::Clock;
 use crate::proto::session::Media;
 use worker_api::columns::StreamRow;
-use worker_api::time::thread_cpu_time;
 
 /// Places in logs whose age is remembered while queues are looked at.
 const SEEN: usize = 256;
@@ -18,7 +18,7 @@ const SEEN: usize = 256;
 impl Worker {
     /// Ends the sample of `elapsed_ms` of all sessions and sends a copy of the columns to the control side.
     pub(crate) fn send_stats(&mut self, elapsed_ms: u64) {
-        let begun = thread_cpu_time();
+        let begun = Clock::thread_cpu_time();
         self.columns.sample(elapsed_ms, self.sessions.rows());
         self.note_queues();
         self.packets.note_reception(&self.ctx);
@@ -46,8 +46,7 @@ impl Worker {
             has_publisher: stream.publication.has_client(),
             players: stream.publication.players,
         }));
-        let took = thread_cpu_time().zip(begun).map(|(ended, begun)| ended.saturating_sub(begun));
-        snapshot.took_us = took.unwrap_or_default().as_micros() as u32;
+        snapshot.took_us = Clock::thread_cpu_time().saturating_sub(begun).as_micros() as u32;
         self.control.outbox.send(snapshot);
     }
 

@@ -1,0 +1,6 @@
+//! The operating system: `epoll` by `mio`, sockets, and the clock. See the module above for what it promises.
+
+pub(super) mod clock;
+pub(super) mod event_queue;
+pub(super) mod tcp;
+pub(super) mod udp;
