@@ -6,7 +6,7 @@
 //! matter: a flush goes recipient by recipient, each one's datagrams in the order they were
 //! reserved. This file knows no sockets.
 
-use crate::backend::{CHUNK, Datagram, Outcome};
+use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use crate::group::Progress;
 use crate::recipient_order::RecipientOrder;

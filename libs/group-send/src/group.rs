@@ -3,7 +3,7 @@
 //! Turns the group into datagrams in recipient-major order, because segmentation offload joins only
 //! consecutive packets of one recipient, and records what each recipient got.
 
-use crate::backend::{CHUNK, Datagram, Outcome};
+use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;

@@ -66,6 +66,7 @@ mod batch;
 #[cfg(target_os = "linux")]
 mod cmsg;
 mod config;
+mod datagram;
 mod error;
 #[cfg(all(target_os = "linux", any(feature = "af-xdp", feature = "tc-clone")))]
 mod frame;

@@ -16,8 +16,8 @@ pub(crate) mod uring;
 #[cfg(feature = "af-xdp")]
 pub(crate) mod xsk;
 
-use crate::backend::{CHUNK, Datagram};
 use crate::cmsg::ControlBuffer;
+use crate::datagram::{CHUNK, Datagram};
 use arrayvec::ArrayVec;
 use socket2::{Domain, SockRef, Type};
 use std::io;

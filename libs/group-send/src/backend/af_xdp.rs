@@ -24,8 +24,9 @@ mod sums;
 
 pub(crate) use link::open;
 
-use crate::backend::{Backend, CHUNK, Datagram, Outcome};
+use crate::backend::Backend;
 use crate::config::BackendKind;
+use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::frame::{Header, Sum};
 use crate::group::{self, Slot};
 use crate::linux::xsk::FRAME_MAX;

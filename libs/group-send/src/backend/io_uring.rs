@@ -23,10 +23,11 @@
 mod pool;
 mod template;
 
+use crate::backend::Backend;
 use crate::backend::mmsg::{self, Mmsg};
 use crate::backend::segmentation::same_destination;
-use crate::backend::{Backend, CHUNK, Datagram, Outcome};
 use crate::config::{BackendKind, IoUringConfig, SetupError};
+use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use crate::linux::uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
 use arrayvec::ArrayVec;

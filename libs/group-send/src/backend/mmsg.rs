@@ -5,9 +5,10 @@
 //! datagram (`sendto`). What a device or a path refuses of the first is remembered in
 //! `segmentation.rs`. Nothing here waits, and only refusals allocate.
 
+use crate::backend::Backend;
 use crate::backend::segmentation::{self, Refusals};
-use crate::backend::{Backend, Datagram, Outcome};
 use crate::config::{BackendKind, SetupError};
+use crate::datagram::{Datagram, Outcome};
 use crate::error::SendError;
 use crate::linux::{self, Family, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;

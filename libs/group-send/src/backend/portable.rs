@@ -5,8 +5,9 @@
 //! errors for earlier datagrams are reported however the system does it. Compiled into the tests on
 //! Linux as well.
 
-use crate::backend::{Backend, Datagram, Outcome};
+use crate::backend::Backend;
 use crate::config::{BackendKind, SetupError};
+use crate::datagram::{Datagram, Outcome};
 use crate::error::SendError;
 use socket2::{SockAddr, SockRef, Socket, Type};
 use std::io::{self, IoSlice};

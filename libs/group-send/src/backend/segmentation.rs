@@ -1,6 +1,6 @@
 //! Which datagrams may share one message with `UDP_SEGMENT`, and where that was refused before.
 
-use crate::backend::Datagram;
+use crate::datagram::Datagram;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 

@@ -31,8 +31,9 @@ mod tests;
 
 pub(crate) use link::open;
 
-use crate::backend::{Backend, Datagram, Outcome};
+use crate::backend::Backend;
 use crate::config::BackendKind;
+use crate::datagram::{Datagram, Outcome};
 use crate::error::SendError;
 use crate::frame::{HEADER_MAX, Header, Sum};
 use crate::group::{Recipient, Slot};

@@ -5,7 +5,7 @@
 //! kernel has completed every message or has never seen it. `backend/io_uring.rs` decides which
 //! sockets exist, what is sent, and what follows from an error.
 
-use crate::backend::Datagram;
+use crate::datagram::Datagram;
 use crate::linux::{option, recv};
 use io_uring::squeue::Entry;
 use io_uring::types::Fixed;

@@ -398,7 +398,7 @@ fn explain(step: &'static str) -> impl FnOnce(io::Error) -> Refusal {
 
 /// `XDP_MAX_TX_SKB_BUDGET` of linux/if_xdp.h, which libc does not name yet.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
-/// Frames that one kick may send: those of a call of the back end (`backend::CHUNK`).
+/// Frames that one kick may send: those of a call of the back end (`datagram::CHUNK`).
 const KICK_FRAMES: u32 = 256;
 /// What the kernel counts for a frame that a link with an MTU of 1500 carries: 2304 bytes on 64-bit
 /// machines.

@@ -6,71 +6,22 @@
 //! of arrays, vectors and pieces of streams are left to the callers.
 #![expect(unsafe_code, reason = "vector loads, stores and calls into code for one instruction set")]
 
-pub(crate) mod decode;
-pub(crate) mod encode;
+mod decode;
+mod element;
+mod encode;
 mod isa;
 mod scalar;
 
 use core::mem::MaybeUninit;
 
+pub(crate) use decode::Decoded;
+#[cfg(feature = "serde")]
+pub(crate) use element::Number;
+pub(crate) use element::{BulkElement, Kind, Stop};
+pub(crate) use encode::SLACK;
 pub use isa::Isa;
-pub(crate) use scalar::Number;
 
 use crate::element::Element;
-use crate::error::ElementError;
-
-/// Room behind the longest possible output that lets the kernels write whole vectors to the end;
-/// never required.
-pub(crate) const SLACK: usize = 64;
-
-/// What an element type is, apart from its size.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Bool,
-    Unsigned,
-    Signed,
-    Float,
-}
-
-/// What the algorithms know of an element type.
-pub trait BulkElement: encode::EncodeElement + Copy + 'static {
-    #[doc(hidden)]
-    const KIND: Kind;
-
-    /// Writes the shortest form of one element and returns its length, at most 9.
-    #[doc(hidden)]
-    fn encode_one(self, out: &mut [u8; 9]) -> usize;
-
-    /// Reads one element of any legal width from the beginning of `input`; returns it and its
-    /// length.
-    #[doc(hidden)]
-    fn decode_one(input: &[u8]) -> Result<(Self, usize), Stop>;
-
-    /// The number as this type, if it is of a type that goes into it and keeps its value exactly.
-    #[doc(hidden)]
-    fn from_number(number: Number) -> Option<Self>;
-}
-
-/// Why decoding ended before the last element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// The input ends.
-    Truncated,
-    /// The next element is not acceptable.
-    Element(ElementError),
-}
-
-/// How far decoding came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    /// Elements written.
-    pub(crate) elements: usize,
-    /// Bytes they took.
-    pub(crate) bytes: usize,
-    /// Why not all were, if so.
-    pub(crate) stop: Option<Stop>,
-}
 
 /// Writes the elements of `values` to the beginning of `out`, which is at least `T::ENCODED_MAX`
 /// times as long; returns the bytes initialised. Bytes behind those may change, but never become

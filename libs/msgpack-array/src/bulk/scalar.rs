@@ -1,17 +1,7 @@
 //! One element at a time: the oracle of every kernel, and what runs where there is none.
 
-use super::{BulkElement, Kind, Stop};
+use super::element::{BulkElement, Kind, Number, Stop};
 use crate::error::ElementError;
-
-/// A number as it stands in the bytes, floats by their bits.
-#[derive(Debug, Clone, Copy)]
-pub enum Number {
-    Unsigned(u64),
-    Signed(i64),
-    Single(u32),
-    Double(u64),
-    Bool(bool),
-}
 
 /// Writes a marker and a big-endian payload.
 fn write<const N: usize>(out: &mut [u8; 9], marker: u8, payload: [u8; N]) -> usize {

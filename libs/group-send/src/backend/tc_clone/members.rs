@@ -4,7 +4,7 @@
 //! decides which recipients frames reach at all.
 
 use super::replicator::Shape;
-use crate::backend::Datagram;
+use crate::datagram::Datagram;
 use crate::frame::Header;
 use crate::group::{Recipient, Slot};
 use std::net::SocketAddr;

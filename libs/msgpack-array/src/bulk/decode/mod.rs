@@ -30,7 +30,7 @@ mod windows;
 
 use core::mem::MaybeUninit;
 
-use super::{Decoded, Isa, Stop};
+use super::{Isa, Stop};
 use crate::element::Element;
 
 pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
@@ -49,6 +49,17 @@ pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<
         Isa::Neon => unsafe { vectors::decode::<neon::Neon, T>(input, out) },
         _ => scalar::decode(input, out),
     }
+}
+
+/// How far decoding came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// Elements written.
+    pub(crate) elements: usize,
+    /// Bytes they took.
+    pub(crate) bytes: usize,
+    /// Why not all were, if so.
+    pub(crate) stop: Option<Stop>,
 }
 
 /// How far a kernel came.

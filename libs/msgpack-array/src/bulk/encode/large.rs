@@ -33,7 +33,7 @@ const AHEAD_BYTES: usize = 1024;
 /// Encoded bytes on their way, as far from the beginning of a line as they will be in the output.
 /// Bytes take two at most, and longer numbers less than that.
 #[repr(C, align(64))]
-struct Stage([MaybeUninit<u8>; LINE + 2 * PIECE_BYTES + super::super::SLACK]);
+struct Stage([MaybeUninit<u8>; LINE + 2 * PIECE_BYTES + super::SLACK]);
 
 /// Whether `values` are so many that they should be written by [`encode`].
 #[inline]

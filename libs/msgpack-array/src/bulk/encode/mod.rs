@@ -27,23 +27,18 @@ mod tests;
 use core::mem::MaybeUninit;
 
 use super::Isa;
+use super::element::EncodeElement;
 use crate::element::Element;
+
+/// Room behind the longest possible output that lets the kernels write whole vectors to the end;
+/// never required.
+pub(crate) const SLACK: usize = 64;
 
 /// See [`super::encode`].
 pub(super) fn encode<T: Element>(isa: Isa, values: &[T], out: &mut [MaybeUninit<u8>]) -> usize {
     // SAFETY: the caller of `bulk::encode` has checked that this machine has `isa`; the length has
     // been checked there.
     unsafe { T::encode_run(isa, values, out) }
-}
-
-/// What the algorithm knows of an element type: its functions in the files of the instruction sets.
-pub trait EncodeElement: Sized {
-    /// Writes all `values` to the beginning of `out`, and returns the bytes initialised.
-    ///
-    /// # Safety
-    /// This machine has `isa`, and `out` is at least `ENCODED_MAX` times as long as `values`.
-    #[doc(hidden)]
-    unsafe fn encode_run(isa: Isa, values: &[Self], out: &mut [MaybeUninit<u8>]) -> usize;
 }
 
 /// Calls a function of an instruction set, or lets it encode piece by piece.

@@ -97,7 +97,7 @@ fn every_length<T: Sample>() {
         let all_bits: Vec<T> = (0..length).map(|_| T::sample(random())).collect();
         for values in [one_width, mixed, all_bits] {
             check_all(&values, offset, 0);
-            check_all(&values, 0, super::super::SLACK);
+            check_all(&values, 0, SLACK);
             check_all(&values, offset, random() as usize % 64);
         }
     }
