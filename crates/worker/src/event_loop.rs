@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use crate::bridges::Bridges;
 use crate::context::Context;
-use crate::frames::streams::Streams;
+use crate::frames::stream::Streams;
 use crate::ids::{ConnId, FrameStreamId, Table};
 use crate::net::accept::Acceptor;
 use crate::net::listen::Listeners;

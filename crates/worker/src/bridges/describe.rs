@@ -12,7 +12,7 @@ use sfu::PublisherInput;
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
-use crate::frames::streams::LocalStream;
+use crate::frames::stream::LocalStream;
 use crate::ids::FrameStreamId;
 use crate::packets::inputs;
 use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};

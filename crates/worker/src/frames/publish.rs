@@ -9,8 +9,7 @@ use rtmp::MediaMessage;
 use rtmp::flv::{TagBody, read_frames};
 
 use crate::event_loop::Worker;
-use crate::frames::channel::{Channel, Format};
-use crate::frames::streams::LocalStream;
+use crate::frames::stream::{Channel, Format, LocalStream};
 use crate::ids::{ConnId, FrameStreamId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::session::{Media, Publish};

@@ -6,8 +6,7 @@ use std::io::{self, IoSlice};
 use delivery::{Cursor, PlayerAction, PlayerId};
 
 use crate::event_loop::Worker;
-use crate::frames::channel::{self, Format};
-use crate::frames::streams::LocalStream;
+use crate::frames::stream::{Channel, Format, LocalStream, write_file_header};
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::proto::http;
 use crate::proto::requests::ANSWER_BYTES_MAX;
@@ -252,11 +251,7 @@ impl Worker {
     }
 
     /// A channel, if it is there.
-    pub(crate) fn channel_mut(
-        &mut self,
-        stream: FrameStreamId,
-        format: usize,
-    ) -> Option<&mut channel::Channel> {
+    pub(crate) fn channel_mut(&mut self, stream: FrameStreamId, format: usize) -> Option<&mut Channel> {
         self.streams.slab.get_mut(stream)?.channels[format].as_mut()
     }
 
@@ -420,7 +415,7 @@ fn write_preamble(format: Format, stream: &LocalStream, cors: Option<&str>, out:
         http::write_stream_head(out, cors, format == Format::FlvChunked);
     }
     if format != Format::Rtmp {
-        channel::write_file_header(format, out, &stream.relay);
+        write_file_header(format, out, &stream.relay);
     }
 }
 

@@ -4,9 +4,9 @@ use rtmp::name::query_value;
 use rtmp::server::{PlayReject, PublishReject, ServerEvent};
 
 use crate::event_loop::{LINGER_MS, Worker};
-use crate::frames::channel::{self, Format};
 use crate::frames::publish::{Credential, PublishRefusal};
 use crate::frames::serve::PlayRefusal;
+use crate::frames::stream::{Format, write_end};
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::proto::http::{self, MediaRequest, Method, Request};
 use crate::proto::session::{Media, Publish, Session, State};
@@ -312,7 +312,7 @@ impl Worker {
             let cors = self.ctx.settings.cors_allow_origin.as_deref();
             http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
         } else if let Some((format, true)) = play {
-            channel::write_end(format, &mut session.pending.bytes);
+            write_end(format, &mut session.pending.bytes);
         }
         session.closing_at_ms = Some(self.ctx.now_ms + LINGER_MS);
         self.columns.retire(conn);

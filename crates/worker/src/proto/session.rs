@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use delivery::{Cursor, SlotId};
 use rtmp::server::ServerSession;
 
-use crate::frames::channel::Format;
+use crate::frames::stream::Format;
 use crate::ids::FrameStreamId;
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;

@@ -2,7 +2,7 @@
 //! `columns`.
 
 use crate::event_loop::Worker;
-use crate::frames::streams::LocalStream;
+use crate::frames::stream::LocalStream;
 use crate::ids::{ConnId, TableId};
 use crate::proto::session::{Media, Session};
 use worker_api::link::Listed;

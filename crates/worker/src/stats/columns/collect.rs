@@ -6,7 +6,7 @@
 
 use super::{frames_reference, packets_reference};
 use crate::event_loop::Worker;
-use crate::frames::channel::{Channel, Format};
+use crate::frames::stream::{Channel, Format};
 use crate::ids::TableId;
 use crate::net::Clock;
 use crate::proto::session::Media;
