@@ -5,17 +5,22 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use media::Frame;
+use rtmp::MediaMessage;
+use rtmp::flv::read_frames;
 use rtmp::server::ServerSession;
 
 use crate::context::READ_BYTES;
 use crate::event_loop::Worker;
-use crate::ids::ConnId;
+use crate::frames::FrameAction;
+use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::Entry;
 use crate::net::{Interest, Readiness, TcpSocket, Token};
-use crate::proto::session::{Media, Pending, Rtmp, Session, State};
+use crate::proto::session::{Media, Pending, Publish, Rtmp, Session, State, Written};
 use worker_api::EndReason;
 use worker_api::snapshot::Protocol;
 
@@ -98,6 +103,66 @@ impl Worker {
         } else {
             tracing::debug!(session = %id, %error, "connection failed");
             self.remove(conn, EndReason::ConnectionFailed);
+        }
+    }
+
+    /// A media message of the publishing session.
+    pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
+        let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
+        self.ctx.counters.frames_in += 1;
+        self.columns.passed(conn, 1);
+        // A message nobody can make sense of is not worth a publisher's session: leave it out.
+        let Ok((first, others)) = read_frames(message) else {
+            self.ctx.counters.frames_invalid += 1;
+            return;
+        };
+        for frame in std::iter::once(first).chain(others) {
+            self.receive_frame(stream, &Arc::new(frame));
+        }
+    }
+
+    /// A frame of a stream's publisher.
+    pub(crate) fn receive_frame(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) {
+        match self.frames.receive(&mut self.ctx, stream, frame) {
+            FrameAction::None => {}
+            FrameAction::Bridge(bridge, time) => self.bridge_frame(bridge, time, frame),
+            FrameAction::Describe => self.describe_as_packets(stream),
+        }
+    }
+
+    /// Serves the players whose time has come.
+    pub(crate) fn serve_due_players(&mut self) {
+        while let Some(conn) = self.frames.next_due(self.ctx.now_ms) {
+            self.write(conn);
+        }
+    }
+
+    /// Writes what there is for a session now.
+    pub(crate) fn write(&mut self, conn: ConnId) {
+        let Some(session) = self.sessions.get_mut(conn) else { return };
+        let mut written = Written::default();
+        let result = match session.media {
+            Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
+            Media::None | Media::Publish(_) => session.write_pending(self.ctx.now_ms, &mut written),
+        };
+        self.columns.sent(conn, written.bytes);
+        self.columns.passed(conn, written.messages);
+        self.columns.told.dropped_frames[conn.index()] = written.dropped;
+        self.ctx.counters.writes += written.writes;
+        self.ctx.counters.bytes_out += written.bytes;
+        self.ctx.counters.frames_out += written.messages;
+        self.ctx.load.bytes_out += written.bytes;
+        if let Err(reason) = result {
+            return self.remove(conn, reason);
+        }
+        if session.closing_at_ms.is_some()
+            && session.pending.len() == 0
+            && !session.holds_ciphertext()
+            && let Some(connection) = &mut session.connection
+        {
+            // The peer closes when it has read to the end; until then its input is read and forgotten, or the
+            // kernel would answer it with a reset that can overtake our last bytes.
+            connection.finish();
         }
     }
 

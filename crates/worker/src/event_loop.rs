@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 
 use crate::bridges::Bridges;
 use crate::context::Context;
-use crate::frames::stream::Streams;
-use crate::ids::{ConnId, FrameStreamId, Table};
+use crate::frames::Frames;
+use crate::ids::{ConnId, Table};
 use crate::net::accept::Acceptor;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
@@ -61,6 +61,7 @@ pub(crate) struct ControlQueues {
 pub(crate) struct Worker {
     pub(crate) ctx: Context,
     pub(crate) control: ControlQueues,
+    pub(crate) frames: Frames,
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
     pub(crate) acceptor: Acceptor,
@@ -69,9 +70,6 @@ pub(crate) struct Worker {
     pub(crate) idle: IdleConnections,
     /// What `sessions` have counted, by the same id.
     pub(crate) columns: Columns,
-    pub(crate) streams: Streams,
-    /// When which channel is to be looked at: time, stream, format.
-    pub(crate) timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
     /// Publishers nobody watches, by the time their sockets are to be read.
     pub(crate) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
     /// Publishers whose stream seemed taken: who asks again, and when.
@@ -81,7 +79,6 @@ pub(crate) struct Worker {
     /// Room for the datagrams of one receive call.
     received: ReceivedBatch,
     pub(crate) cipher: Vec<u8>,
-    pub(crate) scratch_players: Vec<delivery::PlayerId>,
     next_sweep_ms: u64,
     pub(crate) rtmp_config: ServerConfig,
 }
@@ -101,20 +98,18 @@ impl Worker {
         Ok(Self {
             ctx,
             control,
+            frames: Frames::default(),
             packets,
             bridges,
             acceptor,
             sessions: Table::default(),
             idle: IdleConnections::default(),
             columns: Columns::default(),
-            streams: Streams::default(),
-            timers: BinaryHeap::new(),
             unwatched: BinaryHeap::new(),
             claims: VecDeque::new(),
             read_again: Vec::new(),
             received: ReceivedBatch::new(RecvConfig::default()),
             cipher: vec![0; CIPHER_BYTES],
-            scratch_players: Vec::new(),
             next_sweep_ms: SWEEP_MS,
             rtmp_config,
         })
@@ -193,7 +188,7 @@ impl Worker {
         if !self.read_again.is_empty() || self.acceptor.has_more() {
             return Duration::ZERO;
         }
-        let due = self.timers.peek().map_or(u64::MAX, |Reverse((due, ..))| *due);
+        let due = self.frames.next_due_ms();
         let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
         let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
         let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);

@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+use delivery::PlayerId;
 use slab::Slab;
 
 /// An id of a [`Table`].
@@ -54,6 +55,16 @@ ids! {
     PacketStreamId
     /// A bridge.
     BridgeId
+}
+
+impl TableId for PlayerId {
+    fn at(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
 /// Entries by id. Ids of entries that were removed are used again.

@@ -42,9 +42,9 @@ impl Worker {
                 let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else { return };
                 self.ctx.counters.ring_frames_in += 1;
                 if after_loss {
-                    self.streams.slab[stream].relay.frames_lost();
+                    self.frames.streams[stream].relay.frames_lost();
                 }
-                self.deliver(stream, &frame);
+                self.frames.deliver(&self.ctx, stream, &frame);
             }
             MessageBody::Packet(packet) => {
                 let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
@@ -96,12 +96,12 @@ impl Worker {
         let source = Source { epoch, origin: Origin::Worker };
         match start {
             Start::Frames(frames) => {
-                let Some(stream) = self.streams.find(id) else { return };
-                let before = self.streams.slab[stream].publication.source;
+                let Some(stream) = self.frames.find(id) else { return };
+                let before = self.frames.streams[stream].publication.source;
                 if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     for frame in &frames {
-                        self.deliver(stream, frame);
+                        self.frames.deliver(&self.ctx, stream, frame);
                     }
                 }
             }
@@ -141,7 +141,7 @@ impl Worker {
         let start = match stream {
             LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);
-                let relay = &self.streams.slab[stream].relay;
+                let relay = &self.frames.streams[stream].relay;
                 let gop = relay.gop().frames().map(|(_, frame)| frame);
                 let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
                 Start::Frames(headers.iter().chain(gop).map(Arc::clone).collect())

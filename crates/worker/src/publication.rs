@@ -10,6 +10,8 @@ use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::MessageBody;
 use crate::registry::{Epoch, Lane, Origin, StreamId};
+use worker_api::EndReason;
+use worker_api::auth::Denied;
 
 /// Where one lane of a stream comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +158,73 @@ impl LaneStream {
         match self {
             Self::Frames(_) => Lane::Frames,
             Self::Packets(_) => Lane::Packets,
+        }
+    }
+}
+
+/// What a publisher shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Credential<'a> {
+    /// A client's token, if it has one.
+    Token(Option<&'a str>),
+    /// It is a part of this server: the rules are for clients. It never takes a stream over, so that it
+    /// cannot fight with a client about one.
+    Own,
+}
+
+/// Why a publisher is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PublishRefusal {
+    /// By the rules of authorisation.
+    Denied(Denied),
+    /// The stream has a publisher, and newcomers are refused.
+    Taken,
+    /// The server is shutting down.
+    Draining,
+}
+
+impl PublishRefusal {
+    /// For the publisher and the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Denied(denied) => denied.reason(),
+            Self::Taken => "the stream is already being published",
+            Self::Draining => EndReason::Draining.text(),
+        }
+    }
+}
+
+/// Why a player is not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlayRefusal {
+    /// By the rules of authorisation.
+    Denied(Denied),
+    /// The stream has no publisher, and the application does not let players wait for one.
+    NotFound,
+    /// The stream is published as packets, and bridges are off.
+    NotFrames,
+    /// The server is shutting down.
+    Draining,
+}
+
+impl PlayRefusal {
+    /// For the player and the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Denied(denied) => denied.reason(),
+            Self::NotFound => "there is no such stream",
+            Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
+            Self::Draining => EndReason::Draining.text(),
+        }
+    }
+
+    /// HTTP status.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Denied(_) => 403,
+            Self::NotFound => 404,
+            Self::NotFrames => 406,
+            Self::Draining => 503,
         }
     }
 }

@@ -12,32 +12,32 @@ use rtc::Peer;
 
 use crate::context::Context;
 use crate::event_loop::Worker;
+use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId};
 use crate::mailbox::{MessageBody, Start};
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::packets::{Action, inputs};
-use crate::publication::{LaneStream, Publication, Remote, Source};
-use crate::registry::{Claim, Epoch, Lane, Origin, PublishedTracks, StreamId, Taken};
+use crate::proto::session::{Media, Publish};
+use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, PublishRefusal, Remote, Source};
+use crate::registry::{Claim, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
+use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
-use worker_api::snapshot::SessionId;
+use worker_api::snapshot::{Role, SessionId};
 
 impl Worker {
     /// A lane of a stream, if this worker has it.
     pub(crate) fn find_stream(&self, lane: Lane, id: StreamId) -> Option<LaneStream> {
         match lane {
-            Lane::Frames => self.streams.find(id).map(LaneStream::Frames),
+            Lane::Frames => self.frames.find(id).map(LaneStream::Frames),
             Lane::Packets => self.packets.streams.find(id).map(LaneStream::Packets),
         }
     }
 
     fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> LaneStream {
         match lane {
-            Lane::Frames => {
-                let applications = &self.ctx.settings.applications;
-                LaneStream::Frames(self.streams.find_or_insert(id, name, applications, self.ctx.now_ms))
-            }
+            Lane::Frames => LaneStream::Frames(self.frames.find_or_insert(&self.ctx, id, name)),
             Lane::Packets => {
                 let wait = self.ctx.settings_for(name.0).wait_for_publisher;
                 LaneStream::Packets(self.packets.streams.find_or_insert(id, name, wait))
@@ -47,32 +47,149 @@ impl Worker {
 
     pub(crate) fn publication(&self, stream: LaneStream) -> Option<&Publication> {
         match stream {
-            LaneStream::Frames(stream) => Some(&self.streams.slab.get(stream)?.publication),
+            LaneStream::Frames(stream) => Some(&self.frames.streams.get(stream)?.publication),
             LaneStream::Packets(stream) => Some(&self.packets.streams.get(stream)?.publication),
         }
     }
 
     pub(crate) fn publication_mut(&mut self, stream: LaneStream) -> Option<&mut Publication> {
         match stream {
-            LaneStream::Frames(stream) => Some(&mut self.streams.slab.get_mut(stream)?.publication),
+            LaneStream::Frames(stream) => Some(&mut self.frames.streams.get_mut(stream)?.publication),
             LaneStream::Packets(stream) => Some(&mut self.packets.streams.get_mut(stream)?.publication),
         }
     }
 
-    /// A connection that has claimed a stream begins to publish it.
-    pub(crate) fn start_publication(
+    /// Makes the session the publisher of a stream.
+    pub(crate) fn publish(
         &mut self,
-        claim: &Claim,
-        name: (&str, &str),
         conn: ConnId,
-    ) -> FrameStreamId {
-        self.end_replaced(claim, Lane::Frames);
-        let applications = &self.ctx.settings.applications;
-        let stream = self.streams.find_or_insert(claim.id, name, applications, self.ctx.now_ms);
-        self.publish_to(LaneStream::Frames(stream), claim, || Start::Frames(Vec::new()));
+        (app, name): (&str, &str),
+        credential: Credential<'_>,
+    ) -> Result<(), PublishRefusal> {
+        let session = &self.sessions[conn];
+        let (id, address) = (session.id, session.address);
+        let key = format!("{app}/{name}");
+        let claim = self.claim(&key, (app, name), credential, address).inspect_err(|refusal| {
+            let reason = refusal.reason();
+            match credential {
+                // It is told, and says so itself, with its name.
+                Credential::Own => {
+                    tracing::debug!(session = %id, stream = key, reason, "source of this server refused");
+                }
+                Credential::Token(_) => {
+                    tracing::info!(session = %id, %address, stream = key, reason, "publisher refused");
+                }
+            }
+        })?;
+        self.end_replaced(&claim, Lane::Frames);
+        let stream = self.frames.find_or_insert(&self.ctx, claim.id, (app, name));
+        self.publish_to(LaneStream::Frames(stream), &claim, || Start::Frames(Vec::new()));
         let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
         self.start_source(LaneStream::Frames(stream), source, None);
-        stream
+        self.sessions[conn].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
+        self.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
+        self.update_read_interest(stream);
+        tracing::info!(session = %id, %address, stream = key, "publisher started");
+        // Where bridges are off this is known before anything has come.
+        self.describe_as_packets(stream);
+        if claim.bridged.is_empty() {
+            self.bridge_to_packets_if_wanted(claim.id);
+        } else {
+            self.bridge_to_packets(claim.id);
+        }
+        Ok(())
+    }
+
+    fn claim(
+        &mut self,
+        key: &str,
+        (app, name): (&str, &str),
+        credential: Credential<'_>,
+        address: std::net::SocketAddr,
+    ) -> Result<Claim, PublishRefusal> {
+        if self.ctx.draining_until.is_some() {
+            return Err(PublishRefusal::Draining);
+        }
+        let take_over = match credential {
+            Credential::Own => false,
+            Credential::Token(token) => {
+                if let Err(denied) = self.ctx.policy.may_publish(app, name, token, address.ip()) {
+                    self.ctx.counters.unauthorized += 1;
+                    return Err(PublishRefusal::Denied(denied));
+                }
+                let settings = self.ctx.settings_for(app);
+                settings.second_publisher == SecondPublisher::TakeOver
+            }
+        };
+        self.ctx.directory.claim(key, self.ctx.worker, take_over, None).map_err(|_| PublishRefusal::Taken)
+    }
+
+    /// Makes the session a player of a stream.
+    pub(crate) fn play(
+        &mut self,
+        conn: ConnId,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+        format: Format,
+    ) -> Result<(), PlayRefusal> {
+        let session = &self.sessions[conn];
+        let (id, address) = (session.id, session.address);
+        let key = format!("{app}/{name}");
+        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token).inspect_err(|refusal| {
+            tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
+        })?;
+        let local = &mut self.frames.streams[stream];
+        local.publication.players += 1;
+        let id_of_stream = local.publication.id;
+        self.bridge_to_frames(id_of_stream);
+        self.update_read_interest(stream);
+        let player = self.frames.join(&self.ctx, stream, conn, format);
+        self.sessions[conn].media = Media::Play(player);
+        self.columns.takes_role(conn, Role::Player, frames_reference(stream));
+        tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
+        Ok(())
+    }
+
+    /// Whether the session could play the stream right now.
+    pub(crate) fn would_play(
+        &mut self,
+        conn: ConnId,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+    ) -> Result<(), PlayRefusal> {
+        let key = format!("{app}/{name}");
+        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token)?;
+        // The first player of a stream whose home is another worker: that it has a home is enough.
+        let live = self.frames.streams[stream].publication.source.is_some()
+            || self.ctx.directory.subscribe(&key, self.ctx.worker, Lane::Frames).1.is_some();
+        if self.frames.streams[stream].publication.players == 0 {
+            self.unsubscribe(LaneStream::Frames(stream));
+        }
+        if live { Ok(()) } else { Err(PlayRefusal::NotFound) }
+    }
+
+    /// Checks the rules and makes sure the stream comes to this worker.
+    fn authorize_and_subscribe(
+        &mut self,
+        conn: ConnId,
+        key: &str,
+        (app, name): (&str, &str),
+        token: Option<&str>,
+    ) -> Result<FrameStreamId, PlayRefusal> {
+        if self.ctx.draining_until.is_some() {
+            return Err(PlayRefusal::Draining);
+        }
+        let address = self.sessions[conn].address.ip();
+        if let Err(denied) = self.ctx.policy.may_play(app, name, token, address) {
+            self.ctx.counters.unauthorized += 1;
+            return Err(PlayRefusal::Denied(denied));
+        }
+        let bridged = self.ctx.settings_for(app).bridge.enabled;
+        if !bridged && matches!(self.ctx.directory.published(key), Published::Packets(_)) {
+            return Err(PlayRefusal::NotFrames);
+        }
+        let id = self.subscribe(Lane::Frames, key, (app, name));
+        id.and_then(|id| self.frames.find(id)).ok_or(PlayRefusal::NotFound)
     }
 
     /// Opens a WebRTC session and answers.
@@ -128,9 +245,9 @@ impl Worker {
                 let peer = self.packets.insert(&mut self.ctx, session);
                 let source = Source { epoch, origin: Origin::Peer(peer) };
                 self.start_source(LaneStream::Packets(stream), source, Some(tracks));
-                let frames = self.streams.find(claim.id);
+                let frames = self.frames.find(claim.id);
                 let waits_here =
-                    frames.is_some_and(|frames| self.streams.slab[frames].publication.players > 0);
+                    frames.is_some_and(|frames| self.frames.streams[frames].publication.players > 0);
                 if waits_here || !claim.bridged.is_empty() {
                     self.bridge_to_frames(claim.id);
                 }
@@ -203,12 +320,7 @@ impl Worker {
     ) {
         let now_ms = self.ctx.now_ms;
         match stream {
-            LaneStream::Frames(stream) => {
-                let local = &mut self.streams.slab[stream];
-                local.publication.start(source, now_ms);
-                local.publisher_started();
-                self.set_waiting(stream, None);
-            }
+            LaneStream::Frames(stream) => self.frames.start_source(&self.ctx, stream, source),
             LaneStream::Packets(stream) => {
                 let stream = &mut self.packets.streams[stream];
                 stream.publication.start(source, now_ms);
@@ -245,27 +357,13 @@ impl Worker {
                 self.carry_out_actions();
             }
             LaneStream::Frames(stream) => {
-                let Some(local) = self.streams.slab.get_mut(stream) else { return };
-                if !local.publication.end(&mut self.ctx, source) {
+                let Some(id) = self.frames.streams.get(stream).map(|local| local.publication.id) else {
                     return;
-                }
-                let id = local.publication.id;
-                self.set_waiting(stream, Some(self.ctx.now_ms));
-                self.forget_if_unused(stream);
-                if source.origin.is_client() {
+                };
+                let has_ended = self.frames.end_publication(&mut self.ctx, stream, source);
+                if has_ended && source.origin.is_client() {
                     self.bridge_source_ended(id, source.epoch);
                 }
-            }
-        }
-    }
-
-    /// Notes in the stream's players since when they have been without a publisher.
-    fn set_waiting(&mut self, stream: FrameStreamId, since_ms: Option<u64>) {
-        let channels = self.streams.slab[stream].channels.iter().flatten();
-        for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-            let session = self.sessions.get_mut(ConnId(player.0));
-            if let Some(play) = session.and_then(|session| session.play_mut()) {
-                play.waiting_since_ms = since_ms;
             }
         }
     }
@@ -293,25 +391,13 @@ impl Worker {
     /// The last player has left (or none came).
     pub(crate) fn unsubscribe(&mut self, stream: LaneStream) {
         match stream {
-            LaneStream::Frames(stream) => {
-                if let Some(local) = self.streams.slab.get(stream) {
-                    local.publication.unsubscribe(&mut self.ctx);
-                }
-                self.forget_if_unused(stream);
-            }
+            LaneStream::Frames(stream) => self.frames.unsubscribe(&mut self.ctx, stream),
             LaneStream::Packets(stream) => {
                 if let Some(entry) = self.packets.streams.get(stream) {
                     entry.publication.unsubscribe(&mut self.ctx);
                 }
                 self.packets.forget_if_unused(stream);
             }
-        }
-    }
-
-    /// Forgets a stream of frames that is neither published nor played here.
-    fn forget_if_unused(&mut self, stream: FrameStreamId) {
-        if self.streams.slab.get(stream).is_some_and(|local| local.publication.is_unused()) {
-            self.streams.remove(stream);
         }
     }
 

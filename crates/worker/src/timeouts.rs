@@ -33,7 +33,7 @@ impl Worker {
             }
             match self.examine(conn, draining) {
                 TimeoutAction::Fine => {}
-                TimeoutAction::Review => self.serve(conn),
+                TimeoutAction::Review => self.write(conn),
                 TimeoutAction::Remove(reason) => self.remove(conn, reason),
                 TimeoutAction::End(reason) => self.end(conn, reason),
                 TimeoutAction::Overdue => self.overdue(conn),
@@ -47,7 +47,7 @@ impl Worker {
             let now_ms = self.ctx.now_ms;
             self.ctx.load.bytes_out += self.packets.take_sent_bytes();
             let elapsed_ms = self.ctx.load.sample(now_ms);
-            self.streams.slab.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
+            self.frames.streams.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
             self.send_stats(elapsed_ms);
         }
     }
@@ -77,15 +77,15 @@ impl Worker {
                 TimeoutAction::End(EndReason::SilentPublisher)
             }
             Media::Publish(_) => TimeoutAction::Fine,
-            Media::Play(play) => {
-                let stream = &self.streams.slab[play.stream];
-                let channel = stream.channels[play.format as usize].as_ref();
-                let lag = channel.map_or(0, |channel| play.cursor.lag_bytes(&channel.log));
+            &Media::Play(player) => {
+                let player = &self.frames.players[player];
+                let stream = &self.frames.streams[player.stream];
+                let lag = self.frames.lag_bytes(player);
                 // A draining player first gets what it is owed, while there is time to tell it why.
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
                     return TimeoutAction::End(EndReason::Draining);
                 }
-                let waits = play.waiting_since_ms.zip(stream.settings.wait_for_publisher);
+                let waits = player.waiting_since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
                     return TimeoutAction::End(EndReason::NoPublisher);
                 }

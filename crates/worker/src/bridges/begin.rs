@@ -16,7 +16,6 @@ use crate::mailbox::{MessageBody, Start};
 use crate::publication::{LaneStream, Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
 use worker_api::settings::BridgeSettings;
-use worker_api::settings::settings_for;
 use worker_api::snapshot::BridgeDirection;
 
 /// Longest RTP payload of packets that are made here. With every header up to IPv6 it fits into 1280 bytes,
@@ -34,8 +33,8 @@ const TURN_PACKETS: u64 = 4_000;
 impl Worker {
     /// Somebody wants a stream as packets: begins the bridge, if the stream is published here as frames.
     pub(crate) fn bridge_to_packets(&mut self, id: StreamId) {
-        let Some(frames) = self.streams.find(id) else { return };
-        let local = &self.streams.slab[frames];
+        let Some(frames) = self.frames.find(id) else { return };
+        let local = &self.frames.streams[frames];
         let Some(Source { epoch: publication, origin: Origin::Connection(_) }) = local.publication.source
         else {
             return;
@@ -62,7 +61,7 @@ impl Worker {
         let machine = Machine::FrameToRtp(Box::new(machine));
         let epochs = (publication, epoch);
         let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
-        self.streams.slab[frames].publication.bridge = Some(index);
+        self.frames.streams[frames].publication.bridge = Some(index);
         self.update_read_interest(frames);
         self.packets.streams[packets].publication.remotes = Vec::new();
         self.bridge_feed_cached_frames(index, epoch);
@@ -89,7 +88,7 @@ impl Worker {
 
     /// What a player that joined now would begin with.
     fn bridge_feed_cached_frames(&mut self, index: BridgeId, epoch: Epoch) {
-        let relay = &self.streams.slab[self.bridges.slab[index].frames].relay;
+        let relay = &self.frames.streams[self.bridges.slab[index].frames].relay;
         let cached: Vec<(Timestamp, Arc<Frame>)> = relay.gop().frames().cloned().collect();
         let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
         let begin = cached.first().map_or(Timestamp::ZERO, |(time, _)| *time);
@@ -123,8 +122,7 @@ impl Worker {
         let Some(Source { epoch: publication, origin: Origin::Peer(_) }) = entry.publication.source else {
             return;
         };
-        let applications = &self.ctx.settings.applications;
-        let settings = settings_for(applications, entry.publication.app()).bridge;
+        let settings = self.ctx.settings_for(entry.publication.app()).bridge;
         if entry.publication.bridge.is_some() || !settings.enabled {
             return;
         }
@@ -135,7 +133,7 @@ impl Worker {
         };
         let key = Arc::clone(&entry.publication.key);
         let name = (entry.publication.app(), entry.publication.name());
-        let frames = self.streams.find_or_insert(id, name, applications, self.ctx.now_ms);
+        let frames = self.frames.find_or_insert(&self.ctx, id, name);
         self.start_source(LaneStream::Frames(frames), Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
         let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.ctx.now);
@@ -148,7 +146,7 @@ impl Worker {
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
-        self.streams.slab[frames].publication.remotes = remotes.collect();
+        self.frames.streams[frames].publication.remotes = remotes.collect();
         let cached: Vec<Arc<Packet>> =
             self.packets.streams[packets].sfu.cached(self.ctx.now).map(Arc::clone).collect();
         self.bridge_packets(index, &cached);
@@ -184,7 +182,7 @@ impl Worker {
         match bridge.machine {
             Machine::FrameToRtp(_) => {
                 if let Some(local) =
-                    self.streams.slab.get_mut(frames).filter(|local| local.publication.id == id)
+                    self.frames.streams.get_mut(frames).filter(|local| local.publication.id == id)
                 {
                     local.publication.bridge = None;
                     self.update_read_interest(frames);
@@ -207,7 +205,7 @@ impl Worker {
         self.describe_late();
         for index in self.bridges.slab.ids() {
             let Some(bridge) = self.bridges.slab.get(index) else { continue };
-            let local = &self.streams.slab[bridge.frames];
+            let local = &self.frames.streams[bridge.frames];
             let entry = &self.packets.streams[bridge.packets];
             let linger_ms = local.settings.bridge.linger.as_millis() as u64;
             let is_idle = match bridge.machine {

@@ -12,7 +12,7 @@ use sfu::PublisherInput;
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
-use crate::frames::stream::LocalStream;
+use crate::frames::stream::FrameStream;
 use crate::ids::FrameStreamId;
 use crate::packets::inputs;
 use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
@@ -96,7 +96,7 @@ impl Worker {
     /// Tells the directory what the frames of a publisher here would be as packets; call it when what is
     /// known of it is new.
     pub(crate) fn describe_as_packets(&mut self, stream: FrameStreamId) {
-        let local = &self.streams.slab[stream];
+        let local = &self.frames.streams[stream];
         let Some(source) =
             local.publication.source.filter(|source| matches!(source.origin, Origin::Connection(_)))
         else {
@@ -104,12 +104,12 @@ impl Worker {
         };
         // What a bridge has found out costs nothing to tell, and may have to end players.
         if local.describes == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
-            let local = &mut self.streams.slab[stream];
+            let local = &mut self.frames.streams[stream];
             local.describe_at_ms = local.describe_at_ms.or(Some(self.ctx.now_ms + KINDS_MS));
             return;
         }
-        self.streams.slab[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
-        let local = &self.streams.slab[stream];
+        self.frames.streams[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
+        let local = &self.frames.streams[stream];
         let running = local.publication.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
         let formats = match running.map(|bridge| &bridge.machine) {
@@ -136,12 +136,12 @@ impl Worker {
         // Some codecs say what they are only with their first key frame.
         let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.ctx.now_ms + KINDS_MS);
         self.ctx.directory.set_bridged(&local.publication.key, source.epoch, bridged);
-        self.streams.slab[stream].describe_at_ms = again_ms;
+        self.frames.streams[stream].describe_at_ms = again_ms;
     }
 
     /// Formats of the stream in packets, by what a new player would begin with.
     fn probe(&self, stream: FrameStreamId) -> PublishedFormats {
-        let local = &self.streams.slab[stream];
+        let local = &self.frames.streams[stream];
         let ended = local.relay.ended().map(|header| &**header);
         let headers = local.relay.headers().iter().map(|header| &**header);
         let first = local.first.iter().flatten().map(|frame| &**frame);
@@ -152,11 +152,11 @@ impl Worker {
 
     /// Describes again what could not be described yet.
     pub(super) fn describe_late(&mut self) {
-        for stream in self.streams.slab.ids() {
+        for stream in self.frames.streams.ids() {
             let waits =
-                |local: &&LocalStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.ctx.now_ms);
-            if self.streams.slab.get(stream).filter(waits).is_some() {
-                let local = &mut self.streams.slab[stream];
+                |local: &&FrameStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.ctx.now_ms);
+            if self.frames.streams.get(stream).filter(waits).is_some() {
+                let local = &mut self.frames.streams[stream];
                 (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);
                 self.describe_as_packets(stream);
             }

@@ -68,7 +68,7 @@ impl Worker {
         let Bridge { frames, packets, ref machine, .. } = self.bridges.slab[out.bridge];
         if let Machine::RtpToFrame(_) = machine {
             for frame in out.frames.frames.drain(..) {
-                self.fan_out(frames, &frame);
+                self.frames.fan_out(&mut self.ctx, frames, &frame);
             }
             if out.frames.key_frame_wanted
                 && let Some(track) = TrackIndex::new(VIDEO, 0)
@@ -96,7 +96,7 @@ impl Worker {
         }
         // Once a publication, however many bridges it has had.
         if let Some(warning) = out.packets.warning
-            && let Some(local) = self.streams.slab.get_mut(frames)
+            && let Some(local) = self.frames.streams.get_mut(frames)
             && !std::mem::replace(&mut local.warned, true)
         {
             tracing::warn!(stream = &*local.publication.key, warning, "bridge to WebRTC");

@@ -3,8 +3,143 @@
 //! ```text
 //! proto ─▶ publish.rs ─▶ stream.rs (bytes of a format, once) ─▶ serve.rs ─▶ socket
 //! ```
+//!
+//! [`Frames`] has streams, players and the times at which they are served, and knows no connection: whom
+//! [`Frames::next_due`] names, the worker serves with the connection's session as an argument. What bridges
+//! have to do about a frame is returned as a [`FrameAction`].
 
 pub(crate) mod publish;
 pub(crate) mod serve;
 pub(crate) mod stream;
-pub(crate) mod unwatched;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use delivery::{GopLimits, PlayerId, QueueLimits, Stream};
+use media::Timestamp;
+
+use self::serve::Player;
+use self::stream::{Format, FrameStream};
+use crate::context::Context;
+use crate::ids::{BridgeId, FrameStreamId, Table};
+use crate::publication::{Publication, Source};
+use crate::registry::{Lane, StreamId};
+
+/// The frames lane of one worker.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    pub(crate) streams: Table<FrameStreamId, FrameStream>,
+    by_id: HashMap<StreamId, FrameStreamId>,
+    pub(crate) players: Table<PlayerId, Player>,
+    /// When which channel is to be looked at: time, stream, format. An entry counts only if it is the one
+    /// that the channel was last set to.
+    timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
+    /// Players of the slot that is being served, the last first.
+    due: Vec<PlayerId>,
+}
+
+/// What bridges have to do about a frame of a publisher.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FrameAction {
+    /// Nothing.
+    None,
+    /// This bridge takes it, at this time of the stream.
+    Bridge(BridgeId, Timestamp),
+    /// It says something new about what the stream is as packets.
+    Describe,
+}
+
+impl Frames {
+    /// A stream, if this worker has it.
+    pub(crate) fn find(&self, id: StreamId) -> Option<FrameStreamId> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// A stream, which is made if it is not there.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        ctx: &Context,
+        id: StreamId,
+        (app, name): (&str, &str),
+    ) -> FrameStreamId {
+        if let Some(stream) = self.find(id) {
+            return stream;
+        }
+        let settings = ctx.settings_for(app);
+        let gop_limits = GopLimits {
+            enabled: settings.gop_cache,
+            bytes_max: settings.gop_cache_bytes_max,
+            duration_ms_max: settings.gop_cache_duration_max.as_millis() as u64,
+        };
+        let queue_limits = QueueLimits {
+            bytes_max: settings.player_queue_bytes_max as u64,
+            duration_ms_max: settings.player_queue_duration_max.as_millis() as u64,
+            stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
+        };
+        let stream = self.streams.insert(FrameStream {
+            publication: Publication::new(Lane::Frames, id, (app, name)),
+            settings,
+            queue_limits,
+            relay: Stream::new(gop_limits, ctx.now_ms),
+            channels: [const { None }; Format::COUNT],
+            out_of_order: 0,
+            warned: false,
+            describes: 0,
+            describe_at_ms: None,
+            first: [None, None],
+            video: None,
+            audio: None,
+        });
+        self.by_id.insert(id, stream);
+        stream
+    }
+
+    /// A source begins, here or on another worker.
+    pub(crate) fn start_source(&mut self, ctx: &Context, stream: FrameStreamId, source: Source) {
+        let local = &mut self.streams[stream];
+        local.publication.start(source, ctx.now_ms);
+        local.publisher_started();
+        self.set_waiting(stream, None);
+    }
+
+    /// Ends what `source` publishes. False if the stream has a newer source already.
+    pub(crate) fn end_publication(
+        &mut self,
+        ctx: &mut Context,
+        stream: FrameStreamId,
+        source: Source,
+    ) -> bool {
+        let Some(local) = self.streams.get_mut(stream) else { return false };
+        if !local.publication.end(ctx, source) {
+            return false;
+        }
+        self.set_waiting(stream, Some(ctx.now_ms));
+        self.forget_if_unused(stream);
+        true
+    }
+
+    /// Notes in the stream's players since when they have been without a publisher.
+    fn set_waiting(&mut self, stream: FrameStreamId, since_ms: Option<u64>) {
+        let channels = self.streams[stream].channels.iter().flatten();
+        for player in channels.flat_map(|channel| channel.schedule.all_players()) {
+            self.players[player].waiting_since_ms = since_ms;
+        }
+    }
+
+    /// The last player has left (or none came).
+    pub(crate) fn unsubscribe(&mut self, ctx: &mut Context, stream: FrameStreamId) {
+        if let Some(local) = self.streams.get(stream) {
+            local.publication.unsubscribe(ctx);
+        }
+        self.forget_if_unused(stream);
+    }
+
+    /// Forgets a stream that is neither published nor played here.
+    fn forget_if_unused(&mut self, stream: FrameStreamId) {
+        if self.streams.get(stream).is_some_and(|local| local.publication.is_unused())
+            && let Some(local) = self.streams.remove(stream)
+        {
+            self.by_id.remove(&local.publication.id);
+        }
+    }
+}

@@ -1,28 +1,25 @@
 //! The streams a worker knows (published here, or played here, or both), each with its channels: the stream
 //! in one wire format, the bytes that its players share and the times they are served.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use delivery::{DeliveryLog, GopLimits, Headers, Mark, QueueLimits, Received, Schedule, Stream};
+use delivery::{DeliveryLog, Headers, Mark, QueueLimits, Received, Schedule, Stream};
 use media::config::{AudioFormat, VideoFormat};
 use media::{Codec, Frame, FrameRole, MediaKind};
 use rtmp::chunk;
 use rtmp::flv::{self, TagBody};
 
-use crate::ids::{FrameStreamId, Table};
 use crate::proto::websocket;
 use crate::publication::Publication;
-use crate::registry::{Lane, StreamId};
-use worker_api::settings::{Application, ApplicationSettings};
+use worker_api::settings::ApplicationSettings;
 
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
 const ORDER_PICTURES: u32 = 24;
 
 /// A stream on this worker.
 #[derive(Debug)]
-pub(crate) struct LocalStream {
+pub(crate) struct FrameStream {
     pub(crate) publication: Publication,
     pub(crate) settings: Arc<ApplicationSettings>,
     pub(crate) queue_limits: QueueLimits,
@@ -43,7 +40,7 @@ pub(crate) struct LocalStream {
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
 }
 
-impl LocalStream {
+impl FrameStream {
     /// A publisher begins, here or on another worker: what was known of the one before says nothing of it.
     pub(crate) fn publisher_started(&mut self) {
         (self.video, self.audio) = (None, None);
@@ -95,67 +92,6 @@ impl LocalStream {
         let merge_ms = self.settings.merge_latency.as_millis() as u64;
         let relay = &self.relay;
         self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, relay, now_ms))
-    }
-}
-
-/// The table of streams of frames.
-#[derive(Debug, Default)]
-pub(crate) struct Streams {
-    pub(crate) slab: Table<FrameStreamId, LocalStream>,
-    by_id: HashMap<StreamId, FrameStreamId>,
-}
-
-impl Streams {
-    /// Id of a stream.
-    pub(crate) fn find(&self, id: StreamId) -> Option<FrameStreamId> {
-        self.by_id.get(&id).copied()
-    }
-
-    /// Id of a stream, which is made if it is not there.
-    pub(crate) fn find_or_insert(
-        &mut self,
-        id: StreamId,
-        (app, name): (&str, &str),
-        applications: &[Application],
-        now_ms: u64,
-    ) -> FrameStreamId {
-        if let Some(stream) = self.find(id) {
-            return stream;
-        }
-        let settings = worker_api::settings::settings_for(applications, app);
-        let gop_limits = GopLimits {
-            enabled: settings.gop_cache,
-            bytes_max: settings.gop_cache_bytes_max,
-            duration_ms_max: settings.gop_cache_duration_max.as_millis() as u64,
-        };
-        let queue_limits = QueueLimits {
-            bytes_max: settings.player_queue_bytes_max as u64,
-            duration_ms_max: settings.player_queue_duration_max.as_millis() as u64,
-            stall_ms_max: settings.player_stall_timeout.as_millis() as u64,
-        };
-        let stream = self.slab.insert(LocalStream {
-            publication: Publication::new(Lane::Frames, id, (app, name)),
-            settings,
-            queue_limits,
-            relay: Stream::new(gop_limits, now_ms),
-            channels: [const { None }; Format::COUNT],
-            out_of_order: 0,
-            warned: false,
-            describes: 0,
-            describe_at_ms: None,
-            first: [None, None],
-            video: None,
-            audio: None,
-        });
-        self.by_id.insert(id, stream);
-        stream
-    }
-
-    /// Forgets a stream.
-    pub(crate) fn remove(&mut self, stream: FrameStreamId) {
-        if let Some(stream) = self.slab.remove(stream) {
-            self.by_id.remove(&stream.publication.id);
-        }
     }
 }
 
@@ -214,6 +150,25 @@ impl Channel {
         let time_ms = time.millis().max(0) as u64;
         let mark = Mark { position: self.log.head(), time_ms, arrived_ms: now_ms, entry };
         self.log.append(mark, hint, |out| write(format, out, frame, body, time_ms));
+    }
+
+    /// Has the schedule looked at when its next slot is due, or now if a slot holds back `messages_max`
+    /// messages. Returns that time if it is new.
+    pub(crate) fn arm(&mut self, now_ms: u64, messages_max: u64) -> Option<u64> {
+        if self.armed_ms.is_none() {
+            self.schedule.resume(now_ms);
+        }
+        let log_end = self.log_end();
+        let due_ms = if self.schedule.is_full(log_end, messages_max) {
+            now_ms
+        } else {
+            self.schedule.next_due(log_end)?
+        };
+        if self.armed_ms.is_some_and(|armed_ms| armed_ms <= due_ms) {
+            return None;
+        }
+        self.armed_ms = Some(due_ms);
+        self.armed_ms
     }
 
     /// Most bytes a frame with this body takes in any format.

@@ -10,9 +10,9 @@ use std::task::Waker;
 use media::FlvBody;
 
 use crate::event_loop::Worker;
-use crate::frames::publish::{Credential, PublishRefusal};
 use crate::ids::ConnId;
-use crate::proto::session::State;
+use crate::proto::session::{Media, State};
+use crate::publication::{Credential, PublishRefusal};
 use worker_api::EndReason;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::snapshot::SessionId;
@@ -113,7 +113,9 @@ impl Worker {
             self.ctx.counters.frames_in += messages;
             self.ctx.counters.frames_invalid += invalid;
             self.ctx.load.bytes_in += bytes;
-            self.receive_frame(conn, frame);
+            if let Media::Publish(publish) = self.sessions[conn].media {
+                self.receive_frame(publish.stream, &frame);
+            }
         }
         self.read_next_turn(conn);
     }

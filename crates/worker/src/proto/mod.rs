@@ -7,4 +7,5 @@ pub(crate) mod idle;
 pub(crate) mod internal;
 pub(crate) mod requests;
 pub(crate) mod session;
+pub(crate) mod unwatched;
 pub(crate) mod websocket;

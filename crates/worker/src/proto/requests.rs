@@ -4,14 +4,13 @@ use rtmp::name::query_value;
 use rtmp::server::{PlayReject, PublishReject, ServerEvent};
 
 use crate::event_loop::{LINGER_MS, Worker};
-use crate::frames::publish::{Credential, PublishRefusal};
-use crate::frames::serve::PlayRefusal;
+use crate::frames::serve::Player;
 use crate::frames::stream::{Format, write_end};
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::proto::http::{self, MediaRequest, Method, Request};
-use crate::proto::session::{Media, Publish, Session, State};
+use crate::proto::session::{ANSWER_BYTES_MAX, Media, Publish, Session, State};
 use crate::proto::websocket::{self, ClientFrames, ClientInput};
-use crate::publication::{LaneStream, Source};
+use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
 use crate::registry::Origin;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
@@ -31,9 +30,6 @@ pub(crate) struct PendingClaim {
     name: String,
     token: Option<String>,
 }
-
-/// Most bytes of answers kept for a peer that does not read them.
-pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 impl Worker {
     /// Takes in what a session has sent.
@@ -143,7 +139,12 @@ impl Worker {
                     }
                 }
             }
-            ServerEvent::Pause { paused, .. } => self.pause(conn, paused),
+            ServerEvent::Pause { paused, .. } => {
+                if let Media::Play(player) = session.media {
+                    self.frames.pause(player, paused);
+                    self.write(conn);
+                }
+            }
             ServerEvent::StreamEnded if self.finish_message(conn) => {
                 self.detach(conn, EndReason::StreamClosedByPeer)
             }
@@ -298,7 +299,8 @@ impl Worker {
         if session.closing_at_ms.is_some() {
             return;
         }
-        let play = session.play().map(|play| (play.format, play.begun));
+        let player = session.player().and_then(|player| self.frames.players.get(player));
+        let play = player.map(|player| (player.format, player.begun));
         let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
         // A publisher inside this process is told by its queue, and has nothing else to take.
         let is_internal = matches!(session.state, State::Internal(_));
@@ -368,18 +370,30 @@ impl Worker {
                 let source = Source { epoch, origin: Origin::Connection(conn) };
                 self.end_publication(LaneStream::Frames(stream), source);
             }
-            Media::Play(play) => {
-                let stream = self.stream_key(play.stream);
-                let dropped = play.cursor.dropped();
-                tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_out, dropped, "player left");
-                self.leave(conn, &play);
+            Media::Play(player) => {
+                if let Some(Player { stream, cursor, .. }) = self.frames.leave(&mut self.ctx, player) {
+                    let (key, dropped) = (self.stream_key(stream), cursor.dropped());
+                    tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "player left");
+                    if self.frames.streams[stream].publication.players == 0 {
+                        self.update_read_interest(stream);
+                        self.unsubscribe(LaneStream::Frames(stream));
+                    }
+                }
             }
         }
         self.columns.takes_role(conn, Role::Pending, NO_STREAM);
     }
 
+    /// Copies the rest of the message that a player is in to its private bytes, before its stream is left.
+    /// False when that is too much.
+    fn finish_message(&mut self, conn: ConnId) -> bool {
+        let session = &mut self.sessions[conn];
+        let Some(player) = session.player() else { return true };
+        self.frames.finish_message(player, &mut session.pending)
+    }
+
     fn stream_key(&self, stream: FrameStreamId) -> &str {
-        self.streams.slab.get(stream).map_or("", |stream| &*stream.publication.key)
+        self.frames.streams.get(stream).map_or("", |stream| &*stream.publication.key)
     }
 }
 

@@ -2,18 +2,18 @@
 //!
 //! What it has counted stands in columns beside the table of sessions (`columns`).
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
-use delivery::{Cursor, SlotId};
+use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
-use crate::frames::stream::Format;
 use crate::ids::FrameStreamId;
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
 use worker_api::AddressSlot;
+use worker_api::EndReason;
 use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
 
@@ -87,7 +87,7 @@ pub(crate) enum Media {
     /// Sends it.
     Publish(Publish),
     /// Receives it.
-    Play(Play),
+    Play(PlayerId),
 }
 
 /// A publishing session.
@@ -101,35 +101,11 @@ pub(crate) struct Publish {
     pub(crate) read_at_ms: Option<u64>,
 }
 
-/// A playing session.
-#[derive(Debug)]
-pub(crate) struct Play {
-    /// Index of the stream on this worker.
-    pub(crate) stream: FrameStreamId,
-    pub(crate) format: Format,
-    pub(crate) cursor: Cursor,
-    pub(crate) slot: SlotId,
-    /// The response head or file header has been sent.
-    pub(crate) begun: bool,
-    /// RTMP `pause`: nothing is sent until it is undone.
-    pub(crate) paused: bool,
-    /// Since when the stream has had no publisher.
-    pub(crate) waiting_since_ms: Option<u64>,
-}
-
 impl Session {
-    /// The playing side, if it plays.
-    pub(crate) fn play(&self) -> Option<&Play> {
-        match &self.media {
-            Media::Play(play) => Some(play),
-            _ => None,
-        }
-    }
-
-    /// The playing side, if it plays.
-    pub(crate) fn play_mut(&mut self) -> Option<&mut Play> {
-        match &mut self.media {
-            Media::Play(play) => Some(play),
+    /// The player that it is, if it plays.
+    pub(crate) fn player(&self) -> Option<PlayerId> {
+        match self.media {
+            Media::Play(player) => Some(player),
             _ => None,
         }
     }
@@ -144,6 +120,26 @@ impl Session {
         self.connection.as_ref().is_some_and(Connection::holds_ciphertext)
     }
 
+    /// Writes its private bytes, as many as the socket takes.
+    pub(crate) fn write_pending(&mut self, now_ms: u64, written: &mut Written) -> Result<(), EndReason> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        while self.pending.len() > 0 && !self.blocked {
+            match connection.write(&[self.pending.rest()]) {
+                Ok(bytes) => {
+                    self.pending.advance(bytes);
+                    self.written_ms = now_ms;
+                    written.bytes += bytes as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    (self.blocked, self.written_ms) = (true, now_ms);
+                }
+                Err(_) => return Err(EndReason::ConnectionFailed),
+            }
+        }
+        self.blocked |= !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
+        Ok(())
+    }
+
     /// Moves what the RTMP machine wants to say to the private bytes.
     pub(crate) fn collect_output(&mut self) {
         if let State::Rtmp(rtmp) = &mut self.state {
@@ -154,6 +150,20 @@ impl Session {
         }
     }
 }
+
+/// What was written to a session.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Writes of media.
+    pub(crate) writes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) messages: u64,
+    /// Messages left out so far, since it began to play.
+    pub(crate) dropped: u64,
+}
+
+/// Most bytes of answers kept for a peer that does not read them.
+pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes for one session only.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //! `columns`.
 
 use crate::event_loop::Worker;
-use crate::frames::stream::LocalStream;
+use crate::frames::stream::FrameStream;
 use crate::ids::{ConnId, TableId};
 use crate::proto::session::{Media, Session};
 use worker_api::link::Listed;
@@ -26,8 +26,8 @@ impl Worker {
             bytes_in_per_second: last.bytes_in,
             bytes_out_per_second: last.bytes_out,
             streams: self
+                .frames
                 .streams
-                .slab
                 .iter()
                 .map(|(_, stream)| self.stream_snapshot(stream))
                 .chain(self.packets.stream_snapshots(&self.ctx).map(|(bridge, stream)| StreamSnapshot {
@@ -54,7 +54,7 @@ impl Worker {
         counters
     }
 
-    fn stream_snapshot(&self, stream: &LocalStream) -> StreamSnapshot {
+    fn stream_snapshot(&self, stream: &FrameStream) -> StreamSnapshot {
         let publisher =
             stream.publication.connection().and_then(|conn| Some((conn, self.sessions.get(conn)?)));
         let told = &self.columns.told;
@@ -91,11 +91,12 @@ impl Worker {
     }
 
     fn session_snapshot(&self, conn: ConnId, session: &Session) -> SessionSnapshot {
-        let stream = match &session.media {
+        let stream = match session.media {
             Media::None => None,
-            Media::Publish(publish) => self.streams.slab.get(publish.stream),
-            Media::Play(play) => self.streams.slab.get(play.stream),
+            Media::Publish(publish) => Some(publish.stream),
+            Media::Play(player) => self.frames.players.get(player).map(|player| player.stream),
         };
+        let stream = stream.and_then(|stream| self.frames.streams.get(stream));
         let of_columns = self.columns.session_snapshot(conn, session.id, session.address, self.ctx.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),

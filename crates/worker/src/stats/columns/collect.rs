@@ -9,7 +9,6 @@ use crate::event_loop::Worker;
 use crate::frames::stream::{Channel, Format};
 use crate::ids::TableId;
 use crate::net::Clock;
-use crate::proto::session::Media;
 use worker_api::columns::StreamRow;
 
 /// Places in logs whose age is remembered while queues are looked at.
@@ -32,7 +31,7 @@ impl Worker {
         snapshot.bytes_out_per_second = last.bytes_out;
         snapshot.sessions.append_copy(&self.columns.told);
         snapshot.sessions.append_copy(&self.packets.columns.told);
-        snapshot.streams.extend(self.streams.slab.iter().map(|(id, stream)| StreamRow {
+        snapshot.streams.extend(self.frames.streams.iter().map(|(id, stream)| StreamRow {
             reference: frames_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),
@@ -54,23 +53,23 @@ impl Worker {
     fn note_queues(&mut self) {
         let told = &mut self.columns.told;
         let mut seen = [(usize::MAX, 0, 0); SEEN];
-        for (conn, session) in self.sessions.iter() {
-            let Media::Play(play) = &session.media else { continue };
-            let stream = &self.streams.slab[play.stream];
-            let Some(Channel { log, .. }) = &stream.channels[play.format as usize] else { continue };
-            told.queue_bytes[conn.index()] = play.cursor.lag_bytes(log);
+        for (_, player) in self.frames.players.iter() {
+            let conn = player.conn.index();
+            let stream = &self.frames.streams[player.stream];
+            let Some(Channel { log, .. }) = &stream.channels[player.format as usize] else { continue };
+            told.queue_bytes[conn] = player.cursor.lag_bytes(log);
             // Players that are served together are at the same place: finding the message there once is
             // enough.
-            let Some(position) = play.cursor.position() else {
-                told.queue_ms[conn.index()] = 0;
+            let Some(position) = player.cursor.position() else {
+                told.queue_ms[conn] = 0;
                 continue;
             };
-            let channel = play.stream.index() * Format::COUNT + play.format as usize;
+            let channel = player.stream.index() * Format::COUNT + player.format as usize;
             let known = &mut seen[(position as usize ^ channel) % SEEN];
             if (known.0, known.1) != (channel, position) {
-                *known = (channel, position, play.cursor.lag_ms(log) as u32);
+                *known = (channel, position, player.cursor.lag_ms(log) as u32);
             }
-            told.queue_ms[conn.index()] = known.2;
+            told.queue_ms[conn] = known.2;
         }
     }
 }

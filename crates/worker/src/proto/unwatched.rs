@@ -23,7 +23,7 @@ const LARGE_READ_BYTES: u64 = 32 << 10;
 impl Worker {
     /// Call it when a stream's players or remote workers may have become none, or the first.
     pub(crate) fn update_read_interest(&mut self, stream: FrameStreamId) {
-        let local = &self.streams.slab[stream];
+        let local = &self.frames.streams[stream];
         let Some(conn) = local.publication.connection() else { return };
         let unwatched = local.publication.players == 0
             && local.publication.remotes.is_empty()
