@@ -7,7 +7,6 @@
 
 mod bridges;
 mod commands;
-mod connections;
 mod context;
 mod event_loop;
 mod frames;
@@ -20,6 +19,7 @@ mod proto;
 mod publication;
 mod publish;
 mod registry;
+mod requests;
 mod stats;
 mod timeouts;
 

@@ -2,10 +2,10 @@
 //!
 //! Requests are answered here; media goes on to `frames`.
 
+pub(crate) mod connections;
 pub(crate) mod http;
 pub(crate) mod idle;
 pub(crate) mod internal;
-pub(crate) mod requests;
 pub(crate) mod session;
 pub(crate) mod unwatched;
 pub(crate) mod websocket;
