@@ -14,7 +14,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Sample, sample};
-use transcode::{AacSettings, Coded, OpusSettings, ToAac, ToOpus};
+use media::CodedAudio;
+use transcode::{AacSettings, OpusSettings, ToAac, ToOpus};
 
 /// Length of a round.
 const ROUND_US: i64 = 10_000_000;
@@ -41,7 +42,7 @@ fn main() {
         // Each packet needs the piece that brought its last sample: how far the time had come when it was made.
         let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 96_000 });
         let format = audio.format.clone();
-        let push = |piece: &Coded, out: &mut Vec<Coded>| {
+        let push = |piece: &CodedAudio, out: &mut Vec<CodedAudio>| {
             transcoder.push(Some(&format), piece.pts_us, &piece.data, out).unwrap();
         };
         if is_wanted("aac2opus") {
@@ -53,7 +54,7 @@ fn main() {
     }
 }
 
-fn opus_to_aac(opus: &[Coded]) {
+fn opus_to_aac(opus: &[CodedAudio]) {
     let settings = AacSettings { bits_per_second: 128_000 };
     if let Err(error) = ToAac::new(settings) {
         println!("part=opus2aac left out: {error}");
@@ -70,8 +71,9 @@ fn opus_to_aac(opus: &[Coded]) {
         frames = out.len();
     }
     let mut transcoder = ToAac::new(settings).unwrap();
-    let push =
-        |packet: &Coded, out: &mut Vec<Coded>| transcoder.push(packet.pts_us, &packet.data, out).unwrap();
+    let push = |packet: &CodedAudio, out: &mut Vec<CodedAudio>| {
+        transcoder.push(packet.pts_us, &packet.data, out).unwrap()
+    };
     print("opus2aac", best, frames, latency_us(opus, push));
 }
 
@@ -85,7 +87,7 @@ fn print(part: &str, best: Duration, frames: usize, latency_us: i64) {
 }
 
 /// The sample again and again, for the length of a round.
-fn repeated(audio: &Sample) -> Vec<Coded> {
+fn repeated(audio: &Sample) -> Vec<CodedAudio> {
     let mut pieces = Vec::new();
     // The first pieces hold the encoder's delay, the last one is cut short.
     let loops = &audio.pieces[2..audio.pieces.len() - 1];
@@ -95,7 +97,7 @@ fn repeated(audio: &Sample) -> Vec<Coded> {
             if pts_us >= common::BASE_US + ROUND_US {
                 return pieces;
             }
-            pieces.push(Coded { pts_us, data: data.clone() });
+            pieces.push(CodedAudio { pts_us, format: None, data: data.clone() });
         }
     }
 }
@@ -104,7 +106,7 @@ fn repeated(audio: &Sample) -> Vec<Coded> {
 ///
 /// A piece is there when the next one begins, so a packet made from piece `n` is there at the time of piece `n + 1`; a
 /// player that takes the packets needs that much more buffer than one that takes the pieces.
-fn latency_us(input: &[Coded], mut push: impl FnMut(&Coded, &mut Vec<Coded>)) -> i64 {
+fn latency_us(input: &[CodedAudio], mut push: impl FnMut(&CodedAudio, &mut Vec<CodedAudio>)) -> i64 {
     let mut longest = 0;
     let mut out = Vec::new();
     for pair in input.windows(2) {

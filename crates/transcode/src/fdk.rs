@@ -9,7 +9,7 @@ use fdk_aac::dec;
 use crate::pcm::Pcm;
 use crate::{TranscodeError, Unsupported};
 
-pub(crate) use encoder::ToAac;
+pub use encoder::ToAac;
 
 /// Samples of the longest frame: 2,048 in each of eight channels.
 const FRAME_SAMPLES_MAX: usize = 2_048 * 8;

@@ -23,8 +23,12 @@ mod pool;
 mod to_aac;
 mod to_opus;
 
+#[cfg(feature = "fdk-aac")]
+pub use fdk::ToAac;
 pub use pool::{Conversion, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Transcoder};
-pub use to_aac::{NotBuiltIn, ToAac};
+pub use to_aac::NotBuiltIn;
+#[cfg(not(feature = "fdk-aac"))]
+pub use to_aac::ToAac;
 pub use to_opus::{OpusSettings, ToOpus};
 
 /// Longest coded piece that is looked at, bytes; longer ones are [`TranscodeError::Oversized`].
@@ -46,15 +50,6 @@ pub const fn aac_is_built_in() -> bool {
 pub struct AacSettings {
     /// Bits per second, two channels at 48 kHz; 32,000 to 512,000.
     pub bits_per_second: u32,
-}
-
-/// One coded piece: an access unit, a frame, a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Coded {
-    /// When the first sample decoded of it is to be heard, microseconds.
-    pub pts_us: i64,
-    /// The coded bytes.
-    pub data: Vec<u8>,
 }
 
 /// Why a piece gave no audio.

@@ -3,13 +3,15 @@
 //! One or two channels, 48 kHz. Packets follow one another in steps of exactly 20 ms as long as the input's
 //! timestamps do.
 
-use media::CodecConfig;
+use std::sync::Arc;
+
+use media::{Codec, CodecConfig, CodedAudio};
 use opus::{Application, Bitrate, Channels, Encoder};
 
 use crate::aligned::{Aligned, RATE_OUT};
 use crate::decoder::Decoder;
 use crate::pcm::Pcm;
-use crate::{Coded, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
+use crate::{PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError, mix};
 
 /// Samples of a packet: 20 ms, what WebRTC uses (RFC 7874 §3).
 const FRAME_SAMPLES: usize = 960;
@@ -34,6 +36,8 @@ pub struct ToOpus {
     /// Of the current format, or why there is none.
     decoder: Result<Decoder, TranscodeError>,
     format: Option<CodecConfig>,
+    /// What comes out, until the first packet has said so.
+    opus: Option<Arc<CodecConfig>>,
     pcm: Pcm,
     mixed: Vec<f32>,
     /// Samples of the last piece that was decoded: what a lost one stands for.
@@ -54,10 +58,12 @@ struct Output {
 impl ToOpus {
     /// A transcoder nothing has gone through.
     pub fn new(settings: OpusSettings) -> Self {
+        let opus = CodecConfig { codec: Codec::Opus, record: Vec::new(), sample_rate: RATE_OUT, channels: 2 };
         Self {
             settings,
             decoder: Err(TranscodeError::NoFormat),
             format: None,
+            opus: Some(Arc::new(opus)),
             pcm: Pcm::default(),
             mixed: Vec::new(),
             piece_samples: 0,
@@ -67,7 +73,8 @@ impl ToOpus {
         }
     }
 
-    /// Transcodes a piece and appends the packets that it completes to `out`, usually one or two.
+    /// Transcodes a piece and appends the packets that it completes to `out`, usually one or two. The
+    /// first packet has the format.
     ///
     /// `format`, of AAC (raw access units) or MP3 (frames of layer III, one or more in a piece), is given
     /// with the first piece and whenever it may have changed. Packets due before time 0 are left out. After
@@ -77,9 +84,12 @@ impl ToOpus {
         format: Option<&CodecConfig>,
         pts_us: i64,
         data: &[u8],
-        out: &mut Vec<Coded>,
+        out: &mut Vec<CodedAudio>,
     ) -> Result<(), TranscodeError> {
-        self.take_format(format);
+        if format.is_some() && format != self.format.as_ref() {
+            self.format = format.cloned();
+            self.decoder = format.map_or(Err(TranscodeError::NoFormat), Decoder::open);
+        }
         let decoder = self.decoder.as_mut().map_err(|error| *error)?;
         if data.len() > PIECE_BYTES_MAX {
             return Err(TranscodeError::Oversized);
@@ -96,14 +106,7 @@ impl ToOpus {
         self.encode(pts_us.clamp(-PTS_US_MAX, PTS_US_MAX), out)
     }
 
-    fn take_format(&mut self, format: Option<&CodecConfig>) {
-        if format.is_some() && format != self.format.as_ref() {
-            self.format = format.cloned();
-            self.decoder = format.map_or(Err(TranscodeError::NoFormat), Decoder::open);
-        }
-    }
-
-    fn encode(&mut self, pts_us: i64, out: &mut Vec<Coded>) -> Result<(), TranscodeError> {
+    fn encode(&mut self, pts_us: i64, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         let (rate, channels) = (self.pcm.rate, mix::channels_out(self.pcm.channels));
         let output = match &mut self.output {
             Some(output) if (output.aligned.rate(), output.aligned.channels()) == (rate, channels) => output,
@@ -123,7 +126,8 @@ impl ToOpus {
                 .is_some_and(|last| (last - OVERLAP_US_MAX..last + FRAME_US).contains(&pts_us));
             if pts_us >= 0 && !overlaps {
                 self.last_pts_us = Some(pts_us);
-                out.push(Coded { pts_us, data: self.packet[..length].to_vec() });
+                let data = self.packet[..length].to_vec();
+                out.push(CodedAudio { pts_us, format: self.opus.take(), data });
             }
         });
         result

@@ -1,11 +1,13 @@
-//! Opus to AAC-LC by libfdk-aac.
+//! Opus packets of WebRTC to AAC-LC, as RTMP players expect it, by libfdk-aac.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fdk_aac::enc;
+use media::{Codec, CodecConfig, CodedAudio};
 
 use crate::aligned::{Aligned, RATE_OUT};
-use crate::{AacSettings, Coded, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError};
+use crate::{AacSettings, NotBuiltIn, PIECE_BYTES_MAX, PTS_US_MAX, TranscodeError};
 
 /// Channels of what comes out.
 const CHANNELS: usize = 2;
@@ -20,8 +22,9 @@ const CONCEAL_SAMPLES: usize = 480;
 /// Longest hole that is concealed; after a longer one the times jump.
 const HOLE_US_MAX: i64 = 1_000_000;
 
-/// See [`crate::ToAac`].
-pub(crate) struct ToAac {
+/// Decodes and encodes: always two channels at 48 kHz, 1,024 samples a frame. **Call [`ToAac::push`] with every packet
+/// in order, off the threads that serve sockets.**
+pub struct ToAac {
     decoder: opus::Decoder,
     aligned: Aligned,
     encoder: Encoder,
@@ -32,7 +35,9 @@ pub(crate) struct ToAac {
 
 struct Encoder {
     encoder: enc::Encoder,
-    config: Vec<u8>,
+    config: Arc<CodecConfig>,
+    /// A frame has said what `config` is.
+    is_described: bool,
     /// Of encoder and decoder together.
     delay_us: i64,
     /// Times of the blocks that have not come out yet.
@@ -42,26 +47,35 @@ struct Encoder {
 }
 
 impl ToAac {
-    pub(crate) fn new(settings: AacSettings) -> Result<Self, TranscodeError> {
-        let codec = |_| TranscodeError::Codec;
+    /// A transcoder nothing has gone through.
+    ///
+    /// # Errors
+    /// [`NotBuiltIn`] without the feature `fdk-aac`, or when the library gets no memory.
+    pub fn new(settings: AacSettings) -> Result<Self, NotBuiltIn> {
+        // The libraries refuse only parameters they do not know, and memory they do not get.
         Ok(Self {
-            decoder: opus::Decoder::new(RATE_OUT, opus::Channels::Stereo).map_err(codec)?,
-            aligned: Aligned::new(RATE_OUT, CHANNELS, FRAME_SAMPLES).ok_or(TranscodeError::Codec)?,
-            encoder: Encoder::new(settings).map_err(|_| TranscodeError::Codec)?,
+            decoder: opus::Decoder::new(RATE_OUT, opus::Channels::Stereo).map_err(|_| NotBuiltIn)?,
+            aligned: Aligned::new(RATE_OUT, CHANNELS, FRAME_SAMPLES).ok_or(NotBuiltIn)?,
+            encoder: Encoder::new(settings).map_err(|_| NotBuiltIn)?,
             samples: vec![0.0; PACKET_SAMPLES_MAX * CHANNELS],
             next_pts_us: None,
         })
     }
 
-    pub(crate) fn config(&self) -> &[u8] {
-        &self.encoder.config
+    /// The AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1) of everything that comes out.
+    pub fn config(&self) -> &[u8] {
+        &self.encoder.config.record
     }
 
-    pub(crate) fn push(
+    /// Transcodes an Opus packet and appends the frames that it completes to `out`, usually one. The first frame has
+    /// the format.
+    ///
+    /// A hole of up to a second is concealed by the Opus decoder; after a longer one the times jump.
+    pub fn push(
         &mut self,
         pts_us: i64,
         opus: &[u8],
-        out: &mut Vec<Coded>,
+        out: &mut Vec<CodedAudio>,
     ) -> Result<(), TranscodeError> {
         if opus.is_empty() {
             return Err(TranscodeError::Broken);
@@ -77,7 +91,7 @@ impl ToAac {
     }
 
     /// Lets the Opus decoder fill the time since the packet before: lost packets, and those it need not send in silence.
-    fn conceal(&mut self, pts_us: i64, out: &mut Vec<Coded>) -> Result<(), TranscodeError> {
+    fn conceal(&mut self, pts_us: i64, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         let Some(mut next_us) = self.next_pts_us else { return Ok(()) };
         if pts_us.saturating_sub(next_us) > HOLE_US_MAX {
             return Ok(());
@@ -91,7 +105,12 @@ impl ToAac {
         Ok(())
     }
 
-    fn encode(&mut self, pts_us: i64, samples: usize, out: &mut Vec<Coded>) -> Result<(), TranscodeError> {
+    fn encode(
+        &mut self,
+        pts_us: i64,
+        samples: usize,
+        out: &mut Vec<CodedAudio>,
+    ) -> Result<(), TranscodeError> {
         self.next_pts_us = Some(pts_us + samples as i64 * 1_000_000 / i64::from(RATE_OUT));
         let mut result = Ok(());
         let encoder = &mut self.encoder;
@@ -116,7 +135,13 @@ impl Encoder {
         let info = encoder.info()?;
         Ok(Self {
             encoder,
-            config: info.confBuf[..(info.confSize as usize).min(info.confBuf.len())].to_vec(),
+            config: Arc::new(CodecConfig {
+                codec: Codec::Aac,
+                record: info.confBuf[..(info.confSize as usize).min(info.confBuf.len())].to_vec(),
+                sample_rate: RATE_OUT,
+                channels: CHANNELS as u8,
+            }),
+            is_described: false,
             delay_us: i64::from(info.nDelay) * 1_000_000 / i64::from(RATE_OUT),
             times_us: VecDeque::new(),
             block: Vec::new(),
@@ -124,7 +149,12 @@ impl Encoder {
         })
     }
 
-    fn encode(&mut self, time_us: i64, block: &[f32], out: &mut Vec<Coded>) -> Result<(), enc::EncoderError> {
+    fn encode(
+        &mut self,
+        time_us: i64,
+        block: &[f32],
+        out: &mut Vec<CodedAudio>,
+    ) -> Result<(), enc::EncoderError> {
         self.times_us.push_back(time_us);
         self.block.clear();
         self.block.extend(block.iter().map(|sample| (sample * 32_768.0) as i16));
@@ -132,7 +162,9 @@ impl Encoder {
         if encoded.output_size > 0 {
             let pts_us = self.times_us.pop_front().unwrap_or(time_us) - self.delay_us;
             if pts_us >= 0 {
-                out.push(Coded { pts_us, data: self.frame[..encoded.output_size].to_vec() });
+                let format = (!self.is_described).then(|| Arc::clone(&self.config));
+                self.is_described = true;
+                out.push(CodedAudio { pts_us, format, data: self.frame[..encoded.output_size].to_vec() });
             }
         }
         Ok(())

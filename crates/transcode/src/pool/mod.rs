@@ -11,7 +11,6 @@
 
 mod replies;
 mod thread;
-mod work;
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,9 +20,8 @@ use media::CodedAudio;
 
 pub use replies::{Replies, Reply};
 use thread::Stream;
-use work::{Aac, Opus};
 
-use crate::{AacSettings, NotBuiltIn, OpusSettings, PIECE_BYTES_MAX, TranscodeError};
+use crate::{AacSettings, NotBuiltIn, OpusSettings, PIECE_BYTES_MAX, ToAac, ToOpus, TranscodeError};
 
 /// Pieces that wait for a transcoder; when full, [`Transcoder::push`] refuses. As
 /// much as ten seconds of AAC, since the video kept for new viewers brings its audio along at once.
@@ -85,9 +83,9 @@ impl Pool {
         replies: &Arc<Replies>,
     ) -> Result<Transcoder, PoolRefused> {
         let work: Box<dyn Work> = match conversion {
-            Conversion::ToOpus(settings) => Box::new(Opus::new(settings)),
+            Conversion::ToOpus(settings) => Box::new(ToOpus::new(settings)),
             Conversion::ToAac(settings) => {
-                Box::new(Aac::new(settings).map_err(|NotBuiltIn| PoolRefused::NotBuiltIn)?)
+                Box::new(ToAac::new(settings).map_err(|NotBuiltIn| PoolRefused::NotBuiltIn)?)
             }
         };
         self.open_with(work, token, replies)
@@ -234,6 +232,18 @@ impl std::fmt::Display for PoolRefused {
 trait Work: Send {
     /// Transcodes a piece and appends what it completes.
     fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError>;
+}
+
+impl Work for ToOpus {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
+        self.push(piece.format.as_deref(), piece.pts_us, &piece.data, out)
+    }
+}
+
+impl Work for ToAac {
+    fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
+        self.push(piece.pts_us, &piece.data, out)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Configurations and pieces that make no sense: an error each, never a panic, and what follows is heard.
 
 use crate::common::{BASE_US, sample};
-use media::{Codec, CodecConfig};
-use transcode::{Coded, OpusSettings, PIECE_BYTES_MAX, ToOpus, TranscodeError};
+use media::{Codec, CodecConfig, CodedAudio};
+use transcode::{OpusSettings, PIECE_BYTES_MAX, ToOpus, TranscodeError};
 
 fn transcoder() -> ToOpus {
     ToOpus::new(OpusSettings { bits_per_second: 96_000 })
@@ -135,7 +135,7 @@ fn damaged_frames_of_every_codec_do_not_stop_the_audio() {
 fn another_format_in_the_middle_goes_on_at_its_time() {
     let names =
         ["aac-44100-stereo.aac", "aac-16000-mono.aac", "mp3-44100-stereo.mp3", "aac-48000-stereo.aac"];
-    let (mut transcoder, mut out): (_, Vec<Coded>) = (transcoder(), Vec::new());
+    let (mut transcoder, mut out): (_, Vec<CodedAudio>) = (transcoder(), Vec::new());
     for (part, name) in names.iter().enumerate() {
         let audio = sample(name);
         let from_us = part as i64 * 1_000_000;

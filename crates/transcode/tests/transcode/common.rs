@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use media::{Codec, CodecConfig};
-use transcode::{Coded, OpusSettings, ToOpus};
+use media::{Codec, CodecConfig, CodedAudio};
+use transcode::{OpusSettings, ToOpus};
 
 /// Where the samples' time 0 is put, so that nothing is due before the beginning of the stream.
 pub(crate) const BASE_US: i64 = 10_000_000;
@@ -63,7 +63,7 @@ fn mp3(bytes: &[u8], name: &str) -> Sample {
 }
 
 /// Transcodes a sample with timestamps in whole milliseconds, as RTMP has them.
-pub(crate) fn to_opus(sample: &Sample) -> Vec<Coded> {
+pub(crate) fn to_opus(sample: &Sample) -> Vec<CodedAudio> {
     let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 128_000 });
     let mut out = Vec::new();
     for (pts_us, data) in &sample.pieces {
@@ -74,7 +74,7 @@ pub(crate) fn to_opus(sample: &Sample) -> Vec<Coded> {
 }
 
 /// Decodes Opus packets: the time of the first sample, and the first channel.
-pub(crate) fn decode_opus(packets: &[Coded]) -> (i64, Vec<f32>) {
+pub(crate) fn decode_opus(packets: &[CodedAudio]) -> (i64, Vec<f32>) {
     let mut decoder = opus::Decoder::new(48_000, opus::Channels::Stereo).unwrap();
     let mut block = vec![0.0; 2 * 5_760];
     let mut samples = Vec::new();

@@ -2,8 +2,8 @@
 
 use crate::common::{BASE_US, Sample, click_errors_us, decode_opus, sample, to_opus};
 use fdk_aac::enc;
-use media::{Codec, CodecConfig};
-use transcode::{AacSettings, Coded, ToAac};
+use media::{Codec, CodecConfig, CodedAudio};
+use transcode::{AacSettings, ToAac};
 
 fn assert_in_time(what: &str, sample: &Sample) {
     let errors = click_errors_us(decode_opus(&to_opus(sample)));
@@ -11,7 +11,7 @@ fn assert_in_time(what: &str, sample: &Sample) {
     assert!(errors.iter().all(|error| error.abs() <= 2_000), "{what}: {errors:?} us");
 }
 
-fn to_aac(opus: &[Coded]) -> Sample {
+fn to_aac(opus: &[CodedAudio]) -> Sample {
     let mut transcoder = ToAac::new(AacSettings { bits_per_second: 128_000 }).unwrap();
     let mut out = Vec::new();
     for packet in opus {
