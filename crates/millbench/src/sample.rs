@@ -4,8 +4,9 @@
 //! headers and metadata are sent once, at the start of a session; the loop holds coded frames only. Each
 //! H.264 frame gets room for a [`stamp`] when the file is loaded.
 
+use media::{Codec, FrameRole};
 use rtmp::MediaKind;
-use rtmp::flv::{BodyRole, Codec, FlvReader, inspect};
+use rtmp::flv::{FlvReader, read_frames};
 
 use crate::stamp::{self, Stamp};
 use crate::tally::Count;
@@ -62,25 +63,26 @@ impl Sample {
         while let Some(tag) =
             reader.next_tag().map_err(|error| format!("not a readable FLV file: {error:?}"))?
         {
-            let info =
-                inspect(tag.kind, &tag.body).map_err(|error| format!("a damaged FLV tag: {error:?}"))?;
-            match info.role {
-                BodyRole::Config | BodyRole::Metadata => {
+            let (frame, _) =
+                read_frames(tag.clone().into()).map_err(|error| format!("a damaged FLV tag: {error:?}"))?;
+            match frame.role {
+                FrameRole::Config | FrameRole::Metadata => {
                     // `lengthSizeMinusOne` of the AVCDecoderConfigurationRecord (ISO/IEC 14496-15
                     // §5.3.3.1.2).
                     let length_size =
                         tag.body.get(stamp::AVC_TAG_HEADER_BYTES + 4).map_or(0, |byte| byte & 3);
-                    if info.codec == Codec::H264 && tag.kind == MediaKind::Video {
+                    if frame.codec == Codec::H264 && tag.kind == MediaKind::Video {
                         room_for_stamp = tag.body[0] & 0x80 == 0 && length_size == 3;
                     }
                     if !headers.contains(&(tag.kind, tag.body.clone())) {
                         headers.push((tag.kind, tag.body));
                     }
                 }
-                BodyRole::End | BodyRole::Other => {}
+                FrameRole::End | FrameRole::Other => {}
                 _ if tag.kind == MediaKind::Data => {}
                 _ => {
-                    let stamped = room_for_stamp && tag.kind == MediaKind::Video && info.codec == Codec::H264;
+                    let stamped =
+                        room_for_stamp && tag.kind == MediaKind::Video && frame.codec == Codec::H264;
                     let body = if stamped { stamp::make_room(&tag.body) } else { tag.body };
                     frames.push(Frame { kind: tag.kind, timestamp: tag.timestamp, body, stamped });
                 }

@@ -214,9 +214,10 @@ mod tests {
         let roles: Vec<_> = media
             .headers
             .iter()
-            .map(|(kind, body)| rtmp::flv::inspect(*kind, body).expect("a header").role)
+            .map(|(kind, body)| rtmp::flv::Tag { kind: *kind, timestamp: 0, body: body.clone() })
+            .map(|tag| rtmp::flv::read_frames(tag.into()).expect("a header").0.role)
             .collect();
-        assert_eq!(roles, [rtmp::flv::BodyRole::Config; 2]);
+        assert_eq!(roles, [::media::FrameRole::Config; 2]);
         for (index, body) in media.video.iter().enumerate() {
             let length = u32::from_be_bytes([body[5], body[6], body[7], body[8]]) as usize;
             assert_eq!(length, body.len() - 9, "{index}");

@@ -5,12 +5,13 @@
 
 use std::borrow::Cow;
 
-use media::{Codec, FlvBody, Frame, FrameRole, Timestamp, TrackId};
+use media::{Codec, FlvBody, Frame, FrameRole, Metadata, Timestamp, TrackId};
 
 use super::FlvError;
-use super::body_writer::{AudioPart, Head, VideoPart, write_metadata};
-use super::inspect::{BodyRole, inspect_data, role};
-use super::tag::TagHeader;
+use super::tag::{
+    AUDIO_MULTITRACK, ENHANCED_AUDIO, ONE_TRACK, TagHeader, VIDEO_MULTITRACK, codec_number, fourcc,
+};
+use crate::amf0::{Value, encode};
 use crate::message::MESSAGE_BYTES_MAX;
 use crate::{MediaKind, MediaMessage};
 
@@ -18,6 +19,7 @@ use crate::{MediaKind, MediaMessage};
 /// a multitrack body, marked as already in it. A track that is cut off ends them.
 ///
 /// [`FlvError::Truncated`] if the body ends before its header does.
+#[inline]
 pub fn read_frames(message: MediaMessage) -> Result<(Frame, Vec<Frame>), FlvError> {
     let MediaMessage { kind, timestamp, payload: body, .. } = message;
     let dts = Timestamp::from_millis(timestamp.into());
@@ -25,8 +27,9 @@ pub fn read_frames(message: MediaMessage) -> Result<(Frame, Vec<Frame>), FlvErro
         MediaKind::Video => TagHeader::of_video(&body)?,
         MediaKind::Audio => TagHeader::of_audio(&body)?,
         MediaKind::Data => {
-            let role = match inspect_data(&body)?.role {
-                BodyRole::Metadata => FrameRole::Metadata,
+            let role = match &body[..] {
+                [] => return Err(FlvError::Truncated),
+                body if body.starts_with(ON_META_DATA) => FrameRole::Metadata,
                 _ => FrameRole::Other,
             };
             let data = 0..body.len();
@@ -34,47 +37,27 @@ pub fn read_frames(message: MediaMessage) -> Result<(Frame, Vec<Frame>), FlvErro
             return Ok((frame, Vec::new()));
         }
     };
-    let mut others = Vec::new();
-    let mut last = header;
-    while others.len() < OTHER_TRACKS_MAX
-        && let Some(Ok(next)) = last.next_track(kind)
-    {
-        let (track, role, times) = facts(kind, &next, dts);
-        others.push(Frame::new(track, role, next.codec, times, next.data.to_vec()).in_earlier_flv_body());
-        last = next;
+    let (mut others, mut end) = (Vec::new(), body.len());
+    if let Some(multitrack) = header.multitrack {
+        end -= multitrack.behind.len();
+        let mut last = header;
+        while others.len() < OTHER_TRACKS_MAX
+            && let Some(Ok(next)) = last.next_track(kind)
+        {
+            let track = TrackId { kind, index: next.track_id };
+            let frame = Frame::new(track, next.role(kind), next.codec, next.times(dts), next.data.to_vec());
+            others.push(frame.in_earlier_flv_body());
+            last = next;
+        }
     }
-    let (track, role, times) = facts(kind, &header, dts);
-    let behind = header.multitrack.map_or(0, |multitrack| multitrack.behind.len());
-    let end = body.len() - behind;
-    let (codec, data) = (header.codec, end - header.data.len()..end);
+    let (track, codec) = (TrackId { kind, index: header.track_id }, header.codec);
+    let (role, times, data) = (header.role(kind), header.times(dts), end - header.data.len()..end);
     // Rate and channels of AAC are always said to be 44.1 kHz and stereo (FLV 10.1, E.4.2.1).
     let tells_channels = header.audio_flags != 0 && codec != Codec::Aac;
     let channels = if tells_channels { 1 + (header.audio_flags & 1) } else { 0 };
     let mut first = Frame::in_flv_body(track, role, codec, times, body, data);
     first.channels = channels;
     Ok((first, others))
-}
-
-fn facts(
-    kind: MediaKind,
-    header: &TagHeader<'_>,
-    dts: Timestamp,
-) -> (TrackId, FrameRole, (Timestamp, Timestamp)) {
-    let role = match role(kind, header) {
-        BodyRole::Config => FrameRole::Config,
-        BodyRole::Key => FrameRole::Key,
-        BodyRole::Inter | BodyRole::Disposable => FrameRole::Inter,
-        BodyRole::Audio => FrameRole::Audio,
-        BodyRole::End => FrameRole::End,
-        // The metadata frame of video (colour, HDR) does not describe the stream as a whole.
-        BodyRole::Metadata | BodyRole::Other => FrameRole::Other,
-    };
-    let mut pts = dts + Timestamp::from_millis(header.composition_ms.into());
-    if header.offset_ns > 0 {
-        // More than a millisecond is not what the standard allows.
-        pts += Timestamp::from_ticks(header.offset_ns.min(999_999).into(), 1_000_000_000);
-    }
-    (TrackId { kind, index: header.track_id }, role, (dts, pts))
 }
 
 /// The tag body of a frame, which is also the payload of its RTMP message.
@@ -93,10 +76,10 @@ impl<'a> TagBody<'a> {
             (FlvBody::Original(body), _) => (Head::default(), Cow::Borrowed(body)),
             (FlvBody::Missing, Some(metadata)) => {
                 let mut body = Vec::new();
-                write_metadata(&mut body, metadata, ENCODER);
+                write_metadata(&mut body, metadata);
                 (Head::default(), Cow::Owned(body))
             }
-            (FlvBody::Missing, None) => (head_of(frame)?, Cow::Borrowed(frame.data())),
+            (FlvBody::Missing, None) => (Head::of(frame)?, Cow::Borrowed(frame.data())),
         };
         let body = Self { head, rest };
         (body.len() <= MESSAGE_BYTES_MAX).then_some(body)
@@ -114,30 +97,121 @@ impl<'a> TagBody<'a> {
     }
 }
 
-fn head_of(frame: &Frame) -> Option<Head> {
-    let track = frame.track.index;
-    // Rounded before they are subtracted, so that pictures are shown at the rounded time.
-    let composition_ms = (frame.pts.millis() - frame.dts.millis()).clamp(i32::MIN.into(), i32::MAX.into());
-    let is_key = frame.is_key();
-    match (frame.track.kind, frame.role) {
-        (MediaKind::Video, FrameRole::Config) => Head::of_video(frame.codec, track, VideoPart::Config),
-        (MediaKind::Video, FrameRole::End) => Head::of_video(frame.codec, track, VideoPart::End),
-        (MediaKind::Video, FrameRole::Key | FrameRole::Inter) => {
-            let part = VideoPart::Frame { is_key, composition_ms: composition_ms as i32 };
-            Head::of_video(frame.codec, track, part)
+/// What stands ahead of the data in a body that is made here; `tag.rs` draws and reads it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Head {
+    /// The longest: multitrack, FourCC, track and composition time.
+    bytes: [u8; 10],
+    len: u8,
+}
+
+impl Head {
+    /// The head for a frame; `None` if FLV has none for its codec, or not for its role or track.
+    ///
+    /// H.264, AAC and G.711 get the bodies of FLV 10.1, which every player reads; all other codecs those of
+    /// Enhanced RTMP. Tracks other than 0 get a multitrack body of one track, which G.711 has none of.
+    fn of(frame: &Frame) -> Option<Self> {
+        let mut head = Self::default();
+        let (codec, track, role) = (frame.codec, frame.track.index, frame.role);
+        let packet_type = match role {
+            FrameRole::Config => SEQUENCE_START,
+            FrameRole::End => SEQUENCE_END,
+            _ => CODED_FRAMES,
+        };
+        match (frame.track.kind, role) {
+            (MediaKind::Video, FrameRole::Config | FrameRole::End | FrameRole::Key | FrameRole::Inter)
+                if codec.kind() == MediaKind::Video =>
+            {
+                let frame_type = if role == FrameRole::Inter { INTER } else { KEY };
+                // Rounded before they are subtracted, so that pictures are shown at the rounded time.
+                let composition_ms = match packet_type {
+                    CODED_FRAMES => frame.pts.millis() - frame.dts.millis(),
+                    _ => 0,
+                };
+                let [.., a, b, c] = composition_ms.clamp(-(1 << 23), (1 << 23) - 1).to_be_bytes();
+                let has_composition = matches!(codec, Codec::H264 | Codec::H265);
+                if codec == Codec::H264 && track == 0 {
+                    head.push(&[frame_type << 4 | AVC, packet_type, a, b, c]);
+                } else if has_composition && packet_type == CODED_FRAMES && composition_ms != 0 {
+                    head.push_enhanced(0x80 | frame_type << 4, (packet_type, VIDEO_MULTITRACK), frame)?;
+                    head.push(&[a, b, c]);
+                } else {
+                    // Saves the three bytes of a composition time that is 0.
+                    let is_short = has_composition && packet_type == CODED_FRAMES;
+                    let packet_type = if is_short { CODED_FRAMES_X } else { packet_type };
+                    head.push_enhanced(0x80 | frame_type << 4, (packet_type, VIDEO_MULTITRACK), frame)?;
+                }
+            }
+            (MediaKind::Audio, FrameRole::Config | FrameRole::End | FrameRole::Audio) => {
+                let stereo = u8::from(frame.channels > 1);
+                match (codec, role, track) {
+                    // AAC has an end in Enhanced RTMP only, so a player may not know it.
+                    (Codec::Aac, FrameRole::Config | FrameRole::Audio, 0) => head.push(&[0xaf, packet_type]),
+                    (Codec::Pcma, FrameRole::Audio, 0) => head.push(&[0x72 | stereo]),
+                    (Codec::Pcmu, FrameRole::Audio, 0) => head.push(&[0x82 | stereo]),
+                    (Codec::Aac | Codec::Opus, ..) => {
+                        head.push_enhanced(ENHANCED_AUDIO << 4, (packet_type, AUDIO_MULTITRACK), frame)?;
+                    }
+                    _ => return None,
+                }
+            }
+            (MediaKind::Data, _) => {}
+            _ => return None,
         }
-        (MediaKind::Audio, FrameRole::Config) => {
-            Head::of_audio(frame.codec, (track, frame.channels), AudioPart::Config)
-        }
-        (MediaKind::Audio, FrameRole::End) => {
-            Head::of_audio(frame.codec, (track, frame.channels), AudioPart::End)
-        }
-        (MediaKind::Audio, FrameRole::Audio) => {
-            Head::of_audio(frame.codec, (track, frame.channels), AudioPart::Frame)
-        }
-        (MediaKind::Data, _) => Some(Head::default()),
-        _ => None,
+        Some(head)
     }
+
+    /// First byte with `flags`, FourCC, and what names a track other than 0.
+    fn push_enhanced(
+        &mut self,
+        flags: u8,
+        (packet_type, multitrack_type): (u8, u8),
+        frame: &Frame,
+    ) -> Option<()> {
+        let fourcc = fourcc(frame.codec)?;
+        match frame.track.index {
+            0 => self.push(&[flags | packet_type]),
+            _ => self.push(&[flags | multitrack_type, ONE_TRACK << 4 | packet_type]),
+        }
+        self.push(&fourcc);
+        match frame.track.index {
+            0 => {}
+            track => self.push(&[track]),
+        }
+        Some(())
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let len = usize::from(self.len);
+        self.bytes[len..len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len() as u8;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// Appends a data body with `onMetaData` (FLV 10.1, E.5).
+fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
+    let mut properties = Vec::new();
+    let mut put = |name: &str, value: Value| properties.push((name.to_owned(), value));
+    if let Some((codec, width, height)) = metadata.video {
+        if width > 0 && height > 0 {
+            put("width", f64::from(width).into());
+            put("height", f64::from(height).into());
+        }
+        put("videocodecid", f64::from(codec_number(codec)).into());
+    }
+    if let Some((codec, sample_rate, channels)) = metadata.audio {
+        put("audiocodecid", f64::from(codec_number(codec)).into());
+        put("audiosamplerate", f64::from(sample_rate).into());
+        put("audiosamplesize", 16.0.into());
+        put("stereo", (channels > 1).into());
+    }
+    put("encoder", ENCODER.into());
+    encode(out, &"onMetaData".into());
+    encode(out, &Value::EcmaArray(properties));
 }
 
 /// What `onMetaData` names as what made a stream that came without.
@@ -148,11 +222,19 @@ const ENCODER: &str = concat!("Millstream ", env!("CARGO_PKG_VERSION"));
 /// the body all the same.
 const OTHER_TRACKS_MAX: usize = 15;
 
+const ON_META_DATA: &[u8] = b"\x02\x00\x0aonMetaData";
+const KEY: u8 = 1;
+const INTER: u8 = 2;
+const AVC: u8 = 7;
+const SEQUENCE_START: u8 = 0;
+const CODED_FRAMES: u8 = 1;
+const SEQUENCE_END: u8 = 2;
+const CODED_FRAMES_X: u8 = 3;
+
 #[cfg(test)]
 mod tests {
-    use media::Metadata;
-
     use super::*;
+    use crate::amf0::{Decoder, Limits};
 
     fn read(kind: MediaKind, body: &[u8]) -> (Frame, Vec<Frame>) {
         let length = body.len() as u32;
@@ -347,5 +429,88 @@ mod tests {
         let (first, others) = read_frames(message).expect("a body");
         assert!(others.len() <= OTHER_TRACKS_MAX, "{} frames", others.len());
         assert_eq!(body(&first), payload);
+    }
+    /// The body of a frame whose data is `data`; `None` if FLV has none.
+    fn made(
+        track: TrackId,
+        role: FrameRole,
+        codec: Codec,
+        composition_ms: i64,
+        data: &[u8],
+    ) -> Option<Vec<u8>> {
+        let dts = Timestamp::from_millis(1_000);
+        let times = (dts, dts + Timestamp::from_millis(composition_ms));
+        let frame = Frame::new(track, role, codec, times, data.to_vec());
+        TagBody::of(&frame).map(|body| body.parts().concat())
+    }
+
+    #[test]
+    fn heads_are_read_back_as_what_they_were_written_for() {
+        for codec in [Codec::H264, Codec::H265, Codec::Av1, Codec::Vp8, Codec::Vp9] {
+            let times = if matches!(codec, Codec::H264 | Codec::H265) { &[0, 40, -3][..] } else { &[0] };
+            for composition_ms in times {
+                for role in [FrameRole::Config, FrameRole::Key, FrameRole::Inter] {
+                    let body = made(TrackId::VIDEO, role, codec, *composition_ms, &[0]).unwrap();
+                    let (frame, _) = read(MediaKind::Video, &body);
+                    let expected = if role == FrameRole::Config { 0 } else { *composition_ms };
+                    let read_ms = (frame.pts - frame.dts).millis();
+                    assert_eq!((frame.codec, frame.role, read_ms), (codec, role, expected));
+                }
+            }
+        }
+        for (codec, role) in [
+            (Codec::Aac, FrameRole::Config),
+            (Codec::Aac, FrameRole::Audio),
+            (Codec::Opus, FrameRole::Config),
+            (Codec::Opus, FrameRole::Audio),
+            (Codec::Pcma, FrameRole::Audio),
+            (Codec::Pcmu, FrameRole::Audio),
+        ] {
+            let (frame, _) = read(MediaKind::Audio, &made(TrackId::AUDIO, role, codec, 0, &[0]).unwrap());
+            assert_eq!((frame.codec, frame.role), (codec, role));
+        }
+        assert_eq!(made(TrackId::VIDEO, FrameRole::Config, Codec::Aac, 0, &[]), None);
+        assert_eq!(made(TrackId::AUDIO, FrameRole::Config, Codec::Pcma, 0, &[]), None);
+        assert_eq!(made(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, 0, &[]), None);
+    }
+
+    #[test]
+    fn ends_are_read_back_as_ends() {
+        for codec in [Codec::H264, Codec::H265, Codec::Av1, Codec::Vp8, Codec::Vp9] {
+            let body = made(TrackId::VIDEO, FrameRole::End, codec, 0, &[]).unwrap();
+            let (frame, _) = read(MediaKind::Video, &body);
+            assert_eq!((frame.codec, frame.role), (codec, FrameRole::End));
+        }
+        for codec in [Codec::Aac, Codec::Opus] {
+            let body = made(TrackId::AUDIO, FrameRole::End, codec, 0, &[]).unwrap();
+            let (frame, _) = read(MediaKind::Audio, &body);
+            assert_eq!((frame.codec, frame.role), (codec, FrameRole::End));
+        }
+        assert_eq!(made(TrackId::AUDIO, FrameRole::End, Codec::Pcma, 0, &[]), None);
+    }
+
+    #[test]
+    fn composition_times_stay_within_their_24_bits() {
+        for (given, kept) in [(i64::from(i32::MAX), (1 << 23) - 1), (i64::from(i32::MIN), -(1 << 23))] {
+            let body = made(TrackId::VIDEO, FrameRole::Inter, Codec::H264, given, &[]).unwrap();
+            let (frame, _) = read(MediaKind::Video, &body);
+            assert_eq!((frame.pts - frame.dts).millis(), kept);
+        }
+    }
+
+    #[test]
+    fn metadata_names_codecs_and_sizes() {
+        let metadata =
+            Metadata { video: Some((Codec::Av1, 1280, 720)), audio: Some((Codec::Opus, 48_000, 2)) };
+        let body = body(&Frame::metadata(metadata, Timestamp::ZERO));
+        assert_eq!(read(MediaKind::Data, &body).0.role, FrameRole::Metadata);
+        let mut decoder = Decoder::new(&body, Limits::METADATA);
+        assert_eq!(decoder.next_value().unwrap(), Some("onMetaData".into()));
+        let values = decoder.next_value().unwrap().unwrap();
+        let number = |name: &str| values.get(name).and_then(Value::as_number);
+        assert_eq!((number("width"), number("height")), (Some(1280.0), Some(720.0)));
+        assert_eq!(number("videocodecid"), Some(f64::from(0x6176_3031)));
+        assert_eq!(number("audiosamplerate"), Some(48_000.0));
+        assert_eq!(values.get("stereo").and_then(Value::as_bool), Some(true));
     }
 }

@@ -4,26 +4,16 @@
 //! from "Enhanced RTMP (v2)", which calls itself the extension of both FLV and RTMP. An RTMP audio, video
 //! or data message carries exactly one tag body.
 //!
-//! `writer.rs` and `reader.rs` frame tags. `tag.rs` reads the header of a body, old and enhanced.
-//! [`read_frames`] makes [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames.
-//! [`inspect()`] reads what a body is without making a frame of it;
-//! [`video_format`] and [`audio_format`] look into codec configurations, for people to read.
+//! `file.rs` frames tags. `tag.rs` reads the header of a body, old and enhanced. [`read_frames`] makes
+//! [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames.
 
-mod body_writer;
-mod codec;
-mod format;
+mod file;
 mod frame;
-mod inspect;
-mod reader;
 mod tag;
-mod writer;
 
-pub use format::{audio_format, video_format};
+pub use file::{FlvReader, Tag, write_file_header, write_tag, write_tag_parts};
 pub use frame::{TagBody, read_frames};
-pub use inspect::{BodyInfo, BodyRole, inspect};
 pub use media::Codec;
-pub use reader::{FlvReader, Tag};
-pub use writer::{write_file_header, write_tag, write_tag_parts};
 
 use std::fmt;
 

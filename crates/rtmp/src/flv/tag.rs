@@ -15,9 +15,12 @@
 //!  enhanced audio                           9 | packet type 4, then as in video
 //! ```
 //!
-//! Of a multitrack body the first track is read; [`TagHeader::next_track`] goes on to the others.
+//! Of a multitrack body the first track is read; [`TagHeader::next_track`] goes on to the others. Codecs have
+//! numbers in FLV and FourCCs in Enhanced RTMP.
 
-use super::{Codec, FlvError, codec};
+use media::{Codec, FourCc, FrameRole, Timestamp};
+
+use super::FlvError;
 use crate::MediaKind;
 
 /// What the header says, and the bytes behind it.
@@ -56,7 +59,7 @@ pub(super) enum Packet {
     Config,
     Frames,
     End,
-    Metadata,
+    /// Commands, colour and HDR, where loudspeakers are, packet types of the future.
     Other,
 }
 
@@ -66,20 +69,16 @@ impl<'a> TagHeader<'a> {
         let mut cursor = Cursor(body);
         let first = cursor.u8()?;
         if first & 0x80 != 0 {
-            return Self::of_enhanced_video(first, cursor);
+            let frame_type = first >> 4 & 7;
+            let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
+            if frame_type == COMMAND_FRAME && packet_type != VIDEO_METADATA {
+                cursor.u8()?;
+                return Ok(Self::nothing(frame_type, cursor.0));
+            }
+            return Self::of_video_track(cursor.track(packet_type, VIDEO_MULTITRACK)?, frame_type, offset_ns);
         }
-        let codec = codec::of_video_id(first & 0x0f);
-        let mut header = Self {
-            codec,
-            packet: Packet::Frames,
-            frame_type: first >> 4,
-            composition_ms: 0,
-            multitrack: None,
-            track_id: 0,
-            offset_ns: 0,
-            audio_flags: 0,
-            data: &[],
-        };
+        let codec = video_codec(first & 0x0f);
+        let mut header = Self { codec, packet: Packet::Frames, ..Self::nothing(first >> 4, &[]) };
         if header.frame_type == COMMAND_FRAME {
             header.packet = Packet::Other;
         } else if matches!(codec, Codec::H264 | Codec::H265) {
@@ -94,16 +93,6 @@ impl<'a> TagHeader<'a> {
         Ok(Self { data: cursor.0, ..header })
     }
 
-    fn of_enhanced_video(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
-        let frame_type = first >> 4 & 7;
-        let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
-        if frame_type == COMMAND_FRAME && packet_type != VIDEO_METADATA {
-            cursor.u8()?;
-            return Ok(Self::nothing(frame_type, cursor.0));
-        }
-        Self::of_video_track(cursor.track(packet_type, VIDEO_MULTITRACK)?, frame_type, offset_ns)
-    }
-
     fn of_video_track(track: TrackHeader<'a>, frame_type: u8, offset_ns: u32) -> Result<Self, FlvError> {
         let TrackHeader { codec, packet_type, multitrack, track_id, data } = track;
         let mut data = Cursor(data);
@@ -113,7 +102,7 @@ impl<'a> TagHeader<'a> {
             1 if has_composition_time => (Packet::Frames, data.i24()?),
             1 | 3 => (Packet::Frames, 0),
             2 => (Packet::End, 0),
-            VIDEO_METADATA => (Packet::Metadata, 0),
+            // Colour, HDR: VIDEO_METADATA does not describe the stream as a whole.
             _ => (Packet::Other, 0),
         };
         let nothing = Self::nothing(frame_type, data.0);
@@ -125,19 +114,15 @@ impl<'a> TagHeader<'a> {
         let mut cursor = Cursor(body);
         let first = cursor.u8()?;
         if first >> 4 == ENHANCED_AUDIO {
-            return Self::of_enhanced_audio(first, cursor);
+            let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
+            return Ok(Self::of_audio_track(cursor.track(packet_type, AUDIO_MULTITRACK)?, offset_ns));
         }
-        let codec = codec::of_sound_format(first >> 4);
+        let codec = audio_codec(first >> 4);
         let packet = match codec {
             Codec::Aac if cursor.u8()? == 0 => Packet::Config,
             _ => Packet::Frames,
         };
         Ok(Self { codec, packet, audio_flags: first, ..Self::nothing(0, cursor.0) })
-    }
-
-    fn of_enhanced_audio(first: u8, mut cursor: Cursor<'a>) -> Result<Self, FlvError> {
-        let (packet_type, offset_ns) = cursor.modifiers(first & 0x0f)?;
-        Ok(Self::of_audio_track(cursor.track(packet_type, AUDIO_MULTITRACK)?, offset_ns))
     }
 
     fn of_audio_track(track: TrackHeader<'a>, offset_ns: u32) -> Self {
@@ -164,6 +149,30 @@ impl<'a> TagHeader<'a> {
         })
     }
 
+    /// What it makes of a frame of `kind`.
+    pub(super) fn role(&self, kind: MediaKind) -> FrameRole {
+        match (self.packet, kind, self.frame_type) {
+            (Packet::Config, ..) => FrameRole::Config,
+            (Packet::End, ..) => FrameRole::End,
+            (Packet::Other, ..) => FrameRole::Other,
+            (Packet::Frames, MediaKind::Audio, _) => FrameRole::Audio,
+            (Packet::Frames, _, 1 | 4) => FrameRole::Key,
+            (Packet::Frames, _, 2 | 3) => FrameRole::Inter,
+            (Packet::Frames, ..) => FrameRole::Other,
+        }
+    }
+
+    /// Decoding time `dts` and the presentation time of a frame.
+    pub(super) fn times(&self, dts: Timestamp) -> (Timestamp, Timestamp) {
+        let mut pts = dts + Timestamp::from_millis(self.composition_ms.into());
+        if self.offset_ns > 0 {
+            // More than a millisecond is not what the standard allows.
+            pts += Timestamp::from_ticks(self.offset_ns.min(999_999).into(), 1_000_000_000);
+        }
+        (dts, pts)
+    }
+
+    /// A header that says nothing yet, but what is given.
     fn nothing(frame_type: u8, data: &'a [u8]) -> Self {
         let (codec, packet) = (Codec::None, Packet::Other);
         Self {
@@ -215,12 +224,12 @@ impl<'a> Cursor<'a> {
     /// Reads FourCC and track fields of the first or only track.
     fn track(&mut self, packet_type: u8, multitrack_type: u8) -> Result<TrackHeader<'a>, FlvError> {
         if packet_type != multitrack_type {
-            let codec = codec::of_fourcc(self.take()?);
+            let codec = codec_of(self.take()?);
             return Ok(TrackHeader { codec, packet_type, multitrack: None, track_id: 0, data: self.0 });
         }
         let kinds = self.u8()?;
         let packet_type = kinds & 0x0f;
-        let codec = codec::of_fourcc(self.take()?);
+        let codec = codec_of(self.take()?);
         let has_codecs = kinds >> 4 == MANY_TRACKS_MANY_CODECS;
         let multitrack = Multitrack { packet_type, has_codecs, behind: &[] };
         if kinds >> 4 == ONE_TRACK {
@@ -233,7 +242,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads the fields of a track that follows another of `codec`.
     fn next_track(&mut self, multitrack: Multitrack<'a>, codec: Codec) -> Result<TrackHeader<'a>, FlvError> {
-        let codec = if multitrack.has_codecs { codec::of_fourcc(self.take()?) } else { codec };
+        let codec = if multitrack.has_codecs { codec_of(self.take()?) } else { codec };
         self.sized_track(multitrack, codec)
     }
 
@@ -262,13 +271,72 @@ impl<'a> Cursor<'a> {
     }
 }
 
-const VVC: Codec = Codec::Unknown(media::FourCc(*b"vvc1"));
+/// Codec of a legacy `CodecID` (E.4.3.1). 12 is H.265, as used before Enhanced RTMP.
+fn video_codec(id: u8) -> Codec {
+    match id {
+        7 => Codec::H264,
+        12 => Codec::H265,
+        _ => Codec::Unknown(FourCc([0, 0, 0, id])),
+    }
+}
+
+/// Codec of a legacy `SoundFormat` (E.4.2.1).
+fn audio_codec(format: u8) -> Codec {
+    match format {
+        2 | 14 => Codec::Mp3,
+        7 => Codec::Pcma,
+        8 => Codec::Pcmu,
+        10 => Codec::Aac,
+        11 => Codec::Speex,
+        _ => Codec::Unknown(FourCc([0, 0, 0, format])),
+    }
+}
+
+/// Codec of a FourCC (Enhanced RTMP v2, tables of "Enhanced Audio" and "Enhanced Video").
+fn codec_of(fourcc: [u8; 4]) -> Codec {
+    FOURCCS
+        .iter()
+        .find(|(_, known)| *known == fourcc)
+        .map_or(Codec::Unknown(FourCc(fourcc)), |(codec, _)| *codec)
+}
+
+/// FourCC of a codec; `None` for those that only FLV 10.1 has.
+pub(super) fn fourcc(codec: Codec) -> Option<[u8; 4]> {
+    FOURCCS.iter().find(|(known, _)| *known == codec).map(|(_, fourcc)| *fourcc)
+}
+
+/// `videocodecid` and `audiocodecid` of `onMetaData`: the number of FLV, or the FourCC (Enhanced RTMP v2, "Metadata
+/// Frame"); 0 if there is none.
+pub(super) fn codec_number(codec: Codec) -> u32 {
+    match codec {
+        Codec::H264 | Codec::Pcma => 7,
+        Codec::Pcmu => 8,
+        Codec::Aac => 10,
+        _ => fourcc(codec).map_or(0, u32::from_be_bytes),
+    }
+}
+
+const FOURCCS: [(Codec, [u8; 4]); 11] = [
+    (Codec::H264, *b"avc1"),
+    (Codec::H265, *b"hvc1"),
+    (Codec::Av1, *b"av01"),
+    (Codec::Vp8, *b"vp08"),
+    (Codec::Vp9, *b"vp09"),
+    (Codec::Aac, *b"mp4a"),
+    (Codec::Mp3, *b".mp3"),
+    (Codec::Opus, *b"Opus"),
+    (Codec::Ac3, *b"ac-3"),
+    (Codec::Eac3, *b"ec-3"),
+    (Codec::Flac, *b"fLaC"),
+];
+
+const VVC: Codec = Codec::Unknown(FourCc(*b"vvc1"));
 const COMMAND_FRAME: u8 = 5;
-const ENHANCED_AUDIO: u8 = 9;
+pub(super) const ENHANCED_AUDIO: u8 = 9;
 const MODEX: u8 = 7;
 const TIMESTAMP_OFFSET_NANO: u8 = 0;
 const VIDEO_METADATA: u8 = 4;
-const VIDEO_MULTITRACK: u8 = 6;
-const AUDIO_MULTITRACK: u8 = 5;
-const ONE_TRACK: u8 = 0;
+pub(super) const VIDEO_MULTITRACK: u8 = 6;
+pub(super) const AUDIO_MULTITRACK: u8 = 5;
+pub(super) const ONE_TRACK: u8 = 0;
 const MANY_TRACKS_MANY_CODECS: u8 = 2;

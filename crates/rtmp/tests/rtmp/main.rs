@@ -8,6 +8,7 @@ mod chunk_stream_limit;
 mod client_servers;
 mod common;
 mod extended_timestamp;
+mod formats;
 mod fuzz_corpus;
 mod handshake_digest;
 mod interleaving;

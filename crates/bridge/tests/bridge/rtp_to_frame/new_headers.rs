@@ -1,7 +1,7 @@
 //! Another resolution, codec or publisher brings a new configuration, ahead of the first frame that needs it.
 
+use media::config::video_format;
 use media::{FrameRole, MediaKind};
-use rtmp::flv::video_format;
 use rtp::payload::Codec;
 
 use crate::rtp_to_frame::{OPUS, Rig, VP8_INTER, VP8_KEY, body};
@@ -45,7 +45,7 @@ fn a_new_size_brings_a_new_configuration_and_the_old_one_is_not_repeated() {
     let sizes: Vec<_> = rig
         .of(MediaKind::Video, Config)
         .into_iter()
-        .map(|frame| video_format(Codec::H264, &frame.payload).unwrap())
+        .map(|frame| video_format(Codec::H264, body(frame).data()).unwrap())
         .map(|format| (format.width, format.height))
         .collect();
     assert_eq!(sizes, [(1280, 718), (640, 360), (1280, 718)]);

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use media::config::video_format;
 use media::{FrameRole, MediaKind};
-use rtmp::flv::video_format;
 use rtp::payload::Codec;
 
 use crate::rtp_to_frame::{Rig, body};
@@ -54,7 +54,7 @@ fn every_picture_comes_through_behind_its_configuration() {
         let configs = rig.of(MediaKind::Video, FrameRole::Config);
         assert_eq!(configs.len(), 1, "{name}: told once");
         assert_eq!(body(configs[0]).codec, codec);
-        let format = video_format(codec, &configs[0].payload).expect("a configuration that can be read");
+        let format = video_format(codec, body(configs[0]).data()).expect("a configuration that can be read");
         if matches!(codec, Codec::H264 | Codec::H265) {
             assert_eq!((format.width, format.height), (160, 120), "{name}");
         }

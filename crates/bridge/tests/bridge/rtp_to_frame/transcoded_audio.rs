@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bridge::RtpToFrameSettings;
+use media::config::audio_format;
 use media::{CodecConfig, CodedAudio, FrameRole, MediaKind};
-use rtmp::flv::audio_format;
 use rtp::payload::Codec;
 
-use crate::rtp_to_frame::{OPUS, Rig, settings};
+use crate::rtp_to_frame::{OPUS, Rig, body, settings};
 
 /// AudioSpecificConfig of AAC LC, 48 kHz, two channels; and of one channel.
 pub(crate) const STEREO: [u8; 2] = [0x11, 0x90];
@@ -60,7 +60,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
     let formats: Vec<_> = rig
         .of(MediaKind::Audio, Config)
         .into_iter()
-        .map(|frame| audio_format(Codec::Aac, &frame.payload).unwrap())
+        .map(|frame| audio_format(Codec::Aac, body(frame).data()).unwrap())
         .map(|format| (format.sample_rate, format.channels))
         .collect();
     assert_eq!(formats, [(48_000, 2), (48_000, 1)]);

@@ -2,7 +2,8 @@
 
 use std::io::{ErrorKind, Read};
 
-use rtmp::flv::{BodyRole, FlvReader, Tag, inspect};
+use media::FrameRole;
+use rtmp::flv::{FlvReader, Tag, read_frames};
 
 use super::tools::sample;
 
@@ -19,7 +20,8 @@ pub(crate) fn sample_tags() -> Vec<Tag> {
 /// goes on does not send it.
 pub(crate) fn tags_of(file: &[u8]) -> Vec<Tag> {
     let mut tags = TagReader::new(file);
-    let is_end = |tag: &Tag| inspect(tag.kind, &tag.body).is_ok_and(|body| body.role == BodyRole::End);
+    let is_end =
+        |tag: &Tag| read_frames(tag.clone().into()).is_ok_and(|(frame, _)| frame.role == FrameRole::End);
     std::iter::from_fn(|| tags.next()).filter(|tag| !is_end(tag)).collect()
 }
 

@@ -1,7 +1,13 @@
-//! Bytes to tags, as they come in (FLV 10.1, E.2 to E.4.1; the layout is drawn in `writer.rs`).
+//! FLV files: tags from bytes as they come in, and tags to bytes (FLV 10.1, E.2 to E.4.1).
+//!
+//! ```text
+//!  file header:  "FLV" | version 1 | flags: 0000 0a0v | header bytes 9, 32 | previous tag size 0, 32
+//!  tag:          type 8 | body bytes 24 | timestamp 24 | its top 8 bits | stream id 0, 24
+//!                body | previous tag size = body bytes + 11, 32
+//! ```
 
 use super::FlvError;
-use crate::message::media_kind;
+use crate::message::{MESSAGE_BYTES_MAX, media_kind, type_id};
 use crate::{MediaKind, MediaMessage};
 
 /// One audio, video or data tag.
@@ -52,11 +58,23 @@ impl FlvReader {
 
     /// The next whole tag; `None` if more bytes are needed. After an error the reader is of no further use.
     pub fn next_tag(&mut self) -> Result<Option<Tag>, FlvError> {
-        if !self.has_header && !self.read_file_header()? {
-            return Ok(None);
+        if !self.has_header {
+            if !b"FLV".starts_with(&self.buffer[..self.buffer.len().min(3)]) {
+                return Err(FlvError::NotFlv);
+            }
+            let Some(&[.., s0, s1, s2, s3]) = self.buffer.first_chunk::<9>() else { return Ok(None) };
+            let header_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
+            if !(9..=FILE_HEADER_BYTES_MAX).contains(&header_bytes) {
+                return Err(FlvError::NotFlv);
+            }
+            self.skip = header_bytes as usize + 4;
+            self.has_header = true;
         }
         loop {
-            if !self.skip_bytes() {
+            let skipped = self.skip.min(self.buffer.len() - self.taken);
+            self.taken += skipped;
+            self.skip -= skipped;
+            if self.skip > 0 {
                 return Ok(None);
             }
             let rest = &self.buffer[self.taken..];
@@ -79,28 +97,38 @@ impl FlvReader {
             return Ok(Some(tag));
         }
     }
+}
 
-    fn read_file_header(&mut self) -> Result<bool, FlvError> {
-        if !b"FLV".starts_with(&self.buffer[..self.buffer.len().min(3)]) {
-            return Err(FlvError::NotFlv);
-        }
-        let Some(&[_, _, _, _, _, s0, s1, s2, s3]) = self.buffer.first_chunk::<9>() else { return Ok(false) };
-        let header_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
-        if !(9..=FILE_HEADER_BYTES_MAX).contains(&header_bytes) {
-            return Err(FlvError::NotFlv);
-        }
-        self.skip = header_bytes as usize + 4;
-        self.has_header = true;
-        Ok(true)
-    }
+/// Appends the file header and the previous-tag-size of 0 that follows it: 13 bytes.
+pub fn write_file_header(out: &mut Vec<u8>, has_audio: bool, has_video: bool) {
+    let flags = u8::from(has_audio) << 2 | u8::from(has_video);
+    out.extend_from_slice(&[b'F', b'L', b'V', 1, flags, 0, 0, 0, 9, 0, 0, 0, 0]);
+}
 
-    /// Drops what is to be skipped, as far as it is there; true when none is left.
-    fn skip_bytes(&mut self) -> bool {
-        let skipped = self.skip.min(self.buffer.len() - self.taken);
-        self.taken += skipped;
-        self.skip -= skipped;
-        self.skip == 0
-    }
+/// Appends one tag: header, body and previous-tag-size, 15 bytes more than the body.
+///
+/// # Panics
+///
+/// If `body` is longer than 2^24-1 bytes: no message that was received can be.
+pub fn write_tag(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, body: &[u8]) {
+    write_tag_parts(out, kind, timestamp, [&[], body]);
+}
+
+/// The same with a body in two parts ([`TagBody::parts`](super::TagBody::parts)).
+///
+/// # Panics
+///
+/// If the body is longer than 2^24-1 bytes.
+pub fn write_tag_parts(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, [head, rest]: [&[u8]; 2]) {
+    let length = head.len() + rest.len();
+    assert!(length <= MESSAGE_BYTES_MAX, "a tag length is 24 bits");
+    let [_, l0, l1, l2] = (length as u32).to_be_bytes();
+    let [t3, t0, t1, t2] = timestamp.to_be_bytes();
+    out.reserve(length + 15);
+    out.extend_from_slice(&[type_id(kind), l0, l1, l2, t0, t1, t2, t3, 0, 0, 0]);
+    out.extend_from_slice(head);
+    out.extend_from_slice(rest);
+    out.extend_from_slice(&(length as u32 + 11).to_be_bytes());
 }
 
 const TAG_HEADER_BYTES: usize = 11;
@@ -110,7 +138,6 @@ const FILE_HEADER_BYTES_MAX: u32 = 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{write_file_header, write_tag};
     use super::*;
 
     fn file() -> Vec<u8> {
@@ -167,5 +194,12 @@ mod tests {
             reader.push(bytes);
             assert_eq!(reader.next_tag(), Err(error));
         }
+    }
+    #[test]
+    fn a_file_is_these_bytes() {
+        let mut file = Vec::new();
+        write_file_header(&mut file, true, false);
+        write_tag(&mut file, MediaKind::Audio, 0x0102_0304, b"ab");
+        assert_eq!(file, *b"FLV\x01\x04\0\0\0\x09\0\0\0\0\x08\0\0\x02\x02\x03\x04\x01\0\0\0ab\0\0\0\x0d");
     }
 }
