@@ -50,7 +50,9 @@ impl GopCache {
         }
         self.bytes += frame.bytes_held();
         self.frames.push_back((time, Arc::clone(frame)));
-        if self.memory_bytes() > self.limits.bytes_max || self.duration_ms() > self.limits.duration_ms_max {
+        // Compared as it is: in milliseconds would be a division per frame.
+        let too_long = Timestamp::from_millis(self.limits.duration_ms_max.saturating_add(1).cast_signed());
+        if self.memory_bytes() > self.limits.bytes_max || self.duration() >= too_long {
             self.clear();
             self.frames.shrink_to(0);
         }
@@ -79,9 +81,13 @@ impl GopCache {
 
     /// Media time from the key frame to the newest frame, milliseconds.
     pub fn duration_ms(&self) -> u64 {
+        self.duration().millis().max(0) as u64
+    }
+
+    fn duration(&self) -> Timestamp {
         match (self.frames.front(), self.frames.back()) {
-            (Some((first, _)), Some((last, _))) => (*last - *first).millis().max(0) as u64,
-            _ => 0,
+            (Some((first, _)), Some((last, _))) => *last - *first,
+            _ => Timestamp::ZERO,
         }
     }
 }

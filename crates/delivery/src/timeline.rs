@@ -110,7 +110,12 @@ impl Timeline {
 
 /// From one publisher time to the next, the shorter way around where they wrap.
 fn step(from: Timestamp, to: Timestamp) -> Timestamp {
-    let ahead = (to - from).units().rem_euclid(WRAP);
+    let ahead = (to - from).units();
+    if (-WRAP / 2..WRAP / 2).contains(&ahead) {
+        // Nearly always: a division would cost as much as all else that is done to a frame's time.
+        return Timestamp::from_units(ahead);
+    }
+    let ahead = ahead.rem_euclid(WRAP);
     Timestamp::from_units(if ahead >= WRAP / 2 { ahead - WRAP } else { ahead })
 }
 
