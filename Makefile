@@ -60,7 +60,8 @@ ifneq (,$(shell command -v cargo-nextest))
 	cargo nextest run --profile $(NEXTEST_PROFILE) --workspace --locked
 	cargo test --workspace --doc --locked
 else
-	cargo test --workspace --locked
+	scripts/test-rust
+	cargo test --workspace --doc --locked
 endif
 	cargo test --package group-send --package transcode --package msgpack-array --all-features --locked
 	cargo test --package msgpack-array --no-default-features --locked
