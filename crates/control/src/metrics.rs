@@ -96,7 +96,7 @@ type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 49] = [
+const WORKER_COUNTERS: [Counter; 50] = [
     ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
     ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
         w.counters.refused_full
@@ -114,6 +114,11 @@ const WORKER_COUNTERS: [Counter; 49] = [
     ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
     ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
     ("millstream_invalid_frames", "Malformed media messages dropped", |w| w.counters.frames_invalid),
+    (
+        "millstream_flv_dropped_frames",
+        "Frames that RTMP and FLV players did not get, since FLV has no place for their codec or size",
+        |w| w.counters.flv_drops,
+    ),
     ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
     ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
     ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {

@@ -97,6 +97,8 @@ pub struct WorkerCounters {
     pub frames_in: u64,
     /// Media messages of local publishers that made no sense and were left out.
     pub frames_invalid: u64,
+    /// Frames that no RTMP and FLV player got, since FLV has no place for their codec or so many bytes.
+    pub flv_drops: u64,
     /// Bytes received on all sockets.
     pub bytes_in: u64,
     /// Bytes sent on all sockets.

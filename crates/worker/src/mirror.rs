@@ -44,7 +44,7 @@ impl Worker {
                 if after_loss {
                     self.frames.streams[stream].relay.frames_lost();
                 }
-                self.frames.deliver(&self.ctx, stream, &frame);
+                self.frames.deliver(&mut self.ctx, stream, &frame);
             }
             MessageBody::Packet(packet) => {
                 let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
@@ -101,7 +101,7 @@ impl Worker {
                 if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     for frame in &frames {
-                        self.frames.deliver(&self.ctx, stream, frame);
+                        self.frames.deliver(&mut self.ctx, stream, frame);
                     }
                 }
             }

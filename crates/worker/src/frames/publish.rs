@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use delivery::Received;
 use media::config::{audio_format, audio_frame_format, video_format};
-use media::{Codec, CodecConfig, Frame, FrameRole, MediaKind};
+use media::{Codec, CodecConfig, FlvBody, Frame, FrameRole, MediaKind};
 use rtmp::flv::TagBody;
 
 use super::stream::{Channel, FrameStream};
@@ -75,7 +75,7 @@ impl Frames {
     /// Hands a frame to the players of this worker.
     pub(crate) fn deliver(
         &mut self,
-        ctx: &Context,
+        ctx: &mut Context,
         stream: FrameStreamId,
         frame: &Arc<Frame>,
     ) -> Option<Received> {
@@ -83,8 +83,18 @@ impl Frames {
         let Self { streams, players, timers, .. } = self;
         let FrameStream { relay, channels, settings, .. } = &mut streams[stream];
         let received = relay.receive(now_ms, frame)?;
+        if channels.iter().all(Option::is_none) {
+            return Some(received);
+        }
         // Every wire format is FLV, or carries the same bodies.
-        let Some(body) = TagBody::of(frame) else { return Some(received) };
+        let Some(body) = TagBody::of(frame) else {
+            // What came in the body of an earlier frame has left with it.
+            if frame.flv_body() == FlvBody::Missing {
+                tracing::trace!(codec = %frame.codec, "dropped: FLV has no place for the frame");
+                ctx.counters.flv_drops += 1;
+            }
+            return Some(received);
+        };
         let messages_max = u64::from(settings.merge_messages);
         for channel in channels.iter_mut().flatten() {
             if channel.log.rolls(Channel::bytes_hint(&body)) {

@@ -116,7 +116,8 @@ impl Worker {
             self.ctx.counters.frames_invalid += 1;
             return;
         };
-        for frame in std::iter::once(first).chain(others) {
+        self.receive_frame(stream, &Arc::new(first));
+        for frame in others {
             self.receive_frame(stream, &Arc::new(frame));
         }
     }
