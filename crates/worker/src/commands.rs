@@ -16,7 +16,12 @@ impl Worker {
                 }
                 Command::Kick { session, reply } => {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
-                    let found = self.sessions.iter().find(|(_, other)| is_it(other)).map(|(conn, _)| conn);
+                    let found = self
+                        .connections
+                        .sessions
+                        .iter()
+                        .find(|(_, other)| is_it(other))
+                        .map(|(conn, _)| conn);
                     if let Some(conn) = found {
                         self.end(conn, EndReason::Kicked);
                     }

@@ -26,6 +26,8 @@ use worker_api::snapshot::{SessionId, WorkerCounters};
 
 /// Bytes read per call; also the most one connection may bring in before the others have their turn.
 pub(crate) const READ_BYTES: usize = 256 << 10;
+/// Ciphertext read per call; less than [`READ_BYTES`], so that the plaintext of it always fits there.
+const CIPHER_BYTES: usize = 64 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) draining_until: Option<u64>,
     /// Room for what one connection has sent; between two calls nobody needs it.
     pub(crate) read_buffer: Vec<u8>,
+    /// Room for ciphertext of it.
+    pub(crate) cipher_buffer: Vec<u8>,
     began: Instant,
     last_serial: u64,
 }
@@ -80,6 +84,7 @@ impl Context {
             now_ms: 0,
             draining_until: None,
             read_buffer: vec![0; READ_BYTES],
+            cipher_buffer: vec![0; CIPHER_BYTES],
             began: now,
             last_serial: 0,
         }

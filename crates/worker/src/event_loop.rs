@@ -6,42 +6,31 @@
 //!
 //! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins,
 //! and again when it ends, for its length; nothing in between reads it but bridges, for what they cost. What
-//! to do with input is in `connections.rs` and `proto/` (clients), `packets/` (WebRTC), `mirror.rs` (other
+//! to do with input is in `requests.rs` (clients), `packets/` (WebRTC), `mirror.rs` (other
 //! workers), `commands.rs` (the control side), `frames/serve.rs` (players) and `timeouts.rs` (deadlines).
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use group_send::RecvConfig;
-use rtmp::server::ServerConfig;
 use tokio::sync::mpsc;
 
 use crate::bridges::Bridges;
 use crate::context::Context;
 use crate::frames::Frames;
-use crate::ids::{ConnId, Table};
 use crate::net::accept::Acceptor;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
 use crate::packets::Packets;
+use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
-use crate::proto::session::Session;
-use crate::requests::PendingClaim;
-use crate::stats::columns::{Columns, Outbox};
+use crate::stats::columns::Outbox;
 use worker_api::link::{Command, Handoff, ReturnQueue};
-use worker_api::settings::WorkerSettings;
 
-/// Scratch space for ciphertext; smaller than [`READ_BYTES`](crate::context::READ_BYTES), so that the
-/// plaintext of it always fits there.
-const CIPHER_BYTES: usize = 64 << 10;
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;
-/// Time a session has to take its last bytes, milliseconds.
-pub(crate) const LINGER_MS: u64 = 2_000;
 
 /// What a worker has for the control side and from it.
 #[derive(Debug)]
@@ -65,22 +54,12 @@ pub(crate) struct Worker {
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
     pub(crate) acceptor: Acceptor,
-    pub(crate) sessions: Table<ConnId, Session>,
+    pub(crate) connections: Connections,
     /// HTTP connections between two requests.
     pub(crate) idle: IdleConnections,
-    /// What `sessions` have counted, by the same id.
-    pub(crate) columns: Columns,
-    /// Publishers nobody watches, by the time their sockets are to be read.
-    pub(crate) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
-    /// Publishers whose stream seemed taken: who asks again, and when.
-    pub(crate) claims: VecDeque<(u64, PendingClaim)>,
-    /// Sessions with more input than one turn takes.
-    pub(crate) read_again: Vec<ConnId>,
     /// Room for the datagrams of one receive call.
     received: ReceivedBatch,
-    pub(crate) cipher: Vec<u8>,
     next_sweep_ms: u64,
-    pub(crate) rtmp_config: ServerConfig,
 }
 
 impl Worker {
@@ -94,7 +73,7 @@ impl Worker {
     ) -> io::Result<Self> {
         packets.register(&ctx.events)?;
         let acceptor = Acceptor::new(listeners, &ctx.events)?;
-        let rtmp_config = rtmp_limits(&ctx.settings);
+        let connections = Connections::new(&ctx.settings);
         Ok(Self {
             ctx,
             control,
@@ -102,16 +81,10 @@ impl Worker {
             packets,
             bridges,
             acceptor,
-            sessions: Table::default(),
+            connections,
             idle: IdleConnections::default(),
-            columns: Columns::default(),
-            unwatched: BinaryHeap::new(),
-            claims: VecDeque::new(),
-            read_again: Vec::new(),
             received: ReceivedBatch::new(RecvConfig::default()),
-            cipher: vec![0; CIPHER_BYTES],
             next_sweep_ms: SWEEP_MS,
-            rtmp_config,
         })
     }
 
@@ -133,15 +106,15 @@ impl Worker {
 
     fn turn(&mut self, ready: &[Readiness]) {
         // Input: what the turn before left, sockets, publishers inside this process.
-        for conn in std::mem::take(&mut self.read_again) {
-            if self.sessions.get_mut(conn).is_some_and(|session| std::mem::take(&mut session.reads_again)) {
-                self.read(conn);
-            }
-        }
+        self.read_again();
         for socket in ready {
             match socket.token {
                 Token::Connection(conn) => self.connection_event(conn, socket),
-                Token::Idle(id) => self.idle_event(id, socket),
+                Token::Idle(id) => {
+                    if let Some(next) = self.idle.read(&mut self.ctx, id, socket) {
+                        self.resume_http(next);
+                    }
+                }
                 Token::Listener(listener) => self.acceptor.event(listener),
                 Token::Port(port) => self.packets.port_event(port),
                 Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
@@ -151,7 +124,7 @@ impl Worker {
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
         while let Some((entry, socket, address)) = self.acceptor.next(&mut self.ctx) {
-            self.open(entry, socket, address);
+            self.connections.open(&mut self.ctx, entry, socket, address);
         }
         if self.acceptor.is_paused() {
             // Who has a request now comes before who may have one later.
@@ -165,7 +138,11 @@ impl Worker {
         self.receive_messages();
         self.take_transcoded_audio();
         self.handle_commands();
-        self.take_returned();
+        while let Ok(handoff) = self.control.returned.try_recv() {
+            if let Some(next) = self.idle.take_back(&mut self.ctx, handoff) {
+                self.resume_http(next);
+            }
+        }
 
         // Output: what is due by the clock takes along all of the input, and each port is flushed once.
         self.packets.run_timers(&mut self.ctx);
@@ -185,13 +162,10 @@ impl Worker {
 
     /// How long nothing is due.
     fn timeout(&self) -> Duration {
-        if !self.read_again.is_empty() || self.acceptor.has_more() {
+        if self.connections.reads() > 0 || self.acceptor.has_more() {
             return Duration::ZERO;
         }
-        let due = self.frames.next_due_ms();
-        let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
-        let claim = self.claims.front().map_or(u64::MAX, |(due, _)| *due);
-        let next_ms = due.min(read).min(claim).min(self.next_sweep_ms);
+        let next_ms = self.frames.next_due_ms().min(self.connections.next_due_ms()).min(self.next_sweep_ms);
         let now = self.ctx.now;
         let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now));
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
@@ -199,14 +173,8 @@ impl Worker {
 
     fn is_drained(&self) -> bool {
         self.ctx.draining_until.is_some_and(|until| {
-            (self.sessions.is_empty() && self.packets.sessions.is_empty()) || self.ctx.now_ms >= until
+            (self.connections.sessions.is_empty() && self.packets.sessions.is_empty())
+                || self.ctx.now_ms >= until
         })
     }
-}
-
-fn rtmp_limits(settings: &WorkerSettings) -> ServerConfig {
-    let max_message_bytes = settings.message_bytes_max;
-    // One message of audio and one of video may be unfinished at a time.
-    let publish_memory_bytes = max_message_bytes.saturating_mul(2);
-    ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() }
 }

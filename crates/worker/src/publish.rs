@@ -66,10 +66,10 @@ impl Worker {
         (app, name): (&str, &str),
         credential: Credential<'_>,
     ) -> Result<(), PublishRefusal> {
-        let session = &self.sessions[conn];
+        let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let claim = self.claim(&key, (app, name), credential, address).inspect_err(|refusal| {
+        let claim = self.claim_frames(&key, (app, name), credential, address).inspect_err(|refusal| {
             let reason = refusal.reason();
             match credential {
                 // It is told, and says so itself, with its name.
@@ -86,8 +86,9 @@ impl Worker {
         self.publish_to(LaneStream::Frames(stream), &claim, || Start::Frames(Vec::new()));
         let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
         self.start_source(LaneStream::Frames(stream), source, None);
-        self.sessions[conn].media = Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
-        self.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
+        self.connections.sessions[conn].media =
+            Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
+        self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
         self.update_read_interest(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         // Where bridges are off this is known before anything has come.
@@ -100,7 +101,7 @@ impl Worker {
         Ok(())
     }
 
-    fn claim(
+    fn claim_frames(
         &mut self,
         key: &str,
         (app, name): (&str, &str),
@@ -132,7 +133,7 @@ impl Worker {
         token: Option<&str>,
         format: Format,
     ) -> Result<(), PlayRefusal> {
-        let session = &self.sessions[conn];
+        let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
         let stream = self.authorize_and_subscribe(conn, &key, (app, name), token).inspect_err(|refusal| {
@@ -144,8 +145,8 @@ impl Worker {
         self.bridge_to_frames(id_of_stream);
         self.update_read_interest(stream);
         let player = self.frames.join(&self.ctx, stream, conn, format);
-        self.sessions[conn].media = Media::Play(player);
-        self.columns.takes_role(conn, Role::Player, frames_reference(stream));
+        self.connections.sessions[conn].media = Media::Play(player);
+        self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
         tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
         Ok(())
     }
@@ -179,7 +180,7 @@ impl Worker {
         if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
-        let address = self.sessions[conn].address.ip();
+        let address = self.connections.sessions[conn].address.ip();
         if let Err(denied) = self.ctx.policy.may_play(app, name, token, address) {
             self.ctx.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
@@ -190,6 +191,16 @@ impl Worker {
         }
         let id = self.subscribe(Lane::Frames, key, (app, name));
         id.and_then(|id| self.frames.find(id)).ok_or(PlayRefusal::NotFound)
+    }
+
+    /// Call it when a stream's players or remote workers may have become none, or the first.
+    pub(crate) fn update_read_interest(&mut self, stream: FrameStreamId) {
+        let publication = &self.frames.streams[stream].publication;
+        if let Some(conn) = publication.connection() {
+            let is_watched =
+                publication.players > 0 || !publication.remotes.is_empty() || publication.bridge.is_some();
+            self.connections.set_watched(&self.ctx, conn, is_watched);
+        }
     }
 
     /// Opens a WebRTC session and answers.

@@ -1,170 +1,200 @@
-//! What clients ask for: RTMP commands, HTTP request heads, WebSocket control frames.
+//! What clients ask for, and what becomes of it: the way from a connection to its stream and back.
+//!
+//! `proto` reads a connection and says what it asks for, one [`ClientRequest`] after the other. Here the worker
+//! does that, with the subsystems it takes: media goes to `frames` and bridges, a stream is published or played
+//! (`publish.rs`), a connection ends or goes to the control side.
 
-use rtmp::name::query_value;
-use rtmp::server::{PlayReject, PublishReject, ServerEvent};
+use std::sync::Arc;
 
-use crate::event_loop::{LINGER_MS, Worker};
+use media::Frame;
+use rtmp::MediaMessage;
+use rtmp::flv::read_frames;
+use rtmp::server::{PlayReject, PublishReject};
+
+use crate::event_loop::Worker;
+use crate::frames::FrameAction;
 use crate::frames::serve::Player;
-use crate::frames::stream::{Format, write_end};
+use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId, TableId};
-use crate::proto::http::{self, MediaRequest, Method, Request};
-use crate::proto::session::{ANSWER_BYTES_MAX, Media, Publish, Session, State};
-use crate::proto::websocket::{self, ClientFrames, ClientInput};
+use crate::net::Readiness;
+use crate::proto::connections::{ClientRequest, Read};
+use crate::proto::http::{self, MediaRequest, Method};
+use crate::proto::idle::NextRequest;
+use crate::proto::internal::FRAMES_PER_TURN;
+use crate::proto::session::{ANSWER_BYTES_MAX, Media, PendingClaim, Publish, Session, State, Written};
+use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
 use crate::registry::Origin;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
+use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::link::Handoff;
-use worker_api::snapshot::{Protocol, Role, SessionId};
-
-/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that
-/// reconnects at once can be faster than the news that its old connection has ended, which takes two reads
-/// where nobody watches.
-const CLAIM_AGAIN_MS: u64 = 250;
-
-/// A publisher whose stream has another, perhaps not for long.
-#[derive(Debug)]
-pub(crate) struct PendingClaim {
-    session: SessionId,
-    conn: ConnId,
-    name: String,
-    token: Option<String>,
-}
+use worker_api::snapshot::{Protocol, Role};
 
 impl Worker {
-    /// Takes in what a session has sent.
-    pub(crate) fn handle_input(&mut self, conn: ConnId, input: &[u8]) {
-        let Some(session) = self.sessions.get_mut(conn) else { return };
+    /// Something happened to a connection.
+    pub(crate) fn connection_event(&mut self, conn: ConnId, ready: &Readiness) {
+        let (reads, writes) = self.connections.event(conn, ready);
+        if reads {
+            self.read(conn);
+        }
+        if writes {
+            self.write(conn);
+        }
+    }
+
+    /// Reads the sessions that had more input than the last turn took.
+    pub(crate) fn read_again(&mut self) {
+        for _ in 0..self.connections.reads() {
+            if let Some(conn) = self.connections.next_read() {
+                self.read(conn);
+            }
+        }
+    }
+
+    /// Reads once from a session, or until its end when the peer is known to have closed.
+    pub(crate) fn read(&mut self, conn: ConnId) {
+        loop {
+            match self.connections.read(&mut self.ctx, conn) {
+                Read::Nothing => return,
+                Read::Frames => return self.take_frames(conn),
+                Read::Over(reason) => return self.remove(conn, reason),
+                Read::Input { ends, to_end } => {
+                    self.handle_requests(conn, ends);
+                    if !to_end {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does what a session asks for; then it ends if there is a reason.
+    pub(crate) fn handle_requests(&mut self, conn: ConnId, ends: Option<EndReason>) {
+        while let Some(request) = self.connections.next_request(conn) {
+            match request {
+                ClientRequest::Media(message) => self.receive_message(conn, message),
+                ClientRequest::Publish(claim) => self.claim(claim, true),
+                ClientRequest::Play { app, name, token } => {
+                    self.play_rtmp(conn, (&app, &name), token.as_deref());
+                }
+                ClientRequest::Pause(paused) => {
+                    if let Some(player) = self.connections.sessions[conn].player() {
+                        self.frames.pause(player, paused);
+                        self.write(conn);
+                    }
+                }
+                ClientRequest::CloseStream if self.finish_message(conn) => {
+                    self.detach(conn, EndReason::StreamClosedByPeer);
+                }
+                ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
+                ClientRequest::Stream(request, rest) => self.stream_request(conn, request, &rest),
+                ClientRequest::Control => self.hand_over(conn),
+                ClientRequest::Bad(status, reason) => {
+                    self.ctx.counters.protocol_errors += 1;
+                    self.answer(conn, status, reason, true);
+                }
+            }
+        }
+        let Some(session) = self.connections.sessions.get_mut(conn) else { return };
         if session.closing_at_ms.is_some() {
             return;
         }
-        match &mut session.state {
-            State::Rtmp(_) => self.rtmp_input(conn, input),
-            State::HttpHead(head) => {
-                let head = &mut head.bytes;
-                head.extend_from_slice(input);
-                // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
-                if input.contains(&b'\n') || head.len() == input.len() || head.len() >= http::HEAD_BYTES_MAX {
-                    self.http_input(conn);
-                }
+        if let Some(reason) = ends {
+            if let EndReason::Protocol(error) = reason {
+                self.ctx.counters.protocol_errors += 1;
+                tracing::debug!(session = %session.id, address = %session.address, error, "RTMP error");
             }
-            State::HttpBody | State::Internal(_) => {}
-            State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
-                ClientInput::Continue => self.write_answers(conn),
-                ClientInput::Close => self.end(conn, EndReason::ClosedByPeer),
-            },
-        }
-    }
-
-    fn rtmp_input(&mut self, conn: ConnId, input: &[u8]) {
-        let Some(State::Rtmp(rtmp)) = self.sessions.get_mut(conn).map(|session| &mut session.state) else {
-            return;
-        };
-        let result = rtmp.machine.handle_input(input);
-        while let Some(session) =
-            self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
-        {
-            let State::Rtmp(rtmp) = &mut session.state else { return };
-            match rtmp.machine.poll_event() {
-                Some(event) => self.rtmp_event(conn, event),
-                None => break,
-            }
-        }
-        let Some(session) = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())
-        else {
-            return;
-        };
-        if let Err(error) = result {
-            self.ctx.counters.protocol_errors += 1;
-            tracing::debug!(session = %session.id, address = %session.address, error = error.reason(), "RTMP error");
-            return self.end(conn, EndReason::Protocol(error.reason()));
+            return self.end(conn, reason);
         }
         session.collect_output();
-        self.write_answers(conn);
-    }
-
-    /// Writes what a session's own input gave rise to. A peer that asks and asks but reads nothing is cut
-    /// off.
-    fn write_answers(&mut self, conn: ConnId) {
-        if self.sessions[conn].pending.len() > 0 {
-            self.write(conn);
+        if session.pending.len() == 0 {
+            return;
         }
-        if self
-            .sessions
-            .get(conn)
-            .is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed)
-        {
+        self.write(conn);
+        // A peer that asks and asks but reads nothing is cut off.
+        let session = self.connections.sessions.get(conn);
+        if session.is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed) {
             self.ctx.counters.protocol_errors += 1;
             self.remove(conn, EndReason::AnswersUnread);
         }
     }
 
-    fn rtmp_event(&mut self, conn: ConnId, event: ServerEvent) {
-        let session = &mut self.sessions[conn];
-        let State::Rtmp(rtmp) = &mut session.state else { return };
-        match event {
-            ServerEvent::Media(message) => self.receive_message(conn, message),
-            ServerEvent::Connect(request) => {
-                rtmp.token = token(&request.query);
-                rtmp.app = request.app;
-                rtmp.machine.accept_connect();
-                session.user_agent = Some(request.flash_version.chars().take(128).collect());
-            }
-            ServerEvent::Publish(request) => {
-                let token = token(&request.query).or_else(|| rtmp.token.clone());
-                let claim = PendingClaim { session: session.id, conn, name: request.name, token };
-                self.answer_publish(claim, true);
-            }
-            ServerEvent::Play(request) => {
-                let token = token(&request.query).or_else(|| rtmp.token.clone());
-                let app = rtmp.app.clone();
-                let outcome = self.play(conn, (&app, &request.name), token.as_deref(), Format::Rtmp);
-                let State::Rtmp(rtmp) = &mut self.sessions[conn].state else { return };
-                match outcome {
-                    Ok(()) => {
-                        rtmp.machine.accept_play();
-                        rtmp.machine.trim();
-                        self.sessions[conn].collect_output();
-                        self.write(conn);
-                    }
-                    Err(refusal) => {
-                        let code = match refusal {
-                            PlayRefusal::Denied(_) => PlayReject::Unauthorized,
-                            PlayRefusal::NotFound | PlayRefusal::NotFrames | PlayRefusal::Draining => {
-                                PlayReject::StreamNotFound
-                            }
-                        };
-                        rtmp.machine.reject_play(code, refusal.reason());
-                        self.end(conn, EndReason::Refused(refusal.reason()));
-                    }
-                }
-            }
-            ServerEvent::Pause { paused, .. } => {
-                if let Media::Play(player) = session.media {
-                    self.frames.pause(player, paused);
-                    self.write(conn);
-                }
-            }
-            ServerEvent::StreamEnded if self.finish_message(conn) => {
-                self.detach(conn, EndReason::StreamClosedByPeer)
-            }
-            ServerEvent::StreamEnded => self.remove(conn, EndReason::StreamClosedByPeer),
-            ServerEvent::PingReply { .. } => {}
+    /// The next request comes on an HTTP connection.
+    pub(crate) fn resume_http(&mut self, next: NextRequest) {
+        if let Some(conn) = self.connections.expect_request(&mut self.ctx, next) {
+            self.handle_requests(conn, None);
         }
     }
 
-    fn answer_publish(&mut self, claim: PendingClaim, may_ask_again: bool) {
-        let conn = claim.conn;
-        let State::Rtmp(rtmp) = &self.sessions[conn].state else { return };
-        let app = rtmp.app.clone();
-        let outcome = self.publish(conn, (&app, &claim.name), Credential::Token(claim.token.as_deref()));
-        let State::Rtmp(rtmp) = &mut self.sessions[conn].state else { return };
+    /// A media message of the publishing session.
+    pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
+        let Media::Publish(Publish { stream, .. }) = self.connections.sessions[conn].media else { return };
+        self.ctx.counters.frames_in += 1;
+        self.connections.columns.passed(conn, 1);
+        // A message nobody can make sense of is not worth a publisher's session: leave it out.
+        let Ok((first, others)) = read_frames(message) else {
+            self.ctx.counters.frames_invalid += 1;
+            return;
+        };
+        self.receive_frame(stream, &Arc::new(first));
+        for frame in others {
+            self.receive_frame(stream, &Arc::new(frame));
+        }
+    }
+
+    /// A frame of a stream's publisher.
+    pub(crate) fn receive_frame(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) {
+        match self.frames.receive(&mut self.ctx, stream, frame) {
+            FrameAction::None => {}
+            FrameAction::Bridge(bridge, time) => self.bridge_frame(bridge, time, frame),
+            FrameAction::Describe => self.describe_as_packets(stream),
+        }
+    }
+
+    /// Takes frames of the publishers inside this process that have some.
+    pub(crate) fn receive_internal(&mut self) {
+        while let Some((conn, id)) = self.control.internal.next() {
+            // One that has more than a turn takes is in line for the next one already.
+            let session = self.connections.sessions.get(conn);
+            if session.is_some_and(|session| session.id == id && !session.reads_again) {
+                self.take_frames(conn);
+            }
+        }
+    }
+
+    /// Takes frames of one publisher inside this process, as many as it may bring in a turn.
+    fn take_frames(&mut self, conn: ConnId) {
+        for _ in 0..FRAMES_PER_TURN {
+            let frame = match self.connections.next_frame(&mut self.ctx, conn) {
+                Next::Frame(frame) => frame,
+                Next::Empty => return,
+                Next::Over => return self.remove(conn, EndReason::ClosedByPeer),
+            };
+            if let Media::Publish(publish) = self.connections.sessions[conn].media {
+                self.receive_frame(publish.stream, &frame);
+            }
+        }
+        self.connections.read_next_turn(conn);
+    }
+
+    /// Reads the publishers nobody watches that are due.
+    pub(crate) fn read_unwatched(&mut self) {
+        while let Some(due) = self.connections.next_unwatched(self.ctx.now_ms) {
+            self.read(due.conn);
+            self.connections.was_read(&self.ctx, due);
+        }
+    }
+
+    /// Makes an RTMP session the publisher of a stream, and tells it.
+    fn claim(&mut self, claim: PendingClaim, may_ask_again: bool) {
+        let PendingClaim { conn, .. } = claim;
+        let credential = Credential::Token(claim.token.as_deref());
+        let outcome = self.publish(conn, (&claim.app, &claim.name), credential);
+        let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
         match outcome {
             Ok(()) => rtmp.machine.accept_publish(),
-            // The question stays open; what the encoder sends meanwhile waits within the machine's limit.
-            Err(PublishRefusal::Taken) if may_ask_again => {
-                self.claims.push_back((self.ctx.now_ms + CLAIM_AGAIN_MS, claim))
-            }
+            Err(PublishRefusal::Taken) if may_ask_again => self.connections.claim_later(&self.ctx, claim),
             Err(refusal) => {
                 let code = match refusal {
                     PublishRefusal::Denied(_) => PublishReject::Unauthorized,
@@ -178,40 +208,74 @@ impl Worker {
 
     /// Asks again for the streams that were taken a moment ago.
     pub(crate) fn claim_again(&mut self) {
-        while self.claims.front().is_some_and(|(due_ms, _)| *due_ms <= self.ctx.now_ms) {
-            let Some((_, claim)) = self.claims.pop_front() else { return };
+        while let Some(claim) = self.connections.next_claim(self.ctx.now_ms) {
             let conn = claim.conn;
-            let is_there = |session: &Session| session.id == claim.session && session.closing_at_ms.is_none();
-            if self.sessions.get(conn).is_some_and(is_there) {
-                self.answer_publish(claim, false);
-                // Gives the events that waited for the answer, too.
-                self.rtmp_input(conn, &[]);
+            self.claim(claim, false);
+            // Gives the events that waited for the answer, too.
+            let ends = self.connections.handle_input(conn, &[]);
+            self.handle_requests(conn, ends);
+        }
+    }
+
+    /// Makes an RTMP session a player of a stream, and tells it.
+    fn play_rtmp(&mut self, conn: ConnId, name: (&str, &str), token: Option<&str>) {
+        let outcome = self.play(conn, name, token, Format::Rtmp);
+        let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
+        match outcome {
+            Ok(()) => {
+                rtmp.machine.accept_play();
+                rtmp.machine.trim();
+                self.connections.sessions[conn].collect_output();
+                self.write(conn);
+            }
+            Err(refusal) => {
+                let code = match refusal {
+                    PlayRefusal::Denied(_) => PlayReject::Unauthorized,
+                    PlayRefusal::NotFound | PlayRefusal::NotFrames | PlayRefusal::Draining => {
+                        PlayReject::StreamNotFound
+                    }
+                };
+                rtmp.machine.reject_play(code, refusal.reason());
+                self.end(conn, EndReason::Refused(refusal.reason()));
             }
         }
     }
 
-    /// Acts on the request head of a session, if it is complete.
-    pub(crate) fn http_input(&mut self, conn: ConnId) {
-        let session = &mut self.sessions[conn];
-        let State::HttpHead(head) = &mut session.state else { return };
-        match http::parse(&head.bytes) {
-            Request::Incomplete => {}
-            Request::Bad { status, reason } => {
-                self.ctx.counters.protocol_errors += 1;
-                self.answer(conn, status, reason, true);
-            }
-            Request::Control => self.hand_over(conn),
-            Request::Media(request) => {
-                let rest = head.bytes.split_off(request.head_bytes);
-                session.user_agent = request.user_agent.as_deref().map(Box::from);
-                self.media_request(conn, request, &rest);
-            }
+    /// Makes a publisher inside this process a session, or says why not.
+    pub(crate) fn publish_internal(&mut self, publish: InternalPublish) {
+        let InternalPublish { request, frames, reply } = publish;
+        let PublishRequest { app, name, protocol, address, detail } = request;
+        if self.ctx.draining_until.is_some() {
+            let _ = reply.send(Err(Refusal::Draining));
+            return;
+        }
+        if self.connections.is_full(&mut self.ctx) {
+            let _ = reply.send(Err(Refusal::Full));
+            return;
+        }
+        let state = State::Internal(Box::new(frames));
+        let conn = self.connections.add(&mut self.ctx, None, address, state, protocol);
+        let session = &mut self.connections.sessions[conn];
+        let id = session.id;
+        session.user_agent = (!detail.is_empty()).then(|| detail.chars().take(128).collect());
+        if let State::Internal(frames) = &session.state {
+            frames.on_ready(self.control.internal.notifier(conn, id));
+        }
+        let outcome = match self.publish(conn, (&app, &name), Credential::Own) {
+            Ok(()) => Ok(id),
+            Err(PublishRefusal::Draining) => Err(Refusal::Draining),
+            Err(PublishRefusal::Taken | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
+        };
+        let refused = outcome.is_err();
+        // Who does not wait for the answer any more does not use the session either.
+        if reply.send(outcome).is_err() || refused {
+            self.remove(conn, EndReason::Refused("refused"));
         }
     }
 
-    fn media_request(&mut self, conn: ConnId, request: MediaRequest, rest: &[u8]) {
+    fn stream_request(&mut self, conn: ConnId, request: MediaRequest, rest: &[u8]) {
         let cors = self.ctx.settings.cors_allow_origin.as_deref();
-        let session = &mut self.sessions[conn];
+        let session = &mut self.connections.sessions[conn];
         let format = match &request.method {
             Method::Options => {
                 http::write_preflight(&mut session.pending.bytes, cors);
@@ -232,19 +296,19 @@ impl Worker {
         {
             return self.answer(conn, refusal.status(), refusal.reason(), true);
         }
-        let session = &mut self.sessions[conn];
+        let session = &mut self.connections.sessions[conn];
         session.state = match request.method {
             Method::WebSocket { accept } => {
                 let tls = session.is_tls();
-                self.columns.told.protocol[conn.index()] =
+                self.connections.columns.told.protocol[conn.index()] =
                     if tls { Protocol::WssFlv } else { Protocol::WsFlv };
                 http::write_upgrade(&mut session.pending.bytes, &accept);
                 State::WebSocket(ClientFrames::default())
             }
             _ => State::HttpBody,
         };
-        if !rest.is_empty() {
-            self.handle_input(conn, rest);
+        if let Some(reason) = self.connections.handle_input(conn, rest) {
+            return self.end(conn, reason);
         }
         self.write(conn);
     }
@@ -254,7 +318,11 @@ impl Worker {
         match refusal {
             Ok(()) => {
                 let cors = self.ctx.settings.cors_allow_origin.as_deref();
-                http::write_stream_head(&mut self.sessions[conn].pending.bytes, cors, request.chunked);
+                http::write_stream_head(
+                    &mut self.connections.sessions[conn].pending.bytes,
+                    cors,
+                    request.chunked,
+                );
                 self.end(conn, EndReason::Answered("HEAD answered"));
             }
             Err(refusal) => self.answer(conn, refusal.status(), refusal.reason(), false),
@@ -264,7 +332,8 @@ impl Worker {
     /// Answers with a status and a line of text, and closes.
     pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str, with_body: bool) {
         let cors = self.ctx.settings.cors_allow_origin.as_deref();
-        http::write_answer(&mut self.sessions[conn].pending.bytes, status, text, cors, with_body);
+        let pending = &mut self.connections.sessions[conn].pending.bytes;
+        http::write_answer(pending, status, text, cors, with_body);
         self.end(conn, EndReason::Refused(text));
     }
 
@@ -273,7 +342,7 @@ impl Worker {
         let Ok(permit) = handoffs.try_reserve() else {
             return self.answer(conn, 503, "too many requests at once", true);
         };
-        let Some(session) = self.take(conn) else { return };
+        let Some(session) = self.connections.take(&self.ctx, conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");
         let Session { connection: Some(connection), state: State::HttpHead(head), address, .. } = session
         else {
@@ -292,16 +361,51 @@ impl Worker {
         });
     }
 
+    /// Serves the players whose time has come.
+    pub(crate) fn serve_due_players(&mut self) {
+        while let Some(conn) = self.frames.next_due(self.ctx.now_ms) {
+            self.write(conn);
+        }
+    }
+
+    /// Writes what there is for a session now.
+    pub(crate) fn write(&mut self, conn: ConnId) {
+        let Some(session) = self.connections.sessions.get_mut(conn) else { return };
+        let mut written = Written::default();
+        let result = match session.media {
+            Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
+            Media::None | Media::Publish(_) => session.write_pending(self.ctx.now_ms, &mut written),
+        };
+        self.connections.columns.sent(conn, written.bytes);
+        self.connections.columns.passed(conn, written.messages);
+        self.connections.columns.told.dropped_frames[conn.index()] = written.dropped;
+        self.ctx.counters.writes += written.writes;
+        self.ctx.counters.bytes_out += written.bytes;
+        self.ctx.counters.frames_out += written.messages;
+        self.ctx.load.bytes_out += written.bytes;
+        if let Err(reason) = result {
+            return self.remove(conn, reason);
+        }
+        if session.closing_at_ms.is_some()
+            && session.pending.len() == 0
+            && !session.holds_ciphertext()
+            && let Some(connection) = &mut session.connection
+        {
+            // The peer closes when it has read to the end; until then its input is read and forgotten, or the
+            // kernel would answer it with a reset that can overtake our last bytes.
+            connection.finish();
+        }
+    }
+
     /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
     /// bytes have been taken.
     pub(crate) fn end(&mut self, conn: ConnId, reason: EndReason) {
-        let Some(session) = self.sessions.get(conn) else { return };
+        let Some(session) = self.connections.sessions.get(conn) else { return };
         if session.closing_at_ms.is_some() {
             return;
         }
         let player = session.player().and_then(|player| self.frames.players.get(player));
-        let play = player.map(|player| (player.format, player.begun));
-        let unanswered = matches!(play, Some((Format::Flv | Format::FlvChunked, false)));
+        let played = player.map(|player| (player.format, player.begun));
         // A publisher inside this process is told by its queue, and has nothing else to take.
         let is_internal = matches!(session.state, State::Internal(_));
         if is_internal || !self.finish_message(conn) {
@@ -309,37 +413,19 @@ impl Worker {
         }
         self.ctx.counters.ended.count(reason);
         self.detach(conn, reason);
-        let session = &mut self.sessions[conn];
-        if unanswered {
-            let cors = self.ctx.settings.cors_allow_origin.as_deref();
-            http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
-        } else if let Some((format, true)) = play {
-            write_end(format, &mut session.pending.bytes);
-        }
-        session.closing_at_ms = Some(self.ctx.now_ms + LINGER_MS);
-        self.columns.retire(conn);
-        match &mut session.state {
-            State::Rtmp(rtmp) => {
-                rtmp.machine.close(reason.text());
-                session.collect_output();
-            }
-            // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
-            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
-            State::HttpHead(_) | State::HttpBody | State::Internal(_) => {}
-        }
-        session.blocked = false;
+        self.connections.close(&self.ctx, conn, reason, played);
         self.write(conn);
     }
 
     /// Ends a session at once.
     pub(crate) fn remove(&mut self, conn: ConnId, reason: EndReason) {
-        if let Some(session) = self.sessions.get(conn) {
+        if let Some(session) = self.connections.sessions.get(conn) {
             // One that is closing was counted when it ended.
             if session.closing_at_ms.is_none() {
                 self.ctx.counters.ended.count(reason);
             }
             self.detach(conn, reason);
-            let Some(mut session) = self.take(conn) else { return };
+            let Some(mut session) = self.connections.take(&self.ctx, conn) else { return };
             if let Some(connection) = &mut session.connection {
                 connection.finish();
             }
@@ -349,22 +435,25 @@ impl Worker {
 
     /// Leaves the stream the session publishes or plays.
     fn detach(&mut self, conn: ConnId, reason: EndReason) {
-        let session = &mut self.sessions[conn];
+        let session = &mut self.connections.sessions[conn];
         if let State::Internal(frames) = &mut session.state {
             frames.end(reason);
         }
         let id = session.id;
-        let (bytes_in, bytes_out) = (self.columns.bytes_in(conn), self.columns.bytes_out(conn));
-        let seconds = (self.ctx.now_ms - self.columns.opened_ms(conn)) / 1000;
+        let (bytes_in, bytes_out) =
+            (self.connections.columns.bytes_in(conn), self.connections.columns.bytes_out(conn));
+        let seconds = (self.ctx.now_ms - self.connections.columns.opened_ms(conn)) / 1000;
         session.unused_since_ms = self.ctx.now_ms;
-        match std::mem::replace(&mut session.media, Media::None) {
+        let media = session.media;
+        session.media = Media::None;
+        match media {
             Media::None => {}
             Media::Publish(publish) => {
                 let stream = self.stream_key(publish.stream);
                 tracing::info!(session = %id, stream, reason = reason.text(), seconds, bytes_in, "publisher left");
                 if publish.read_at_ms.is_some() {
                     // What it says next is no stream's media. Fails only for a socket that is about to close.
-                    let _ = self.set_readable(conn, true);
+                    let _ = self.connections.set_readable(&self.ctx, conn, true);
                 }
                 let Publish { stream, epoch, .. } = publish;
                 let source = Source { epoch, origin: Origin::Connection(conn) };
@@ -381,13 +470,13 @@ impl Worker {
                 }
             }
         }
-        self.columns.takes_role(conn, Role::Pending, NO_STREAM);
+        self.connections.columns.takes_role(conn, Role::Pending, NO_STREAM);
     }
 
     /// Copies the rest of the message that a player is in to its private bytes, before its stream is left.
     /// False when that is too much.
     fn finish_message(&mut self, conn: ConnId) -> bool {
-        let session = &mut self.sessions[conn];
+        let session = &mut self.connections.sessions[conn];
         let Some(player) = session.player() else { return true };
         self.frames.finish_message(player, &mut session.pending)
     }
@@ -397,6 +486,85 @@ impl Worker {
     }
 }
 
-fn token(query: &str) -> Option<String> {
-    query_value(query, "token").map(std::borrow::Cow::into_owned)
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use media::{Codec, Frame, FrameRole, TrackId};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::packets::panic_tests::worker;
+    use worker_api::internal::{Publisher, queue};
+    use worker_api::link::Listed;
+    use worker_api::snapshot::Protocol;
+
+    /// Has `worker` publish `live/films`.
+    fn publish(worker: &mut Worker) -> Result<(Publisher, ConnId), Refusal> {
+        let (publisher, frames) = queue(1 << 20);
+        let (reply, mut answer) = oneshot::channel();
+        let request = PublishRequest {
+            app: "live".to_owned(),
+            name: "films".to_owned(),
+            protocol: Protocol::Channel,
+            address: "192.0.2.1:80".parse().expect("an address"),
+            detail: "channel live/films".to_owned(),
+        };
+        worker.publish_internal(InternalPublish { request, frames, reply });
+        let id = answer.try_recv().expect("an answer")?;
+        let (conn, _) =
+            worker.connections.sessions.iter().find(|(_, session)| session.id == id).expect("a session");
+        Ok((publisher, conn))
+    }
+
+    async fn send(publisher: &mut Publisher, frames: usize) {
+        for _ in 0..frames {
+            let (track, role) = (TrackId::AUDIO, FrameRole::Audio);
+            let frame = Frame::new(track, role, Codec::Aac, Default::default(), vec![0; 10]);
+            publisher.send(Arc::new(frame)).await.expect("room");
+        }
+        publisher.flush();
+    }
+
+    #[tokio::test]
+    async fn frames_are_counted_and_others_have_their_turn() {
+        let (mut worker, _) = worker();
+        let (mut publisher, conn) = publish(&mut worker).expect("a free stream");
+        send(&mut publisher, FRAMES_PER_TURN + 3).await;
+        worker.receive_internal();
+        assert_eq!(worker.ctx.counters.frames_in, 0, "nobody watches: it is read in a while");
+        worker.ctx.now_ms += 100;
+        worker.read_unwatched();
+        assert_eq!(worker.ctx.counters.frames_in, FRAMES_PER_TURN as u64);
+        worker.take_frames(conn);
+        let counted = (worker.ctx.counters.frames_in, worker.ctx.counters.bytes_in);
+        assert_eq!(counted, (67, 670));
+        let listed = worker.snapshot(&Listed::All).sessions.remove(0);
+        assert_eq!((listed.protocol, listed.bytes_in), (Protocol::Channel, 670));
+        // Somebody watches: each batch is taken when it comes.
+        worker.connections.set_readable(&worker.ctx, conn, true).expect("no socket is asked");
+        worker.take_frames(conn);
+        publisher.count_invalid();
+        worker.connections.sessions[conn].reads_again = false;
+        send(&mut publisher, 2).await;
+        worker.receive_internal();
+        assert_eq!((worker.ctx.counters.frames_in, worker.ctx.counters.frames_invalid), (70, 1));
+    }
+
+    #[tokio::test]
+    async fn an_end_is_told_and_leaves_the_stream_free() {
+        let (mut worker, _) = worker();
+        let (mut publisher, conn) = publish(&mut worker).expect("a free stream");
+        assert_eq!(publish(&mut worker).err(), Some(Refusal::Taken));
+        worker.end(conn, EndReason::Kicked);
+        assert_eq!(publisher.ended().await, EndReason::Kicked);
+        let (mut publisher, _) = publish(&mut worker).expect("a free stream again");
+        send(&mut publisher, 1).await;
+        drop(publisher);
+        worker.receive_internal();
+        assert_eq!(worker.ctx.counters.frames_in, 1, "what was sent is taken first");
+        assert!(worker.connections.sessions.is_empty());
+        worker.ctx.draining_until = Some(u64::MAX);
+        assert_eq!(publish(&mut worker).err(), Some(Refusal::Draining));
+    }
 }

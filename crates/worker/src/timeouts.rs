@@ -3,8 +3,9 @@
 //! All sessions are looked at a few times a second. A deadline is therefore kept to within a tenth of a
 //! second, and costs nothing per packet.
 
-use crate::event_loop::{LINGER_MS, Worker};
+use crate::event_loop::Worker;
 use crate::ids::ConnId;
+use crate::proto::connections::LINGER_MS;
 use crate::proto::session::{Media, State};
 use worker_api::EndReason;
 
@@ -27,8 +28,8 @@ impl Worker {
     pub(crate) fn sweep(&mut self) {
         let samples = self.ctx.load.is_due(self.ctx.now_ms);
         let draining = self.ctx.draining_until;
-        for conn in self.sessions.ids() {
-            if !self.sessions.contains(conn) {
+        for conn in self.connections.sessions.ids() {
+            if !self.connections.sessions.contains(conn) {
                 continue;
             }
             match self.examine(conn, draining) {
@@ -39,7 +40,7 @@ impl Worker {
                 TimeoutAction::Overdue => self.overdue(conn),
             }
         }
-        self.close_idle();
+        self.idle.sweep(&self.ctx);
         self.packets.sweep(&mut self.ctx);
         self.carry_out_actions();
         self.bridge_sweep(samples);
@@ -53,7 +54,7 @@ impl Worker {
     }
 
     fn examine(&self, conn: ConnId, draining: Option<u64>) -> TimeoutAction {
-        let session = &self.sessions[conn];
+        let session = &self.connections.sessions[conn];
         let settings = &self.ctx.settings;
         let now_ms = self.ctx.now_ms;
         let passed = |since_ms: u64, limit: std::time::Duration| {
@@ -102,7 +103,7 @@ impl Worker {
 
     fn overdue(&mut self, conn: ConnId) {
         self.ctx.counters.protocol_errors += 1;
-        match &self.sessions[conn].state {
+        match &self.connections.sessions[conn].state {
             State::HttpHead(head) if !head.bytes.is_empty() => {
                 self.answer(conn, 408, "the request took too long", true)
             }

@@ -1,257 +1,371 @@
-//! TCP connections as the event loop sees them: opened, read, and taken out.
+//! TCP connections: opened, read, told why they end, and taken out.
 //!
-//! This file only moves bytes and events. What a connection speaks is in `proto/`, how players are written to
-//! in `frames/serve.rs`.
+//! [`Connections`] has a session (`session.rs`) for each connection, and for each publisher inside this process.
+//! It reads what clients send and says what they ask for, one [`ClientRequest`] after the other; the worker acts
+//! on it (`requests.rs`) and has it answered here. How players are written to is in `frames/serve.rs`.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use media::Frame;
 use rtmp::MediaMessage;
-use rtmp::flv::read_frames;
-use rtmp::server::ServerSession;
+use rtmp::name::query_value;
+use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 
-use crate::context::READ_BYTES;
-use crate::event_loop::Worker;
-use crate::frames::FrameAction;
-use crate::ids::{ConnId, FrameStreamId, TableId};
+use super::http::{self, MediaRequest};
+use super::idle::NextRequest;
+use super::session::{HttpHead, Media, PendingClaim, Rtmp, Session, State};
+use super::websocket::{self, ClientInput};
+use crate::context::{Context, READ_BYTES};
+use crate::frames::stream::{Format, write_end};
+use crate::ids::{ConnId, Table};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::Entry;
 use crate::net::{Interest, Readiness, TcpSocket, Token};
-use crate::proto::session::{Media, Pending, Publish, Rtmp, Session, State, Written};
+use crate::stats::columns::Columns;
 use worker_api::EndReason;
+use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::Protocol;
 
 /// Bytes read per call from a connection that does not publish.
 const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Silence after which the kernel asks a peer whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Time a session has to take its last bytes, milliseconds.
+pub(crate) const LINGER_MS: u64 = 2_000;
+/// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that
+/// reconnects at once can be faster than the news that its old connection has ended, which takes two reads
+/// where nobody watches.
+const CLAIM_AGAIN_MS: u64 = 250;
 
-impl Worker {
-    /// Something happened to a connection.
-    pub(crate) fn connection_event(&mut self, conn: ConnId, ready: &Readiness) {
-        let Some(session) = self.sessions.get_mut(conn) else { return };
-        session.peer_closed |= ready.closed;
-        // One read per session and turn: one that sends without pause must not come round twice as often.
-        if (ready.readable || session.peer_closed) && !session.reads_again {
-            self.read(conn);
-        }
-        if ready.writable {
-            let Some(session) = self.sessions.get_mut(conn) else { return };
-            if std::mem::take(&mut session.blocked) || session.holds_ciphertext() {
-                self.write(conn);
-            }
-        }
-    }
+/// The connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pub(crate) sessions: Table<ConnId, Session>,
+    /// What `sessions` have counted, by the same id.
+    pub(crate) columns: Columns,
+    /// Sessions with more input than one turn takes.
+    read_again: VecDeque<ConnId>,
+    /// Publishers nobody watches, by the time their sockets are to be read.
+    pub(super) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
+    /// Publishers whose stream seemed taken: when they ask again.
+    claims: VecDeque<(u64, PendingClaim)>,
+    rtmp_config: ServerConfig,
+}
 
-    /// Reads once from a session, or until its end when the peer is known to have closed.
-    pub(crate) fn read(&mut self, conn: ConnId) {
-        loop {
-            let Some(session) = self.sessions.get_mut(conn) else { return };
-            let Some(connection) = &mut session.connection else { return self.take_frames(conn) };
-            let to_end = session.peer_closed;
-            let mut plain = std::mem::take(&mut self.ctx.read_buffer);
-            // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
-            let is_publisher = matches!(session.media, Media::Publish(_));
-            let most = if is_publisher || connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
-            let outcome = connection.read(&mut plain[..most], &mut self.cipher);
-            let again = match outcome {
-                Ok(ReadOutcome::Data { bytes, more }) => {
-                    session.received_ms = self.ctx.now_ms;
-                    self.columns.received(conn, bytes as u64);
-                    self.ctx.counters.bytes_in += bytes as u64;
-                    self.ctx.load.bytes_in += bytes as u64;
-                    self.handle_input(conn, &plain[..bytes]);
-                    if more && !to_end {
-                        self.read_next_turn(conn);
-                    }
-                    to_end
-                }
-                Ok(ReadOutcome::WouldBlock) => false,
-                Ok(ReadOutcome::Closed) => {
-                    self.remove(conn, EndReason::ClosedByPeer);
-                    false
-                }
-                Err(error) => {
-                    self.connection_failed(conn, &error);
-                    false
-                }
-            };
-            self.ctx.read_buffer = plain;
-            if !again {
-                return;
-            }
-        }
-    }
+/// What a client asks for.
+#[derive(Debug)]
+pub(crate) enum ClientRequest {
+    /// A message of its stream is to go on.
+    Media(MediaMessage),
+    /// To publish a stream (RTMP).
+    Publish(PendingClaim),
+    /// To play a stream (RTMP).
+    Play { app: String, name: String, token: Option<String> },
+    /// To pause, or to go on (RTMP).
+    Pause(bool),
+    /// To publish or play no more, and to stay (RTMP).
+    CloseStream,
+    /// A stream by HTTP; what was sent after the request head.
+    Stream(MediaRequest, Vec<u8>),
+    /// Something by HTTP that the control side answers.
+    Control,
+    /// Something by HTTP that is refused with a status and a reason.
+    Bad(u16, &'static str),
+}
 
-    pub(crate) fn read_next_turn(&mut self, conn: ConnId) {
-        let Some(session) = self.sessions.get_mut(conn) else { return };
-        if !std::mem::replace(&mut session.reads_again, true) {
-            self.read_again.push(conn);
-        }
-    }
+/// What came of reading a connection.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Nothing.
+    Nothing,
+    /// Input. After what it asks for the session ends if there is a reason; its end is to be read next if it
+    /// is known to be there.
+    Input { ends: Option<EndReason>, to_end: bool },
+    /// It is a publisher inside this process, which has frames in place of bytes.
+    Frames,
+    /// It is over.
+    Over(EndReason),
+}
 
-    fn connection_failed(&mut self, conn: ConnId, error: &io::Error) {
-        let Some(session) = self.sessions.get(conn) else { return };
-        let id = session.id;
-        if session.is_tls() && error.kind() == io::ErrorKind::Other {
-            self.ctx.counters.protocol_errors += 1;
-            tracing::debug!(session = %id, %error, "TLS failed");
-            self.remove(conn, EndReason::TlsFailed);
-        } else {
-            tracing::debug!(session = %id, %error, "connection failed");
-            self.remove(conn, EndReason::ConnectionFailed);
-        }
-    }
-
-    /// A media message of the publishing session.
-    pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
-        let Media::Publish(Publish { stream, .. }) = self.sessions[conn].media else { return };
-        self.ctx.counters.frames_in += 1;
-        self.columns.passed(conn, 1);
-        // A message nobody can make sense of is not worth a publisher's session: leave it out.
-        let Ok((first, others)) = read_frames(message) else {
-            self.ctx.counters.frames_invalid += 1;
-            return;
-        };
-        self.receive_frame(stream, &Arc::new(first));
-        for frame in others {
-            self.receive_frame(stream, &Arc::new(frame));
-        }
-    }
-
-    /// A frame of a stream's publisher.
-    pub(crate) fn receive_frame(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) {
-        match self.frames.receive(&mut self.ctx, stream, frame) {
-            FrameAction::None => {}
-            FrameAction::Bridge(bridge, time) => self.bridge_frame(bridge, time, frame),
-            FrameAction::Describe => self.describe_as_packets(stream),
-        }
-    }
-
-    /// Serves the players whose time has come.
-    pub(crate) fn serve_due_players(&mut self) {
-        while let Some(conn) = self.frames.next_due(self.ctx.now_ms) {
-            self.write(conn);
-        }
-    }
-
-    /// Writes what there is for a session now.
-    pub(crate) fn write(&mut self, conn: ConnId) {
-        let Some(session) = self.sessions.get_mut(conn) else { return };
-        let mut written = Written::default();
-        let result = match session.media {
-            Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
-            Media::None | Media::Publish(_) => session.write_pending(self.ctx.now_ms, &mut written),
-        };
-        self.columns.sent(conn, written.bytes);
-        self.columns.passed(conn, written.messages);
-        self.columns.told.dropped_frames[conn.index()] = written.dropped;
-        self.ctx.counters.writes += written.writes;
-        self.ctx.counters.bytes_out += written.bytes;
-        self.ctx.counters.frames_out += written.messages;
-        self.ctx.load.bytes_out += written.bytes;
-        if let Err(reason) = result {
-            return self.remove(conn, reason);
-        }
-        if session.closing_at_ms.is_some()
-            && session.pending.len() == 0
-            && !session.holds_ciphertext()
-            && let Some(connection) = &mut session.connection
-        {
-            // The peer closes when it has read to the end; until then its input is read and forgotten, or the
-            // kernel would answer it with a reset that can overtake our last bytes.
-            connection.finish();
+impl Connections {
+    /// None yet.
+    pub(crate) fn new(settings: &WorkerSettings) -> Self {
+        let max_message_bytes = settings.message_bytes_max;
+        // One message of audio and one of video may be unfinished at a time.
+        let publish_memory_bytes = max_message_bytes.saturating_mul(2);
+        let rtmp_config = ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() };
+        Self {
+            sessions: Table::default(),
+            columns: Columns::default(),
+            read_again: VecDeque::new(),
+            unwatched: BinaryHeap::new(),
+            claims: VecDeque::new(),
+            rtmp_config,
         }
     }
 
     /// Takes a connection that was accepted.
-    pub(crate) fn open(&mut self, entry: Entry, socket: TcpSocket, address: SocketAddr) {
-        self.ctx.counters.accepted += 1;
-        if self.sessions.len() >= self.ctx.settings.sessions_max {
-            self.ctx.counters.refused_full += 1;
+    pub(crate) fn open(&mut self, ctx: &mut Context, entry: Entry, socket: TcpSocket, address: SocketAddr) {
+        ctx.counters.accepted += 1;
+        if self.is_full(ctx) {
             return;
         }
-        let settings = &self.ctx.settings;
-        let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
+        let tls = if entry.rtmp { &ctx.settings.rtmps_tls } else { &ctx.settings.https_tls };
         let connection = match Connection::accept(socket, tls.as_ref().filter(|_| entry.tls)) {
             Ok(connection) => connection,
             Err(error) => return tracing::error!(%error, "no TLS session"),
         };
         let (state, protocol) = if entry.rtmp {
-            let machine = ServerSession::new(&self.rtmp_config, Self::seed());
+            let machine = ServerSession::new(&self.rtmp_config, handshake_seed());
             let rtmp = Rtmp { machine, app: String::new(), token: None };
             (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
         } else {
             let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
             (State::HttpHead(Box::default()), protocol)
         };
-        let conn = self.add_session(Some(connection), address, state, protocol);
-        if let Err(error) = self.register(conn) {
+        let conn = self.add(ctx, Some(connection), address, state, protocol);
+        if let Err(error) = self.register(ctx, conn) {
             self.drop_unregistered(conn, &error);
         }
     }
 
+    /// Takes an HTTP connection that was idle, or comes back from the control side, with its next request, or
+    /// the beginning of one.
+    pub(crate) fn expect_request(&mut self, ctx: &mut Context, next: NextRequest) -> Option<ConnId> {
+        if self.is_full(ctx) {
+            next.idle.close();
+            return None;
+        }
+        let protocol = if next.idle.connection.is_tls() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
+        let head =
+            HttpHead { bytes: next.bytes, requests: next.idle.requests, slot: next.idle.slot, seen: 0 };
+        let (connection, address) = (Some(next.idle.connection), next.idle.address);
+        let conn = self.add(ctx, connection, address, State::HttpHead(Box::new(head)), protocol);
+        let session = &mut self.sessions[conn];
+        session.peer_closed = next.peer_closed;
+        let Some(connection) = &session.connection else { return None };
+        let (socket, token, interest) = (connection.socket(), Token::Connection(conn), Interest::ReadWrite);
+        let registered = match next.was_idle {
+            true => ctx.events.change(socket, token, interest),
+            // Bytes that have arrived since are announced by this.
+            false => ctx.events.add(socket, token, interest),
+        };
+        if let Err(error) = registered {
+            self.drop_unregistered(conn, &error);
+            return None;
+        }
+        if next.was_idle {
+            // The socket may hold more, which no event tells of again.
+            self.read_next_turn(conn);
+        }
+        Some(conn)
+    }
+
+    /// Whether there is no room for another; if so, counts that one was refused.
+    pub(crate) fn is_full(&self, ctx: &mut Context) -> bool {
+        let is_full = self.sessions.len() >= ctx.settings.sessions_max;
+        ctx.counters.refused_full += u64::from(is_full);
+        is_full
+    }
+
     /// Adds a session; its socket, if it has one, is not registered yet.
-    pub(crate) fn add_session(
+    pub(crate) fn add(
         &mut self,
+        ctx: &mut Context,
         connection: Option<Connection>,
         address: SocketAddr,
         state: State,
         protocol: Protocol,
     ) -> ConnId {
-        let id = self.ctx.next_session_id();
+        let id = ctx.next_session_id();
         let conn = self.sessions.insert(Session {
             connection,
             id,
             address,
             state,
             media: Media::None,
-            pending: Pending::default(),
+            pending: Default::default(),
             blocked: false,
             reads_again: false,
             peer_closed: false,
             closing_at_ms: None,
-            unused_since_ms: self.ctx.now_ms,
-            received_ms: self.ctx.now_ms,
-            written_ms: self.ctx.now_ms,
+            unused_since_ms: ctx.now_ms,
+            received_ms: ctx.now_ms,
+            written_ms: ctx.now_ms,
             user_agent: None,
         });
-        self.columns.open(conn, id, protocol, self.ctx.now_ms);
+        self.columns.open(conn, id, protocol, ctx.now_ms);
         conn
     }
 
+    fn register(&mut self, ctx: &Context, conn: ConnId) -> io::Result<()> {
+        let Some(connection) = &self.sessions[conn].connection else { return Ok(()) };
+        let socket = connection.socket();
+        // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
+        socket.set_nodelay()?;
+        socket.set_unsent_bytes_max(ctx.settings.socket_unsent_bytes_max)?;
+        socket.set_keepalive(KEEPALIVE)?;
+        if let Some(bytes) = ctx.settings.socket_send_buffer_bytes {
+            socket.set_send_buffer(bytes as usize)?;
+        }
+        ctx.events.add(socket, Token::Connection(conn), Interest::ReadWrite)
+    }
+
     /// Drops a session that the system gives no events of.
-    pub(crate) fn drop_unregistered(&mut self, conn: ConnId, error: &io::Error) {
+    fn drop_unregistered(&mut self, conn: ConnId, error: &io::Error) {
         if let Some(session) = self.sessions.remove(conn) {
             tracing::warn!(session = %session.id, %error, "connection not registered");
             self.columns.close(conn);
         }
     }
 
-    pub(crate) fn register(&mut self, conn: ConnId) -> io::Result<()> {
-        let Some(connection) = &self.sessions[conn].connection else { return Ok(()) };
-        let socket = connection.socket();
-        // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
-        socket.set_nodelay()?;
-        socket.set_unsent_bytes_max(self.ctx.settings.socket_unsent_bytes_max)?;
-        socket.set_keepalive(KEEPALIVE)?;
-        if let Some(bytes) = self.ctx.settings.socket_send_buffer_bytes {
-            socket.set_send_buffer(bytes as usize)?;
-        }
-        self.ctx.events.add(socket, Token::Connection(conn), Interest::ReadWrite)
+    /// Something happened to a connection: whether it is to be read, and whether it is to be written to.
+    pub(crate) fn event(&mut self, conn: ConnId, ready: &Readiness) -> (bool, bool) {
+        let Some(session) = self.sessions.get_mut(conn) else { return (false, false) };
+        session.peer_closed |= ready.closed;
+        let waits_for_room = session.blocked || session.holds_ciphertext();
+        session.blocked &= !ready.writable;
+        // One read per session and turn: one that sends without pause must not come round twice as often.
+        let reads = (ready.readable || session.peer_closed) && !session.reads_again;
+        (reads, ready.writable && waits_for_room)
     }
 
-    /// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
-    fn seed() -> u64 {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(())
+    /// Reads once from a connection.
+    pub(crate) fn read(&mut self, ctx: &mut Context, conn: ConnId) -> Read {
+        let Some(session) = self.sessions.get_mut(conn) else { return Read::Nothing };
+        let Some(connection) = &mut session.connection else { return Read::Frames };
+        // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
+        let is_publisher = matches!(session.media, Media::Publish(_));
+        let most = if is_publisher || connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
+        let (bytes, more) = match connection.read(&mut ctx.read_buffer[..most], &mut ctx.cipher_buffer) {
+            Ok(ReadOutcome::Data { bytes, more }) => (bytes, more),
+            Ok(ReadOutcome::WouldBlock) => return Read::Nothing,
+            Ok(ReadOutcome::Closed) => return Read::Over(EndReason::ClosedByPeer),
+            Err(error) => {
+                let is_tls_error = connection.is_tls() && error.kind() == io::ErrorKind::Other;
+                ctx.counters.protocol_errors += u64::from(is_tls_error);
+                tracing::debug!(session = %session.id, %error, is_tls_error, "connection failed");
+                let reason = if is_tls_error { EndReason::TlsFailed } else { EndReason::ConnectionFailed };
+                return Read::Over(reason);
+            }
+        };
+        session.received_ms = ctx.now_ms;
+        self.columns.received(conn, bytes as u64);
+        ctx.counters.bytes_in += bytes as u64;
+        ctx.load.bytes_in += bytes as u64;
+        let ends = handle_input(session, &ctx.read_buffer[..bytes]);
+        let to_end = session.peer_closed;
+        if more && !to_end {
+            self.read_next_turn(conn);
+        }
+        Read::Input { ends, to_end }
+    }
+
+    /// Takes in more of what a session has sent.
+    pub(crate) fn handle_input(&mut self, conn: ConnId, input: &[u8]) -> Option<EndReason> {
+        handle_input(self.sessions.get_mut(conn)?, input)
+    }
+
+    /// What the session asks for next, of what it has sent.
+    pub(crate) fn next_request(&mut self, conn: ConnId) -> Option<ClientRequest> {
+        let session = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())?;
+        match &mut session.state {
+            State::Rtmp(rtmp) => loop {
+                return Some(match rtmp.machine.poll_event()? {
+                    ServerEvent::Media(message) => ClientRequest::Media(message),
+                    ServerEvent::Connect(request) => {
+                        rtmp.token = token(&request.query);
+                        rtmp.app = request.app;
+                        rtmp.machine.accept_connect();
+                        session.user_agent = Some(request.flash_version.chars().take(128).collect());
+                        continue;
+                    }
+                    ServerEvent::Publish(request) => {
+                        let token = token(&request.query).or_else(|| rtmp.token.clone());
+                        let (session, app, name) = (session.id, rtmp.app.clone(), request.name);
+                        ClientRequest::Publish(PendingClaim { session, conn, app, name, token })
+                    }
+                    ServerEvent::Play(request) => {
+                        let token = token(&request.query).or_else(|| rtmp.token.clone());
+                        ClientRequest::Play { app: rtmp.app.clone(), name: request.name, token }
+                    }
+                    ServerEvent::Pause { paused, .. } => ClientRequest::Pause(paused),
+                    ServerEvent::StreamEnded => ClientRequest::CloseStream,
+                    ServerEvent::PingReply { .. } => continue,
+                });
+            },
+            State::HttpHead(head) => {
+                // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
+                let has_line = head.bytes[head.seen..].contains(&b'\n');
+                if head.seen > 0 && !has_line && head.bytes.len() < http::HEAD_BYTES_MAX {
+                    return None;
+                }
+                head.seen = head.bytes.len();
+                match http::parse(&head.bytes) {
+                    http::Request::Incomplete => None,
+                    http::Request::Bad { status, reason } => Some(ClientRequest::Bad(status, reason)),
+                    http::Request::Control => Some(ClientRequest::Control),
+                    http::Request::Media(request) => {
+                        let rest = head.bytes.split_off(request.head_bytes);
+                        session.user_agent = request.user_agent.as_deref().map(Box::from);
+                        Some(ClientRequest::Stream(request, rest))
+                    }
+                }
+            }
+            State::HttpBody | State::WebSocket(_) | State::Internal(_) => None,
+        }
+    }
+
+    /// Reads a session again in the next turn.
+    pub(crate) fn read_next_turn(&mut self, conn: ConnId) {
+        if let Some(session) = self.sessions.get_mut(conn).filter(|session| !session.reads_again) {
+            session.reads_again = true;
+            self.read_again.push_back(conn);
+        }
+    }
+
+    /// How many were to be read again; call [`next_read`](Self::next_read) as often.
+    pub(crate) fn reads(&self) -> usize {
+        self.read_again.len()
+    }
+
+    /// The next session that is to be read again, if it is still there.
+    pub(crate) fn next_read(&mut self) -> Option<ConnId> {
+        let conn = self.read_again.pop_front()?;
+        let session = self.sessions.get_mut(conn).filter(|session| session.reads_again)?;
+        session.reads_again = false;
+        Some(conn)
+    }
+
+    /// Asks again for a stream in a moment: the question of its publisher stays open, and what it sends
+    /// meanwhile waits within the limit of the RTMP session.
+    pub(crate) fn claim_later(&mut self, ctx: &Context, claim: PendingClaim) {
+        self.claims.push_back((ctx.now_ms + CLAIM_AGAIN_MS, claim));
+    }
+
+    /// The next publisher that asks again for a stream that was taken a moment ago.
+    pub(crate) fn next_claim(&mut self, now_ms: u64) -> Option<PendingClaim> {
+        while let Some((_, claim)) = self.claims.pop_front_if(|(due_ms, _)| *due_ms <= now_ms) {
+            let is_there =
+                |session: &&Session| session.id == claim.session && session.closing_at_ms.is_none();
+            if self.sessions.get(claim.conn).filter(is_there).is_some() {
+                return Some(claim);
+            }
+        }
+        None
+    }
+
+    /// When a publisher is due, to be read or to ask again.
+    pub(crate) fn next_due_ms(&self) -> u64 {
+        let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due_ms, _))| *due_ms);
+        self.claims.front().map_or(u64::MAX, |(due_ms, _)| *due_ms).min(read)
     }
 
     /// Sets whether input of a session is an event.
-    pub(crate) fn set_readable(&mut self, conn: ConnId, readable: bool) -> io::Result<()> {
+    pub(crate) fn set_readable(&mut self, ctx: &Context, conn: ConnId, readable: bool) -> io::Result<()> {
         let session = &mut self.sessions[conn];
         let Some(connection) = &session.connection else {
             if let State::Internal(frames) = &mut session.state {
@@ -264,16 +378,79 @@ impl Worker {
             return Ok(());
         };
         let interest = if readable { Interest::ReadWrite } else { Interest::Write };
-        self.ctx.events.change(connection.socket(), Token::Connection(conn), interest)
+        ctx.events.change(connection.socket(), Token::Connection(conn), interest)
+    }
+
+    /// Tells the peer why its session ends; what it played, if it did, and whether anything of that was sent.
+    /// The connection closes once the last bytes have been taken.
+    pub(crate) fn close(
+        &mut self,
+        ctx: &Context,
+        conn: ConnId,
+        reason: EndReason,
+        played: Option<(Format, bool)>,
+    ) {
+        let session = &mut self.sessions[conn];
+        match played {
+            Some((Format::Flv | Format::FlvChunked, false)) => {
+                let cors = ctx.settings.cors_allow_origin.as_deref();
+                http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
+            }
+            Some((format, true)) => write_end(format, &mut session.pending.bytes),
+            _ => {}
+        }
+        session.closing_at_ms = Some(ctx.now_ms + LINGER_MS);
+        self.columns.retire(conn);
+        match &mut session.state {
+            State::Rtmp(rtmp) => {
+                rtmp.machine.close(reason.text());
+                session.collect_output();
+            }
+            // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
+            State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
+            State::HttpHead(_) | State::HttpBody | State::Internal(_) => {}
+        }
+        session.blocked = false;
     }
 
     /// Takes a session's socket out of the loop, for good.
-    pub(crate) fn take(&mut self, conn: ConnId) -> Option<Session> {
+    pub(crate) fn take(&mut self, ctx: &Context, conn: ConnId) -> Option<Session> {
         let session = self.sessions.remove(conn)?;
         self.columns.close(conn);
         if let Some(connection) = &session.connection {
-            self.ctx.events.remove(connection.socket());
+            ctx.events.remove(connection.socket());
         }
         Some(session)
     }
+}
+
+/// Takes in what a session has sent. If that breaks the protocol, or ends it, says why the session ends.
+fn handle_input(session: &mut Session, input: &[u8]) -> Option<EndReason> {
+    if session.closing_at_ms.is_some() {
+        return None;
+    }
+    match &mut session.state {
+        State::Rtmp(rtmp) => {
+            rtmp.machine.handle_input(input).err().map(|error| EndReason::Protocol(error.reason()))
+        }
+        State::HttpHead(head) => {
+            head.bytes.extend_from_slice(input);
+            None
+        }
+        State::HttpBody | State::Internal(_) => None,
+        State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
+            ClientInput::Continue => None,
+            ClientInput::Close => Some(EndReason::ClosedByPeer),
+        },
+    }
+}
+
+fn token(query: &str) -> Option<String> {
+    query_value(query, "token").map(std::borrow::Cow::into_owned)
+}
+
+/// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
+fn handshake_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
 }

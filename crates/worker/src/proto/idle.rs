@@ -6,14 +6,12 @@
 
 use std::net::SocketAddr;
 
-use crate::event_loop::Worker;
-use crate::ids::{ConnId, IdleId, Table};
+use crate::context::Context;
+use crate::ids::{IdleId, Table};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::{Interest, Readiness, Token};
-use crate::proto::session::{HttpHead, State};
 use worker_api::AddressSlot;
 use worker_api::link::Handoff;
-use worker_api::snapshot::Protocol;
 
 /// Time between two looks for connections that were idle for too long, milliseconds.
 const SWEEP_MS: u64 = 1_000;
@@ -27,12 +25,24 @@ pub(crate) struct IdleConnections {
 
 /// One that waits for its next request.
 #[derive(Debug)]
-struct IdleConnection {
-    connection: Connection,
-    address: SocketAddr,
-    requests: u32,
-    slot: Option<AddressSlot>,
+pub(crate) struct IdleConnection {
+    pub(crate) connection: Connection,
+    pub(crate) address: SocketAddr,
+    /// Requests answered so far.
+    pub(crate) requests: u32,
+    pub(crate) slot: Option<AddressSlot>,
     since_ms: u64,
+}
+
+/// A connection whose next request has come, or begun to.
+#[derive(Debug)]
+pub(crate) struct NextRequest {
+    pub(crate) idle: IdleConnection,
+    /// What has arrived of it.
+    pub(crate) bytes: Vec<u8>,
+    /// Its socket is in the event queue already.
+    pub(crate) was_idle: bool,
+    pub(crate) peer_closed: bool,
 }
 
 impl IdleConnections {
@@ -56,94 +66,65 @@ impl IdleConnections {
 }
 
 impl IdleConnection {
-    fn close(mut self) {
+    /// Closes it.
+    pub(crate) fn close(mut self) {
         self.connection.finish();
     }
 }
 
-impl Worker {
-    /// Takes back connections whose request control has answered.
-    pub(crate) fn take_returned(&mut self) {
-        while let Ok(handoff) = self.control.returned.try_recv() {
-            let Handoff { stream, tls, buffered, peer: address, requests, slot, .. } = handoff;
-            self.ctx.counters.http_returned += 1;
-            let connection = Connection::from_parts(stream, tls);
-            let idle = IdleConnection { connection, address, requests, slot, since_ms: self.ctx.now_ms };
-            if self.ctx.draining_until.is_some() {
-                idle.close();
-            } else if buffered.is_empty() {
-                self.wait_for_request(idle);
-            } else if let Some(conn) = self.expect_request(idle, buffered) {
-                // Bytes that have arrived since are announced by the registration.
-                let Some(connection) = &self.sessions[conn].connection else { continue };
-                match self.ctx.events.add(connection.socket(), Token::Connection(conn), Interest::ReadWrite) {
-                    Ok(()) => self.http_input(conn),
-                    Err(error) => self.drop_unregistered(conn, &error),
-                }
-            }
-        }
-    }
-
-    fn wait_for_request(&mut self, idle: IdleConnection) {
-        let id = self.idle.connections.insert(idle);
-        let socket = self.idle.connections[id].connection.socket();
-        if let Err(error) = self.ctx.events.add(socket, Token::Idle(id), Interest::Read) {
-            tracing::warn!(%error, "connection not registered");
-            self.idle.close(id);
-        }
-    }
-
-    /// Reads from an idle connection: it closes, or has a request.
-    pub(crate) fn idle_event(&mut self, id: IdleId, ready: &Readiness) {
-        let Some(idle) = self.idle.connections.get_mut(id) else { return };
-        let mut bytes = Vec::new();
-        match idle.connection.read(&mut self.ctx.read_buffer, &mut self.cipher) {
-            // A TLS record that carries no data, or half of one.
-            Ok(ReadOutcome::WouldBlock) => return,
-            Ok(ReadOutcome::Data { bytes: count, .. }) => {
-                bytes.extend_from_slice(&self.ctx.read_buffer[..count])
-            }
-            Ok(ReadOutcome::Closed) | Err(_) => return self.idle.close(id),
-        }
-        let Some(idle) = self.idle.connections.remove(id) else { return };
-        self.ctx.counters.bytes_in += bytes.len() as u64;
-        self.ctx.load.bytes_in += bytes.len() as u64;
-        let Some(conn) = self.expect_request(idle, bytes) else { return };
-        let session = &mut self.sessions[conn];
-        session.peer_closed = ready.closed;
-        if let Err(error) = self.set_readable(conn, true) {
-            return self.drop_unregistered(conn, &error);
-        }
-        // The socket may hold more, which no event tells of again.
-        self.read_next_turn(conn);
-        self.http_input(conn);
-    }
-
-    /// Makes it a session that reads a request head, of which `bytes` have arrived. Who calls this registers
-    /// its socket.
-    fn expect_request(&mut self, idle: IdleConnection, bytes: Vec<u8>) -> Option<ConnId> {
-        if self.sessions.len() >= self.ctx.settings.sessions_max {
-            self.ctx.counters.refused_full += 1;
+impl IdleConnections {
+    /// Takes back a connection whose request control has answered. If the next has come, or begun to, it is
+    /// returned.
+    pub(crate) fn take_back(&mut self, ctx: &mut Context, handoff: Handoff) -> Option<NextRequest> {
+        let Handoff { stream, tls, buffered, peer: address, requests, slot, .. } = handoff;
+        ctx.counters.http_returned += 1;
+        let connection = Connection::from_parts(stream, tls);
+        let idle = IdleConnection { connection, address, requests, slot, since_ms: ctx.now_ms };
+        if ctx.draining_until.is_some() {
             idle.close();
             return None;
         }
-        let IdleConnection { connection, address, requests, slot, .. } = idle;
-        let protocol = if connection.is_tls() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
-        let head = HttpHead { bytes, requests, slot };
-        Some(self.add_session(Some(connection), address, State::HttpHead(Box::new(head)), protocol))
+        if !buffered.is_empty() {
+            return Some(NextRequest { idle, bytes: buffered, was_idle: false, peer_closed: false });
+        }
+        let id = self.connections.insert(idle);
+        let socket = self.connections[id].connection.socket();
+        if let Err(error) = ctx.events.add(socket, Token::Idle(id), Interest::Read) {
+            tracing::warn!(%error, "connection not registered");
+            self.close(id);
+        }
+        None
+    }
+
+    /// Reads from an idle connection: it closes, or has a request.
+    pub(crate) fn read(&mut self, ctx: &mut Context, id: IdleId, ready: &Readiness) -> Option<NextRequest> {
+        let idle = self.connections.get_mut(id)?;
+        let bytes = match idle.connection.read(&mut ctx.read_buffer, &mut ctx.cipher_buffer) {
+            // A TLS record that carries no data, or half of one.
+            Ok(ReadOutcome::WouldBlock) => return None,
+            Ok(ReadOutcome::Data { bytes, .. }) => ctx.read_buffer[..bytes].to_vec(),
+            Ok(ReadOutcome::Closed) | Err(_) => {
+                self.close(id);
+                return None;
+            }
+        };
+        let idle = self.connections.remove(id)?;
+        ctx.counters.bytes_in += bytes.len() as u64;
+        ctx.load.bytes_in += bytes.len() as u64;
+        Some(NextRequest { idle, bytes, was_idle: true, peer_closed: ready.closed })
     }
 
     /// Closes connections that have been idle for too long. They are looked at once a second, not each turn.
-    pub(crate) fn close_idle(&mut self) {
-        if self.ctx.now_ms < self.idle.next_sweep_ms {
+    pub(crate) fn sweep(&mut self, ctx: &Context) {
+        if ctx.now_ms < self.next_sweep_ms {
             return;
         }
-        self.idle.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
-        let limit_ms = self.ctx.settings.keep_alive.timeout.as_millis() as u64;
-        for id in self.idle.connections.ids() {
-            let since_ms = self.idle.connections.get(id).map(|idle| idle.since_ms);
-            if since_ms.is_some_and(|since_ms| self.ctx.now_ms - since_ms > limit_ms) {
-                self.idle.close(id);
+        self.next_sweep_ms = ctx.now_ms + SWEEP_MS;
+        let limit_ms = ctx.settings.keep_alive.timeout.as_millis() as u64;
+        for id in self.connections.ids() {
+            let since_ms = self.connections.get(id).map(|idle| idle.since_ms);
+            if since_ms.is_some_and(|since_ms| ctx.now_ms - since_ms > limit_ms) {
+                self.close(id);
             }
         }
     }

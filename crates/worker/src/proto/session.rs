@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
-use crate::ids::FrameStreamId;
+use crate::ids::{ConnId, FrameStreamId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
@@ -64,6 +64,8 @@ pub(crate) enum State {
 pub(crate) struct HttpHead {
     /// What has been read of the request.
     pub(crate) bytes: Vec<u8>,
+    /// How many of these have been looked at.
+    pub(crate) seen: usize,
     /// Requests answered before.
     pub(crate) requests: u32,
     /// Its place among the connections that are kept open, once it has one.
@@ -79,8 +81,18 @@ pub(crate) struct Rtmp {
     pub(crate) token: Option<String>,
 }
 
-/// What the session does with a stream.
+/// A publisher whose stream has another, perhaps not for long.
 #[derive(Debug)]
+pub(crate) struct PendingClaim {
+    pub(crate) session: SessionId,
+    pub(crate) conn: ConnId,
+    pub(crate) app: String,
+    pub(crate) name: String,
+    pub(crate) token: Option<String>,
+}
+
+/// What the session does with a stream.
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Media {
     /// Nothing yet, or no longer.
     None,

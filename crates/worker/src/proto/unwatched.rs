@@ -8,9 +8,10 @@
 
 use std::cmp::Reverse;
 
-use crate::event_loop::Worker;
-use crate::ids::{ConnId, FrameStreamId};
-use crate::proto::session::Media;
+use super::connections::Connections;
+use super::session::Media;
+use crate::context::Context;
+use crate::ids::ConnId;
 
 /// Time between two reads, milliseconds.
 const READ_EVERY_MS: u64 = 60;
@@ -20,53 +21,58 @@ const GATHER_MS: u64 = 5;
 /// buffer must not fill up and throttle the publisher.
 const LARGE_READ_BYTES: u64 = 32 << 10;
 
-impl Worker {
-    /// Call it when a stream's players or remote workers may have become none, or the first.
-    pub(crate) fn update_read_interest(&mut self, stream: FrameStreamId) {
-        let local = &self.frames.streams[stream];
-        let Some(conn) = local.publication.connection() else { return };
-        let unwatched = local.publication.players == 0
-            && local.publication.remotes.is_empty()
-            && local.publication.bridge.is_none();
+/// A publisher nobody watches whose input is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueRead {
+    pub(crate) conn: ConnId,
+    due_ms: u64,
+    /// What it had sent before.
+    bytes_in: u64,
+}
+
+impl Connections {
+    /// Sets whether anybody watches what a session publishes.
+    pub(crate) fn set_watched(&mut self, ctx: &Context, conn: ConnId, is_watched: bool) {
         let session = &self.sessions[conn];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };
-        if session.is_tls() || publish.read_at_ms.is_some() == unwatched {
+        if session.is_tls() || publish.read_at_ms.is_none() == is_watched {
             return;
         }
-        if unwatched {
-            self.read_later(conn, READ_EVERY_MS);
-        } else {
+        if is_watched {
             self.set_read_at(conn, None);
+        } else {
+            self.read_later(ctx, conn, READ_EVERY_MS);
         }
         // Becoming readable again reports at once what has arrived meanwhile.
-        if let Err(error) = self.set_readable(conn, !unwatched) {
+        if let Err(error) = self.set_readable(ctx, conn, is_watched) {
             tracing::warn!(session = %self.sessions[conn].id, %error, "event queue refused a change");
         }
     }
 
-    /// Reads the sockets that are due.
-    pub(crate) fn read_unwatched(&mut self) {
-        while let Some(&Reverse((due_ms, conn))) = self.unwatched.peek() {
-            if due_ms > self.ctx.now_ms {
-                return;
-            }
+    /// The next publisher that is due; give it to [`was_read`](Self::was_read) when it has been read.
+    pub(crate) fn next_unwatched(&mut self, now_ms: u64) -> Option<DueRead> {
+        while let Some(&Reverse((due_ms, conn))) = self.unwatched.peek().filter(|due| due.0.0 <= now_ms) {
             self.unwatched.pop();
             // The session may have ended, or be watched now, or be another one.
-            if self.read_at(conn) != Some(due_ms) {
-                continue;
-            }
-            let before = self.columns.bytes_in(conn);
-            self.read(conn);
             if self.read_at(conn) == Some(due_ms) {
-                let large = self.columns.bytes_in(conn).saturating_sub(before) >= LARGE_READ_BYTES;
-                self.read_later(conn, if large { GATHER_MS } else { READ_EVERY_MS });
+                return Some(DueRead { conn, due_ms, bytes_in: self.columns.bytes_in(conn) });
             }
+        }
+        None
+    }
+
+    /// It has been read: sets when it is read again, if still nobody watches.
+    pub(crate) fn was_read(&mut self, ctx: &Context, due: DueRead) {
+        if self.read_at(due.conn) == Some(due.due_ms) {
+            let bytes = self.columns.bytes_in(due.conn).saturating_sub(due.bytes_in);
+            let after_ms = if bytes >= LARGE_READ_BYTES { GATHER_MS } else { READ_EVERY_MS };
+            self.read_later(ctx, due.conn, after_ms);
         }
     }
 
-    fn read_later(&mut self, conn: ConnId, after_ms: u64) {
-        let due_ms = (self.ctx.now_ms + after_ms).next_multiple_of(GATHER_MS);
+    fn read_later(&mut self, ctx: &Context, conn: ConnId, after_ms: u64) {
+        let due_ms = (ctx.now_ms + after_ms).next_multiple_of(GATHER_MS);
         self.set_read_at(conn, Some(due_ms));
         self.unwatched.push(Reverse((due_ms, conn)));
     }

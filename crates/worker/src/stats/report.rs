@@ -14,8 +14,9 @@ impl Worker {
     /// Copies the state out.
     pub(crate) fn snapshot(&self, listed: &Listed) -> WorkerSnapshot {
         let last = self.ctx.load.last;
-        let rows = self.columns.told.listed(self.ctx.worker.index(), listed);
-        let sessions = rows.filter_map(|row| Some((ConnId::at(row), self.sessions.get(ConnId::at(row))?)));
+        let rows = self.connections.columns.told.listed(self.ctx.worker.index(), listed);
+        let sessions =
+            rows.filter_map(|row| Some((ConnId::at(row), self.connections.sessions.get(ConnId::at(row))?)));
         WorkerSnapshot {
             index: self.ctx.worker.index(),
             core: self.ctx.load.core,
@@ -44,10 +45,10 @@ impl Worker {
 
     fn counters_now(&self) -> WorkerCounters {
         let mut counters = self.ctx.counters;
-        counters.sessions = self.sessions.len() as u64;
+        counters.sessions = self.connections.sessions.len() as u64;
         counters.http_idle = self.idle.len() as u64;
-        (counters.publishers, counters.players) = self.columns.publishers_and_players();
-        counters.queue_drops += self.columns.told.dropped_frames.iter().sum::<u64>();
+        (counters.publishers, counters.players) = self.connections.columns.publishers_and_players();
+        counters.queue_drops += self.connections.columns.told.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;
         self.packets.count(&mut counters);
         counters.bridges = self.bridges.counters();
@@ -55,9 +56,11 @@ impl Worker {
     }
 
     fn stream_snapshot(&self, stream: &FrameStream) -> StreamSnapshot {
-        let publisher =
-            stream.publication.connection().and_then(|conn| Some((conn, self.sessions.get(conn)?)));
-        let told = &self.columns.told;
+        let publisher = stream
+            .publication
+            .connection()
+            .and_then(|conn| Some((conn, self.connections.sessions.get(conn)?)));
+        let told = &self.connections.columns.told;
         let rates = stream.relay.rates();
         let gop = stream.relay.gop();
         StreamSnapshot {
@@ -97,7 +100,8 @@ impl Worker {
             Media::Play(player) => self.frames.players.get(player).map(|player| player.stream),
         };
         let stream = stream.and_then(|stream| self.frames.streams.get(stream));
-        let of_columns = self.columns.session_snapshot(conn, session.id, session.address, self.ctx.now_ms);
+        let of_columns =
+            self.connections.columns.session_snapshot(conn, session.id, session.address, self.ctx.now_ms);
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),

@@ -18,7 +18,7 @@ impl Worker {
     /// Ends the sample of `elapsed_ms` of all sessions and sends a copy of the columns to the control side.
     pub(crate) fn send_stats(&mut self, elapsed_ms: u64) {
         let begun = Clock::thread_cpu_time();
-        self.columns.sample(elapsed_ms, self.sessions.rows());
+        self.connections.columns.sample(elapsed_ms, self.connections.sessions.rows());
         self.note_queues();
         self.packets.note_reception(&self.ctx);
         self.packets.sample(elapsed_ms);
@@ -29,7 +29,7 @@ impl Worker {
         snapshot.load_percent = last.load_percent;
         snapshot.bytes_in_per_second = last.bytes_in;
         snapshot.bytes_out_per_second = last.bytes_out;
-        snapshot.sessions.append_copy(&self.columns.told);
+        snapshot.sessions.append_copy(&self.connections.columns.told);
         snapshot.sessions.append_copy(&self.packets.columns.told);
         snapshot.streams.extend(self.frames.streams.iter().map(|(id, stream)| StreamRow {
             reference: frames_reference(id),
@@ -51,7 +51,7 @@ impl Worker {
 
     /// Notes how far each player is behind what there is for it.
     fn note_queues(&mut self) {
-        let told = &mut self.columns.told;
+        let told = &mut self.connections.columns.told;
         let mut seen = [(usize::MAX, 0, 0); SEEN];
         for (_, player) in self.frames.players.iter() {
             let conn = player.conn.index();
