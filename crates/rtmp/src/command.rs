@@ -9,8 +9,7 @@
 use super::RtmpError;
 use super::amf0::{Decoder, Limits, Value, encode};
 use super::connection::Connection;
-use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, DATA_AMF3, MediaMessage, Message, media_kind};
-use crate::MediaKind;
+use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, Message};
 
 /// Chunk streams of what is neither control (2) nor media (4, 6, 7).
 const CONNECTION_CHUNK_STREAM: u32 = 3;
@@ -105,30 +104,6 @@ pub(super) fn information(level: &str, code: &str, description: &str) -> Value {
 /// An object with these properties.
 pub(super) fn object(properties: &[(&str, Value)]) -> Value {
     Value::Object(properties.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
-}
-
-/// Converts a message of type 8, 9, 15 or 18; anything else is given back.
-pub(super) fn into_media(message: Message) -> Result<MediaMessage, Message> {
-    let Message { header, payload } = message;
-    let (kind, skip) = match header.type_id {
-        DATA_AMF3 => (MediaKind::Data, data_prefix_bytes(&payload, usize::from(payload.first() == Some(&0)))),
-        DATA_AMF0 => (MediaKind::Data, data_prefix_bytes(&payload, 0)),
-        other => match media_kind(other) {
-            Some(kind) => (kind, 0),
-            None => return Err(Message { header, payload }),
-        },
-    };
-    let payload = if skip == 0 { payload } else { payload[skip..].to_vec() };
-    Ok(MediaMessage { kind, timestamp: header.timestamp, length: header.length - skip as u32, payload })
-}
-
-/// What goes before metadata that a publisher wants kept for later players (7.1.2 in Flash Media Server's
-/// form): the string `@setDataFrame`.
-pub(super) const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
-
-/// Bytes to drop from the front of a data message: the AMF3 wrapper and `@setDataFrame`.
-fn data_prefix_bytes(payload: &[u8], wrapper: usize) -> usize {
-    if payload[wrapper..].starts_with(SET_DATA_FRAME) { wrapper + SET_DATA_FRAME.len() } else { wrapper }
 }
 
 fn strip_amf3_wrapper(payload: &[u8]) -> &[u8] {

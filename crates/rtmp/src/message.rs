@@ -56,6 +56,25 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
+impl Message {
+    /// The media of a message of type 8, 9, 15 or 18; anything else is given back.
+    pub(super) fn into_media(self) -> Result<MediaMessage, Self> {
+        let Self { header, payload } = self;
+        let (kind, skip) = match header.type_id {
+            DATA_AMF3 => {
+                (MediaKind::Data, data_prefix_bytes(&payload, usize::from(payload.first() == Some(&0))))
+            }
+            DATA_AMF0 => (MediaKind::Data, data_prefix_bytes(&payload, 0)),
+            other => match media_kind(other) {
+                Some(kind) => (kind, 0),
+                None => return Err(Self { header, payload }),
+            },
+        };
+        let payload = if skip == 0 { payload } else { payload[skip..].to_vec() };
+        Ok(MediaMessage { kind, timestamp: header.timestamp, length: header.length - skip as u32, payload })
+    }
+}
+
 /// RTMP message type id of a media message, equal to the FLV tag type.
 pub fn type_id(kind: MediaKind) -> u8 {
     match kind {
@@ -90,4 +109,13 @@ pub struct MediaMessage {
     /// [`MediaKind::Data`] is AMF0 that begins with e.g. `"onMetaData"`: a leading `"@setDataFrame"` and the
     /// zero byte of the AMF3 wrapper are already removed.
     pub payload: Vec<u8>,
+}
+
+/// What goes before metadata that a publisher wants kept for later players (7.1.2 in Flash Media Server's
+/// form): the string `@setDataFrame`.
+pub(super) const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
+
+/// Bytes to drop from the front of a data message: the AMF3 wrapper and `@setDataFrame`.
+fn data_prefix_bytes(payload: &[u8], wrapper: usize) -> usize {
+    if payload[wrapper..].starts_with(SET_DATA_FRAME) { wrapper + SET_DATA_FRAME.len() } else { wrapper }
 }

@@ -15,14 +15,12 @@
 //!  fmt 3:   -
 //! ```
 //!
-//! `reader.rs` turns bytes into messages with the headers and states of `stream.rs`, `writer.rs` messages
-//! into bytes with state per chunk stream, and `play.rs` writes the media bytes that are the same for every
-//! player. What a message means is decided in `connection.rs` and above; only Set Chunk Size and Abort are
+//! `reader.rs` turns bytes into messages, `writer.rs` messages into bytes with state per chunk stream, and
+//! `play.rs` writes the media bytes that are the same for every player. What a message means is decided in `connection.rs` and above; only Set Chunk Size and Abort are
 //! handled here, since they change how the next chunk is read.
 
 mod play;
 mod reader;
-mod stream;
 mod writer;
 
 pub use play::{write_play_message, write_play_parts};

@@ -13,12 +13,12 @@ use std::collections::VecDeque;
 
 use super::amf0::Value;
 use super::chunk::{ChunkWriter, ReaderLimits};
-use super::command::{self, SET_DATA_FRAME, into_media, object};
+use super::command::{self, object};
 use super::connection::{Connection, Handshake, Incoming, SET_BUFFER_LENGTH};
 use super::enhanced;
 use super::handshake::ClientHandshake;
 pub use super::handshake::HandshakeForm;
-use super::message::{MESSAGE_BYTES_MAX, MediaMessage, MessageHeader, type_id};
+use super::message::{MESSAGE_BYTES_MAX, MediaMessage, MessageHeader, SET_DATA_FRAME, type_id};
 use super::{RtmpError, RtmpUrl};
 use crate::MediaKind;
 
@@ -160,7 +160,7 @@ impl ClientSession {
             let Incoming::Message(message) = incoming else { continue };
             if command::is_command(message.header.type_id) {
                 self.handle_command(&message)?;
-            } else if let Ok(media) = into_media(message) {
+            } else if let Ok(media) = message.into_media() {
                 self.handle_media(media);
             }
         }

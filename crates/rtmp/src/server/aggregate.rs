@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 
 use super::super::RtmpError;
-use super::super::command::into_media;
 use super::super::message::{Message, MessageHeader};
 use super::ServerEvent;
 
@@ -26,7 +25,7 @@ pub(super) fn split(aggregate: &Message, events: &mut VecDeque<ServerEvent>) -> 
         let offset = *offset.get_or_insert(aggregate.header.timestamp.wrapping_sub(time));
         let header =
             MessageHeader { type_id, length, timestamp: time.wrapping_add(offset), ..aggregate.header };
-        if let Ok(media) = into_media(Message { header, payload: payload.to_vec() }) {
+        if let Ok(media) = (Message { header, payload: payload.to_vec() }).into_media() {
             events.push_back(ServerEvent::Media(media));
         }
         // The last back pointer is left out by some.

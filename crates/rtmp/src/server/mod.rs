@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use super::RtmpError;
 use super::chunk::ReaderLimits;
-use super::command::{self, into_media};
+use super::command;
 use super::connection::{Connection, Handshake, Incoming, PING_REQUEST};
 pub use super::enhanced::EnhancedCapabilities;
 use super::handshake::ServerHandshake;
@@ -203,7 +203,7 @@ impl ServerSession {
             type_id if command::is_command(type_id) => self.handle_command(&message),
             _ => {
                 if self.stage == Stage::Publishing
-                    && let Ok(media) = into_media(message)
+                    && let Ok(media) = message.into_media()
                 {
                     self.events.push_back(ServerEvent::Media(media));
                 }
