@@ -13,11 +13,9 @@ mod gop;
 mod log;
 mod schedule;
 mod stream;
-mod timeline;
 
 pub use cursor::{Cursor, PlayerAction, QueueLimits};
 pub use gop::{GopCache, GopLimits};
 pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
 pub use schedule::{PlayerId, Schedule, SlotId};
-pub use stream::{Headers, Received, Stream, StreamRates};
-pub use timeline::Timeline;
+pub use stream::{Headers, Received, Stream, StreamRates, Timeline};
