@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, Request, Response, StatusCode, Version, header};
-use hyper::body::Incoming;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::Connection;
@@ -88,6 +88,8 @@ pub(super) async fn serve(server: Arc<Server>, handoff: Handoff, peer_slot: &Add
         Outcome::Upgrade(head) => stay.serve_upgrade(connection.behind(head)).await,
         Outcome::Failed(error) => {
             tracing::debug!(peer = %peer.address, %error, "HTTP connection ended early");
+            // What is no HTTP has been answered, 400 or 431.
+            linger(connection).await;
         }
         Outcome::TooLong => tracing::debug!(peer = %peer.address, "HTTP connection closed: time limit"),
     }
@@ -159,7 +161,11 @@ impl Stay {
         // The first request was seen by the worker: whatever its path is, it is not for media.
         let unserved = if !is_first && request.uri().path().ends_with(".flv") {
             Some(Outcome::ForWorker(head(&request)))
-        } else if request.headers().get(header::UPGRADE).is_some_and(upgrades) {
+        // Only a request without a body can be read a second time: of a body, a piece may be in the channel by now.
+        } else if request.method() == Method::GET
+            && request.body().is_end_stream()
+            && request.headers().get(header::UPGRADE).is_some_and(upgrades)
+        {
             Some(Outcome::Upgrade(head(&request)))
         } else {
             None
@@ -230,11 +236,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the end of a connection that was shut down after its last answer.
-async fn linger(connection: Connection) {
+/// Ends a connection after its last answer, and waits for the peer to end it.
+async fn linger(mut connection: Connection) {
     let (time, bytes_max) = LINGER;
-    let mut rest = connection.take(bytes_max);
-    let _ = timeout(time, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+    let end = async {
+        connection.shutdown().await?;
+        tokio::io::copy(&mut connection.take(bytes_max), &mut tokio::io::sink()).await
+    };
+    let _ = timeout(time, end).await;
 }
 
 /// The head of a request, written again for whoever reads it next.

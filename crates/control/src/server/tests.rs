@@ -63,7 +63,8 @@ impl World {
     async fn answer(&mut self) -> (String, String) {
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
-            bytes.push(self.client.read_u8().await.expect("an answer"));
+            let byte = timeout(PATIENCE, self.client.read_u8()).await.expect("in time");
+            bytes.push(byte.expect("an answer"));
         }
         let head = String::from_utf8(bytes).expect("text").to_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -248,6 +249,60 @@ async fn a_body_that_never_comes_ends_with_the_time_limit() {
     assert_eq!(String::from_utf8_lossy(&rest), "");
     let took = begun.elapsed();
     assert!(took >= REQUEST_TIMEOUT && took <= REQUEST_TIMEOUT + Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_request_with_a_body_that_asks_for_websocket_keeps_its_body() {
+    let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let mut world =
+        world(&format!("{head}Upgrade: websocket\r\nContent-Length: 2\r\n\r\n{{}}{HEALTH}")).await;
+    let answer = timeout(PATIENCE, world.answer()).await.expect("the body has come");
+    assert!(answer.0.starts_with("http/1.1 4"), "no pull is like that: {}", answer.0);
+    assert!(world.answer().await.0.contains("200 ok"), "the next request begins after the body");
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_reads_is_never_the_next_request() {
+    let mut world = world(HEALTH).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut held = Vec::new();
+    // So many that none stays here for its next request.
+    for _ in 0..=STAYS_BELOW.1 {
+        held.push(TcpStream::connect(address).await.expect("a connection"));
+        let (server, _) = listener.accept().await.expect("a connection");
+        let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nContent-Type: application/json\r\n\r\n";
+        world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
+    }
+    assert!(world.answer().await.0.contains("200 ok"));
+    drop(world.returned().await);
+    for (path, status) in [("/healthz", "405"), ("/nothing/here", "405"), ("/api/v1/nothing", "404")] {
+        world.client = TcpStream::connect(address).await.expect("a connection");
+        let (server, _) = listener.accept().await.expect("a connection");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", HEALTH.len());
+        world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
+        let answer = world.answer().await.0;
+        assert!(answer.starts_with(&format!("http/1.1 {status} ")), "{path}: {answer}");
+        // The connection may have been closed meanwhile.
+        let _ = world.client.write_all(HEALTH.as_bytes()).await;
+        let mut rest = Vec::new();
+        let _ = timeout(PATIENCE, world.client.read_to_end(&mut rest)).await.expect("it closes");
+        assert_eq!(String::from_utf8_lossy(&rest), "", "{path}: no second answer");
+        assert!(world.returned.try_recv().is_err(), "{path}: nothing goes on after it");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_arrives_whatever_follows_the_request() {
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(17 << 10));
+    for (request, status) in [("this is no request\r\n\r\n", "400"), (long.as_str(), "431")] {
+        let mut world = world(&format!("{HEALTH}{request}")).await;
+        world.send(&"x".repeat(200_000)).await;
+        assert!(world.answer().await.0.contains("200 ok"), "{status}");
+        assert!(world.answer().await.0.starts_with(&format!("http/1.1 {status} ")), "{status}");
+        // A socket closed with unread input would be reset, and the answer perhaps lost.
+        assert_eq!(world.rest().await, "", "{status}");
+    }
 }
 
 #[tokio::test]
