@@ -12,15 +12,14 @@
 pub mod b_frames;
 pub mod clock;
 pub mod frame_to_rtp;
-mod numbers;
 pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
 pub use b_frames::BFrames;
 pub use frame_to_rtp::{
-    FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats, PublishedVideo, describe,
+    AUDIO_SSRC, FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats,
+    PublishedVideo, VIDEO_SSRC, describe, payload_type,
 };
-pub use numbers::{AUDIO_SSRC, VIDEO_SSRC, payload_type};
 pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats};
 
 /// The example of the README, so that it stays true.

@@ -16,8 +16,7 @@ use std::time::Instant;
 use rtp::payload::MediaKind;
 use sfu::{NtpRtpMapping, Packet};
 
-use super::delay::LeastDelay;
-use super::micros;
+use super::{LeastDelay, micros};
 
 /// What is to be known of a packet to give it a time.
 #[derive(Debug, Clone, Copy)]

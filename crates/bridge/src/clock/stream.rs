@@ -7,8 +7,7 @@
 
 use std::time::Instant;
 
-use super::delay::LeastDelay;
-use super::micros;
+use super::{LeastDelay, micros};
 
 /// Stream time in terms of our clock.
 #[derive(Debug)]
@@ -60,7 +59,15 @@ impl StreamClock {
         }
         self.suspect_us = self.suspect_us.filter(|suspect| *suspect == delay_us);
         let least_us = self.least.note(at_us, delay_us);
-        self.told = Some(told.towards(least_us, at_us, is_settled));
+        let off_us = least_us - told.delay_us;
+        let slew_us = (at_us - told.moved_us) / SLEW_DIVISOR;
+        if off_us.abs() > STEP_US || (!is_settled && off_us < 0) {
+            self.told = Some(Told { delay_us: least_us, moved_us: at_us, ..told });
+        } else if slew_us > 0 {
+            let delay_us = told.delay_us + off_us.clamp(-slew_us, slew_us);
+            self.told = Some(Told { delay_us, moved_us: at_us, ..told });
+        }
+        // Else too short a time has passed to move by a microsecond: it counts with the next frame.
     }
 
     /// Stream time at `now` in microseconds; `None` before the first frame.
@@ -72,21 +79,6 @@ impl StreamClock {
     /// Delay that is told, to see that it has stepped.
     pub(super) fn delay_us(&self) -> Option<i64> {
         self.told.map(|told| told.delay_us)
-    }
-}
-
-impl Told {
-    fn towards(self, least_us: i64, at_us: i64, is_settled: bool) -> Self {
-        let off = least_us - self.delay_us;
-        if off.abs() > STEP_US || (!is_settled && off < 0) {
-            return Self { delay_us: least_us, moved_us: at_us, ..self };
-        }
-        let slew_us = (at_us - self.moved_us) / SLEW_DIVISOR;
-        if slew_us <= 0 {
-            // Too short a time to move by a microsecond: it counts with the next.
-            return self;
-        }
-        Self { delay_us: self.delay_us + off.clamp(-slew_us, slew_us), moved_us: at_us, ..self }
     }
 }
 

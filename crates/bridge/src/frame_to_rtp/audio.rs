@@ -7,9 +7,8 @@ use rtp::packetize::{Sender, audio as packetize};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::g711::{self, Law};
-use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut};
+use super::{AUDIO_SSRC, FrameToRtpSettings, FrameToRtpStats, PacketsOut, payload_type};
 use crate::clock::AudioTimestamps;
-use crate::numbers::{AUDIO_SSRC, payload_type};
 
 /// The audio track of a bridge.
 #[derive(Debug)]

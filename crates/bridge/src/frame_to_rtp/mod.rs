@@ -11,12 +11,9 @@
 //! track goes on.
 
 mod audio;
-mod av1;
 mod filler_frame;
 mod g711;
-mod nal;
 mod video;
-mod vp;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -298,3 +295,23 @@ fn formats_of(video: &Video, audio: &Audio) -> PublishedFormats {
 
 /// Clock of video timestamps, in Hz.
 const VIDEO_CLOCK_RATE: u32 = 90_000;
+
+/// SSRC of video. Numbers of the publisher that a bridge is never reach a viewer: each has its own.
+pub const VIDEO_SSRC: u32 = 1;
+/// SSRC of audio.
+pub const AUDIO_SSRC: u32 = 2;
+
+/// Payload type of a codec: the static one where there is one (RFC 3551 section 6), else of the dynamic range.
+pub fn payload_type(codec: Codec) -> u8 {
+    match codec {
+        Codec::Pcmu => 0,
+        Codec::Pcma => 8,
+        Codec::H264 => 96,
+        Codec::H265 => 97,
+        Codec::Av1 => 98,
+        Codec::Vp9 => 99,
+        Codec::Vp8 => 100,
+        Codec::Opus => 111,
+        _ => 127,
+    }
+}

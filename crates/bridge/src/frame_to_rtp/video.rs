@@ -1,19 +1,17 @@
-//! Video on its way to packets: what is published, when it can begin, and the timestamps. Each codec has a
-//! file of its own.
+//! Video on its way to packets: what is published, when it can begin, and the timestamps.
 
 use std::sync::Arc;
 
+use media::bitstream::Nals;
 use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
-use rtp::packetize::Sender;
+use rtp::packetize::{Sender, av1, h264, h265, vp8, vp9};
 use rtp::payload::{Codec, MediaKind};
 
-use super::av1::Av1;
-use super::nal::Nal;
-use super::vp::Vp;
-use super::{FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedVideo, filler_frame};
-use crate::b_frames::{B_FRAMES_WARNING, Dropped, Verdict};
+use super::{
+    FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedVideo, VIDEO_SSRC, filler_frame, payload_type,
+};
+use crate::b_frames::{B_FRAMES_WARNING, Dropped, PictureFilter, Verdict};
 use crate::clock::VideoTimestamps;
-use crate::numbers::{VIDEO_SSRC, payload_type};
 
 /// The video track of a bridge.
 #[derive(Debug)]
@@ -41,9 +39,16 @@ pub(super) struct Video {
 /// State of a codec from frame to frame.
 #[derive(Debug)]
 enum Coding {
-    Nal(Box<Nal>),
-    Av1(Av1),
-    Vp(Vp),
+    /// H.264 and H.265: the filter decides which pictures are sent, with which parameter sets ahead of them,
+    /// and puts the NAL units of the current one here.
+    Nal(Box<PictureFilter>, Nals),
+    /// AV1: OBUs of the record, to be repeated in front of key frames that bring no sequence header. Pictures
+    /// are sent in the order they are shown: what is shown later is hidden inside the unit of an earlier one,
+    /// and stays there.
+    Av1(Vec<u8>),
+    /// VP8 and VP9. The bitstream, not the tag, says which frames are key frames: receivers go by the
+    /// descriptor made of it.
+    Vp,
 }
 
 impl Video {
@@ -103,7 +108,8 @@ impl Video {
             self.ended();
         }
         if codec.kind() != MediaKind::Video {
-            return self.reject_codec(codec) | (was_over != self.is_over);
+            self.source = Some(CodecConfig::new(codec, Vec::new()));
+            return self.refuse(format!("video: WebRTC has no {codec}").into()) | (was_over != self.is_over);
         }
         let changed = match frame.role {
             FrameRole::Config => self.config(settings, frame, stats),
@@ -145,12 +151,6 @@ impl Video {
         stats.video_frames += 1;
     }
 
-    /// WebRTC has no payload format for it.
-    fn reject_codec(&mut self, codec: Codec) -> bool {
-        self.source = Some(CodecConfig::new(codec, Vec::new()));
-        self.refuse(format!("video: WebRTC has no {codec}").into())
-    }
-
     fn refuse(&mut self, reason: Arc<str>) -> bool {
         let is_news = self.refused.as_ref() != Some(&reason) || self.published.is_some();
         (self.published, self.coding, self.refused) = (None, None, Some(reason));
@@ -173,9 +173,20 @@ impl Video {
         let source = self.source.insert(CodecConfig::new(codec, record.to_vec()));
         let coding = match codec {
             Codec::H264 | Codec::H265 => {
-                Nal::new(settings, codec, record).map(|nal| Coding::Nal(Box::new(nal)))
+                let filter = PictureFilter::new(codec, record, settings.b_frames).ok();
+                filter.map(|filter| Coding::Nal(Box::new(filter), Nals::default()))
             }
-            Codec::Av1 => Av1::new(record).map(Coding::Av1),
+            // av1C ("AV1 Codec ISO Media File Format Binding", section 2.3): 1, version 1 | profile 3, level 5
+            // | tier 1, .. | .. | OBUs: the sequence header.
+            Codec::Av1 => match record {
+                [0x81, _, _, _, obus @ ..]
+                    if obus.len() <= CONFIG_OBUS_BYTES_MAX
+                        && (obus.is_empty() || av1::has_sequence_header(obus)) =>
+                {
+                    Some(Coding::Av1(obus.to_vec()))
+                }
+                _ => None,
+            },
             // Their key frames carry all of it.
             _ => return false,
         };
@@ -205,12 +216,22 @@ impl Video {
     ) -> bool {
         let (codec, data) = (frame.codec, frame.data());
         let mut changed = false;
-        // VP8 and VP9 need no sequence header: a key frame carries all of it.
-        if let Some((vp, fmtp)) = Vp::of_key_frame(codec, data)
+        let vp_is_key = match codec {
+            Codec::Vp8 => vp8::is_key_frame(data),
+            Codec::Vp9 => vp9::is_key_frame(data),
+            _ => None,
+        };
+        // They need no sequence header: a key frame carries all of it. VP8 has no `a=fmtp` value (RFC 9628
+        // section 7.1 is about VP9).
+        if vp_is_key == Some(true)
+            && let Some(fmtp) = match codec {
+                Codec::Vp9 => vp9::profile(data).map(media::vp9_fmtp),
+                _ => Some(String::new()),
+            }
             && self.published.as_ref().is_none_or(|known| (known.codec, &known.fmtp) != (codec, &fmtp))
         {
             self.source = Some(CodecConfig::new(codec, Vec::new()));
-            self.publish(Coding::Vp(vp), codec, fmtp);
+            self.publish(Coding::Vp, codec, fmtp);
             changed = true;
         }
         let Some(published) = self.published.as_ref().filter(|published| published.codec == codec) else {
@@ -227,9 +248,9 @@ impl Video {
         let mut verdict = match &mut self.coding {
             None => Verdict::Drop(Dropped::NoKeyFrame),
             // It waits for a key frame by itself.
-            Some(Coding::Nal(nal)) => nal.frame(data, frame.is_key()),
+            Some(Coding::Nal(filter, units)) => filter.frame(data, frame.is_key(), units),
             Some(Coding::Av1(_)) => waits_for_key(Some(frame.is_key())),
-            Some(Coding::Vp(vp)) => waits_for_key(vp.is_key(data)),
+            Some(Coding::Vp) => waits_for_key(vp_is_key),
         };
         if verdict == (Verdict::Keep { key: false }) && self.is_over {
             verdict = Verdict::Drop(Dropped::NoKeyFrame);
@@ -248,9 +269,21 @@ impl Video {
                 let mut writer = self.sender.frame(payload_type(codec), timestamp, &mut out.packets);
                 match &self.coding {
                     None => {}
-                    Some(Coding::Nal(nal)) => nal.write(limit, &mut writer),
-                    Some(Coding::Av1(av1)) => av1.write(data, key, limit, &mut writer),
-                    Some(Coding::Vp(vp)) => vp.write(data, self.picture_id, key, limit, &mut writer),
+                    Some(Coding::Nal(_, units)) => match codec {
+                        Codec::H265 => h265::packetize(units.iter(), limit, &mut writer),
+                        _ => h264::packetize(units.iter(), limit, &mut writer),
+                    },
+                    Some(Coding::Av1(obus)) => {
+                        let has_header = key && av1::has_sequence_header(data);
+                        let ahead = if key && !has_header { &obus[..] } else { &[] };
+                        let begins_sequence = has_header || !ahead.is_empty();
+                        // What is broken is not begun, and counts as such.
+                        let _ = av1::packetize(ahead, data, begins_sequence, limit, &mut writer);
+                    }
+                    Some(Coding::Vp) => match codec {
+                        Codec::Vp8 => vp8::packetize(data, self.picture_id, limit, &mut writer),
+                        _ => vp9::packetize(data, self.picture_id, key, limit, &mut writer),
+                    },
                 }
                 writer.end_frame(true) > 0
             });
@@ -261,8 +294,8 @@ impl Video {
                 (self.waits_for_key, self.is_over) = (false, false);
                 stats.video_frames += 1;
                 // Parameter sets may change within the stream, with a key frame.
-                if let Some(Coding::Nal(nal)) = self.coding.as_ref().filter(|_| key)
-                    && let fmtp = nal.fmtp()
+                if let Some(Coding::Nal(filter, _)) = self.coding.as_ref().filter(|_| key)
+                    && let fmtp = filter.fmtp()
                     && fmtp != published.fmtp
                 {
                     self.published = Some(PublishedVideo { codec, fmtp });
@@ -310,3 +343,6 @@ const FILLER_FRAME_INTERVAL: Timestamp = Timestamp::from_millis(1_000);
 /// A configuration record; a longer one is broken. Those of encoders have some hundred bytes, HDR metadata
 /// included.
 const RECORD_BYTES_MAX: usize = 64 << 10;
+
+/// OBUs of a record of AV1: a sequence header has some dozens of bytes, HDR metadata some more.
+const CONFIG_OBUS_BYTES_MAX: usize = 4_096;

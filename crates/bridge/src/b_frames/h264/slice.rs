@@ -132,7 +132,17 @@ impl SliceHeader {
         let (&first, payload) = nal.split_first().ok_or(Malformed)?;
         let reader = &mut BitReader::recording(payload, BitWriter::default());
         let header = Self::read(reader, first, sps, pps, Some(changes))?;
-        header.read_tail(reader, pps)?;
+        if pps.slice_groups {
+            return Err(Malformed);
+        }
+        if pps.cabac && header.kind != SliceKind::I {
+            reader.ue_up_to(2)?; // cabac_init_idc
+        }
+        reader.se()?; // slice_qp_delta
+        if pps.deblocking_control && reader.ue_up_to(6)? != 1 {
+            reader.se()?;
+            reader.se()?;
+        }
         out.push(if changes.idr.is_some() { first & 0xe0 | 5 } else { first });
         if !pps.cabac {
             // Data begins within a byte: all bits of it move.
@@ -151,6 +161,8 @@ impl SliceHeader {
         Ok(())
     }
 
+    /// All up to the data but the last fields (section 7.3.3); a reader that records writes `changes` instead
+    /// of what it reads.
     fn read(
         reader: &mut BitReader<'_>,
         first: u8,
@@ -159,37 +171,6 @@ impl SliceHeader {
         changes: Option<&Changes>,
     ) -> Result<Self, Malformed> {
         let (idr, reference) = (first & 0x1f == 5, first & 0x60 != 0);
-        let mut header = Self::identify(reader, sps, idr, reference, changes)?;
-        header.read_order(reader, sps, pps, changes)?;
-        if pps.redundant_pictures {
-            header.redundant = reader.ue_up_to(127)? > 0;
-        }
-        header.read_references(reader, pps, changes)?;
-        let weighted = match header.kind {
-            SliceKind::P => pps.weighted_p,
-            SliceKind::B => pps.weighted_b == 1,
-            SliceKind::I => false,
-        };
-        if weighted {
-            weights(reader, sps, &header)?;
-        }
-        if reference {
-            header.markings = Some(reader.unrecorded(|reader| markings(reader, idr))?);
-            if let Some(record) = reader.record() {
-                write_markings(changes.and_then(|changes| changes.markings.as_ref()), record);
-            }
-        }
-        Ok(header)
-    }
-
-    /// Fields up to the place of the picture in decoding.
-    fn identify(
-        reader: &mut BitReader<'_>,
-        sps: &Sps,
-        idr: bool,
-        reference: bool,
-        changes: Option<&Changes>,
-    ) -> Result<Self, Malformed> {
         let first_macroblock = reader.ue()?;
         let kind = match reader.ue_up_to(9)? % 5 {
             0 => SliceKind::P,
@@ -198,7 +179,7 @@ impl SliceHeader {
             // SP and SI, of the Extended profile.
             _ => return Err(Malformed),
         };
-        let pps = reader.ue_up_to(255)?;
+        let pps_id = reader.ue_up_to(255)?;
         if sps.separate_colour_planes {
             reader.u(2)?;
         }
@@ -213,101 +194,96 @@ impl SliceHeader {
         } else {
             Structure::Top
         };
-        Ok(Self {
-            first_macroblock,
-            kind,
-            pps,
-            frame_num,
-            structure,
-            idr,
-            reference,
-            order_lsb: 0,
-            order_bottom_delta: 0,
-            redundant: false,
-            references: [0; 2],
-            modifications: [const { Vec::new() }; 2],
-            markings: None,
-        })
-    }
-
-    fn read_order(
-        &mut self,
-        reader: &mut BitReader<'_>,
-        sps: &Sps,
-        pps: &Pps,
-        changes: Option<&Changes>,
-    ) -> Result<(), Malformed> {
-        if self.idr {
+        if idr {
             reader.ue_up_to(65_535)?; // idr_pic_id
         } else if let (Some(record), Some(id)) = (reader.record(), changes.and_then(|changes| changes.idr)) {
             record.ue(id);
         }
-        let both = pps.bottom_order_present && self.structure == Structure::Frame;
+        let (mut order_lsb, mut order_bottom_delta) = (0, 0);
         match &sps.order {
             PictureOrderType::Lsb { bits } => {
-                self.order_lsb = reader.unrecorded(|reader| reader.u(*bits))?;
+                order_lsb = reader.unrecorded(|reader| reader.u(*bits))?;
                 if let (Some(record), Some(changes)) = (reader.record(), changes) {
                     record.u(changes.order_lsb, *bits);
                 }
-                if both {
-                    self.order_bottom_delta = reader.se()?;
+                if pps.bottom_order_present && structure == Structure::Frame {
+                    order_bottom_delta = reader.se()?;
                 }
             }
             // What a slice of type 1 has here is not read.
             PictureOrderType::Cycle => return Err(Malformed),
             PictureOrderType::Decoding => {}
         }
-        Ok(())
-    }
+        let redundant = pps.redundant_pictures && reader.ue_up_to(127)? > 0;
 
-    fn read_references(
-        &mut self,
-        reader: &mut BitReader<'_>,
-        pps: &Pps,
-        changes: Option<&Changes>,
-    ) -> Result<(), Malformed> {
-        let lists = match self.kind {
-            SliceKind::I => return Ok(()),
-            SliceKind::P => 1,
-            SliceKind::B => 2,
+        let (lists, weighted) = match kind {
+            SliceKind::I => (0, false),
+            SliceKind::P => (1, pps.weighted_p),
+            SliceKind::B => (2, pps.weighted_b == 1),
         };
         if lists == 2 {
             reader.bit()?; // direct_spatial_mv_pred_flag
         }
-        self.references[..lists].copy_from_slice(&pps.references_default[..lists]);
-        if reader.bit()? {
-            for list in 0..lists {
-                self.references[list] = reader.ue_up_to(31)? + 1;
+        let mut references = [0; 2];
+        references[..lists].copy_from_slice(&pps.references_default[..lists]);
+        if lists > 0 && reader.bit()? {
+            for count in &mut references[..lists] {
+                *count = reader.ue_up_to(31)? + 1;
             }
         }
+        let mut modifications = [const { Vec::new() }; 2];
         for list in 0..lists {
-            self.modifications[list] = reader.unrecorded(modifications)?;
+            modifications[list] = reader.unrecorded(read_modifications)?;
             if let (Some(record), Some(changes)) = (reader.record(), changes) {
                 write_modifications(&changes.modifications[list], record);
             }
         }
-        Ok(())
-    }
-
-    /// What is between the markings and the data.
-    fn read_tail(&self, reader: &mut BitReader<'_>, pps: &Pps) -> Result<(), Malformed> {
-        if pps.slice_groups {
-            return Err(Malformed);
+        if weighted {
+            // `pred_weight_table` (section 7.3.3.2); the values do not matter here.
+            reader.ue_up_to(7)?;
+            let chroma = sps.chroma_array_type != 0;
+            if chroma {
+                reader.ue_up_to(7)?;
+            }
+            for _ in 0..references[0] + references[1] {
+                if reader.bit()? {
+                    reader.se()?;
+                    reader.se()?;
+                }
+                if chroma && reader.bit()? {
+                    for _ in 0..4 {
+                        reader.se()?;
+                    }
+                }
+            }
         }
-        if pps.cabac && self.kind != SliceKind::I {
-            reader.ue_up_to(2)?; // cabac_init_idc
+        let mut markings = None;
+        if reference {
+            markings = Some(reader.unrecorded(|reader| read_markings(reader, idr))?);
+            if let Some(record) = reader.record() {
+                write_markings(changes.and_then(|changes| changes.markings.as_ref()), record);
+            }
         }
-        reader.se()?; // slice_qp_delta
-        if pps.deblocking_control && reader.ue_up_to(6)? != 1 {
-            reader.se()?;
-            reader.se()?;
-        }
-        Ok(())
+        Ok(Self {
+            first_macroblock,
+            kind,
+            pps: pps_id,
+            frame_num,
+            structure,
+            idr,
+            reference,
+            order_lsb,
+            order_bottom_delta,
+            redundant,
+            references,
+            modifications,
+            markings,
+        })
     }
 }
 
 /// `ref_pic_list_modification` of one list (section 7.3.3.1).
-fn modifications(reader: &mut BitReader<'_>) -> Result<Vec<Modification>, Malformed> {
+fn read_modifications(reader: &mut BitReader<'_>) -> Result<Vec<Modification>, Malformed> {
     let mut read = Vec::new();
     if !reader.bit()? {
         return Ok(read);
@@ -326,29 +302,8 @@ fn modifications(reader: &mut BitReader<'_>) -> Result<Vec<Modification>, Malfor
     }
 }
 
-/// `pred_weight_table` (section 7.3.3.2); the values do not matter here.
-fn weights(reader: &mut BitReader<'_>, sps: &Sps, header: &SliceHeader) -> Result<(), Malformed> {
-    reader.ue_up_to(7)?;
-    let chroma = sps.chroma_array_type != 0;
-    if chroma {
-        reader.ue_up_to(7)?;
-    }
-    for _ in 0..header.references[0] + header.references[1] {
-        if reader.bit()? {
-            reader.se()?;
-            reader.se()?;
-        }
-        if chroma && reader.bit()? {
-            for _ in 0..4 {
-                reader.se()?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// `dec_ref_pic_marking` (section 7.3.3.3).
-fn markings(reader: &mut BitReader<'_>, idr: bool) -> Result<Markings, Malformed> {
+fn read_markings(reader: &mut BitReader<'_>, idr: bool) -> Result<Markings, Malformed> {
     if idr {
         reader.bit()?; // no_output_of_prior_pics_flag
         return Ok(Markings::Idr { long_term: reader.bit()? });
