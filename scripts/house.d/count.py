@@ -11,6 +11,8 @@ LANGUAGES = {
     ".c": "C", ".h": "C", ".cpp": "C++", ".hpp": "C++", ".go": "Go", ".md": "Markdown", ".toml": "TOML", ".sh": "shell",
 }
 TEST_FOLDERS = {"tests", "test", "e2e", "benches", "bench", "examples", "fuzz", "interop", "compare"}
+# Crates that others depend on for their tests alone.
+TEST_FOLDERS |= {"netsim", "rtc-test", "c-test"}
 
 
 class Tree:
