@@ -35,11 +35,11 @@ impl AddressSlots {
         if taken.total >= self.0.total_max {
             return None;
         }
-        let count = taken.by_address.entry(key).or_default();
-        if *count >= self.0.per_address_max {
+        let count = taken.by_address.get(&key).copied().unwrap_or(0);
+        if count >= self.0.per_address_max {
             return None;
         }
-        *count += 1;
+        taken.by_address.insert(key, count + 1);
         taken.total += 1;
         Some(AddressSlot { key, shared: Arc::clone(&self.0) })
     }
@@ -87,6 +87,8 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn ip(text: &str) -> IpAddr {
@@ -117,6 +119,13 @@ mod tests {
             slots.0.taken.lock().expect("not poisoned").by_address.is_empty(),
             "nothing is kept for those who left"
         );
+    }
+
+    #[test]
+    fn refused_addresses_leave_nothing_behind() {
+        let slots = AddressSlots::new(1000, 0);
+        assert!((0..100).all(|last| slots.take(Ipv4Addr::new(192, 0, 2, last).into()).is_none()));
+        assert!(slots.0.taken.lock().expect("not poisoned").by_address.is_empty());
     }
 
     #[test]

@@ -104,23 +104,23 @@ impl Worker {
         }
     }
 
-    fn turn(&mut self, ready: &[Readiness]) {
+    pub(crate) fn turn(&mut self, ready: &[Readiness]) {
         // Input: what the turn before left, sockets, publishers inside this process.
         self.read_again();
+        let mut requests = Vec::new();
         for socket in ready {
             match socket.token {
                 Token::Connection(conn) => self.connection_event(conn, socket),
-                Token::Idle(id) => {
-                    if let Some(next) = self.idle.read(&mut self.ctx, id, socket) {
-                        self.resume_http(next);
-                    }
-                }
+                Token::Idle(id) => requests.extend(self.idle.read(&mut self.ctx, id, socket)),
                 Token::Listener(listener) => self.acceptor.event(listener),
                 Token::Port(port) => self.packets.port_event(port),
                 Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
                 Token::IceListener(listener) => self.packets.listener_event(listener),
             }
         }
+        // Only now: a session that is made here may get the id of one that ended among the events, whose own
+        // event must not reach it.
+        requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
         while let Some((entry, socket, address)) = self.acceptor.next(&mut self.ctx) {
@@ -149,6 +149,7 @@ impl Worker {
         self.carry_out_actions();
         self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
+        self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
         self.serve_due_players();
 

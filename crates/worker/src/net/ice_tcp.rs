@@ -229,14 +229,12 @@ impl TcpPeer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::tests::connected;
 
     fn pair() -> (TcpSocket, std::net::TcpStream, Path) {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (server, remote) = listener.accept().unwrap();
-        server.set_nonblocking(true).unwrap();
-        let local = server.local_addr().unwrap();
-        (server.into(), client, Path::tcp(local, remote))
+        let (server, client) = connected();
+        let path = Path::tcp(server.local_addr().unwrap(), server.peer_addr().unwrap());
+        (server.into(), client, path)
     }
 
     fn put(peers: &mut TcpPeers, id: IceTcpId, path: &Path, bytes: &[u8]) -> bool {

@@ -39,7 +39,8 @@ pub(crate) use system::tcp::{BindOptions, TcpListener, TcpSocket};
 pub(crate) use system::udp::{ReceivedBatch, UdpSender, UdpSocket, local_addresses};
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::net::{TcpListener, TcpStream};
     use std::path::{Path, PathBuf};
 
     /// What reaches the operating system's sockets, event queue or clock.
@@ -54,6 +55,15 @@ mod tests {
         "SystemTime::now",
         "clock_gettime",
     ];
+
+    /// A connection over loopback: our side, which does not block, and the peer's.
+    pub(crate) fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+        let (server, _) = listener.accept().expect("a connection");
+        server.set_nonblocking(true).expect("a socket");
+        (server, client)
+    }
 
     fn files(folder: &Path, out: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).expect("a folder of sources") {

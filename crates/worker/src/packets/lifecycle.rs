@@ -206,7 +206,10 @@ impl Packets {
         while let Some(session) = self.sessions.get_mut(peer)
             && let Some(&Subscription { stream: id, viewer, .. }) = session.subscriptions.last()
         {
-            let Some(stream) = self.streams.get_mut(id) else { break };
+            let Some(stream) = self.streams.get_mut(id) else {
+                session.subscriptions.pop();
+                continue;
+            };
             if let Some(viewer) = viewer {
                 stream.sfu.leave(viewer);
             }

@@ -203,10 +203,12 @@ impl Packets {
 
     /// How long the loop may sleep as far as WebRTC is concerned.
     pub(crate) fn timeout(&self, now: Instant) -> Duration {
-        let has_input = !self.accept_again.is_empty()
+        // The end of a turn may leave actions, too: closed connections of ICE-TCP, sessions whose time is up.
+        let has_work = !self.actions.queue.is_empty()
+            || !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
             || self.sockets.ports.iter().any(|(_, port)| port.readable);
-        if has_input {
+        if has_work {
             return Duration::ZERO;
         }
         let timer =

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use rtc::dtls::{Certificate, Config, DtlsRole};
 use rtc::sdp::IceCredentials;
@@ -9,17 +10,19 @@ use rtc::{PeerConfig, Side, Timeouts};
 use sfu::WallClock;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::packets::Packets;
+use crate::packets::session::Subscription;
+use crate::packets::{Action, Packets};
 
 use crate::bridges::{Bridges, Transcoding};
 use crate::context::Context;
 use crate::event_loop::{ControlQueues, Worker};
-use crate::ids::WorkerIndex;
+use crate::ids::{PacketStreamId, WorkerIndex};
 use crate::mailbox;
 use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
-use crate::registry::Published;
+use crate::registry::{Published, StreamId};
 use crate::stats::columns::Outbox;
+use worker_api::EndReason;
 use worker_api::link::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::{RtcSettings, WorkerSettings};
@@ -93,6 +96,30 @@ fn a_panic_ends_the_session_that_met_it_and_no_other() {
     assert_eq!(noted.try_recv(), Ok(RtcNotice::Ended(publisher)));
     assert_eq!(worker.ctx.directory.published("live/a"), Published::Nobody, "the name is free again");
     open(&mut worker, RtcRole::Publish).expect("another publisher");
+}
+
+#[test]
+fn a_subscription_whose_stream_is_gone_keeps_no_other_from_ending() {
+    let (mut worker, _noted) = worker();
+    let player = open(&mut worker, RtcRole::Play).expect("a player");
+    let peer = worker.packets.find(player).expect("its index");
+    let gone = Subscription {
+        stream: PacketStreamId(77),
+        viewer: None,
+        tracks: Arc::from([]),
+        published: Box::default(),
+    };
+    worker.packets.sessions[peer].subscriptions.push(gone);
+    worker.packets.close(&mut worker.ctx, player, EndReason::Kicked);
+    assert_eq!(worker.packets.streams.iter().count(), 0, "the stream that is there was left");
+}
+
+#[test]
+fn actions_that_are_left_keep_the_loop_from_sleeping() {
+    let (mut worker, _noted) = worker();
+    assert!(worker.packets.timeout(worker.ctx.now) > Duration::ZERO);
+    worker.packets.actions.queue.push_back(Action::StreamFailed(StreamId(1)));
+    assert_eq!(worker.packets.timeout(worker.ctx.now), Duration::ZERO);
 }
 
 #[test]

@@ -129,3 +129,31 @@ impl IdleConnections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::ids::ConnId;
+    use crate::net::tests::connected;
+    use crate::packets::panic_tests::worker;
+
+    #[test]
+    fn a_late_event_is_not_taken_for_the_next_connection_with_its_id() {
+        let (mut worker, _noted) = worker();
+        let (stream, mut client) = connected();
+        let peer = stream.peer_addr().expect("an address");
+        let home = worker.control.home.clone();
+        let handoff =
+            Handoff { stream, tls: None, buffered: Vec::new(), peer, requests: 1, slot: None, home };
+        assert!(worker.idle.take_back(&mut worker.ctx, handoff).is_none());
+        client.write_all(b"GET /heal").expect("sent");
+        let ready = |token, closed| Readiness { token, readable: true, writable: false, closed };
+        // The second is of a connection that something else in the same batch has ended.
+        let (idle, ended) = (Token::Idle(IdleId(0)), Token::Connection(ConnId(0)));
+        worker.turn(&[ready(idle, false), ready(ended, true)]);
+        let session = &worker.connections.sessions[ConnId(0)];
+        assert_eq!((session.address, session.peer_closed), (peer, false));
+    }
+}
