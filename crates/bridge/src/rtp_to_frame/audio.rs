@@ -12,9 +12,7 @@ use media::config::opus_head;
 use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
 use rtp::payload::{Codec, opus::Toc};
 
-use super::payload::RtpPayload;
-use super::video::Context;
-use super::{FramesOut, RtpToFrameSettings};
+use super::{Context, FramesOut, RtpPayload, RtpToFrameSettings};
 use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
 #[derive(Debug)]

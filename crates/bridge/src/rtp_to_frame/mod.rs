@@ -1,7 +1,7 @@
 //! RTP packets of a WebRTC publisher to frames, once for all players.
 //!
 //! ```text
-//!  Packet ─▶ reorder ─▶ depacketize ─▶ picture (units) ─▶ Frame       video.rs
+//!  Packet ─▶ reorder ─▶ depacketize ─▶ picture ─────────▶ Frame       video.rs
 //!            (order)   (access unit)   key? record?   ▲ time by CaptureClock
 //!  Packet ─▶ reorder ─▶ no holes ─▶ [ transcoder ] ─▶ Frame           audio.rs
 //! ```
@@ -9,27 +9,23 @@
 //! again when they change.
 
 mod audio;
-mod headers;
 mod key_frames;
-mod payload;
 mod picture;
 mod startup_gate;
-mod units;
 mod video;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{CodedAudio, Frame, MediaKind};
+use media::config::Record;
+use media::{Codec, CodedAudio, Frame, MediaKind, Metadata, Timestamp};
 use sfu::Packet;
 
 use self::audio::Audio;
-use self::headers::Headers;
 use self::startup_gate::StartupGate;
-use self::video::{Context, Video};
-use crate::clock::CaptureClock;
-
-pub use self::payload::RtpPayload;
+use self::video::Video;
+use crate::clock::{CaptureClock, Stamp};
 
 /// How a stream is put together.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +55,48 @@ impl FramesOut {
         self.frames.clear();
         self.audio.clear();
         self.key_frame_wanted = false;
+    }
+}
+
+/// One packet of a track.
+#[derive(Clone, Debug)]
+pub struct RtpPayload<'a> {
+    /// Counts up by one; a gap is what was lost or comes late.
+    pub number: u64,
+    /// Which publisher: another value is another publisher.
+    pub epoch: u64,
+    /// Its codec.
+    pub codec: Codec,
+    /// The marker bit.
+    pub marker: bool,
+    /// Its times.
+    pub stamp: Stamp,
+    /// The payload without padding; empty if there is nothing but padding.
+    pub media: Cow<'a, [u8]>,
+}
+
+impl<'a> RtpPayload<'a> {
+    /// The packet, if it is of the first track of its kind: a tag body of FLV has no place for others.
+    pub fn of(packet: &'a Packet) -> Option<Self> {
+        (packet.track().position() < 2).then(|| Self {
+            number: packet.number(),
+            epoch: packet.epoch(),
+            codec: packet.codec(),
+            marker: packet.marker(),
+            stamp: Stamp::from(packet),
+            media: Cow::Borrowed(packet.media()),
+        })
+    }
+
+    /// Audio or video.
+    pub fn kind(&self) -> MediaKind {
+        self.stamp.kind
+    }
+
+    /// A copy that needs the packet no longer.
+    fn to_owned(&self) -> RtpPayload<'static> {
+        let Self { number, epoch, codec, marker, stamp, ref media } = *self;
+        RtpPayload { number, epoch, codec, marker, stamp, media: Cow::Owned(media.to_vec()) }
     }
 }
 
@@ -191,6 +229,44 @@ impl RtpToFrame {
         self.last_call = now;
         let Self { clock, headers, video, audio, stats, .. } = self;
         (Context { now, clock, headers, stats, out }, video, audio)
+    }
+}
+
+/// Everything the parts share in one call.
+struct Context<'a> {
+    now: Instant,
+    clock: &'a mut CaptureClock,
+    headers: &'a mut Headers,
+    stats: &'a mut RtpToFrameStats,
+    out: &'a mut FramesOut,
+}
+
+/// What players have been told of the stream as a whole.
+/// It is sent again whenever it has changed.
+#[derive(Debug, Default)]
+struct Headers(Metadata);
+
+impl Headers {
+    /// Video is configured so from here.
+    fn video(&mut self, codec: Codec, record: &Record, time: Timestamp, out: &mut FramesOut) {
+        self.set(Metadata { video: Some((codec, record.width, record.height)), ..self.0 }, time, out);
+    }
+
+    /// Audio is configured so from here: codec, samples per second, channels.
+    fn audio(&mut self, audio: (Codec, u32, u8), time: Timestamp, out: &mut FramesOut) {
+        self.set(Metadata { audio: Some(audio), ..self.0 }, time, out);
+    }
+
+    /// Another publisher, of whom nothing is known.
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn set(&mut self, metadata: Metadata, time: Timestamp, out: &mut FramesOut) {
+        if self.0 != metadata {
+            self.0 = metadata;
+            out.frames.push(Arc::new(Frame::metadata(metadata, time)));
+        }
     }
 }
 

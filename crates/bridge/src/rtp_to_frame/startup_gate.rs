@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use media::{Frame, FrameRole, MediaKind};
 
-use super::FramesOut;
-use super::payload::RtpPayload;
+use super::{FramesOut, RtpPayload};
 
 /// State of the beginning. A new one for each publisher.
 #[derive(Debug, Default)]

@@ -11,23 +11,10 @@ use media::{Frame, FrameRole, Timestamp, TrackId};
 use rtp::depacketize::{Broken, Depacketizer};
 use rtp::payload::{Codec, inspect};
 
-use super::headers::Headers;
 use super::key_frames::KeyFrames;
-use super::payload::RtpPayload;
-use super::picture::{NoPicture, Picture};
-use super::units::ParameterSets;
-use super::{FramesOut, RtpToFrameSettings, RtpToFrameStats};
-use crate::clock::CaptureClock;
+use super::picture::{NoPicture, ParameterSets, Picture};
+use super::{Context, RtpPayload, RtpToFrameSettings};
 use crate::reorder_buffer::{Arrival, ReorderBuffer};
-
-/// Everything the parts share in one call.
-pub(super) struct Context<'a> {
-    pub(super) now: Instant,
-    pub(super) clock: &'a mut CaptureClock,
-    pub(super) headers: &'a mut Headers,
-    pub(super) stats: &'a mut RtpToFrameStats,
-    pub(super) out: &'a mut FramesOut,
-}
 
 #[derive(Debug)]
 pub(super) struct Video {
@@ -123,7 +110,9 @@ impl Video {
             self.frame.map_or(piece.stamp.arrival, |frame| frame.last_arrival.max(piece.stamp.arrival));
         self.frame = Some(UnderWay { timestamp: piece.stamp.timestamp, time_us, last_arrival });
         if self.depacketizer.push(&piece.media).is_err() {
-            self.broken(context);
+            tracing::trace!("dropped: broken video");
+            context.stats.broken += 1;
+            self.awaits_key = true;
         }
         if piece.marker {
             self.finish(context);
@@ -158,12 +147,6 @@ impl Video {
         }
     }
 
-    fn broken(&mut self, context: &mut Context<'_>) {
-        tracing::trace!("dropped: broken video");
-        context.stats.broken += 1;
-        self.awaits_key = true;
-    }
-
     /// The frame under way has all its packets.
     fn finish(&mut self, context: &mut Context<'_>) {
         let Some(under_way) = self.frame.take() else { return };
@@ -176,7 +159,7 @@ impl Video {
             Err(_) => Err(NoPicture::Broken),
         };
         match read {
-            Ok((picture, _)) if self.awaits_key && !picture.is_key() => {
+            Ok((picture, _)) if self.awaits_key && !picture.is_key => {
                 tracing::trace!("dropped: a picture ahead of the key frame it needs");
                 context.stats.undecodable += 1;
             }
@@ -197,7 +180,7 @@ impl Video {
                         self.record = Some(record.clone());
                     }
                 }
-                let role = if picture.is_key() { FrameRole::Key } else { FrameRole::Inter };
+                let role = if picture.is_key { FrameRole::Key } else { FrameRole::Inter };
                 let frame = Frame::new(TrackId::VIDEO, role, codec, (dts, pts), picture.data(&frame));
                 context.out.frames.push(Arc::new(frame));
                 context.stats.video_frames += 1;
