@@ -18,60 +18,84 @@ pub mod value;
 use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, suggestion};
-use keys::{
-    ApplicationName, Auth, AuthRule, ChannelEntry, Demo, Http, Https, Limits, Log, Metrics, PullEntry, Rtc,
-    Rtmp, Rtmps, Server, Shutdown, Sources as SourceKeys, Stream, Tls, Transcoding,
-};
+use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
 use section::{Key, Section};
 use value::Raw;
 
-/// The whole configuration, typed and within range; relations between keys are checked by `resolve`.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    /// `[server]`
-    pub server: Server,
-    /// `[rtmp]`
-    pub rtmp: Rtmp,
-    /// `[rtmps]`
-    pub rtmps: Rtmps,
-    /// `[http]`
-    pub http: Http,
-    /// `[https]`
-    pub https: Https,
-    /// `[rtc]`
-    pub rtc: Rtc,
-    /// `[tls]`
-    pub tls: Tls,
-    /// `[limits]`
-    pub limits: Limits,
-    /// `[stream]`
-    pub stream: Stream,
-    /// `[transcoding]`
-    pub transcoding: Transcoding,
-    /// `[auth]`
-    pub auth: Auth,
-    /// `[log]`
-    pub log: Log,
-    /// `[metrics]`
-    pub metrics: Metrics,
-    /// `[shutdown]`
-    pub shutdown: Shutdown,
-    /// `[sources]`
-    pub sources: SourceKeys,
-    /// `[demo]`
-    pub demo: Demo,
-    /// `[[application]]` entries in order.
-    pub applications: Vec<ApplicationEntry>,
-    /// `[[auth.publish]]` entries in order.
-    pub publish_rules: Vec<RuleEntry>,
-    /// `[[auth.play]]` entries in order.
-    pub play_rules: Vec<RuleEntry>,
-    /// `[[pull]]` entries in order.
-    pub pulls: Vec<PulledEntry>,
-    /// `[[channel]]` entries in order.
-    pub channels: Vec<ChannelledEntry>,
-    /// Where each key that is not at its default was set.
-    origins: BTreeMap<String, Origin>,
+/// Declares [`Config`] and what goes through its sections.
+macro_rules! config {
+    ($($field:ident: $Section:ident,)*) => {
+        /// The whole configuration, typed and within range; relations between keys are checked by `resolve`.
+        #[derive(Debug, Clone, Default)]
+        pub struct Config {
+            $(
+                #[doc = concat!("`[", stringify!($field), "]`")]
+                pub $field: keys::$Section,
+            )*
+            /// `[[application]]` entries in order.
+            pub applications: Vec<ApplicationEntry>,
+            /// `[[auth.publish]]` entries in order.
+            pub publish_rules: Vec<RuleEntry>,
+            /// `[[auth.play]]` entries in order.
+            pub play_rules: Vec<RuleEntry>,
+            /// `[[pull]]` entries in order.
+            pub pulls: Vec<PulledEntry>,
+            /// `[[channel]]` entries in order.
+            pub channels: Vec<ChannelledEntry>,
+            /// Where each key that is not at its default was set.
+            origins: BTreeMap<String, Origin>,
+        }
+
+        /// Keys of all sections that exist once, in the order of the documentation.
+        pub fn section_keys() -> Vec<Key> {
+            [$(keys::$Section::keys()),*].into_iter().flatten().collect()
+        }
+
+        /// What a section is about.
+        fn section_doc(section: &str) -> &'static str {
+            match section {
+                $(keys::$Section::PATH => keys::$Section::DOC.trim(),)*
+                _ => "",
+            }
+        }
+
+        impl Config {
+            /// Value of `path` as TOML.
+            pub fn get(&self, path: &str) -> Option<String> {
+                match path.split_once('.')? {
+                    $((keys::$Section::PATH, name) => self.$field.get(name),)*
+                    _ => None,
+                }
+            }
+
+            fn set(&mut self, path: &str, value: &Raw) -> Option<Result<(), value::NotAccepted>> {
+                match path.split_once('.')? {
+                    $((keys::$Section::PATH, name) => self.$field.set(name, value),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+// Sections that exist once, in the order of the documentation.
+config! {
+    server: Server,
+    rtmp: Rtmp,
+    rtmps: Rtmps,
+    http: Http,
+    https: Https,
+    rtc: Rtc,
+    tls: Tls,
+    limits: Limits,
+    stream: Stream,
+    transcoding: Transcoding,
+    auth: Auth,
+    log: Log,
+    metrics: Metrics,
+    shutdown: Shutdown,
+    sources: Sources,
+    demo: Demo,
 }
 
 /// One `[[application]]`: a name pattern and what differs from `[stream]`.
@@ -143,29 +167,6 @@ pub fn load(sources: &Sources) -> Result<Config, Vec<ConfigError>> {
     if errors.is_empty() { Ok(config) } else { Err(errors) }
 }
 
-/// Keys of all sections that exist once, in the order of the documentation.
-pub fn section_keys() -> Vec<Key> {
-    let sections = [
-        Server::keys(),
-        Rtmp::keys(),
-        Rtmps::keys(),
-        Http::keys(),
-        Https::keys(),
-        Rtc::keys(),
-        Tls::keys(),
-        Limits::keys(),
-        Stream::keys(),
-        Transcoding::keys(),
-        Auth::keys(),
-        Log::keys(),
-        Metrics::keys(),
-        Shutdown::keys(),
-        SourceKeys::keys(),
-        Demo::keys(),
-    ];
-    sections.into_iter().flatten().collect()
-}
-
 impl Config {
     /// Where `path` (`section.name`) was set.
     pub fn origin(&self, path: &str) -> Origin {
@@ -182,53 +183,6 @@ impl Config {
         stream
     }
 
-    /// Value of `path` as TOML.
-    pub fn get(&self, path: &str) -> Option<String> {
-        let (section, name) = path.split_once('.')?;
-        match section {
-            Server::PATH => self.server.get(name),
-            Rtmp::PATH => self.rtmp.get(name),
-            Rtmps::PATH => self.rtmps.get(name),
-            Http::PATH => self.http.get(name),
-            Https::PATH => self.https.get(name),
-            Rtc::PATH => self.rtc.get(name),
-            Tls::PATH => self.tls.get(name),
-            Limits::PATH => self.limits.get(name),
-            Stream::PATH => self.stream.get(name),
-            Transcoding::PATH => self.transcoding.get(name),
-            Auth::PATH => self.auth.get(name),
-            Log::PATH => self.log.get(name),
-            Metrics::PATH => self.metrics.get(name),
-            Shutdown::PATH => self.shutdown.get(name),
-            SourceKeys::PATH => self.sources.get(name),
-            Demo::PATH => self.demo.get(name),
-            _ => None,
-        }
-    }
-
-    fn set(&mut self, path: &str, value: &Raw) -> Option<Result<(), value::NotAccepted>> {
-        let (section, name) = path.split_once('.')?;
-        match section {
-            Server::PATH => self.server.set(name, value),
-            Rtmp::PATH => self.rtmp.set(name, value),
-            Rtmps::PATH => self.rtmps.set(name, value),
-            Http::PATH => self.http.set(name, value),
-            Https::PATH => self.https.set(name, value),
-            Rtc::PATH => self.rtc.set(name, value),
-            Tls::PATH => self.tls.set(name, value),
-            Limits::PATH => self.limits.set(name, value),
-            Stream::PATH => self.stream.set(name, value),
-            Transcoding::PATH => self.transcoding.set(name, value),
-            Auth::PATH => self.auth.set(name, value),
-            Log::PATH => self.log.set(name, value),
-            Metrics::PATH => self.metrics.set(name, value),
-            Shutdown::PATH => self.shutdown.set(name, value),
-            SourceKeys::PATH => self.sources.set(name, value),
-            Demo::PATH => self.demo.set(name, value),
-            _ => None,
-        }
-    }
-
     fn apply(&mut self, path: &str, value: &Raw, origin: Origin, errors: &mut Vec<ConfigError>) {
         match self.set(path, value) {
             Some(Ok(())) => {
@@ -238,7 +192,11 @@ impl Config {
                 let accepted = section_keys().into_iter().find(|key| key.path() == path);
                 errors.push(not_accepted(path, value, accepted, &origin));
             }
-            None => errors.push(unknown_key(path, &origin)),
+            None => {
+                let names = section_keys().into_iter().map(|key| key.path());
+                let near = suggestion(path, names.chain(file::LISTS.map(str::to_owned)));
+                errors.push(ConfigError::new(&origin, format!("unknown key `{path}`{near}")));
+            }
         }
     }
 
@@ -266,9 +224,22 @@ impl Config {
         for table in content.tables {
             match table.list {
                 "application" => self.apply_application(table, errors),
-                "pull" => self.apply_pull(table, errors),
-                "channel" => self.apply_channel(table, errors),
-                _ => self.apply_rule(table, errors),
+                "pull" => {
+                    self.pulls.push(PulledEntry { pull: list_entry(&table, errors), origin: table.origin })
+                }
+                "channel" => self
+                    .channels
+                    .push(ChannelledEntry { channel: list_entry(&table, errors), origin: table.origin }),
+                list => {
+                    let rules =
+                        if list == "auth.publish" { &mut self.publish_rules } else { &mut self.play_rules };
+                    let allow_given = table.entries.iter().any(|entry| entry.path == "allow");
+                    rules.push(RuleEntry {
+                        rule: list_entry(&table, errors),
+                        allow_given,
+                        origin: table.origin,
+                    });
+                }
             }
         }
     }
@@ -316,54 +287,23 @@ impl Config {
         }
         self.applications.push(ApplicationEntry { name: name.name, overrides });
     }
+}
 
-    fn apply_rule(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
-        let mut rule = AuthRule::default();
-        let mut allow_given = false;
-        for entry in table.entries {
-            match rule.set(&entry.path, &entry.value) {
-                Some(Ok(())) => allow_given |= entry.path == "allow",
-                Some(Err(_)) => errors.push(list_value(table.list, &entry, &AuthRule::keys())),
-                None => errors.push(list_key(table.list, &entry, &AuthRule::keys())),
-            }
+/// An entry of a list whose keys are those of one section.
+fn list_entry<S: Section>(table: &file::ListTable, errors: &mut Vec<ConfigError>) -> S {
+    let mut section = S::default();
+    for entry in &table.entries {
+        match section.set(&entry.path, &entry.value) {
+            Some(Ok(())) => {}
+            Some(Err(_)) => errors.push(list_value(table.list, entry, &S::keys())),
+            None => errors.push(list_key(table.list, entry, &S::keys())),
         }
-        let rules = if table.list == "auth.publish" { &mut self.publish_rules } else { &mut self.play_rules };
-        rules.push(RuleEntry { rule, allow_given, origin: table.origin });
     }
-
-    fn apply_pull(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
-        let mut pull = PullEntry::default();
-        for entry in table.entries {
-            match pull.set(&entry.path, &entry.value) {
-                Some(Ok(())) => {}
-                Some(Err(_)) => errors.push(list_value(table.list, &entry, &PullEntry::keys())),
-                None => errors.push(list_key(table.list, &entry, &PullEntry::keys())),
-            }
-        }
-        self.pulls.push(PulledEntry { pull, origin: table.origin });
-    }
-
-    fn apply_channel(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
-        let mut channel = ChannelEntry::default();
-        for entry in table.entries {
-            match channel.set(&entry.path, &entry.value) {
-                Some(Ok(())) => {}
-                Some(Err(_)) => errors.push(list_value(table.list, &entry, &ChannelEntry::keys())),
-                None => errors.push(list_key(table.list, &entry, &ChannelEntry::keys())),
-            }
-        }
-        self.channels.push(ChannelledEntry { channel, origin: table.origin });
-    }
+    section
 }
 
 /// Names the file to read; `--config` takes precedence.
 pub const CONFIG_VARIABLE: &str = "MILLSTREAM_CONFIG";
-
-fn unknown_key(path: &str, origin: &Origin) -> ConfigError {
-    let names = section_keys().iter().map(Key::path).collect::<Vec<_>>();
-    let names = names.into_iter().chain(file::LISTS.map(str::to_owned));
-    ConfigError::new(origin, format!("unknown key `{path}`{}", suggestion(path, names)))
-}
 
 fn not_accepted(path: &str, value: &Raw, key: Option<Key>, origin: &Origin) -> ConfigError {
     let secret = key.as_ref().is_some_and(|key| key.secret);

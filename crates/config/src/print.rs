@@ -8,7 +8,7 @@ use super::error::Origin;
 use super::file::LISTS;
 use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
 use super::section::{Key, Section};
-use super::{Config, section_keys};
+use super::{Config, section_doc, section_keys};
 
 /// How to regenerate the reference page.
 #[cfg(test)]
@@ -31,7 +31,10 @@ pub fn toml(config: &Config, documented: bool, origins: bool) -> String {
             let _ = writeln!(out, "[{section}]");
         }
         if documented {
-            document(&mut out, &key);
+            out.push('\n');
+            comment(&mut out, &key.doc);
+            let summary = format!("Takes {}. Default {}. Cost: {}", key.accepts(), key.default, key.cost);
+            comment(&mut out, &summary);
         }
         let path = key.path();
         let origin = config.origin(&path);
@@ -68,27 +71,22 @@ pub fn markdown() -> String {
         }
         entry(&mut out, &key, true);
     }
-    let _ = write!(out, "\n## `[[application]]`\n\n{}\n", ApplicationName::DOC.trim());
-    for key in ApplicationName::keys() {
-        entry(&mut out, &key, false);
-    }
+    list::<ApplicationName>(&mut out, "`[[application]]`");
     let names: Vec<String> = Stream::keys().iter().map(|key| format!("`{}`", key.name)).collect();
     out.push('\n');
     wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
-    let _ = write!(out, "\n## `[[auth.publish]]` and `[[auth.play]]`\n\n{}\n", AuthRule::DOC.trim());
-    for key in AuthRule::keys() {
-        entry(&mut out, &key, false);
-    }
-    let _ = write!(out, "\n## `[[pull]]`\n\n{}\n", PullEntry::DOC.trim());
-    for key in PullEntry::keys() {
-        entry(&mut out, &key, false);
-    }
-    let _ = write!(out, "\n## `[[channel]]`\n\n{}\n", ChannelEntry::DOC.trim());
-    for key in ChannelEntry::keys() {
-        entry(&mut out, &key, false);
-    }
+    list::<AuthRule>(&mut out, "`[[auth.publish]]` and `[[auth.play]]`");
+    list::<PullEntry>(&mut out, "`[[pull]]`");
+    list::<ChannelEntry>(&mut out, "`[[channel]]`");
     out.push_str(EXAMPLES);
     out
+}
+
+fn list<S: Section>(out: &mut String, title: &str) {
+    let _ = write!(out, "\n## {title}\n\n{}\n", S::DOC.trim());
+    for key in S::keys() {
+        entry(out, &key, false);
+    }
 }
 
 fn entry(out: &mut String, key: &Key, reachable: bool) {
@@ -101,12 +99,6 @@ fn entry(out: &mut String, key: &Key, reachable: bool) {
     if reachable {
         wrap(out, "- ", "  ", &format!("environment `{}`, flag `--{}`", key.variable(), key.flag()));
     }
-}
-
-fn document(out: &mut String, key: &Key) {
-    out.push('\n');
-    comment(out, &key.doc);
-    comment(out, &format!("Takes {}. Default {}. Cost: {}", key.accepts(), key.default, key.cost));
 }
 
 fn lists(out: &mut String, config: &Config) {
@@ -156,33 +148,6 @@ fn lists(out: &mut String, config: &Config) {
         }
     }
     debug_assert_eq!(LISTS.len(), 5, "every list is printed");
-}
-
-fn section_doc(section: &str) -> &'static str {
-    use super::keys::{
-        Auth, Demo, Http, Https, Limits, Log, Metrics, Rtc, Rtmp, Rtmps, Server, Shutdown, Sources, Tls,
-        Transcoding,
-    };
-    match section {
-        Server::PATH => Server::DOC,
-        Rtmp::PATH => Rtmp::DOC,
-        Rtmps::PATH => Rtmps::DOC,
-        Http::PATH => Http::DOC,
-        Https::PATH => Https::DOC,
-        Rtc::PATH => Rtc::DOC,
-        Tls::PATH => Tls::DOC,
-        Limits::PATH => Limits::DOC,
-        Stream::PATH => Stream::DOC,
-        Transcoding::PATH => Transcoding::DOC,
-        Auth::PATH => Auth::DOC,
-        Log::PATH => Log::DOC,
-        Metrics::PATH => Metrics::DOC,
-        Shutdown::PATH => Shutdown::DOC,
-        Sources::PATH => Sources::DOC,
-        Demo::PATH => Demo::DOC,
-        _ => "",
-    }
-    .trim()
 }
 
 /// Writes `text` as comment lines. Lines that begin with a space are code and stay as they are.
