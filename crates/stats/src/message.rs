@@ -59,106 +59,107 @@ pub struct StatsMessage {
     pub sessions: Sessions,
 }
 
-/// Columns of workers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Workers {
-    /// Index of the worker.
-    #[serde(with = "msgpack_array::serde")]
-    pub index: Vec<u16>,
-    /// CPU time in the last second, percent of one core.
-    #[serde(with = "msgpack_array::serde")]
-    pub load_percent: Vec<f32>,
-    /// Open sessions.
-    #[serde(with = "msgpack_array::serde")]
-    pub sessions: Vec<u32>,
-    /// CPU time the worker took for its part of this message, microseconds.
-    #[serde(with = "msgpack_array::serde")]
-    pub snapshot_us: Vec<u32>,
-    /// Bits received in the last second, on all sockets.
-    #[serde(with = "msgpack_array::serde")]
-    pub bits_in_per_second: Vec<u64>,
-    /// Bits sent in the last second, on all sockets.
-    #[serde(with = "msgpack_array::serde")]
-    pub bits_out_per_second: Vec<u64>,
+/// Declares a group of columns once: its fields, and that they are equally long.
+macro_rules! columns {
+    (
+        $(#[$about:meta])*
+        $Group:ident $([$(#[$text_doc:meta])* $text:ident: String])? {
+            $($(#[$doc:meta])* $column:ident: $number:ident,)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        pub struct $Group {
+            $($(#[$text_doc])* pub $text: Vec<String>,)?
+            $($(#[$doc])* #[serde(with = "msgpack_array::serde")] pub $column: Vec<$number>,)*
+        }
+
+        impl $Group {
+            fn are_even(&self) -> bool {
+                let lengths = [$(self.$text.len(),)? $(self.$column.len(),)*];
+                lengths.iter().all(|length| *length == lengths[0])
+            }
+        }
+    };
 }
 
-/// Columns of streams.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Streams {
-    /// `app/name`.
-    pub name: Vec<String>,
-    /// Whether it has a publisher.
-    #[serde(with = "msgpack_array::serde")]
-    pub live: Vec<bool>,
-    /// Worker of its publisher; -1 without one.
-    #[serde(with = "msgpack_array::serde")]
-    pub publisher_worker: Vec<i32>,
-    /// Players on all workers, waiting ones included.
-    #[serde(with = "msgpack_array::serde")]
-    pub players: Vec<u32>,
-    /// Bits received from its publisher in the last second.
-    #[serde(with = "msgpack_array::serde")]
-    pub bits_in_per_second: Vec<u64>,
-    /// Bits sent to its players in the last second.
-    #[serde(with = "msgpack_array::serde")]
-    pub bits_out_per_second: Vec<u64>,
+columns! {
+    /// Columns of workers.
+    Workers {
+        /// Index of the worker.
+        index: u16,
+        /// CPU time in the last second, percent of one core.
+        load_percent: f32,
+        /// Open sessions.
+        sessions: u32,
+        /// CPU time the worker took for its part of this message, microseconds.
+        snapshot_us: u32,
+        /// Bits received in the last second, on all sockets.
+        bits_in_per_second: u64,
+        /// Bits sent in the last second, on all sockets.
+        bits_out_per_second: u64,
+    }
 }
 
-/// Columns of sessions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Sessions {
-    /// Index of the worker that has it. With `serial` this is its id: `worker-serial` as text,
-    /// everywhere else in the API.
-    #[serde(with = "msgpack_array::serde")]
-    pub worker: Vec<u16>,
-    /// Its number on the worker, below 2^48; never reused.
-    #[serde(with = "msgpack_array::serde")]
-    pub serial: Vec<u64>,
-    /// Its stream: an index into the arrays of `streams` of the same message; 4294967295 for none.
-    #[serde(with = "msgpack_array::serde")]
-    pub stream: Vec<u32>,
-    /// 0: neither publishes nor plays yet, 1: publisher, 2: player.
-    #[serde(with = "msgpack_array::serde")]
-    pub role: Vec<u8>,
-    /// An index into `protocols`.
-    #[serde(with = "msgpack_array::serde")]
-    pub protocol: Vec<u8>,
-    /// Time since it was accepted, milliseconds.
-    #[serde(with = "msgpack_array::serde")]
-    pub connected_ms: Vec<u64>,
-    /// Bits of the last second, in the direction of its role: received from publishers, sent to players.
-    #[serde(with = "msgpack_array::serde")]
-    pub bits_per_second: Vec<u64>,
-    /// RTP packets, or messages of RTMP and FLV, in that direction, so far.
-    #[serde(with = "msgpack_array::serde")]
-    pub packets: Vec<u64>,
-    /// The same in the last second.
-    #[serde(with = "msgpack_array::serde")]
-    pub packets_per_second: Vec<u32>,
-    /// WebRTC: packets lost so far.
-    #[serde(with = "msgpack_array::serde")]
-    pub lost_packets: Vec<u64>,
-    /// WebRTC: share lost, percent: of a publisher's packets in the last second, or of a viewer's
-    /// in its last report. Not a number (JSON: `null`) when unknown.
-    #[serde(with = "msgpack_array::serde")]
-    pub loss_percent: Vec<f32>,
-    /// WebRTC: round trip by reports, milliseconds; not a number when unknown.
-    #[serde(with = "msgpack_array::serde")]
-    pub rtt_ms: Vec<f32>,
-    /// WebRTC: interarrival jitter of the last report, milliseconds (RFC 3550 section 6.4.1); not a
-    /// number when unknown.
-    #[serde(with = "msgpack_array::serde")]
-    pub jitter_ms: Vec<f32>,
-    /// Player: bytes waiting for it.
-    #[serde(with = "msgpack_array::serde")]
-    pub queue_bytes: Vec<u64>,
-    /// Player: how far it is behind: time between the arrivals of the message it gets next and of
-    /// the newest one, milliseconds.
-    #[serde(with = "msgpack_array::serde")]
-    pub queue_ms: Vec<u32>,
-    /// Player: frames skipped because it was too slow.
-    #[serde(with = "msgpack_array::serde")]
-    pub dropped_frames: Vec<u64>,
+columns! {
+    /// Columns of streams.
+    Streams [
+        /// `app/name`.
+        name: String
+    ] {
+        /// Whether it has a publisher.
+        live: bool,
+        /// Worker of its publisher; -1 without one.
+        publisher_worker: i32,
+        /// Players on all workers, waiting ones included.
+        players: u32,
+        /// Bits received from its publisher in the last second.
+        bits_in_per_second: u64,
+        /// Bits sent to its players in the last second.
+        bits_out_per_second: u64,
+    }
+}
+
+columns! {
+    /// Columns of sessions.
+    Sessions {
+        /// Index of the worker that has it. With `serial` this is its id: `worker-serial` as text,
+        /// everywhere else in the API.
+        worker: u16,
+        /// Its number on the worker, below 2^48; never reused.
+        serial: u64,
+        /// Its stream: an index into the arrays of `streams` of the same message; 4294967295 for none.
+        stream: u32,
+        /// 0: neither publishes nor plays yet, 1: publisher, 2: player.
+        role: u8,
+        /// An index into `protocols`.
+        protocol: u8,
+        /// Time since it was accepted, milliseconds.
+        connected_ms: u64,
+        /// Bits of the last second, in the direction of its role: received from publishers, sent to players.
+        bits_per_second: u64,
+        /// RTP packets, or messages of RTMP and FLV, in that direction, so far.
+        packets: u64,
+        /// The same in the last second.
+        packets_per_second: u32,
+        /// WebRTC: packets lost so far.
+        lost_packets: u64,
+        /// WebRTC: share lost, percent: of a publisher's packets in the last second, or of a viewer's
+        /// in its last report. Not a number (JSON: `null`) when unknown.
+        loss_percent: f32,
+        /// WebRTC: round trip by reports, milliseconds; not a number when unknown.
+        rtt_ms: f32,
+        /// WebRTC: interarrival jitter of the last report, milliseconds (RFC 3550 section 6.4.1); not a
+        /// number when unknown.
+        jitter_ms: f32,
+        /// Player: bytes waiting for it.
+        queue_bytes: u64,
+        /// Player: how far it is behind: time between the arrivals of the message it gets next and of
+        /// the newest one, milliseconds.
+        queue_ms: u32,
+        /// Player: frames skipped because it was too slow.
+        dropped_frames: u64,
+    }
 }
 
 /// Why bytes are not a message of this version.
@@ -244,60 +245,6 @@ impl StatsMessage {
     fn bytes_hint(&self) -> usize {
         let names: usize = self.streams.name.iter().map(|name| name.len() + 3).sum();
         1024 + names + self.streams.name.len() * 32 + self.sessions.serial.len() * 96
-    }
-}
-
-/// Whether all lengths are the same.
-fn are_same<const N: usize>(lengths: [usize; N]) -> bool {
-    lengths.iter().all(|length| *length == lengths[0])
-}
-
-impl Workers {
-    fn are_even(&self) -> bool {
-        are_same([
-            self.index.len(),
-            self.load_percent.len(),
-            self.sessions.len(),
-            self.snapshot_us.len(),
-            self.bits_in_per_second.len(),
-            self.bits_out_per_second.len(),
-        ])
-    }
-}
-
-impl Streams {
-    fn are_even(&self) -> bool {
-        are_same([
-            self.name.len(),
-            self.live.len(),
-            self.publisher_worker.len(),
-            self.players.len(),
-            self.bits_in_per_second.len(),
-            self.bits_out_per_second.len(),
-        ])
-    }
-}
-
-impl Sessions {
-    fn are_even(&self) -> bool {
-        are_same([
-            self.worker.len(),
-            self.serial.len(),
-            self.stream.len(),
-            self.role.len(),
-            self.protocol.len(),
-            self.connected_ms.len(),
-            self.bits_per_second.len(),
-            self.packets.len(),
-            self.packets_per_second.len(),
-            self.lost_packets.len(),
-            self.loss_percent.len(),
-            self.rtt_ms.len(),
-            self.jitter_ms.len(),
-            self.queue_bytes.len(),
-            self.queue_ms.len(),
-            self.dropped_frames.len(),
-        ])
     }
 }
 
