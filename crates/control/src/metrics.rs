@@ -95,151 +95,86 @@ type Counter = (&'static str, &'static str, fn(&WorkerSnapshot) -> u64);
 type WorkerGauge = (&'static str, &'static str, fn(&WorkerSnapshot) -> f64);
 type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 
+/// Rows of [`WORKER_COUNTERS`].
+macro_rules! worker_counters {
+    ($($($field:ident).+: $name:literal, $help:literal;)*) => {
+        [$(($name, $help, |worker| worker.counters.$($field).+)),*]
+    };
+}
+
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 50] = [
-    ("millstream_connections_accepted", "Connections accepted", |w| w.counters.accepted),
-    ("millstream_connections_refused_full", "Connections closed because the worker was full", |w| {
-        w.counters.refused_full
-    }),
-    ("millstream_http_handed_over", "HTTP connections handed to the control side", |w| {
-        w.counters.http_handed_over
-    }),
-    ("millstream_http_returned", "HTTP connections that came back to be idle, or for media", |w| {
-        w.counters.http_returned
-    }),
-    ("millstream_accept_pauses", "Times accepting paused because file descriptors ran out", |w| {
-        w.counters.accept_pauses
-    }),
-    ("millstream_received_bytes", "Bytes received on all sockets", |w| w.counters.bytes_in),
-    ("millstream_sent_bytes", "Bytes sent on all sockets", |w| w.counters.bytes_out),
-    ("millstream_received_frames", "Media messages received from publishers", |w| w.counters.frames_in),
-    ("millstream_invalid_frames", "Malformed media messages dropped", |w| w.counters.frames_invalid),
-    (
-        "millstream_flv_dropped_frames",
-        "Frames that RTMP and FLV players did not get, since FLV has no place for their codec or size",
-        |w| w.counters.flv_drops,
-    ),
-    ("millstream_sent_frames", "Media messages sent, summed over players", |w| w.counters.frames_out),
-    ("millstream_writes", "Write calls on player sockets", |w| w.counters.writes),
-    ("millstream_queue_dropped_frames", "Frames players did not get because they were too slow", |w| {
-        w.counters.queue_drops
-    }),
-    ("millstream_slow_players_disconnected", "Players disconnected because they were too slow", |w| {
-        w.counters.slow_disconnects
-    }),
-    ("millstream_ring_received_frames", "Frames received from other workers", |w| w.counters.ring_frames_in),
-    ("millstream_ring_dropped_frames", "Frames dropped because the ring to another worker was full", |w| {
-        w.counters.ring_drops
-    }),
-    (
-        "millstream_protocol_errors",
-        "Sessions ended by a protocol error, a bad request or a time limit",
-        |w| w.counters.protocol_errors,
-    ),
-    (
-        "millstream_unauthorized_sessions",
-        "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation",
-        |w| w.counters.unauthorized,
-    ),
-    ("millstream_loop_turns", "Turns of the event loop", |w| w.counters.loop_turns),
-    ("millstream_rtc_sessions_opened", "WebRTC sessions opened", |w| w.counters.rtc.opened),
-    ("millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done", |w| {
-        w.counters.rtc.connected
-    }),
-    ("millstream_rtc_sessions_expired", "WebRTC sessions freed because they did not connect in time", |w| {
-        w.counters.rtc.expired
-    }),
-    ("millstream_rtc_consent_lost", "WebRTC sessions ended because the peer no longer answered", |w| {
-        w.counters.rtc.consent_lost
-    }),
-    ("millstream_rtc_received_packets", "RTP and RTCP packets received", |w| w.counters.rtc.packets_in),
-    ("millstream_rtc_sent_packets", "RTP packets sent for the first time, summed over viewers", |w| {
-        w.counters.rtc.packets_out
-    }),
-    ("millstream_rtc_resent_packets", "RTP packets resent", |w| w.counters.rtc.packets_resent),
-    ("millstream_rtc_refused_resends", "Packets viewers requested by NACK that were not resent", |w| {
-        w.counters.rtc.resends_refused
-    }),
-    ("millstream_rtc_unknown_source_datagrams", "Datagrams from addresses no session has validated", |w| {
-        w.counters.rtc.unknown_source
-    }),
-    ("millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused", |w| {
-        w.counters.rtc.signals_refused
-    }),
-    ("millstream_rtc_unauthentic_packets", "Packets whose authentication failed", |w| {
-        w.counters.rtc.unauthentic
-    }),
-    ("millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track", |w| {
-        w.counters.rtc.dropped
-    }),
-    (
-        "millstream_rtc_not_forwarded_packets",
-        "Packets of publishers that were padding, or of a layer that is not forwarded",
-        |w| w.counters.rtc.not_forwarded,
-    ),
-    (
-        "millstream_rtc_unacknowledged_packets",
-        "Packets left out of transport feedback because too many arrived at once",
-        |w| w.counters.rtc.unacknowledged,
-    ),
-    ("millstream_rtc_send_failures", "Packets a socket did not take", |w| w.counters.rtc.send_failures),
-    ("millstream_rtc_paused_packets", "Packets not sent because the session had no path", |w| {
-        w.counters.rtc.paused
-    }),
-    ("millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK", |w| {
-        w.counters.rtc.nacks_in
-    }),
-    ("millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK", |w| {
-        w.counters.rtc.nacks_out
-    }),
-    ("millstream_rtc_key_frame_requests_received", "Key frame requests received from viewers", |w| {
-        w.counters.rtc.key_frame_requests_in
-    }),
-    ("millstream_rtc_key_frame_requests_sent", "Key frame requests sent to publishers", |w| {
-        w.counters.rtc.key_frame_requests_out
-    }),
-    ("millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked", |w| {
-        w.counters.rtc.panics
-    }),
-    (
-        "millstream_rtc_ring_dropped_packets",
-        "Packets dropped because the ring to another worker was full",
-        |w| w.counters.rtc.ring_drops,
-    ),
-    ("millstream_bridge_transcoders_started", "Audio transcoders started", |w| {
-        w.counters.bridges.transcoders_started
-    }),
-    (
-        "millstream_bridge_transcoders_refused",
-        "Bridges that run without audio because no transcoder was free",
-        |w| w.counters.bridges.transcoders_refused,
-    ),
-    ("millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC", |w| {
-        w.counters.bridges.b_frames_dropped
-    }),
-    (
-        "millstream_bridge_dropped_undecodable",
-        "Video frames bridges dropped because the key frame they need had not come",
-        |w| w.counters.bridges.undecodable,
-    ),
-    (
-        "millstream_bridge_dropped_other_tracks",
-        "Frames bridges dropped because they were not of the first audio or video track",
-        |w| w.counters.bridges.other_tracks,
-    ),
-    (
-        "millstream_bridge_broken",
-        "Frames and packets bridges could not use: broken, late or incomplete",
-        |w| w.counters.bridges.broken,
-    ),
-    ("millstream_bridge_dropped_audio", "Audio frames transcoders had no room for", |w| {
-        w.counters.bridges.audio_dropped
-    }),
-    ("millstream_stats_snapshots", "Snapshots made for the live statistics", |w| w.counters.stats.made),
-    ("millstream_stats_snapshots_dropped", "Snapshots dropped because they were not read in time", |w| {
-        w.counters.stats.dropped
-    }),
-];
+const WORKER_COUNTERS: [Counter; 50] = worker_counters! {
+    accepted: "millstream_connections_accepted", "Connections accepted";
+    refused_full: "millstream_connections_refused_full", "Connections closed because the worker was full";
+    http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
+    http_returned: "millstream_http_returned", "HTTP connections that came back to be idle, or for media";
+    accept_pauses: "millstream_accept_pauses", "Times accepting paused because file descriptors ran out";
+    bytes_in: "millstream_received_bytes", "Bytes received on all sockets";
+    bytes_out: "millstream_sent_bytes", "Bytes sent on all sockets";
+    frames_in: "millstream_received_frames", "Media messages received from publishers";
+    frames_invalid: "millstream_invalid_frames", "Malformed media messages dropped";
+    flv_drops: "millstream_flv_dropped_frames",
+        "Frames that RTMP and FLV players did not get, since FLV has no place for their codec or size";
+    frames_out: "millstream_sent_frames", "Media messages sent, summed over players";
+    writes: "millstream_writes", "Write calls on player sockets";
+    queue_drops: "millstream_queue_dropped_frames", "Frames players did not get because they were too slow";
+    slow_disconnects: "millstream_slow_players_disconnected",
+        "Players disconnected because they were too slow";
+    ring_frames_in: "millstream_ring_received_frames", "Frames received from other workers";
+    ring_drops: "millstream_ring_dropped_frames",
+        "Frames dropped because the ring to another worker was full";
+    protocol_errors: "millstream_protocol_errors",
+        "Sessions ended by a protocol error, a bad request or a time limit";
+    unauthorized: "millstream_unauthorized_sessions",
+        "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation";
+    loop_turns: "millstream_loop_turns", "Turns of the event loop";
+    rtc.opened: "millstream_rtc_sessions_opened", "WebRTC sessions opened";
+    rtc.connected: "millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done";
+    rtc.expired: "millstream_rtc_sessions_expired",
+        "WebRTC sessions freed because they did not connect in time";
+    rtc.consent_lost: "millstream_rtc_consent_lost",
+        "WebRTC sessions ended because the peer no longer answered";
+    rtc.packets_in: "millstream_rtc_received_packets", "RTP and RTCP packets received";
+    rtc.packets_out: "millstream_rtc_sent_packets",
+        "RTP packets sent for the first time, summed over viewers";
+    rtc.packets_resent: "millstream_rtc_resent_packets", "RTP packets resent";
+    rtc.resends_refused: "millstream_rtc_refused_resends",
+        "Packets viewers requested by NACK that were not resent";
+    rtc.unknown_source: "millstream_rtc_unknown_source_datagrams",
+        "Datagrams from addresses no session has validated";
+    rtc.signals_refused: "millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused";
+    rtc.unauthentic: "millstream_rtc_unauthentic_packets", "Packets whose authentication failed";
+    rtc.dropped: "millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track";
+    rtc.not_forwarded: "millstream_rtc_not_forwarded_packets",
+        "Packets of publishers that were padding, or of a layer that is not forwarded";
+    rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
+        "Packets left out of transport feedback because too many arrived at once";
+    rtc.send_failures: "millstream_rtc_send_failures", "Packets a socket did not take";
+    rtc.paused: "millstream_rtc_paused_packets", "Packets not sent because the session had no path";
+    rtc.nacks_in: "millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK";
+    rtc.nacks_out: "millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK";
+    rtc.key_frame_requests_in: "millstream_rtc_key_frame_requests_received",
+        "Key frame requests received from viewers";
+    rtc.key_frame_requests_out: "millstream_rtc_key_frame_requests_sent",
+        "Key frame requests sent to publishers";
+    rtc.panics: "millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked";
+    rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
+        "Packets dropped because the ring to another worker was full";
+    bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
+    bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
+        "Bridges that run without audio because no transcoder was free";
+    bridges.b_frames_dropped: "millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC";
+    bridges.undecodable: "millstream_bridge_dropped_undecodable",
+        "Video frames bridges dropped because the key frame they need had not come";
+    bridges.other_tracks: "millstream_bridge_dropped_other_tracks",
+        "Frames bridges dropped because they were not of the first audio or video track";
+    bridges.broken: "millstream_bridge_broken",
+        "Frames and packets bridges could not use: broken, late or incomplete";
+    bridges.audio_dropped: "millstream_bridge_dropped_audio", "Audio frames transcoders had no room for";
+    stats.made: "millstream_stats_snapshots", "Snapshots made for the live statistics";
+    stats.dropped: "millstream_stats_snapshots_dropped",
+        "Snapshots dropped because they were not read in time";
+};
 
 /// Times per worker, of which the table has microseconds; `_total` is added.
 const WORKER_SECONDS: [Counter; 2] = [
@@ -315,45 +250,22 @@ impl Scrape {
         encoder
             .encode_descriptor("millstream_build", "Version of the server", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        counter(
-            encoder,
-            "millstream_log_lines_dropped",
-            "Log lines dropped because the log fell behind",
-            self.log_lines_dropped,
-        )?;
-        counter(
-            encoder,
-            "millstream_rtc_refused_requests",
-            "WHIP and WHEP requests refused by authorisation",
-            self.rtc_requests_refused,
-        )?;
+        let help = "Log lines dropped because the log fell behind";
+        counter(encoder, "millstream_log_lines_dropped", help, self.log_lines_dropped)?;
+        let help = "WHIP and WHEP requests refused by authorisation";
+        counter(encoder, "millstream_rtc_refused_requests", help, self.rtc_requests_refused)?;
         self.http.encode(encoder)?;
         self.stats.encode(encoder)?;
-        gauge(
-            encoder,
-            "millstream_stats_subscribers",
-            "Readers of the stream of live statistics",
-            self.stats_subscribers as f64,
-        )?;
-        gauge(
-            encoder,
-            "process_start_time_seconds",
-            "Start of the process, Unix time",
-            self.started_seconds,
-        )?;
-        gauge(
-            encoder,
-            "process_resident_memory_bytes",
-            "Resident memory",
-            self.process.resident_bytes as f64,
-        )?;
-        gauge(encoder, "process_open_fds", "Open file descriptors", self.process.open_descriptors as f64)?;
-        gauge(
-            encoder,
-            "process_max_fds",
-            "Limit of open file descriptors",
-            self.process.descriptors_max as f64,
-        )?;
+        let gauges = [
+            ("millstream_stats_subscribers", "Readers of the stream of live statistics", self.stats_subscribers as f64),
+            ("process_start_time_seconds", "Start of the process, Unix time", self.started_seconds),
+            ("process_resident_memory_bytes", "Resident memory", self.process.resident_bytes as f64),
+            ("process_open_fds", "Open file descriptors", self.process.open_descriptors as f64),
+            ("process_max_fds", "Limit of open file descriptors", self.process.descriptors_max as f64),
+        ];
+        for (name, help, value) in gauges {
+            gauge(encoder, name, help, value)?;
+        }
         encoder
             .encode_descriptor("process_cpu_seconds", "CPU time, user and system", None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, f64, u64>(&self.process.cpu_seconds, None)

@@ -42,29 +42,13 @@ impl HttpMetrics {
                 .encode_family(&[("version", version)])?
                 .encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
         }
-        counter(
-            encoder,
-            "millstream_http_reused_requests",
-            "Those of HTTP/1 on a connection that had carried one before",
-            self.reused_requests,
-        )?;
-        counter(
-            encoder,
-            "millstream_http_refused_connections",
-            "HTTP connections closed because their address, or HTTP/2, had too many",
-            self.refused,
-        )?;
-        gauge(
-            encoder,
-            "millstream_http_kept_connections",
-            "HTTP/1 connections that are kept open, idle or not",
-            self.keep_alive_places as f64,
-        )?;
-        gauge(
-            encoder,
-            "millstream_http2_connections",
-            "Open connections of HTTP/2",
-            self.http2_connections as f64,
-        )
+        let help = "Those of HTTP/1 on a connection that had carried one before";
+        counter(encoder, "millstream_http_reused_requests", help, self.reused_requests)?;
+        let help = "HTTP connections closed because their address, or HTTP/2, had too many";
+        counter(encoder, "millstream_http_refused_connections", help, self.refused)?;
+        let help = "HTTP/1 connections that are kept open, idle or not";
+        gauge(encoder, "millstream_http_kept_connections", help, self.keep_alive_places as f64)?;
+        let help = "Open connections of HTTP/2";
+        gauge(encoder, "millstream_http2_connections", help, self.http2_connections as f64)
     }
 }
