@@ -5,11 +5,15 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use range_reader::error::{Permanent, SourceError};
 use range_reader::http::address::AddressPolicy;
 
 /// Who added a channel or a pull.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AddedBy {
     /// `[[channel]]` or `[[pull]]`. Whoever configures the server may name any file.
     Configuration,

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Failure;
+use super::{Failure, StreamName};
 use crate::Context;
 use crate::error_response::ErrorBody;
 use sources::channels::{self, ChannelRequest, ChannelSpec, EventKind, NotAdded, NotSkipped, View};
@@ -28,8 +28,8 @@ pub(super) struct ChannelList {
 pub(super) struct Channel {
     app: String,
     name: String,
-    source: ChannelSource,
-    state: ChannelState,
+    source: AddedBy,
+    state: channels::State,
     /// Since when it has been in this state (RFC 3339).
     since: String,
     items: Vec<ChannelItem>,
@@ -37,19 +37,14 @@ pub(super) struct Channel {
     #[serde(rename = "loop")]
     looped: bool,
     /// When the playlist began (RFC 3339), if that was set.
-    #[schema(required = true)]
     start: Option<String>,
     /// Index of the item that is played; none while the next one is waited for.
-    #[schema(required = true)]
     item: Option<usize>,
     /// How far.
-    #[schema(required = true)]
     position_ms: Option<u64>,
     /// How long it is.
-    #[schema(required = true)]
     duration_ms: Option<u64>,
     /// Index of the item that comes next, or that is waited for.
-    #[schema(required = true)]
     next: Option<usize>,
     /// It is open, and its first frames are being read.
     next_ready: bool,
@@ -64,7 +59,6 @@ pub(super) struct Channel {
     /// By how much it is later because of that; with a `start`, since it was last where its schedule says.
     behind_ms: u64,
     /// Time until something is tried again, or until the start.
-    #[schema(required = true)]
     retry_in_ms: Option<u64>,
     /// What happened, newest last; the last 64.
     events: Vec<ChannelEvent>,
@@ -77,10 +71,8 @@ pub(super) struct ChannelItem {
     #[schema(example = "https://media.example/one.mp4")]
     location: String,
     /// How long it is, once it has been opened.
-    #[schema(required = true)]
     duration_ms: Option<u64>,
     /// Why it was skipped when it was tried last.
-    #[schema(required = true)]
     last_error: Option<String>,
 }
 
@@ -90,43 +82,10 @@ pub(super) struct ChannelEvent {
     /// RFC 3339.
     at: String,
     /// Index of the item it is about.
-    #[schema(required = true)]
     item: Option<usize>,
-    kind: ChannelEventKind,
+    kind: EventKind,
     /// For people.
     message: String,
-}
-
-/// What kind of thing happened: an item could not be played, or was left on request; frames came late; the stream was
-/// refused or taken away; no item could be played.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum ChannelEventKind {
-    Broken,
-    Skipped,
-    Late,
-    Interrupted,
-    NothingToPlay,
-}
-
-/// Who asked for it.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum ChannelSource {
-    Configuration,
-    Api,
-}
-
-/// What a channel does: it waits for its start or its stream, opens its first item or its next one while nothing plays, plays,
-/// waits because no item can be played, or is over.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum ChannelState {
-    Waiting,
-    Opening,
-    Playing,
-    Retrying,
-    Ended,
 }
 
 /// A channel to start. It is forgotten when the server restarts; lasting ones are in the configuration.
@@ -168,11 +127,8 @@ impl From<View> for Channel {
         Self {
             app: spec.app.clone(),
             name: spec.name.clone(),
-            source: match added_by {
-                AddedBy::Configuration => ChannelSource::Configuration,
-                AddedBy::Api => ChannelSource::Api,
-            },
-            state: now.state.into(),
+            source: added_by,
+            state: now.state,
             since: time::rfc3339(now.since),
             items: spec.items.iter().zip(&now.items).map(item).collect(),
             looped: spec.looped,
@@ -195,34 +151,13 @@ impl From<View> for Channel {
 
 impl From<channels::Event> for ChannelEvent {
     fn from(event: channels::Event) -> Self {
-        let kind = match event.kind {
-            EventKind::Broken => ChannelEventKind::Broken,
-            EventKind::Skipped => ChannelEventKind::Skipped,
-            EventKind::Late => ChannelEventKind::Late,
-            EventKind::Interrupted => ChannelEventKind::Interrupted,
-            EventKind::NothingToPlay => ChannelEventKind::NothingToPlay,
-        };
-        Self { at: time::rfc3339(event.at), item: event.item, kind, message: event.message }
-    }
-}
-
-impl From<channels::State> for ChannelState {
-    fn from(state: channels::State) -> Self {
-        match state {
-            channels::State::Waiting => Self::Waiting,
-            channels::State::Opening => Self::Opening,
-            channels::State::Playing => Self::Playing,
-            channels::State::Retrying => Self::Retrying,
-            channels::State::Ended => Self::Ended,
-        }
+        Self { at: time::rfc3339(event.at), item: event.item, kind: event.kind, message: event.message }
     }
 }
 
 /// All channels, those of the configuration and those added here.
 #[utoipa::path(get, path = "/api/v1/channels", tag = "channels", responses(
     (status = 200, description = "Channels, by app and name", body = ChannelList),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
 ))]
 pub(super) async fn channels(State(context): State<Arc<Context>>) -> Json<ChannelList> {
     Json(ChannelList { channels: context.channels.views().into_iter().map(Channel::from).collect() })
@@ -232,8 +167,6 @@ pub(super) async fn channels(State(context): State<Arc<Context>>) -> Json<Channe
 #[utoipa::path(post, path = "/api/v1/channels", tag = "channels", request_body = NewChannel, responses(
     (status = 201, description = "It has started", body = Channel),
     (status = 400, description = "The body is not valid, or a name or item cannot be used", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 409, description = "The stream has a channel or a pull already (`exists`), or there are too many (`full`)", body = ErrorBody),
 ))]
 pub(super) async fn add_channel(
@@ -270,40 +203,30 @@ pub(super) async fn add_channel(
 }
 
 /// One channel.
-#[utoipa::path(get, path = "/api/v1/channels/{app}/{name}", tag = "channels", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(get, path = "/api/v1/channels/{app}/{name}", tag = "channels", params(StreamName), responses(
     (status = 200, description = "The channel", body = Channel),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such channel", body = ErrorBody),
 ))]
 pub(super) async fn channel(
     State(context): State<Arc<Context>>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<Json<Channel>, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     context.channels.view(&app, &name).map(|view| Json(view.into())).ok_or(NONE)
 }
 
 /// Ends a channel, and its publication. One of the configuration is back after a restart.
-#[utoipa::path(delete, path = "/api/v1/channels/{app}/{name}", tag = "channels", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(delete, path = "/api/v1/channels/{app}/{name}", tag = "channels", params(StreamName), responses(
     (status = 204, description = "It ends"),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such channel", body = ErrorBody),
 ))]
 pub(super) async fn remove_channel(
     State(context): State<Arc<Context>>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<StatusCode, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     if !context.channels.remove(&app, &name) {
         return Err(NONE);
     }
@@ -312,22 +235,17 @@ pub(super) async fn remove_channel(
 }
 
 /// Has a channel leave the item that it plays, or waits for, and go on with the next one.
-#[utoipa::path(post, path = "/api/v1/channels/{app}/{name}/skip", tag = "channels", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(post, path = "/api/v1/channels/{app}/{name}/skip", tag = "channels", params(StreamName), responses(
     (status = 204, description = "It goes on with its next item"),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such channel", body = ErrorBody),
     (status = 409, description = "It neither plays an item nor waits for one (`not_playing`)", body = ErrorBody),
 ))]
 pub(super) async fn skip_item(
     State(context): State<Arc<Context>>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<StatusCode, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     match context.channels.skip(&app, &name) {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(NotSkipped::None) => Err(NONE),

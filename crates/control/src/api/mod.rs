@@ -16,7 +16,9 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router, middleware};
-use utoipa::OpenApi;
+use serde::Deserialize;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoResponses, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -57,7 +59,7 @@ impl utoipa::Modify for BearerToken {
 
 /// Routes behind the management rule, and the document that describes them.
 pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi) {
-    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(server))
         .routes(routes!(streams))
         .routes(routes!(stream))
@@ -73,12 +75,46 @@ pub(super) fn router(context: Arc<Context>) -> (Router, utoipa::openapi::OpenApi
         .routes(routes!(stats_stream))
         .routes(routes!(openapi))
         .split_for_parts();
+    for path in document.paths.paths.values_mut() {
+        for operation in [&mut path.get, &mut path.post, &mut path.delete].into_iter().flatten() {
+            operation.responses.responses.extend(Denied::responses());
+        }
+    }
+    // What is optional in an answer is present as null.
+    let schemas = document.components.iter_mut().flat_map(|components| &mut components.schemas);
+    for (_, schema) in schemas.filter(|(name, _)| !name.starts_with("New")) {
+        if let RefOr::T(Schema::Object(object)) = schema {
+            object.required = object.properties.keys().cloned().collect();
+        }
+    }
     let served = Arc::new(document.clone());
     let router = router
         .layer(Extension(served))
         .layer(middleware::from_fn_with_state(Arc::clone(&context), access::manage))
         .with_state(context);
     (router, document)
+}
+
+/// What every request may be answered, see `access::manage`.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "for the document")]
+enum Denied {
+    /// Token missing or wrong
+    #[response(status = 401)]
+    Unauthorized(ErrorBody),
+    /// Not allowed from here
+    #[response(status = 403)]
+    Forbidden(ErrorBody),
+}
+
+/// A stream in the path of a request.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+struct StreamName {
+    /// Application; a `/` in it is written `%2F`
+    app: String,
+    /// Name of the stream, percent-encoded
+    name: String,
 }
 
 /// Why a handler could not answer.
@@ -133,8 +169,6 @@ impl From<PathRejection> for Failure {
 /// Addresses in the answer use the host name the request was sent to.
 #[utoipa::path(get, path = "/api/v1/server", tag = "server", responses(
     (status = 200, description = "The server", body = ServerInfo),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
 ))]
 async fn server(
     State(context): State<Arc<Context>>,
@@ -159,8 +193,6 @@ async fn server(
 /// All streams, those with players that wait for a publisher included.
 #[utoipa::path(get, path = "/api/v1/streams", tag = "streams", responses(
     (status = 200, description = "Streams, by app and name", body = StreamList),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 503, description = "A worker does not answer", body = ErrorBody),
 ))]
 async fn streams(
@@ -175,24 +207,19 @@ async fn streams(
 }
 
 /// One stream.
-#[utoipa::path(get, path = "/api/v1/streams/{app}/{name}", tag = "streams", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(get, path = "/api/v1/streams/{app}/{name}", tag = "streams", params(StreamName), responses(
     (status = 200, description = "The stream", body = Stream),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such stream", body = ErrorBody),
     (status = 503, description = "A worker does not answer", body = ErrorBody),
 ))]
 async fn stream(
     State(context): State<Arc<Context>>,
     Extension(peer): Extension<Peer>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
     request: Request,
 ) -> Result<Json<Stream>, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
     let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
@@ -204,8 +231,6 @@ async fn stream(
 #[utoipa::path(get, path = "/api/v1/sessions", tag = "sessions", params(SessionQuery), responses(
     (status = 200, description = "A page of sessions", body = SessionList),
     (status = 400, description = "A parameter is not valid", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 503, description = "A worker does not answer", body = ErrorBody),
 ))]
 async fn sessions(
@@ -224,8 +249,6 @@ async fn sessions(
 ), responses(
     (status = 204, description = "It ends"),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such session", body = ErrorBody),
     (status = 503, description = "The worker does not answer", body = ErrorBody),
 ))]
@@ -247,8 +270,6 @@ async fn kick(
 /// Load and counters of each worker.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "workers", responses(
     (status = 200, description = "Workers by index", body = WorkerList),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 503, description = "A worker does not answer", body = ErrorBody),
 ))]
 async fn workers(State(context): State<Arc<Context>>) -> Result<Json<WorkerList>, Failure> {
@@ -259,8 +280,6 @@ async fn workers(State(context): State<Arc<Context>>) -> Result<Json<WorkerList>
 /// This document.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "server", responses(
     (status = 200, description = "OpenAPI 3.1"),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
 ))]
 async fn openapi(
     Extension(document): Extension<Arc<utoipa::openapi::OpenApi>>,

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Failure;
+use super::{Failure, StreamName};
 use crate::Context;
 use crate::error_response::ErrorBody;
 use sources::pull::{self, NotAdded, PullSpec};
@@ -27,11 +27,11 @@ pub(super) struct PullList {
 pub(super) struct Pull {
     app: String,
     name: String,
-    source: PullSource,
+    source: AddedBy,
     /// Where it comes from; without user name, password and query.
     #[schema(example = "rtmp://media.example:1935/live/cam")]
     url: String,
-    state: PullState,
+    state: pull::State,
     /// Since when it has been in this state (RFC 3339).
     since: String,
     /// Attempts since it was live last, the present one among them; while it is live, those that it took.
@@ -41,34 +41,14 @@ pub(super) struct Pull {
     /// Attempts that failed since it was added.
     failures: u64,
     /// Why the last attempt that failed did; it stays when the pull is live again.
-    #[schema(required = true)]
     last_error: Option<String>,
     /// When that was (RFC 3339).
-    #[schema(required = true)]
     last_error_at: Option<String>,
     /// Time until the next attempt, while it waits for one.
-    #[schema(required = true)]
     retry_in_ms: Option<u64>,
     /// Bytes received.
     bytes: u64,
     bitrate_bits_per_second: u64,
-}
-
-/// Who asked for it.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum PullSource {
-    Configuration,
-    Api,
-}
-
-/// What a pull does: it connects, it publishes, or it waits after a failure.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum PullState {
-    Connecting,
-    Live,
-    Waiting,
 }
 
 /// A pull to start. It is forgotten when the server restarts; lasting ones are in the configuration.
@@ -94,16 +74,9 @@ impl From<&pull::Pull> for Pull {
         Self {
             app: pull.spec.app.clone(),
             name: pull.spec.name.clone(),
-            source: match pull.added_by {
-                AddedBy::Configuration => PullSource::Configuration,
-                AddedBy::Api => PullSource::Api,
-            },
+            source: pull.added_by,
             url: pull.spec.origin.to_string(),
-            state: match status.state {
-                pull::State::Connecting => PullState::Connecting,
-                pull::State::Live => PullState::Live,
-                pull::State::Waiting => PullState::Waiting,
-            },
+            state: status.state,
             since: time::rfc3339(status.since),
             attempts: status.attempts,
             reconnects: status.reconnects,
@@ -120,8 +93,6 @@ impl From<&pull::Pull> for Pull {
 /// All pulls, those of the configuration and those added here.
 #[utoipa::path(get, path = "/api/v1/pulls", tag = "pulls", responses(
     (status = 200, description = "Pulls, by app and name", body = PullList),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
 ))]
 pub(super) async fn pulls(State(context): State<Arc<Context>>) -> Json<PullList> {
     Json(PullList { pulls: context.pulls.list().iter().map(|pull| Pull::from(&**pull)).collect() })
@@ -131,8 +102,6 @@ pub(super) async fn pulls(State(context): State<Arc<Context>>) -> Json<PullList>
 #[utoipa::path(post, path = "/api/v1/pulls", tag = "pulls", request_body = NewPull, responses(
     (status = 201, description = "It has started", body = Pull),
     (status = 400, description = "The body is not valid, or the name, URL or address cannot be used", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 409, description = "The stream has a pull or a channel already (`exists`), or there are too many (`full`)", body = ErrorBody),
 ))]
 pub(super) async fn add_pull(
@@ -153,41 +122,31 @@ pub(super) async fn add_pull(
 }
 
 /// One pull.
-#[utoipa::path(get, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(get, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(StreamName), responses(
     (status = 200, description = "The pull", body = Pull),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such pull", body = ErrorBody),
 ))]
 pub(super) async fn pull(
     State(context): State<Arc<Context>>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<Json<Pull>, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     let found = context.pulls.find(&app, &name);
     found.map(|pull| Json(Pull::from(&*pull))).ok_or(Failure::NotFound("no such pull"))
 }
 
 /// Ends a pull, and its publication. One of the configuration is back after a restart.
-#[utoipa::path(delete, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(
-    ("app" = String, Path, description = "Application; a `/` in it is written `%2F`"),
-    ("name" = String, Path, description = "Name of the stream, percent-encoded"),
-), responses(
+#[utoipa::path(delete, path = "/api/v1/pulls/{app}/{name}", tag = "pulls", params(StreamName), responses(
     (status = 204, description = "It has ended"),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 404, description = "No such pull", body = ErrorBody),
 ))]
 pub(super) async fn remove_pull(
     State(context): State<Arc<Context>>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<StatusCode, Failure> {
-    let Path((app, name)) = path?;
+    let Path(StreamName { app, name }) = path?;
     if context.pulls.remove(&app, &name) {
         Ok(StatusCode::NO_CONTENT)
     } else {

@@ -20,7 +20,6 @@ pub(super) struct ServerInfo {
     /// Number of workers.
     pub(super) workers: usize,
     /// `app/name` of the demo channel when one runs.
-    #[schema(required = true)]
     pub(super) demo_stream: Option<String>,
     pub(super) endpoints: Endpoints,
     pub(super) publish: PublishRules,
@@ -61,15 +60,11 @@ pub(super) struct Stream {
     pub(super) name: String,
     pub(super) state: StreamState,
     /// Worker that has the publisher; null while there is none.
-    #[schema(required = true)]
     pub(super) home_worker: Option<usize>,
-    #[schema(required = true)]
     pub(super) publisher: Option<Publisher>,
     /// Since the publisher began; 0 while there is none.
     pub(super) uptime_seconds: u64,
-    #[schema(required = true)]
     pub(super) video: Option<Video>,
-    #[schema(required = true)]
     pub(super) audio: Option<Audio>,
     pub(super) bitrate_bits_per_second: u64,
     /// Players on all workers.
@@ -80,10 +75,8 @@ pub(super) struct Stream {
     /// Tracks of a stream that is published as packets (WHIP); empty otherwise.
     pub(super) tracks: Vec<Track>,
     /// What serves players of the other kind; null while there is none of them.
-    #[schema(required = true)]
     pub(super) bridge: Option<Bridge>,
     /// What of the stream players of the other kind do not get, and why; null when they get all, as far as is known.
-    #[schema(required = true)]
     pub(super) not_bridged: Option<String>,
     pub(super) urls: StreamUrls,
 }
@@ -161,20 +154,15 @@ pub(super) struct Track {
     pub(super) codec: String,
     /// RTP clock rate.
     pub(super) clock_rate: u32,
-    #[schema(required = true)]
     pub(super) channels: Option<u8>,
     /// Simulcast encodings that arrive.
     pub(super) encodings: u8,
-    #[schema(required = true)]
     pub(super) width: Option<u32>,
-    #[schema(required = true)]
     pub(super) height: Option<u32>,
     /// Counted over the last second.
-    #[schema(required = true)]
     pub(super) frame_rate: Option<f32>,
     /// Of all encodings.
     pub(super) bitrate_bits_per_second: u64,
-    #[schema(required = true)]
     pub(super) key_frame_interval_ms: Option<u32>,
 }
 
@@ -211,19 +199,13 @@ pub(super) struct Publisher {
 pub(super) struct Video {
     #[schema(example = "H.264")]
     pub(super) codec: String,
-    #[schema(required = true)]
     pub(super) profile: Option<String>,
-    #[schema(required = true)]
     pub(super) level: Option<String>,
-    #[schema(required = true)]
     pub(super) width: Option<u32>,
-    #[schema(required = true)]
     pub(super) height: Option<u32>,
     /// Declared by the stream, or counted over the last second.
-    #[schema(required = true)]
     pub(super) frame_rate: Option<f32>,
     pub(super) bitrate_bits_per_second: u64,
-    #[schema(required = true)]
     pub(super) key_frame_interval_ms: Option<u32>,
 }
 
@@ -232,11 +214,8 @@ pub(super) struct Video {
 pub(super) struct Audio {
     #[schema(example = "AAC")]
     pub(super) codec: String,
-    #[schema(required = true)]
     pub(super) profile: Option<String>,
-    #[schema(required = true)]
     pub(super) sample_rate: Option<u32>,
-    #[schema(required = true)]
     pub(super) channels: Option<u8>,
     pub(super) bitrate_bits_per_second: u64,
 }
@@ -335,7 +314,6 @@ pub(super) struct Session {
     #[schema(example = "rtmp")]
     pub(super) protocol: String,
     /// `app/name`, once known.
-    #[schema(required = true)]
     pub(super) stream: Option<String>,
     /// `IP:PORT`.
     pub(super) address: String,
@@ -349,10 +327,8 @@ pub(super) struct Session {
     pub(super) queue_ms: u32,
     /// Frames a player did not get because it was too slow.
     pub(super) dropped_frames: u64,
-    #[schema(required = true)]
     pub(super) user_agent: Option<String>,
     /// Of WebRTC sessions only.
-    #[schema(required = true)]
     pub(super) rtc: Option<RtcSession>,
 }
 
@@ -363,7 +339,6 @@ pub(super) struct RtcSession {
     #[schema(example = "connected")]
     pub(super) state: String,
     /// `udp` or `tcp`, once connected.
-    #[schema(required = true)]
     pub(super) transport: Option<String>,
     pub(super) codecs: Vec<String>,
     /// RTP packets of the media, without those sent again.
@@ -371,10 +346,8 @@ pub(super) struct RtcSession {
     pub(super) lost_packets: u64,
     /// Of a publisher's packets in the last second, or of a viewer's in its last report; 0 when that is unknown.
     pub(super) loss_percent: f32,
-    #[schema(required = true)]
     pub(super) rtt_ms: Option<f32>,
     /// Of the last report (RFC 3550 section 6.4.1).
-    #[schema(required = true)]
     pub(super) jitter_ms: Option<f32>,
     /// Packets requested by NACK.
     pub(super) nacks: u64,
@@ -444,7 +417,6 @@ pub(super) struct WorkerList {
 pub(super) struct Worker {
     pub(super) index: usize,
     /// Core it is pinned to.
-    #[schema(required = true)]
     pub(super) core: Option<usize>,
     pub(super) sessions: u64,
     pub(super) publishers: u64,

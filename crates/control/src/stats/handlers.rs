@@ -22,8 +22,6 @@ use ::stats::message::{SUBPROTOCOL, StatsMessage};
         (StatsMessage = "application/vnd.msgpack"),
         (StatsMessage = "application/json"),
     )),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 406, description = "`Accept` takes neither form", body = ErrorBody),
     (status = 503, description = "The workers have said nothing yet", body = ErrorBody),
 ))]
@@ -54,8 +52,6 @@ pub(crate) async fn stats(State(context): State<Arc<Context>>, headers: HeaderMa
 #[utoipa::path(get, path = "/api/v1/stats/stream", tag = "statistics", responses(
     (status = 101, description = "Binary messages follow, each as MessagePack of `/api/v1/stats`"),
     (status = 400, description = "Not a proper handshake, or other subprotocols only", body = ErrorBody),
-    (status = 401, description = "Token missing or wrong", body = ErrorBody),
-    (status = 403, description = "Not allowed from here", body = ErrorBody),
     (status = 426, description = "A WebSocket handshake is needed", body = ErrorBody),
     (status = 503, description = "Too many readers", body = ErrorBody),
 ))]

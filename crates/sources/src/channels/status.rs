@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 use super::location::Location;
 
 /// Events kept of a channel, the newest ones.
@@ -11,8 +14,11 @@ pub(super) const EVENTS_MAX: usize = 64;
 /// Longest message of an event, in bytes.
 const MESSAGE_BYTES_MAX: usize = 400;
 
-/// What a channel does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a channel does: it waits for its start or its stream, opens its first item or its next one while nothing plays, plays,
+/// waits because no item can be played, or is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ChannelState)]
 pub enum State {
     /// Its start is in the future, or its stream has another publisher.
     Waiting,
@@ -55,8 +61,11 @@ pub struct Event {
     pub message: String,
 }
 
-/// Kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What kind of thing happened: an item could not be played, or was left on request; frames came late; the stream was
+/// refused or taken away; no item could be played.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ChannelEventKind)]
 pub enum EventKind {
     /// An item could not be opened or read on; the playlist goes on with the next one.
     Broken,

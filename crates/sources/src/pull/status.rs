@@ -2,15 +2,19 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use worker_api::time;
 
 /// Shortest time a rate is averaged over, and half the time after which one counts as zero.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What a pull does at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What a pull does: it connects, it publishes, or it waits after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = PullState)]
 pub enum State {
     /// It connects, or waits for the first media.
     Connecting,
