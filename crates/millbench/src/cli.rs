@@ -89,32 +89,13 @@ pub struct PlayArgs {
 /// A session that the server does not answer at all holds back the ramp once 256 of its kind wait.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
-    pub url: String,
-
-    /// Sessions to hold. A list such as `300,1000,2000` is climbed step by step, each step measured.
-    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
-    pub sessions: Vec<usize>,
-
-    /// Streams that `{}` counts through; by default as many as sessions.
-    #[arg(long, value_name = "K")]
-    pub streams: Option<usize>,
+    /// Options of every run.
+    #[command(flatten)]
+    pub run: RunArgs,
 
     /// Sessions started per second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 500.0, value_parser = positive)]
     pub ramp: f64,
-
-    /// Measured time of each step, seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub duration: Duration,
-
-    /// Time between "all sessions are up" and the begin of measuring, seconds.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
-    pub settle: Duration,
-
-    /// Time a session has to come up: connected, accepted, first frame. Seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub start_timeout: Duration,
 
     /// A player whose last frame is older than this at the end of the run has failed. Seconds.
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
@@ -132,6 +113,45 @@ pub struct LoadArgs {
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub pulse_ms: u32,
 
+    /// Event-loop threads.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: u16,
+
+    /// Time between two points of the charts, seconds.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// Write a report with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Options of every run, whatever the protocol.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
+    pub url: String,
+
+    /// Sessions to hold. A list such as `300,1000,2000` is climbed step by step, each step measured.
+    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
+    pub sessions: Vec<usize>,
+
+    /// Streams that `{}` counts through; by default as many as sessions.
+    #[arg(long, value_name = "K")]
+    pub streams: Option<usize>,
+
+    /// Measured time of each step, seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+
+    /// Time between "all sessions are up" and the begin of measuring, seconds.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
+    pub settle: Duration,
+
+    /// Time a session has to come up: connected, accepted, first (key) frame. Seconds.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub start_timeout: Duration,
+
     /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
     ///
     /// A sleeping generator on the server's own machine makes the server pay for waking it, write
@@ -139,10 +159,6 @@ pub struct LoadArgs {
     /// to the mean.
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub turn_ms: u32,
-
-    /// Event-loop threads.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: u16,
 
     /// Pin thread i to core CORE + i (cores count from 0).
     #[arg(long, value_name = "CORE")]
@@ -152,17 +168,9 @@ pub struct LoadArgs {
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
 
-    /// Time between two points of the charts, seconds.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
-    pub interval: Duration,
-
     /// Print the result as JSON on standard output instead of the table.
     #[arg(long)]
     pub json: bool,
-
-    /// Write a report with charts to this file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 
     /// No progress on standard error.
     #[arg(long, short)]
@@ -209,15 +217,25 @@ impl LoadArgs {
     /// # Errors
     /// A text for the user.
     pub fn validate(&self) -> Result<(), String> {
+        if self.interval < Duration::from_millis(100) {
+            return Err("--interval: at least 0.1 s".to_owned());
+        }
+        self.run.validate()
+    }
+}
+
+impl RunArgs {
+    /// Checks what clap cannot.
+    ///
+    /// # Errors
+    /// A text for the user.
+    pub fn validate(&self) -> Result<(), String> {
         if self.sessions.first().is_none_or(|&first| first == 0) || !self.sessions.is_sorted_by(|a, b| a < b)
         {
             return Err("-n: give one number above 0 or a rising list".to_owned());
         }
         if self.streams == Some(0) {
             return Err("--streams: at least 1".to_owned());
-        }
-        if self.interval < Duration::from_millis(100) {
-            return Err("--interval: at least 0.1 s".to_owned());
         }
         Ok(())
     }
@@ -250,7 +268,7 @@ mod tests {
 
     #[test]
     fn steps_are_a_rising_list() {
-        assert_eq!(play("-n 300,1000,2000").map(|play| play.load.sessions), Ok(vec![300, 1000, 2000]));
+        assert_eq!(play("-n 300,1000,2000").map(|play| play.load.run.sessions), Ok(vec![300, 1000, 2000]));
         for wrong in ["-n 0", "-n 5,5", "-n 5,4", "-n x", "-n -1", "-n ,", "--streams 0", "--interval 0.01"] {
             assert!(play(wrong).is_err(), "{wrong}");
         }
@@ -258,7 +276,10 @@ mod tests {
 
     #[test]
     fn times_and_rates_have_bounds() {
-        assert_eq!(play("--duration 2.5").map(|play| play.load.duration), Ok(Duration::from_millis(2500)));
+        assert_eq!(
+            play("--duration 2.5").map(|play| play.load.run.duration),
+            Ok(Duration::from_millis(2500))
+        );
         for wrong in
             ["--duration -1", "--duration nan", "--duration 1e9", "--ramp 0", "--ramp inf", "--threads 0"]
         {

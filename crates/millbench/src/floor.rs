@@ -159,7 +159,7 @@ impl Floor {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let wake_ns = self.next_turn_ns();
+        let wake_ns = if self.slots.len() > 1 { self.slot_at_ns } else { self.due_ns() };
         let timeout = Duration::from_nanos(wake_ns.saturating_sub(clock::wall_ns())).min(IDLE_TURN);
         match self.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -181,10 +181,6 @@ impl Floor {
             self.print_counters(now_ns);
         }
         Ok(())
-    }
-
-    fn next_turn_ns(&self) -> u64 {
-        if self.slots.len() > 1 { self.slot_at_ns } else { self.due_ns() }
     }
 
     fn due_ns(&self) -> u64 {

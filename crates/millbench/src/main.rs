@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 
 /// Prints and writes the report; the exit code is the verdict.
 fn show(report: &RunReport, load: &LoadArgs) -> Result<ExitCode, String> {
-    if load.json {
+    if load.run.json {
         let json = serde_json::to_string(report).map_err(|error| format!("JSON: {error}"))?;
         println!("{json}");
     } else {
@@ -52,7 +52,7 @@ fn show(report: &RunReport, load: &LoadArgs) -> Result<ExitCode, String> {
 
 /// Prints the report of WebRTC sessions; the exit code is the verdict.
 fn show_rtc(report: &RtcReport, load: &RtcLoadArgs) -> Result<ExitCode, String> {
-    if load.json {
+    if load.run.json {
         println!("{}", serde_json::to_string(report).map_err(|error| format!("JSON: {error}"))?);
     } else {
         print!("{}", report.table());

@@ -28,8 +28,8 @@ use crate::worker::{self, Order, Population, Report, Status, Traffic, Verdict, W
 /// # Errors
 /// A text for the user when the run could not be done at all. Failed sessions are no error but a result.
 pub fn publish(args: &PublishArgs) -> Result<RunReport, String> {
-    let target = Target::resolve(&args.load.url, Protocols::Rtmp)?;
-    if args.load.sessions_max() > 1 && !target.has_placeholder() {
+    let target = Target::resolve(&args.load.run.url, Protocols::Rtmp)?;
+    if args.load.run.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
     }
     let plan = Plan { publish: Some(target), play: None, publishers: 0, buffer_ms: 0, what: "rtmp publish" };
@@ -41,7 +41,7 @@ pub fn publish(args: &PublishArgs) -> Result<RunReport, String> {
 /// # Errors
 /// As for [`publish`].
 pub fn play(args: &PlayArgs, protocol: Protocols) -> Result<RunReport, String> {
-    let target = Target::resolve(&args.load.url, protocol)?;
+    let target = Target::resolve(&args.load.run.url, protocol)?;
     let publish = match args.publish.as_deref() {
         None => None,
         Some("") if protocol == Protocols::Rtmp => Some(target.clone()),
@@ -50,7 +50,7 @@ pub fn play(args: &PlayArgs, protocol: Protocols) -> Result<RunReport, String> {
         }
         Some(url) => Some(Target::resolve(url, Protocols::Rtmp)?),
     };
-    let streams = args.load.streams.unwrap_or(args.load.sessions_max());
+    let streams = args.load.run.streams.unwrap_or(args.load.run.sessions_max());
     let publishers = match &publish {
         None => 0,
         Some(target) if target.has_placeholder() => streams,
@@ -80,12 +80,12 @@ fn run(load: &LoadArgs, plan: Plan) -> Result<RunReport, String> {
             Sample::from_flv(&file).map_err(|error| format!("{}: {error}", path.display()))?
         }
     };
-    machine::ensure_descriptors(load.sessions_max() + plan.publishers)?;
-    if let Some(pid) = load.server_pid {
+    machine::ensure_descriptors(load.run.sessions_max() + plan.publishers)?;
+    if let Some(pid) = load.run.server_pid {
         procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
     }
     let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
-    if let Some(core) = load.core {
+    if let Some(core) = load.run.core {
         machine::pin_to_core(core)?;
     }
     let mut conductor = Conductor::start(load, &plan, sample, signals)?;
@@ -140,17 +140,17 @@ impl Conductor {
                 workers: threads,
                 publish: plan.publish.clone(),
                 play: plan.play.clone(),
-                streams: load.streams.unwrap_or(load.sessions_max()),
+                streams: load.run.streams.unwrap_or(load.run.sessions_max()),
                 ramp: load.ramp,
-                start_timeout: load.start_timeout,
+                start_timeout: load.run.start_timeout,
                 silence: load.silence,
                 buffer_ms: plan.buffer_ms,
                 pulse_ms: load.pulse_ms,
-                turn_ms: load.turn_ms,
+                turn_ms: load.run.turn_ms,
                 sample: sample.clone(),
             };
             let (order_sender, worker_orders) = mpsc::channel();
-            let (worker_reports, core) = (report_sender.clone(), load.core.map(|core| core + index));
+            let (worker_reports, core) = (report_sender.clone(), load.run.core.map(|core| core + index));
             let thread = thread::Builder::new().name(format!("load-{index}")).spawn(move || {
                 core.map_or(Ok(()), machine::pin_to_core).map_err(io::Error::other)?;
                 worker::run(config, &worker_orders, &worker_reports)
@@ -159,9 +159,10 @@ impl Conductor {
             orders.push(order_sender);
         }
         let begun = clock::monotonic();
-        let server_cpu_s = load.server_pid.and_then(|pid| procfs::read(pid).ok()).unwrap_or_default().cpu_s;
+        let server_cpu_s =
+            load.run.server_pid.and_then(|pid| procfs::read(pid).ok()).unwrap_or_default().cpu_s;
         let report = RunReport {
-            command: format!("{} {}", plan.what, load.url),
+            command: format!("{} {}", plan.what, load.run.url),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             begun_at_unix_s: clock::wall_ns() / 1_000_000_000,
             machine: machine::describe(),
@@ -181,7 +182,7 @@ impl Conductor {
             signals,
             interrupted: false,
             begun,
-            server_pid: load.server_pid,
+            server_pid: load.run.server_pid,
             steps_publish: plan.play.is_none(),
             sample_bytes_per_second: sample.bytes_per_second(),
             baseline_rss_kib: 0,
@@ -194,7 +195,7 @@ impl Conductor {
                 own_cpu_s: machine::own_cpu_s(),
             },
             point_latency: Times::new(),
-            progress: progress_bar(load.quiet),
+            progress: progress_bar(load.run.quiet),
             goal: 0,
             report,
         })
@@ -205,10 +206,10 @@ impl Conductor {
         if plan.publishers > 0 {
             self.order(Order::Publishers(plan.publishers));
             self.wait_until_up(plan.publishers, load, |conductor| conductor.population().0)?;
-            self.wait(load.settle)?;
+            self.wait(load.run.settle)?;
         }
         self.baseline_rss_kib = self.usage().map_or(0, |usage| usage.rss_kib);
-        for &sessions in &load.sessions {
+        for &sessions in &load.run.sessions {
             if self.interrupted {
                 break;
             }
@@ -217,9 +218,9 @@ impl Conductor {
                 if self.steps_publish { Order::Publishers(sessions) } else { Order::Players(sessions) };
             self.order(order);
             self.wait_until_up(sessions, load, Conductor::counted)?;
-            self.wait(load.settle)?;
+            self.wait(load.run.settle)?;
             if !self.interrupted {
-                self.measure(sessions, load.duration)?;
+                self.measure(sessions, load.run.duration)?;
             }
         }
         Ok(())
@@ -233,7 +234,7 @@ impl Conductor {
         population: impl Fn(&Conductor) -> Population,
     ) -> Result<(), String> {
         let ramp = Duration::from_secs_f64(sessions as f64 / load.ramp);
-        let deadline = clock::monotonic() + ramp + load.start_timeout + Duration::from_secs(2);
+        let deadline = clock::monotonic() + ramp + load.run.start_timeout + Duration::from_secs(2);
         while !self.interrupted && clock::monotonic() < deadline {
             let now = population(self);
             if now.up + now.failed >= sessions {

@@ -87,13 +87,14 @@ pub fn find(body_prefix: &[u8]) -> Option<Stamp> {
 }
 
 /// Most significant seven bits first, each byte with its top bit set; bits that do not fit are cut off.
-fn put(field: &mut [u8], value: u64) {
+pub(crate) fn put(field: &mut [u8], value: u64) {
     for (position, byte) in field.iter_mut().rev().enumerate() {
         *byte = 0x80 | (value >> (7 * position)) as u8 & 0x7f;
     }
 }
 
-fn take(field: &[u8]) -> Option<u64> {
+/// What [`put`] wrote; `None` if a byte is none of its.
+pub(crate) fn take(field: &[u8]) -> Option<u64> {
     field
         .iter()
         .try_fold(0u64, |value, &byte| (byte & 0x80 != 0).then_some(value << 7 | u64::from(byte & 0x7f)))

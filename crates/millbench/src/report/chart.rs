@@ -33,7 +33,8 @@ impl Chart<'_> {
     pub(super) fn render(&self) -> String {
         let top = self.lines.iter().flat_map(|line| line.values.iter().filter_map(|value| value.1));
         let step = tick_step(top.fold(0.0, f64::max));
-        let ticks = (top_of(&self.lines) / step).ceil().max(1.0);
+        let values = self.lines.iter().flat_map(|line| line.values.iter().filter_map(|value| value.1));
+        let ticks = (values.fold(0.0, f64::max) / step).ceil().max(1.0);
         let scale = Scale { top: ticks * step, seconds: self.seconds.max(1.0) };
         let mut svg = format!(
             "<figure><figcaption>{} <span>{}</span>{}</figcaption>\
@@ -99,10 +100,6 @@ impl Scale {
     fn y(&self, value: f64) -> f64 {
         MARGIN_TOP + PLOT_HEIGHT * (1.0 - value / self.top)
     }
-}
-
-fn top_of(lines: &[Line<'_>]) -> f64 {
-    lines.iter().flat_map(|line| line.values.iter().filter_map(|value| value.1)).fold(0.0, f64::max)
 }
 
 /// A new sub-path after each gap.

@@ -7,6 +7,7 @@ use srtp::Profile;
 
 use super::describe::SHAPES_MAX;
 use super::impair::Faults;
+use crate::cli::RunArgs;
 use crate::option_values::{positive, seconds};
 
 /// What WebRTC sessions do.
@@ -74,32 +75,13 @@ pub struct RtcPlayArgs {
 /// Options of every run.
 #[derive(Debug, Args)]
 pub struct RtcLoadArgs {
-    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
-    pub url: String,
-
-    /// Sessions to hold. A list such as `100,400` is climbed step by step, each step measured.
-    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
-    pub sessions: Vec<usize>,
-
-    /// Streams that `{}` counts through; by default as many as sessions.
-    #[arg(long, value_name = "K")]
-    pub streams: Option<usize>,
+    /// Options of every run.
+    #[command(flatten)]
+    pub run: RunArgs,
 
     /// Sessions started per second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 200.0, value_parser = positive)]
     pub ramp: f64,
-
-    /// Measured time of each step, seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub duration: Duration,
-
-    /// Time between "all sessions are up" and the begin of measuring, seconds.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
-    pub settle: Duration,
-
-    /// Time a session has to come up: answered, connected, first key frame. Seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub start_timeout: Duration,
 
     /// A viewer whose last packet is older than this at the end of the run has failed. Seconds.
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
@@ -138,36 +120,13 @@ pub struct RtcLoadArgs {
     #[arg(long)]
     pub no_timestamps: bool,
 
-    /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
-    ///
-    /// A sleeping generator on the server's own machine makes the server pay for waking it,
-    /// datagram by datagram, which a client elsewhere would not.
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub turn_ms: u32,
-
     /// Threads that ask for sessions over HTTP, beside the one that carries media.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub signal_threads: u16,
 
-    /// Pin to this core (counted from 0).
-    #[arg(long, value_name = "CORE")]
-    pub core: Option<usize>,
-
-    /// Report CPU time and memory of this process, the server under test.
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Option<u32>,
-
-    /// Print the result as JSON on standard output instead of the table.
-    #[arg(long)]
-    pub json: bool,
-
     /// Climb no further after a step that lost packets, or in which not all sessions were up.
     #[arg(long)]
     pub stop_at_loss: bool,
-
-    /// No progress on standard error.
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// SRTP profiles by short names.
@@ -203,26 +162,6 @@ impl ProfileName {
 }
 
 impl RtcLoadArgs {
-    /// Checks what clap cannot.
-    ///
-    /// # Errors
-    /// A text for the user.
-    pub fn validate(&self) -> Result<(), String> {
-        let first = self.sessions.first().copied().unwrap_or(0);
-        if first == 0 || !self.sessions.is_sorted_by(|a, b| a < b) {
-            return Err("-n: give one number above 0 or a rising list".to_owned());
-        }
-        if self.streams == Some(0) {
-            return Err("--streams: at least 1".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Sessions of the last step.
-    pub fn sessions_max(&self) -> usize {
-        self.sessions.last().copied().unwrap_or(1)
-    }
-
     /// Faults of each direction.
     pub fn faults(&self) -> Faults {
         Faults { loss: self.loss, delay: Duration::from_millis(self.delay.into()) }
@@ -253,7 +192,7 @@ mod tests {
         let words =
             ["millbench", "rtc", "play", "http://h/whep/a/s"].into_iter().chain(arguments.split_whitespace());
         match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
-            Command::Rtc(RtcCommand::Play(play)) => play.load.validate().map(|()| play),
+            Command::Rtc(RtcCommand::Play(play)) => play.load.run.validate().map(|()| play),
             other => Err(format!("{other:?}")),
         }
     }

@@ -85,7 +85,8 @@ impl Timeline {
 
     /// When the next message is due, in the clock of `origin_ns`.
     pub fn next_due_ns(&self, media: &FlvMedia) -> u64 {
-        self.video_ns().min(self.audio_ns(media))
+        let audio_ns = self.audio_frames * AAC_SAMPLES * 1_000_000_000 / u64::from(media.sample_rate);
+        self.video_ns().min(self.origin_ns + audio_ns)
     }
 
     /// The next message; a video frame is marked with `now_ns`.
@@ -112,10 +113,6 @@ impl Timeline {
 
     fn video_ns(&self) -> u64 {
         self.origin_ns + self.video_frames * 1_000_000_000 / VIDEO_FRAMES_PER_SECOND
-    }
-
-    fn audio_ns(&self, media: &FlvMedia) -> u64 {
-        self.origin_ns + self.audio_frames * AAC_SAMPLES * 1_000_000_000 / u64::from(media.sample_rate)
     }
 }
 

@@ -15,6 +15,8 @@
 //!         +--------+-----------+----------+-------------+    seven bits a byte, top bit set, most significant first
 //! ```
 
+use crate::stamp::{put, take};
+
 /// What is written into a packet when it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
@@ -74,19 +76,6 @@ pub fn find(payload: &[u8]) -> Option<Mark> {
         number: take(&field[NUMBER])?,
         counts,
     })
-}
-
-/// Bits that do not fit are cut off.
-fn put(field: &mut [u8], value: u64) {
-    for (position, byte) in field.iter_mut().rev().enumerate() {
-        *byte = 0x80 | (value >> (7 * position)) as u8 & 0x7f;
-    }
-}
-
-fn take(field: &[u8]) -> Option<u64> {
-    field
-        .iter()
-        .try_fold(0u64, |value, &byte| (byte & 0x80 != 0).then_some(value << 7 | u64::from(byte & 0x7f)))
 }
 
 const MAGIC_BYTES: usize = 4;

@@ -30,18 +30,18 @@ use crate::stats::Times;
 /// # Errors
 /// A text for the user when the run could not be done at all. Failed sessions are no error but a result.
 pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
-    let target = Target::resolve(&args.load.url)?;
+    let target = Target::resolve(&args.load.run.url)?;
     match target.scheme {
         Scheme::Janus { .. } => return Err("publishing to Janus: use rtp://host:port".to_owned()),
         Scheme::Rtmp => return Err("publishing by RTMP alone: use millbench rtmp publish".to_owned()),
         Scheme::Http | Scheme::Rtp => {}
     }
-    if args.load.sessions_max() > 1 && !target.has_placeholder() {
+    if args.load.run.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
     }
     let mut config = config(&args.load, Some(target), None, 1, false);
     config.pairs = args.pairs.into();
-    Conductor::start(&args.load, config, 0, 1)?.run(&args.load, format!("rtc publish {}", args.load.url))
+    Conductor::start(&args.load, config, 0, 1)?.run(&args.load, format!("rtc publish {}", args.load.run.url))
 }
 
 /// Plays N times, after publishing if asked to.
@@ -49,7 +49,7 @@ pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
 /// # Errors
 /// As for [`publish`].
 pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
-    let target = Target::resolve(&args.load.url)?;
+    let target = Target::resolve(&args.load.run.url)?;
     if matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp) {
         return Err("WebRTC sessions play from http:// or janus://".to_owned());
     }
@@ -60,7 +60,9 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     };
     let publishers = match &publish {
         None => 0,
-        Some(target) if target.has_placeholder() => args.load.streams.unwrap_or(args.load.sessions_max()),
+        Some(target) if target.has_placeholder() => {
+            args.load.run.streams.unwrap_or(args.load.run.sessions_max())
+        }
         Some(_) => 1,
     };
     // The answering side uses the offer's payload types.
@@ -68,7 +70,7 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     let mut config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
     config.shapes = shapes;
     let conductor = Conductor::start(&args.load, config, publishers, args.decrypt)?;
-    conductor.run(&args.load, format!("rtc play {}", args.load.url))
+    conductor.run(&args.load, format!("rtc play {}", args.load.run.url))
 }
 
 fn config(
@@ -83,10 +85,10 @@ fn config(
     EngineConfig {
         publish,
         play,
-        streams: load.streams.unwrap_or(load.sessions_max()),
+        streams: load.run.streams.unwrap_or(load.run.sessions_max()),
         ramp: load.ramp,
-        start_timeout: load.start_timeout,
-        turn: Duration::from_millis(load.turn_ms.into()),
+        start_timeout: load.run.start_timeout,
+        turn: Duration::from_millis(load.run.turn_ms.into()),
         viewer: ViewerConfig { decrypt_one_in, nack, retry },
         faults: load.faults(),
         repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
@@ -133,20 +135,20 @@ impl Conductor {
         publishers: usize,
         decrypted_one_in: u32,
     ) -> Result<Conductor, String> {
-        load.validate()?;
-        machine::ensure_descriptors(load.sessions_max() + publishers + 2 * config.signal_threads)?;
-        if let Some(pid) = load.server_pid {
+        load.run.validate()?;
+        machine::ensure_descriptors(load.run.sessions_max() + publishers + 2 * config.signal_threads)?;
+        if let Some(pid) = load.run.server_pid {
             procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
         }
         let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
-        if let Some(core) = load.core {
+        if let Some(core) = load.run.core {
             machine::pin_to_core(core)?;
         }
         let report = RtcReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine::describe(),
             decrypted_one_in,
-            shapes: config.play.as_ref().map(|_| config.shapes.min(load.sessions_max())),
+            shapes: config.play.as_ref().map(|_| config.shapes.min(load.run.sessions_max())),
             arrival_times: if config.timestamps { "kernel" } else { "program" },
             ..RtcReport::default()
         };
@@ -156,7 +158,7 @@ impl Conductor {
             engine: Engine::new(config)?,
             signals,
             interrupted: false,
-            server_pid: load.server_pid,
+            server_pid: load.run.server_pid,
             baseline_rss_kib: 0,
             publishers,
             steps_publish,
@@ -170,10 +172,10 @@ impl Conductor {
         if self.publishers > 0 {
             self.engine.raise_publishers(self.publishers);
             self.wait_until_up(self.publishers, true, load)?;
-            self.wait(load.settle)?;
+            self.wait(load.run.settle)?;
         }
         self.baseline_rss_kib = self.usage().map_or(0, |usage| usage.rss_kib);
-        for &sessions in &load.sessions {
+        for &sessions in &load.run.sessions {
             if self.interrupted {
                 break;
             }
@@ -183,7 +185,7 @@ impl Conductor {
                 self.engine.raise_viewers(sessions);
             }
             self.wait_until_up(sessions, self.steps_publish, load)?;
-            self.wait(load.settle)?;
+            self.wait(load.run.settle)?;
             if self.interrupted {
                 break;
             }
@@ -201,7 +203,7 @@ impl Conductor {
     /// Waits until as many sessions are up or failed. Sessions have their own deadline, so this ends.
     fn wait_until_up(&mut self, sessions: usize, publishers: bool, load: &RtcLoadArgs) -> Result<(), String> {
         let ramp = Duration::from_secs_f64(sessions as f64 / load.ramp);
-        let deadline = clock::monotonic() + ramp + load.start_timeout + Duration::from_secs(2);
+        let deadline = clock::monotonic() + ramp + load.run.start_timeout + Duration::from_secs(2);
         while !self.interrupted && clock::monotonic() < deadline {
             let now = self.engine.population(publishers);
             if now.up + now.failed >= sessions {
@@ -229,7 +231,7 @@ impl Conductor {
         counters.audio_latency.clear();
         counters.lateness.clear();
         let before = self.read();
-        self.wait(load.duration)?;
+        self.wait(load.run.duration)?;
         let after = self.read();
         if self.server_pid.is_some() && after.usage.is_none() {
             return Err("the server under test has ended".to_owned());
@@ -411,7 +413,7 @@ fn set_outcome(outcome: &mut RtcOutcome, tracks: &Counts, counters: &Counters, l
 }
 
 fn progress(load: &RtcLoadArgs, step: &RtcStep) {
-    if !load.quiet {
+    if !load.run.quiet {
         let us = step.us_per_packet.map_or_else(String::new, |us| format!(", {us:.2} us a packet"));
         eprintln!("n={} up={} lost={}{us}", step.sessions, step.sessions_up, step.lost);
     }

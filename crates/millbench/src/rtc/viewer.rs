@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::{self, Codec};
 use rtp::rtcp::{
-    Nack, NtpMiddle, NtpTime, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription,
+    Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription,
 };
 use rtp::{Packet, rtx};
 
@@ -75,13 +75,9 @@ impl Source {
     fn wall_ns(&self, timestamp: u32, clock_rate: u32) -> Option<i64> {
         let (report, _) = self.report?;
         let units = i64::from(timestamp.wrapping_sub(report.rtp_timestamp) as i32);
-        Some(nanoseconds(report.ntp) + units * 1_000_000_000 / i64::from(clock_rate))
+        let ntp_ns = ((u128::from(report.ntp.0) * 1_000_000_000) >> 32) as i64;
+        Some(ntp_ns + units * 1_000_000_000 / i64::from(clock_rate))
     }
-}
-
-/// Nanoseconds since the epoch of NTP.
-fn nanoseconds(NtpTime(time): NtpTime) -> i64 {
-    ((u128::from(time) * 1_000_000_000) >> 32) as i64
 }
 
 impl Viewer {
