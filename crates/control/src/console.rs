@@ -70,7 +70,8 @@ fn page_address(path: &str, query: Option<&str>) -> Option<HeaderValue> {
 }
 
 fn serve(path: &str, file: rust_embed::EmbeddedFile, headers: &HeaderMap) -> Response {
-    let etag = format!("\"{}\"", hex(&file.metadata.sha256_hash()[..16]));
+    let hash: String = file.metadata.sha256_hash()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    let etag = format!("\"{hash}\"");
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
     let mut response = if known.is_some_and(|known| matches_etag(known, &etag)) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -126,10 +127,6 @@ fn content_type(path: &str) -> &'static str {
         "txt" | "md" => "text/plain; charset=utf-8",
         _ => "application/octet-stream",
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -10,13 +10,7 @@ use axum::routing::get;
 use super::Context;
 
 pub(super) fn router() -> Router<Arc<Context>> {
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz))
-}
-
-/// The process runs and a worker took the connection. Depends on nothing else, so that trouble elsewhere does
-/// not make an orchestrator restart a server that serves.
-async fn healthz() -> &'static str {
-    "ok\n"
+    Router::new().route("/healthz", get(async || "ok\n")).route("/readyz", get(readyz))
 }
 
 /// Whether new sessions should be sent here: every worker answers, and the server is not stopping.

@@ -257,7 +257,11 @@ impl Scrape {
         self.http.encode(encoder)?;
         self.stats.encode(encoder)?;
         let gauges = [
-            ("millstream_stats_subscribers", "Readers of the stream of live statistics", self.stats_subscribers as f64),
+            (
+                "millstream_stats_subscribers",
+                "Readers of the stream of live statistics",
+                self.stats_subscribers as f64,
+            ),
             ("process_start_time_seconds", "Start of the process, Unix time", self.started_seconds),
             ("process_resident_memory_bytes", "Resident memory", self.process.resident_bytes as f64),
             ("process_open_fds", "Open file descriptors", self.process.open_descriptors as f64),

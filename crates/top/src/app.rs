@@ -151,7 +151,9 @@ impl App {
             KeyCode::Char('q') => return Flow::Quit,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = self.help.is_none().then_some(0),
             KeyCode::Esc => self.go_back(),
-            KeyCode::Tab | KeyCode::BackTab => self.change_focus(),
+            KeyCode::Tab | KeyCode::BackTab => {
+                self.focus = if self.focus == Focus::Streams { Focus::Sessions } else { Focus::Streams };
+            }
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char(' ' | 'p') => self.paused = !self.paused,
             KeyCode::Enter => self.list_sessions_of_stream(),
@@ -221,13 +223,6 @@ impl App {
         } else {
             self.filter.clear();
         }
-    }
-
-    fn change_focus(&mut self) {
-        self.focus = match self.focus {
-            Focus::Streams => Focus::Sessions,
-            Focus::Sessions => Focus::Streams,
-        };
     }
 
     fn list_sessions_of_stream(&mut self) {

@@ -37,8 +37,9 @@ fn addresses(sockets: &[SocketAddr], public: &[IpAddr], client: IpAddr) -> Vec<S
     if !public.is_empty() {
         return announced(sockets, public);
     }
-    let usable =
-        sockets.iter().copied().filter(|socket| !socket.ip().is_unspecified() && !is_link_local(socket));
+    let usable = sockets.iter().copied().filter(|socket| {
+        !socket.ip().is_unspecified() && !matches!(socket.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+    });
     let (own, others): (Vec<_>, Vec<_>) = usable.partition(|socket| is_loopback(socket.ip()));
     match (is_loopback(client), others.is_empty()) {
         (true, _) => own.into_iter().chain(others).collect(),
@@ -61,11 +62,6 @@ fn announced(sockets: &[SocketAddr], public: &[IpAddr]) -> Vec<SocketAddr> {
         found.extend(ports.into_iter().map(|port| SocketAddr::new(*ip, port)));
     }
     found
-}
-
-/// `fe80::/10`, which means nothing without the name of an interface.
-fn is_link_local(address: &SocketAddr) -> bool {
-    matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 #[cfg(test)]

@@ -8,9 +8,7 @@
 use std::time::{Duration, Instant};
 
 use rtp::payload::{self, Codec};
-use rtp::rtcp::{
-    Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription,
-};
+use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription};
 use rtp::{Packet, rtx};
 
 use super::counters::Counters;

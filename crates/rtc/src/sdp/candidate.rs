@@ -102,7 +102,7 @@ impl Candidate {
         let component = words.next()?.parse().ok().filter(|component| (1..=256).contains(component))?;
         let transport = parse_transport(words.next()?)?;
         let priority = words.next()?.parse().ok()?;
-        let address = parse_address(words.next()?, words.next()?)?;
+        let address = SocketAddr::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         if !words.next()?.eq_ignore_ascii_case("typ") {
             return None;
         }
@@ -181,10 +181,6 @@ fn parse_transport(word: &str) -> Option<Transport> {
     } else {
         None
     }
-}
-
-fn parse_address(ip: &str, port: &str) -> Option<SocketAddr> {
-    Some(SocketAddr::new(ip.parse().ok()?, port.parse().ok()?))
 }
 
 fn parse_kind(word: &str) -> Option<CandidateKind> {

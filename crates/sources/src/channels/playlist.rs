@@ -203,16 +203,15 @@ impl Playlist {
 
     /// Leaves the present item. Whether there was one.
     pub(super) fn skip(&mut self) -> bool {
-        let Some(left) = self.playing.take() else { return self.skip_prepared() };
+        let Some(left) = self.playing.take() else {
+            let left = self.prepared.take_if(|prepared| prepared.info.is_none());
+            if let Some(left) = &left {
+                self.tell(left.index, EventKind::Skipped, "skipped on request before it was open");
+            }
+            return left.is_some();
+        };
         self.ended = Some(Instant::now());
         self.tell(left.index, EventKind::Skipped, "skipped on request");
-        true
-    }
-
-    /// Leaves the item that is waited for. Whether one is.
-    fn skip_prepared(&mut self) -> bool {
-        let Some(left) = self.prepared.take_if(|prepared| prepared.info.is_none()) else { return false };
-        self.tell(left.index, EventKind::Skipped, "skipped on request before it was open");
         true
     }
 
@@ -292,7 +291,7 @@ impl Playlist {
         let index = self.upcoming?;
         let item = (self.open)(index, std::mem::take(&mut self.join));
         self.prepared = Some(Prepared { index, item, began: Instant::now(), info: None });
-        self.upcoming = self.following(index);
+        self.upcoming = if index + 1 < self.items { Some(index + 1) } else { self.looped.then_some(0) };
         Some(index)
     }
 
@@ -483,13 +482,6 @@ impl Playlist {
 
     fn tell(&self, index: usize, kind: EventKind, message: &str) {
         self.status.tell(time::now(), Some(index), kind, message);
-    }
-
-    fn following(&self, index: usize) -> Option<usize> {
-        match index + 1 < self.items {
-            true => Some(index + 1),
-            false => self.looped.then_some(0),
-        }
     }
 }
 
