@@ -91,8 +91,8 @@ impl Clone for Headers {
     }
 }
 
-/// Configurations kept for new players besides those of the first tracks. Encoders send a handful of tracks;
-/// one configuration may have 64 kB.
+/// Configurations kept for new players besides those of the first tracks, and of tracks that have ended.
+/// Encoders send a handful of tracks; one configuration may have 64 kB.
 const OTHER_CONFIGS_MAX: usize = 14;
 
 /// A frame that goes to the players.
@@ -249,7 +249,12 @@ impl Stream {
 
     /// Who begins from now on is told nothing of the track, and does not wait for it.
     fn track_ended(&mut self, track: TrackId) {
-        self.ended.extend(self.headers.remove(track));
+        if let Some(config) = self.headers.remove(track) {
+            if self.ended.len() == OTHER_CONFIGS_MAX {
+                self.ended.remove(0);
+            }
+            self.ended.push(config);
+        }
         let next = self.headers.first_config(track.kind).map(|config| config.track);
         match track.kind {
             MediaKind::Video if self.video.is_none_or(|video| video == track) => {
@@ -733,6 +738,19 @@ mod tests {
             assert!(stream.receive(0, &frame(track, FrameRole::Config, 0, b"a")).is_some());
         }
         assert_eq!(stream.headers().iter().count(), 1 + OTHER_CONFIGS_MAX);
+    }
+
+    #[test]
+    fn configurations_of_too_many_ended_tracks_are_not_kept() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        for index in 0..=u8::MAX {
+            let track = TrackId { index, ..TrackId::AUDIO };
+            stream.receive(0, &frame(track, FrameRole::Config, 0, b"a"));
+            stream.receive(0, &frame(track, FrameRole::End, 0, b""));
+        }
+        let kept: Vec<_> = stream.ended().map(|config| config.track.index).collect();
+        assert_eq!((kept.len(), kept.last()), (OTHER_CONFIGS_MAX, Some(&u8::MAX)));
     }
 
     /// A timeline in milliseconds.
