@@ -9,16 +9,14 @@
 //! those shown ahead of it, which may, are left out anyway. Numbers and orders behind it then start over.
 
 mod order;
-mod pps;
 mod references;
+mod sets;
 mod slice;
-mod sps;
 
 use order::PictureOrder;
-use pps::Pps;
 use references::References;
+use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
-use sps::{PictureOrderType, Sps};
 
 use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
@@ -108,10 +106,14 @@ impl Filter {
         if let Some(refusal) = self.refused {
             return Verdict::Refuse(refusal);
         }
-        let verdict = match self.units(frame, out) {
+        let seen = self.units(frame, out);
+        // Key frames of the container that are no IDR pictures.
+        let is_open = key && matches!(&seen, Ok(seen) if !seen.key && seen.pictures > 0);
+        self.open_key_frames += u32::from(is_open);
+        let verdict = match seen {
             Ok(seen) if seen.key => Verdict::Keep { key: true },
             Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
-            Ok(_) if self.is_open(key) => Verdict::Refuse(Refusal::NoIdr),
+            Ok(_) if self.open_key_frames >= OPEN_KEY_FRAMES_MAX => Verdict::Refuse(Refusal::NoIdr),
             Ok(_) if !self.started => Verdict::Drop(Dropped::NoKeyFrame),
             Ok(seen) if seen.sent > 0 => Verdict::Keep { key: false },
             Ok(_) if self.b_frames == BFrames::Refuse => Verdict::Refuse(Refusal::BFrames),
@@ -126,12 +128,6 @@ impl Filter {
             self.refused = Some(refusal);
         }
         verdict
-    }
-
-    /// Counts key frames of the container that are no IDR pictures.
-    fn is_open(&mut self, key: bool) -> bool {
-        self.open_key_frames += u32::from(key);
-        self.open_key_frames >= OPEN_KEY_FRAMES_MAX
     }
 
     /// Goes through the units of a frame and puts those to be sent into `out`.
@@ -226,7 +222,9 @@ impl Filter {
             self.made = recovers.then_some((number, order));
         }
         let in_order = self.latest.is_none_or(|latest| order >= latest);
-        let sent = if !in_order && !self.is_second_field(header, seen) {
+        // A field behind another one that was sent in the same frame.
+        let is_second_field = header.structure != Structure::Frame && seen.sent > 0;
+        let sent = if !in_order && !is_second_field {
             self.diverged |= header.reference;
             Sent::No
         } else if self.diverged {
@@ -294,11 +292,6 @@ impl Filter {
                     header.kind == SliceKind::I && header.reference && header.structure == Structure::Frame
                 })
             })
-    }
-
-    /// A field behind another one that was sent in the same frame.
-    fn is_second_field(&self, header: &SliceHeader, seen: &Seen) -> bool {
-        header.structure != Structure::Frame && seen.sent > 0
     }
 
     /// What the picture leaves to those behind it.

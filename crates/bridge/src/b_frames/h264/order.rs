@@ -1,7 +1,7 @@
 //! Picture order counts of H.264 (section 8.2.1): in which order pictures are shown.
 
+use super::sets::{PictureOrderType, Sps};
 use super::slice::{Marking, Markings, SliceHeader, Structure};
-use super::sps::{PictureOrderType, Sps};
 
 /// What the order of the next picture is derived from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,9 +25,25 @@ impl PictureOrder {
         if header.idr {
             *self = Self::default();
         }
-        let offset = self.offset(sps, header);
+        // `FrameNumOffset`.
+        let wrapped = self.frame_num > header.frame_num;
+        let offset = self.frame_num_offset + if wrapped { 1 << sps.frame_num_bits } else { 0 };
         let (top, bottom) = match &sps.order {
-            PictureOrderType::Lsb { bits } => self.lsb_order(*bits, header),
+            // Section 8.2.1.1.
+            PictureOrderType::Lsb { bits } => {
+                let (max, lsb) = (1i64 << bits, i64::from(header.order_lsb));
+                let msb = if lsb < self.lsb && self.lsb - lsb >= max / 2 {
+                    self.msb + max
+                } else if lsb > self.lsb && lsb - self.lsb > max / 2 {
+                    self.msb - max
+                } else {
+                    self.msb
+                };
+                if header.reference {
+                    (self.msb, self.lsb) = (msb, lsb);
+                }
+                (msb + lsb, msb + lsb + i64::from(header.order_bottom_delta))
+            }
             PictureOrderType::Decoding | PictureOrderType::Cycle => {
                 let order = 2 * (offset + i64::from(header.frame_num));
                 let order = order - i64::from(!header.reference);
@@ -42,37 +58,11 @@ impl PictureOrder {
         self.frame_num = header.frame_num;
         self.frame_num_offset = offset;
         if header.resets() {
-            self.reset(header.structure, top, order);
+            // After operation 5 the picture counts as if it had been the first.
+            let lsb = if header.structure == Structure::Bottom { 0 } else { top - order };
+            *self = Self { lsb, ..Self::default() };
         }
         order
-    }
-
-    /// After operation 5 the picture counts as if it had been the first (section 8.2.1).
-    fn reset(&mut self, structure: Structure, top: i64, order: i64) {
-        let lsb = if structure == Structure::Bottom { 0 } else { top - order };
-        *self = Self { lsb, ..Self::default() };
-    }
-
-    /// `FrameNumOffset`.
-    fn offset(&self, sps: &Sps, header: &SliceHeader) -> i64 {
-        let wrapped = self.frame_num > header.frame_num;
-        self.frame_num_offset + if wrapped { 1 << sps.frame_num_bits } else { 0 }
-    }
-
-    /// Section 8.2.1.1.
-    fn lsb_order(&mut self, bits: u32, header: &SliceHeader) -> (i64, i64) {
-        let (max, lsb) = (1i64 << bits, i64::from(header.order_lsb));
-        let msb = if lsb < self.lsb && self.lsb - lsb >= max / 2 {
-            self.msb + max
-        } else if lsb > self.lsb && lsb - self.lsb > max / 2 {
-            self.msb - max
-        } else {
-            self.msb
-        };
-        if header.reference {
-            (self.msb, self.lsb) = (msb, lsb);
-        }
-        (msb + lsb, msb + lsb + i64::from(header.order_bottom_delta))
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! Lists of frames only: nothing is rewritten in streams of fields.
 
+use super::sets::Sps;
 use super::slice::{Marking, Markings, Modification, SliceHeader, SliceKind, Structure};
-use super::sps::Sps;
 
 /// Entries of a reference list: 32, and one more while it is changed.
 const LIST_MAX: usize = 33;

@@ -4,8 +4,7 @@
 //! pictures the numbers behind would have a gap, which decoders take for loss or do not take at all; so number, lists and
 //! markings are replaced by what says the same of the pictures that are there. The data of the slice stays as it is.
 
-use super::pps::Pps;
-use super::sps::{PictureOrderType, Sps};
+use super::sets::{PictureOrderType, Pps, Sps};
 use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
 /// Changes of a reference list in one slice; the standard has at most one for each of 32 entries, and an end.
@@ -232,8 +231,8 @@ impl SliceHeader {
             }
         }
         let mut modifications = [const { Vec::new() }; 2];
-        for list in 0..lists {
-            modifications[list] = reader.unrecorded(read_modifications)?;
+        for (list, read) in modifications[..lists].iter_mut().enumerate() {
+            *read = reader.unrecorded(read_modifications)?;
             if let (Some(record), Some(changes)) = (reader.record(), changes) {
                 write_modifications(&changes.modifications[list], record);
             }
