@@ -8,8 +8,7 @@ use std::sync::Arc;
 use rtp::payload::MediaKind;
 use tracing::trace;
 
-use super::header_profile::{HeaderTemplate, ViewerFields};
-use super::header_profiles::{HeaderProfiles, ProfileId};
+use super::header_profile::{HeaderProfiles, HeaderTemplate, ProfileId, ViewerFields};
 use super::inputs::TrackIndex;
 use super::packet::Packet;
 use super::stream::PacketStream;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::clock::NtpRtpMapping;
 use super::feedback::KeyFrameRequests;
 use super::nack::NackList;
-use super::reception::Reception;
+use super::reception::{Rate, Reception};
 
 /// State of one encoding.
 #[derive(Debug)]
@@ -87,26 +87,3 @@ impl Encoding {
 /// A layer of which nothing arrives for this long has been switched off by its sender. Encoders at
 /// five frames a second are slower than anything used for simulcast.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_millis(700);
-
-/// Bits per second, measured over seconds.
-#[derive(Debug, Default)]
-pub(crate) struct Rate {
-    since: Option<Instant>,
-    bytes: u64,
-    pub(crate) bits_per_second: u64,
-}
-
-impl Rate {
-    pub(crate) fn add(&mut self, now: Instant, bytes: usize) {
-        let since = *self.since.get_or_insert(now);
-        let passed = now.saturating_duration_since(since);
-        if passed >= Duration::from_secs(3) {
-            // After a pause the rate before it is the better guess.
-            (self.since, self.bytes) = (Some(now), 0);
-        } else if passed >= Duration::from_secs(1) {
-            self.bits_per_second = self.bytes * 8_000 / passed.as_millis().max(1) as u64;
-            (self.since, self.bytes) = (Some(now), 0);
-        }
-        self.bytes += bytes as u64;
-    }
-}

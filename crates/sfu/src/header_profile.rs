@@ -5,8 +5,10 @@
 //! Everything but SSRC, sequence number and (for joiners) timestamp is the same for all viewers of
 //! a profile, and written once.
 //!
-//! All of this is chosen by the viewers' offers, so each could have a profile of its own: which of
-//! them have templates is decided in `header_profiles.rs`.
+//! Viewers' offers decide what is in a profile, so each viewer could have one of its own, and a
+//! template for each packet and profile would be memory without bound. Templates are made for the
+//! few profiles most viewers have; for the others the header is written each time, which costs some
+//! tens of nanoseconds more.
 
 use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
@@ -160,3 +162,213 @@ impl HeaderTemplate {
 
 /// Bytes of a header that are copied without looking at its length.
 const SHORT: usize = 32;
+
+/// The profiles in use, and which of them have templates.
+///
+/// A profile of a single viewer has none: its header is written once either way. When more than
+/// [`TEMPLATED_MAX`] are shared, one that many have replaces one that few have.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderProfiles {
+    profiles: Vec<Entry>,
+    /// The profile of each template of a packet.
+    templated: Vec<Option<ProfileId>>,
+}
+
+/// Names a profile of one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProfileId(u16);
+
+impl ProfileId {
+    /// Names no profile.
+    pub(crate) const NONE: Self = Self(u16::MAX);
+}
+
+#[derive(Debug)]
+struct Entry {
+    profile: HeaderProfile,
+    users: u32,
+    /// Slot of its template among those of a packet; [`NO_TEMPLATE`] without.
+    slot: u8,
+}
+
+/// Profiles with templates, of one stream. Browsers and their versions make a handful.
+pub(crate) const TEMPLATED_MAX: usize = 32;
+/// Slot of a profile without a template.
+const NO_TEMPLATE: u8 = u8::MAX;
+
+impl HeaderProfiles {
+    /// Whether `more` viewers' tracks can have a profile, even if each has its own.
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.profiles.len() + more <= usize::from(u16::MAX)
+    }
+
+    /// The id of a profile for one more viewer. The caller has asked whether there is room.
+    pub(crate) fn acquire(&mut self, profile: HeaderProfile) -> ProfileId {
+        let known = self.profiles.iter().position(|known| known.users > 0 && known.profile == profile);
+        let unused = || self.profiles.iter().position(|known| known.users == 0);
+        let at = match known.or_else(unused) {
+            Some(at) => at,
+            None => {
+                self.profiles.push(Entry { profile: profile.clone(), users: 0, slot: NO_TEMPLATE });
+                self.profiles.len() - 1
+            }
+        };
+        let entry = &mut self.profiles[at];
+        if entry.users == 0 {
+            entry.profile = profile;
+        }
+        entry.users += 1;
+        self.assign_template(at);
+        ProfileId(at as u16)
+    }
+
+    /// One viewer fewer has this profile.
+    pub(crate) fn release(&mut self, id: ProfileId) {
+        let Some(entry) = self.profiles.get_mut(usize::from(id.0)) else { return };
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users < SHARED && entry.slot != NO_TEMPLATE {
+            self.templated[usize::from(entry.slot)] = None;
+            entry.slot = NO_TEMPLATE;
+            let waiting = self.profiles.iter().enumerate().filter(|(_, other)| other.slot == NO_TEMPLATE);
+            if let Some((next, _)) = waiting.max_by_key(|(_, other)| other.users) {
+                self.assign_template(next);
+            }
+        }
+        while self.templated.last().is_some_and(Option::is_none) {
+            self.templated.pop();
+        }
+        while self.profiles.last().is_some_and(|last| last.users == 0) {
+            self.profiles.pop();
+        }
+    }
+
+    /// Gives a profile a template if it is shared and a slot is free, or one that fewer viewers
+    /// use.
+    fn assign_template(&mut self, at: usize) {
+        let Entry { users, slot, .. } = self.profiles[at];
+        if users < SHARED || slot != NO_TEMPLATE {
+            return;
+        }
+        let users_at =
+            |slot: &Option<ProfileId>| slot.map_or(0, |held| self.profiles[usize::from(held.0)].users);
+        let least = self.templated.iter().enumerate().min_by_key(|(_, slot)| users_at(slot));
+        let slot = match least {
+            Some((slot, None)) => slot,
+            _ if self.templated.len() < TEMPLATED_MAX => {
+                self.templated.push(None);
+                self.templated.len() - 1
+            }
+            // Twice as many, so that two of a size do not swap with every viewer that joins.
+            Some((slot, Some(held))) if users_at(&Some(*held)) < users / 2 => slot,
+            _ => return,
+        };
+        if let Some(held) = self.templated[slot].replace(ProfileId(at as u16)) {
+            self.profiles[usize::from(held.0)].slot = NO_TEMPLATE;
+        }
+        self.profiles[at].slot = slot as u8;
+    }
+
+    pub(crate) fn get(&self, id: ProfileId) -> Option<&HeaderProfile> {
+        self.profiles.get(usize::from(id.0)).map(|entry| &entry.profile)
+    }
+
+    /// Slot of the profile's template among those of a packet; not below
+    /// [`HeaderProfiles::templates`] if it has none.
+    #[inline]
+    pub(crate) fn slot(&self, id: ProfileId) -> usize {
+        self.profiles.get(usize::from(id.0)).map_or(usize::from(NO_TEMPLATE), |entry| usize::from(entry.slot))
+    }
+
+    /// Templates a packet has.
+    #[inline]
+    pub(crate) fn templates(&self) -> usize {
+        self.templated.len()
+    }
+
+    /// The profile of each template of a packet.
+    pub(crate) fn templated(&self) -> impl Iterator<Item = Option<&HeaderProfile>> {
+        self.templated.iter().map(|held| self.get((*held)?))
+    }
+}
+
+/// Viewers from which a template pays.
+const SHARED: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use rtp::payload::MediaKind;
+
+    use super::super::inputs::TrackIndex;
+    use super::*;
+
+    fn profile(mid: usize) -> HeaderProfile {
+        HeaderProfile::new(&ViewerTrackInput {
+            track: TrackIndex::new(MediaKind::Video, 0).expect("the first"),
+            ssrc: 1,
+            rtx_ssrc: None,
+            mid: mid.to_string(),
+            payloads: Vec::new(),
+            extensions: ExtensionMap::new(),
+            form: Form::OneByte,
+            nack: false,
+        })
+    }
+
+    fn has_template(profiles: &HeaderProfiles, at: ProfileId) -> bool {
+        let slot = profiles.slot(at);
+        let of_slot = profiles.templated().nth(slot).flatten();
+        assert!(of_slot.is_none_or(|of_slot| Some(of_slot) == profiles.get(at)), "its own or none");
+        slot < profiles.templates()
+    }
+
+    #[test]
+    fn templates_are_for_shapes_that_are_shared_and_for_those_most_have() {
+        let mut profiles = HeaderProfiles::default();
+        let alone = profiles.acquire(profile(0));
+        assert!(!has_template(&profiles, alone) && profiles.templates() == 0);
+        assert_eq!(profiles.acquire(profile(0)), alone);
+        assert!(has_template(&profiles, alone) && profiles.templates() == 1);
+        let others: Vec<ProfileId> =
+            (1..100).map(|mid| [profiles.acquire(profile(mid)), profiles.acquire(profile(mid))][0]).collect();
+        assert_eq!(profiles.templates(), TEMPLATED_MAX);
+        let with =
+            |profiles: &HeaderProfiles| others.iter().filter(|at| has_template(profiles, **at)).count();
+        assert_eq!(with(&profiles), TEMPLATED_MAX - 1);
+        // One that came late becomes common.
+        let common = others[98];
+        assert!(!has_template(&profiles, common));
+        for _ in 0..10 {
+            profiles.acquire(profile(99));
+        }
+        assert!(has_template(&profiles, common));
+        assert_eq!(
+            (profiles.templates(), with(&profiles)),
+            (TEMPLATED_MAX, TEMPLATED_MAX - usize::from(has_template(&profiles, alone)))
+        );
+    }
+
+    #[test]
+    fn a_template_slot_that_gets_free_is_reused_and_all_end_with_the_last_viewer() {
+        let mut profiles = HeaderProfiles::default();
+        let all: Vec<ProfileId> = (0..200).map(|at| profiles.acquire(profile(at / 4))).collect();
+        assert_eq!(profiles.templates(), TEMPLATED_MAX);
+        let last = all[199];
+        assert!(!has_template(&profiles, last));
+        for gone in &all[..72] {
+            profiles.release(*gone);
+        }
+        assert_eq!(profiles.templates(), TEMPLATED_MAX, "32 that are shared are left");
+        assert!(all[72..].iter().all(|at| has_template(&profiles, *at)));
+        for gone in &all[72..] {
+            profiles.release(*gone);
+        }
+        assert_eq!((profiles.templates(), profiles.profiles.len()), (0, 0));
+    }
+
+    #[test]
+    fn there_is_room_for_as_many_shapes_as_numbers() {
+        let mut profiles = HeaderProfiles::default();
+        profiles.acquire(profile(0));
+        assert!(profiles.has_room(65_534) && !profiles.has_room(65_535));
+    }
+}

@@ -23,7 +23,6 @@ mod clock;
 mod encoding;
 mod feedback;
 mod header_profile;
-mod header_profiles;
 mod inputs;
 mod joining;
 mod layers;

@@ -186,6 +186,29 @@ impl Reception {
     }
 }
 
+/// Bits per second, measured over seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    since: Option<Instant>,
+    bytes: u64,
+    pub(crate) bits_per_second: u64,
+}
+
+impl Rate {
+    pub(crate) fn add(&mut self, now: Instant, bytes: usize) {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        if passed >= Duration::from_secs(3) {
+            // After a pause the rate before it is the better guess.
+            (self.since, self.bytes) = (Some(now), 0);
+        } else if passed >= Duration::from_secs(1) {
+            self.bits_per_second = self.bytes * 8_000 / passed.as_millis().max(1) as u64;
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+        self.bytes += bytes as u64;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,12 +12,12 @@ use rtp::payload::MediaKind;
 
 use super::batch::BatchBuffers;
 use super::clock::WallClock;
-use super::encoding::Rate;
-use super::header_profiles::HeaderProfiles;
+use super::header_profile::HeaderProfiles;
 use super::inputs::{PublisherInput, TrackIndex};
 use super::limits::Limits;
 use super::packet::{Packet, Pool};
 use super::publisher::Publisher;
+use super::reception::Rate;
 use super::track::Tracks;
 use super::viewers::{ViewerId, Viewers};
 

@@ -8,8 +8,7 @@ use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
 use super::batch::BatchPackets;
-use super::header_profile::{HEADER_LEN_MAX, ViewerFields};
-use super::header_profiles::ProfileId;
+use super::header_profile::{HEADER_LEN_MAX, ProfileId, ViewerFields};
 use super::inputs::{TrackIndex, ViewerTrackInput};
 use super::packet::Packet;
 use super::packet_cache::PacketCache;
