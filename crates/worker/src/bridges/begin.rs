@@ -6,7 +6,7 @@ use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
 use media::{Frame, FrameRole, Timestamp};
 use sfu::Packet;
 
-use super::audio::Audio;
+use super::convert::Audio;
 use super::cost::Cost;
 use super::{Bridge, Bridges, Machine, describe};
 use crate::context::Context;

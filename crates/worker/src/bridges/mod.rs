@@ -12,12 +12,11 @@
 //! as with a publisher.
 //!
 //! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument,
-//! what comes out is an `Output` (`convert.rs`; `audio.rs` is the way to the transcoding threads). The worker
+//! what comes out is an `Output` (`convert.rs`). The worker
 //! begins and ends bridges (`begin.rs`) and puts outputs into the streams they are for (`run.rs`).
 //! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. Media itself is
 //! the business of the crates `bridge` and `transcode`.
 
-mod audio;
 mod begin;
 mod convert;
 mod cost;
@@ -32,8 +31,8 @@ use std::time::Instant;
 
 use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
 
-use self::audio::Audio;
-pub(crate) use self::audio::Transcoding;
+use self::convert::Audio;
+pub(crate) use self::convert::Transcoding;
 use self::cost::Cost;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId, Table};
 use crate::registry::{Epoch, StreamId};
