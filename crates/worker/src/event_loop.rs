@@ -106,7 +106,11 @@ impl Worker {
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {
         // Input: what the turn before left, sockets, publishers inside this process.
-        self.read_again();
+        for _ in 0..self.connections.reads() {
+            if let Some(conn) = self.connections.next_read() {
+                self.read(conn);
+            }
+        }
         let mut requests = Vec::new();
         for socket in ready {
             match socket.token {

@@ -35,16 +35,6 @@ impl Worker {
         }
     }
 
-    fn find_or_insert_stream(&mut self, lane: Lane, id: StreamId, name: (&str, &str)) -> LaneStream {
-        match lane {
-            Lane::Frames => LaneStream::Frames(self.frames.find_or_insert(&self.ctx, id, name)),
-            Lane::Packets => {
-                let wait = self.ctx.settings_for(name.0).wait_for_publisher;
-                LaneStream::Packets(self.packets.streams.find_or_insert(id, name, wait))
-            }
-        }
-    }
-
     pub(crate) fn publication(&self, stream: LaneStream) -> Option<&Publication> {
         match stream {
             LaneStream::Frames(stream) => Some(&self.frames.streams.get(stream)?.publication),
@@ -383,10 +373,13 @@ impl Worker {
     /// and the application does not let players wait for one.
     pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
         let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane);
-        let stream = self.find_or_insert_stream(lane, id, (app, name));
+        let wait = self.ctx.settings_for(app).wait_for_publisher;
+        let stream = match lane {
+            Lane::Frames => LaneStream::Frames(self.frames.find_or_insert(&self.ctx, id, (app, name))),
+            Lane::Packets => LaneStream::Packets(self.packets.streams.find_or_insert(id, (app, name), wait)),
+        };
         // With players here already this worker has been a subscriber since before.
         let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
-        let wait = self.ctx.settings_for(app).wait_for_publisher;
         if home.is_none() && wait == Some(Duration::ZERO) {
             if is_first {
                 self.unsubscribe(stream);

@@ -43,15 +43,6 @@ impl Worker {
         }
     }
 
-    /// Reads the sessions that had more input than the last turn took.
-    pub(crate) fn read_again(&mut self) {
-        for _ in 0..self.connections.reads() {
-            if let Some(conn) = self.connections.next_read() {
-                self.read(conn);
-            }
-        }
-    }
-
     /// Reads once from a session, or until its end when the peer is known to have closed.
     pub(crate) fn read(&mut self, conn: ConnId) {
         loop {

@@ -136,7 +136,12 @@ impl Worker {
         let frames = self.frames.find_or_insert(&self.ctx, id, name);
         self.start_source(LaneStream::Frames(frames), Source { epoch, origin: Origin::Bridge }, None);
         let audio_to_aac = settings.audio_to_aac && cfg!(feature = "fdk-aac");
-        let machine = RtpToFrame::new(rtp_to_frame_settings(settings, audio_to_aac), self.ctx.now);
+        let settings = RtpToFrameSettings {
+            delay_max: settings.delay_max,
+            key_frame_interval_max: settings.key_frame_interval_max,
+            audio_to_aac,
+        };
+        let machine = RtpToFrame::new(settings, self.ctx.now);
         let machine = Machine::RtpToFrame(Box::new(machine));
         let epochs = (publication, epoch);
         let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
@@ -270,12 +275,4 @@ impl Bridges {
 /// For a bridge of the crate.
 pub(super) fn frame_to_rtp_settings(settings: BridgeSettings) -> FrameToRtpSettings {
     FrameToRtpSettings { b_frames: settings.b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
-}
-
-fn rtp_to_frame_settings(settings: BridgeSettings, audio_to_aac: bool) -> RtpToFrameSettings {
-    RtpToFrameSettings {
-        delay_max: settings.delay_max,
-        key_frame_interval_max: settings.key_frame_interval_max,
-        audio_to_aac,
-    }
 }

@@ -229,7 +229,8 @@ impl Bridges {
     pub(super) fn note_reply(&mut self, ctx: &Context, reply: &Reply) -> Option<BridgeId> {
         self.counters.transcoding_cpu_us += reply.cpu.as_micros() as u64;
         let id = BridgeId((reply.token & ((1 << INDEX_BITS) - 1)) as u32);
-        let bridge = self.slab.get_mut(id).filter(|bridge| bridge.audio.is_token(reply.token))?;
+        let is_current = |bridge: &&mut Bridge| matches!(bridge.audio.state, State::Runs(_, token) if token == reply.token);
+        let bridge = self.slab.get_mut(id).filter(is_current)?;
         bridge.cost.transcoding += reply.cpu;
         bridge.cost.audio_frames += reply.audio.len() as u64;
         bridge.cost.broken += reply.broken;
@@ -303,11 +304,6 @@ impl Transcoding {
 }
 
 impl Audio {
-    /// Whether replies under this token are for it.
-    fn is_token(&self, token: u64) -> bool {
-        matches!(self.state, State::Runs(_, own) if own == token)
-    }
-
     fn note_arrival(&mut self, pts_us: i64, now: Instant) {
         if self.arrivals.len() == ARRIVALS_MAX {
             self.arrivals.pop_front();

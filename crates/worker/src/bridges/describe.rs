@@ -58,11 +58,6 @@ fn bridged(formats: &PublishedFormats) -> WebrtcAvailability {
     }
 }
 
-/// Whether only audio, or only video, is known of so far.
-fn is_one_kind(formats: &PublishedFormats) -> bool {
-    formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
-}
-
 fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
     let ssrc = match kind {
         MediaKind::Audio => ::bridge::AUDIO_SSRC,
@@ -126,8 +121,8 @@ impl Worker {
         };
         // The headers of audio and video come one after the other: who came in between would be answered
         // without a picture.
-        let may_be_early =
-            is_one_kind(formats) && self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
+        let is_one_kind = formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some();
+        let may_be_early = is_one_kind && self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
         let bridged = match local.settings.bridge.enabled {
             false => WebrtcAvailability::Impossible(OFF.into()),
             true if may_be_early => WebrtcAvailability::Unknown,

@@ -201,8 +201,14 @@ fn serve_player(
             PlayerAction::Send(end) | PlayerAction::Begin(end) => {
                 if !player.begun {
                     player.begun = true;
-                    let cors = ctx.settings.cors_allow_origin.as_deref();
-                    write_preamble(player.format, stream, cors, &mut session.pending.bytes);
+                    let (format, out) = (player.format, &mut session.pending.bytes);
+                    if let Format::Flv | Format::FlvChunked = format {
+                        let cors = ctx.settings.cors_allow_origin.as_deref();
+                        http::write_stream_head(out, cors, format == Format::FlvChunked);
+                    }
+                    if format != Format::Rtmp {
+                        write_file_header(format, out, &stream.relay);
+                    }
                 }
                 if matches!(action, PlayerAction::Begin(_)) {
                     let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
@@ -257,15 +263,5 @@ fn serve_player(
             session.blocked |= connection.holds_ciphertext();
             return Ok(());
         }
-    }
-}
-
-/// What an FLV player gets once, before everything else.
-fn write_preamble(format: Format, stream: &FrameStream, cors: Option<&str>, out: &mut Vec<u8>) {
-    if let Format::Flv | Format::FlvChunked = format {
-        http::write_stream_head(out, cors, format == Format::FlvChunked);
-    }
-    if format != Format::Rtmp {
-        write_file_header(format, out, &stream.relay);
     }
 }

@@ -101,7 +101,7 @@ impl Packets {
 
     /// Ends what is over by the clock.
     pub(crate) fn sweep(&mut self, ctx: &mut Context) {
-        self.accept_again.append(&mut self.accept_later);
+        self.accept_again.extend(self.accept_later.drain(..));
         let is_valid = |peer: PeerId, path: &rtc::Path| {
             self.sessions.get(peer).is_some_and(|session| session.transport.peer.is_valid(path))
         };

@@ -87,11 +87,11 @@ pub(crate) struct Packets {
     /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Listeners with connections left to be accepted.
-    accept_again: Vec<usize>,
+    accept_again: VecDeque<usize>,
     /// Listeners where accepting failed, for the next sweep.
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
-    tcp_read_again: Vec<IceTcpId>,
+    tcp_read_again: VecDeque<IceTcpId>,
     actions: Actions,
     /// Kept for their memory.
     resends: Vec<Resend>,
@@ -122,9 +122,9 @@ impl Packets {
             by_id: HashMap::new(),
             streams: Streams::new(settings, clock),
             timers: BinaryHeap::new(),
-            accept_again: Vec::new(),
+            accept_again: VecDeque::new(),
             accept_later: Vec::new(),
-            tcp_read_again: Vec::new(),
+            tcp_read_again: VecDeque::new(),
             actions: Actions::default(),
             resends: Vec::new(),
             scratch: Vec::new(),

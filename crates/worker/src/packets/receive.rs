@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
-use sfu::ViewerStats;
 use srtp::UnprotectError;
 
 use super::Packets;
@@ -34,7 +33,7 @@ impl Packets {
     /// A listener has connections, which [`Packets::input`] accepts.
     pub(crate) fn listener_event(&mut self, listener: usize) {
         if listener < self.listeners.len() {
-            self.accept_again.push(listener);
+            self.accept_again.push_back(listener);
         }
     }
 
@@ -45,11 +44,16 @@ impl Packets {
 
     /// Reads what waits at listeners, connections and ports, and forwards after each batch.
     pub(crate) fn input(&mut self, ctx: &mut Context, received: &mut ReceivedBatch) {
-        for listener in std::mem::take(&mut self.accept_again) {
-            self.accept(ctx, listener);
+        // Those that have more are added behind, for the next turn.
+        for _ in 0..self.accept_again.len() {
+            if let Some(listener) = self.accept_again.pop_front() {
+                self.accept(ctx, listener);
+            }
         }
-        for connection in std::mem::take(&mut self.tcp_read_again) {
-            self.read_tcp(ctx, connection);
+        for _ in 0..self.tcp_read_again.len() {
+            if let Some(connection) = self.tcp_read_again.pop_front() {
+                self.read_tcp(ctx, connection);
+            }
         }
         for port in self.sockets.ports.ids() {
             for _ in 0..BATCHES_MAX {
@@ -177,7 +181,16 @@ impl Packets {
             self.counters.resends_refused += after.not_resent - before.not_resent;
             self.counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
             if after.reports > before.reports {
-                self.columns.reported(peer, viewer_reception(&after));
+                let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
+                self.columns.reported(
+                    peer,
+                    Reception {
+                        lost_packets: after.lost.max(0) as u64,
+                        loss_percent: after.fraction_lost * 100.0,
+                        rtt_ms: after.round_trip.map_or(f32::NAN, milliseconds),
+                        jitter_ms: milliseconds(after.jitter),
+                    },
+                );
             }
             self.streams.mark_dirty(subscription.stream);
         }
@@ -229,7 +242,7 @@ impl Packets {
                 tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
             }
         }
-        self.accept_again.push(listener);
+        self.accept_again.push_back(listener);
     }
 
     /// Something happened to a connection of ICE-TCP.
@@ -276,7 +289,7 @@ impl Packets {
         } else if let Some(tcp) = self.sockets.tcp.get_mut(connection)
             && !std::mem::replace(&mut tcp.reads_again, true)
         {
-            self.tcp_read_again.push(connection);
+            self.tcp_read_again.push_back(connection);
         }
         self.forward(ctx);
     }
@@ -325,15 +338,4 @@ fn refuse(counters: &mut RtcCounters, error: UnprotectError) {
         _ => counters.dropped += 1,
     }
     tracing::trace!(%error, "packet dropped");
-}
-
-/// What a viewer's last report says.
-fn viewer_reception(stats: &ViewerStats) -> Reception {
-    let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
-    Reception {
-        lost_packets: stats.lost.max(0) as u64,
-        loss_percent: stats.fraction_lost * 100.0,
-        rtt_ms: stats.round_trip.map_or(f32::NAN, milliseconds),
-        jitter_ms: milliseconds(stats.jitter),
-    }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rtc::sdp::TrackDescription;
 use rtp::payload::MediaKind;
-use sfu::{TrackIndex, TrackReception};
+use sfu::TrackIndex;
 
 use super::Packets;
 use super::session::{Route, Session};
@@ -101,7 +101,7 @@ impl Packets {
             gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
-            tracks: rtc_tracks(stream, ctx.now),
+            tracks: track_snapshots(stream, ctx.now),
             bridge: None,
         }
     }
@@ -187,19 +187,6 @@ fn arrival(stream: &Stream, now: Instant) -> Arrival {
     }
 }
 
-/// How the next track is received that a description lists; `counts` are those before it, by kind.
-fn reception(
-    stream: &Stream,
-    now: Instant,
-    track: &TrackDescription,
-    counts: &mut [usize; 2],
-) -> Option<TrackReception> {
-    let count = &mut counts[usize::from(track.kind == MediaKind::Video)];
-    let peer = TrackIndex::new(track.kind, *count)?;
-    *count += 1;
-    stream.sfu.reception(now, peer)
-}
-
 fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     let stats = stream.sfu.stats();
     counters.nacks_out += stats.nacked_packets;
@@ -208,21 +195,27 @@ fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     counters.unacknowledged += stats.unacknowledged_packets;
 }
 
-fn rtc_tracks(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
+/// Tracks as the publisher described them, the first audio track with what the first is received of, and so on.
+fn track_snapshots(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
     let described = stream.tracks.as_deref().unwrap_or_default().iter();
     let mut counts = [0; 2];
-    described
-        .map(|track| (track, reception(stream, now, track, &mut counts)))
-        .map(|(track, reception)| RtcTrackSnapshot {
-            kind: if track.kind == MediaKind::Audio { TrackKind::Audio } else { TrackKind::Video },
+    let snapshot = |track: &TrackDescription| {
+        let is_audio = track.kind == MediaKind::Audio;
+        let count = &mut counts[usize::from(is_audio)];
+        let reception =
+            TrackIndex::new(track.kind, *count).and_then(|track| stream.sfu.reception(now, track));
+        *count += 1;
+        RtcTrackSnapshot {
+            kind: if is_audio { TrackKind::Audio } else { TrackKind::Video },
             codec: rtp::payload::encoding_name(track.codec()),
             clock_rate: track.format().clock_rate,
-            channels: (track.kind == MediaKind::Audio).then_some(track.format().channels),
+            channels: is_audio.then_some(track.format().channels),
             encodings: reception.map_or(0, |reception| reception.live_layers).max(1),
             size: None,
             bits_per_second: reception.map_or(0, |reception| reception.bits_per_second),
             frames_per_second: 0.0,
             key_frame_interval_ms: 0,
-        })
-        .collect()
+        }
+    };
+    described.map(snapshot).collect()
 }

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -119,7 +120,9 @@ impl Connections {
             Err(error) => return tracing::error!(%error, "no TLS session"),
         };
         let (state, protocol) = if entry.rtmp {
-            let machine = ServerSession::new(&self.rtmp_config, handshake_seed());
+            // Random bytes of a handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
+            let seed = RandomState::new().hash_one(());
+            let machine = ServerSession::new(&self.rtmp_config, seed);
             let rtmp = Rtmp { machine, app: String::new(), token: None };
             (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
         } else {
@@ -447,10 +450,4 @@ fn handle_input(session: &mut Session, input: &[u8]) -> Option<EndReason> {
 
 fn token(query: &str) -> Option<String> {
     query_value(query, "token").map(std::borrow::Cow::into_owned)
-}
-
-/// Random bytes of an RTMP handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
-fn handshake_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(())
 }

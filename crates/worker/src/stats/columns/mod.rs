@@ -106,8 +106,7 @@ impl Columns {
     /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes
     /// still count.
     pub(crate) fn retire(&mut self, row: impl TableId) {
-        let row = row.index();
-        self.told.serial[row] = 0;
+        self.told.serial[row.index()] = 0;
     }
 
     /// What the session at `row` does from now on, with which stream. Its packets and what describes its
@@ -126,20 +125,17 @@ impl Columns {
 
     /// Bytes came in.
     pub(crate) fn received(&mut self, row: impl TableId, bytes: u64) {
-        let row = row.index();
-        self.bytes_in[row] += bytes;
+        self.bytes_in[row.index()] += bytes;
     }
 
     /// Bytes went out.
     pub(crate) fn sent(&mut self, row: impl TableId, bytes: u64) {
-        let row = row.index();
-        self.bytes_out[row] += bytes;
+        self.bytes_out[row.index()] += bytes;
     }
 
     /// Packets, or messages, went by in the direction of the role.
     pub(crate) fn passed(&mut self, row: impl TableId, packets: u64) {
-        let row = row.index();
-        self.told.packets[row] += packets;
+        self.told.packets[row.index()] += packets;
     }
 
     /// A report came.
@@ -173,20 +169,17 @@ impl Columns {
 
     /// Bytes received so far.
     pub(crate) fn bytes_in(&self, row: impl TableId) -> u64 {
-        let row = row.index();
-        self.bytes_in[row]
+        self.bytes_in[row.index()]
     }
 
     /// Bytes sent so far.
     pub(crate) fn bytes_out(&self, row: impl TableId) -> u64 {
-        let row = row.index();
-        self.bytes_out[row]
+        self.bytes_out[row.index()]
     }
 
     /// When the session was accepted, milliseconds.
     pub(crate) fn opened_ms(&self, row: impl TableId) -> u64 {
-        let row = row.index();
-        self.told.opened_ms[row]
+        self.told.opened_ms[row.index()]
     }
 
     /// Publishers and players.
