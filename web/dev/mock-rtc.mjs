@@ -1,9 +1,9 @@
 /**
  * WHIP and WHEP for the stand-in server: a headless Chromium is the media server.
  *
- * Each publisher is a peer connection in its page, each viewer another one that sends on what the publisher's receivers
- * give: decoded and encoded again, which is slow and good enough to look at. Unlike Millstream it is a full ICE peer, so it
- * needs the candidates that the console trickles.
+ * Each publisher is a peer connection in its page, each viewer another one that sends on what the publisher's
+ * receivers give: decoded and encoded again, which is slow and good enough to look at. Unlike Millstream it
+ * is a full ICE peer, so it needs the candidates that the console trickles.
  */
 import { randomBytes } from 'node:crypto';
 import { chromium } from 'playwright-core';

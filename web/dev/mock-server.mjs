@@ -4,11 +4,12 @@
  *   node dev/mock-server.mjs [CLIP.flv] [--port 8080] [--sessions 2500] [--streams 6] [--empty]
  *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
  *
- * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over HTTP-FLV and
- * WebSocket-FLV; without it there is no such stream. With --port 0 it takes a free one. Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are
- * real sessions and can be kicked. With --deny 401 the token is `secret`. Live statistics come over a WebSocket, with --no-websocket
- * only on request. With --rtc it takes WHIP and answers WHEP, by a
- * Chromium in the background; with --token-required as well, their token is `secret`.
+ * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over
+ * HTTP-FLV and WebSocket-FLV; without it there is no such stream. With --port 0 it takes a free one.
+ * Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are real
+ * sessions and can be kicked. With --deny 401 the token is `secret`. Live statistics come over a WebSocket,
+ * with --no-websocket only on request. With --rtc it takes WHIP and answers WHEP, by a Chromium in the
+ * background; with --token-required as well, their token is `secret`.
  */
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -259,7 +260,10 @@ function workers() {
 
 const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
 
-/** What the management API answers to those it does not serve. A browser's WebSocket has its token in a subprotocol. */
+/**
+ * What the management API answers to those it does not serve. A browser's WebSocket has its token in a
+ * subprotocol.
+ */
 function refusal(request) {
   if (options.deny === '403') return fail(403, 'loopback_only', 'The management API is open to this machine only.');
   const given = [request.headers.authorization, ...(request.headers['sec-websocket-protocol'] ?? '').split(/, */)];

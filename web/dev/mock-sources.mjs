@@ -1,6 +1,6 @@
 /**
- * Channels and pulls of the stand-in server: their figures move, they can be added, skipped and removed, and some of them
- * are in trouble.
+ * Channels and pulls of the stand-in server: their figures move, they can be added, skipped and removed, and
+ * some of them are in trouble.
  */
 
 const iso = (ms) => new Date(ms).toISOString();
@@ -83,8 +83,8 @@ class Pull {
 const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
 
 /**
- * `answer`: to requests below `/channels` and `/pulls`, null to others. `onAir`: which streams they make. `empty`: none to begin
- * with.
+ * `answer`: to requests below `/channels` and `/pulls`, null to others. `onAir`: which streams they make.
+ * `empty`: none to begin with.
  */
 export function makeSources({ empty }) {
   const now = Date.now();

@@ -1,9 +1,9 @@
 /**
- * Live statistics of the stand-in server: the message of docs/statistics.md over made-up sessions, once a second to every
- * WebSocket and on request.
+ * Live statistics of the stand-in server: the message of docs/statistics.md over made-up sessions, once a
+ * second to every WebSocket and on request.
  *
- * Sessions have steady figures with some noise, some have trouble, and a few come and go each second, so that a table
- * of them behaves as with a real server.
+ * Sessions have steady figures with some noise, some have trouble, and a few come and go each second, so that
+ * a table of them behaves as with a real server.
  */
 import { encode } from '@msgpack/msgpack';
 import { createHash } from 'node:crypto';
@@ -24,8 +24,8 @@ const noise = (seed) => {
 };
 
 /**
- * `kinds` are `[stream, bits per second]`, the publishers come first; `real` gives the sessions that are not made up, as the
- * management API shows them.
+ * `kinds` are `[stream, bits per second]`, the publishers come first; `real` gives the sessions that are not
+ * made up, as the management API shows them.
  */
 export function makeStats({ sessions: count, workers, kinds, real }) {
   let serial = 0;

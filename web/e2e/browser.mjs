@@ -26,8 +26,8 @@ export async function launch(flags = []) {
 }
 
 /**
- * A fresh context and page. `faults` collects what must never happen: exceptions, violations of the content security
- * policy, and requests to another origin than the server's.
+ * A fresh context and page. `faults` collects what must never happen: exceptions, violations of the content
+ * security policy, and requests to another origin than the server's.
  */
 export async function openPage(browser, serverUrl, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: 'dark', ...options });
@@ -86,7 +86,10 @@ export function videoState(page) {
   });
 }
 
-/** Fails unless time advances by a second, frames are decoded meanwhile and the picture is more than one flat colour. */
+/**
+ * Fails unless time advances by a second, frames are decoded meanwhile and the picture is more than one flat
+ * colour.
+ */
 export async function expectPlayback(page) {
   const first = await until('the first frames are decoded', async () => {
     const state = await videoState(page);

@@ -1,8 +1,8 @@
 /**
  * What the console must do in a real browser against a real server with the demo channel.
  *
- * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api, agent and film (a file that the
- * server may play).
+ * Each check is `(test) => Promise`, in the order in which they run; `test` has page, url, api, agent and
+ * film (a file that the server may play).
  */
 import { expectPlayback, inkOfCharts, until, videoState } from './browser.mjs';
 
@@ -85,7 +85,9 @@ async function filtersSessions({ page, url, agent }) {
   await rows(page).first().waitFor();
 }
 
-/** The publisher of the demo channel: figures that move, its details, charts of it, and the same from a link. */
+/**
+ * The publisher of the demo channel: figures that move, its details, charts of it, and the same from a link.
+ */
 async function showsASessionLive({ page, url, api }) {
   const { demo_stream: demo } = await api('/server');
   const { sessions } = await api(`/sessions?role=publisher&stream=${demo}`);
@@ -134,8 +136,8 @@ async function showsAStreamLive({ page, url, api }) {
 }
 
 /**
- * A file of the server and one that is not there. Refused are a path that leads elsewhere and a private address, which a server
- * does not reach unless it is told to.
+ * A file of the server and one that is not there. Refused are a path that leads elsewhere and a private
+ * address, which a server does not reach unless it is told to.
  */
 async function playsAChannel({ page, url, api, film }) {
   await page.goto(`${url}#/sources`);

@@ -1,8 +1,8 @@
 /**
  * Browser test of the console: `MILLSTREAM_URL=http://127.0.0.1:8080/ npm run e2e`.
  *
- * Needs a running server with the demo channel and Chromium (CHROMIUM names another binary). MILLSTREAM_FILM is an MP4 file below
- * its `sources.files_root`; without it no channel is played. With SCREENSHOTS=DIR it
+ * Needs a running server with the demo channel and Chromium (CHROMIUM names another binary). MILLSTREAM_FILM
+ * is an MP4 file below its `sources.files_root`; without it no channel is played. With SCREENSHOTS=DIR it
  * also writes pictures of every page there. Exits 1 and names the checks that failed.
  */
 import { launch, openPage, within } from './browser.mjs';

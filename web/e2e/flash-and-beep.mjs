@@ -1,12 +1,13 @@
 /**
- * Flash and beep in a page (the source is told in interop/flash_and_beep.py): publishing them, and measuring them.
+ * Flash and beep in a page (the source is told in interop/flash_and_beep.py): publishing them, and measuring
+ * them.
  *
  * Both functions run inside the page, so each stands alone.
  */
 
 /**
- * Publishes by WHIP: a picture of moving stripes that turns white, a tone that begins in the same moment. Leaves
- * `window.finish`, which ends the session and says what was sent.
+ * Publishes by WHIP: a picture of moving stripes that turns white, a tone that begins in the same moment.
+ * Leaves `window.finish`, which ends the session and says what was sent.
  */
 export async function publish({ url, codec }) {
   const PERIOD = 3;
@@ -91,9 +92,10 @@ export async function publish({ url, codec }) {
 /**
  * Plays by WHEP for so many seconds, and tells how much later each beep was heard than its flash was seen.
  *
- * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the sample leaves the
- * audio context. Also what the statistics tell: frames, concealed audio, and how far apart the times of capture are that are
- * played in the same moment (`playouts`: when, and by how much picture is ahead): Chromium brings them together in a minute.
+ * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the
+ * sample leaves the audio context. Also what the statistics tell: frames, concealed audio, and how far apart
+ * the times of capture are that are played in the same moment (`playouts`: when, and by how much picture is
+ * ahead): Chromium brings them together in a minute.
  */
 export async function measure({ url, seconds, codec }) {
   const WHITE = 180;

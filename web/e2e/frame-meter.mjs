@@ -1,8 +1,9 @@
 /**
- * What the thread of a page is busy with: its processor time, its long tasks, and the time from frame to frame.
+ * What the thread of a page is busy with: its processor time, its long tasks, and the time from frame to
+ * frame.
  *
- * Processor time says what the page costs whatever else the machine does; frames and long tasks say what a person
- * would notice, on this machine at this moment.
+ * Processor time says what the page costs whatever else the machine does; frames and long tasks say what a
+ * person would notice, on this machine at this moment.
  */
 
 /** To be called before the page is opened. */

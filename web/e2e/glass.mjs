@@ -1,12 +1,14 @@
 /**
- * How old is the picture a browser shows? Plays a stream by WHEP whose pictures carry the time, and prints what it read.
+ * How old is the picture a browser shows? Plays a stream by WHEP whose pictures carry the time, and prints
+ * what it read.
  *
  *   MILLSTREAM_URL=http://127.0.0.1:8080/ STREAM=live/glass SECONDS=10 AUDIO=1 node e2e/glass.mjs
  *
- * The top 16 lines of a picture 640 wide hold 40 blocks of 16 x 16: dark is 0, bright is 1, most significant first; 32 bits of
- * wall clock in milliseconds, 8 bits of checksum (scripts/bench.d/_glass.py draws them). Each picture that is presented is
- * copied to a canvas in its requestVideoFrameCallback, and the time is compared with this machine's clock. Prints one line
- * of JSON: ages in milliseconds at the callback and at the time of display, and what the receiver says of its buffers.
+ * The top 16 lines of a picture 640 wide hold 40 blocks of 16 x 16: dark is 0, bright is 1, most significant
+ * first; 32 bits of wall clock in milliseconds, 8 bits of checksum (scripts/bench.d/_glass.py draws them).
+ * Each picture that is presented is copied to a canvas in its requestVideoFrameCallback, and the time is
+ * compared with this machine's clock. Prints one line of JSON: ages in milliseconds at the callback and at
+ * the time of display, and what the receiver says of its buffers.
  */
 import { launch, openPage } from './browser.mjs';
 

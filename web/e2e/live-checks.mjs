@@ -1,7 +1,9 @@
 /**
- * What live statistics must do in a real browser, with ten thousand sessions and a server that comes, goes and refuses.
+ * What live statistics must do in a real browser, with ten thousand sessions and a server that comes, goes
+ * and refuses.
  *
- * Each check is `(test) => Promise`; `test` has browser, contexts (closed afterwards), startServer and sessions (how many).
+ * Each check is `(test) => Promise`; `test` has browser, contexts (closed afterwards), startServer and
+ * sessions (how many).
  */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';

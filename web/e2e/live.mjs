@@ -1,9 +1,10 @@
 /**
  * Browser test of live statistics with 10,000 sessions, and of channels and pulls: `npm run e2e:live`.
  *
- * Starts the stand-in server (dev/mock-server.mjs) by itself, which serves web/dist. Prints what the page's own thread costs
- * while figures come, while sorting and while scrolling. Exits 1 and names the checks that failed. LIVE_ONLY=TEXT runs only the
- * checks whose names contain TEXT; SESSIONS=N takes another number; SCREENSHOTS=DIR keeps pictures.
+ * Starts the stand-in server (dev/mock-server.mjs) by itself, which serves web/dist. Prints what the page's
+ * own thread costs while figures come, while sorting and while scrolling. Exits 1 and names the checks that
+ * failed. LIVE_ONLY=TEXT runs only the checks whose names contain TEXT; SESSIONS=N takes another number;
+ * SCREENSHOTS=DIR keeps pictures.
  */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';

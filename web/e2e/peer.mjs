@@ -1,10 +1,12 @@
 /**
- * Chromium as a WebRTC peer of the tests with other programs: `node e2e/peer.mjs publish|play URL... [--codec C] [--seconds N]`.
+ * Chromium as a WebRTC peer of the tests with other programs: `node e2e/peer.mjs publish|play URL... [--codec
+ * C] [--seconds N]`.
  *
- * Takes what all peers take and prints what all print (interop/README.md): flash and beep are published, or found in what is
- * played. Playing ends after N seconds of picture and audio; publishing with standard input. Several streams are played at the
- * same time, each in a page of its own; there is a `done` for each, in their order. The pages are the server's own (nothing
- * of the console): what is measured is Chromium and the server.
+ * Takes what all peers take and prints what all print (interop/README.md): flash and beep are published, or
+ * found in what is played. Playing ends after N seconds of picture and audio; publishing with standard input.
+ * Several streams are played at the same time, each in a page of its own; there is a `done` for each, in
+ * their order. The pages are the server's own (nothing of the console): what is measured is Chromium and the
+ * server.
  */
 import { launch, openPage } from './browser.mjs';
 import { measure, publish } from './flash-and-beep.mjs';

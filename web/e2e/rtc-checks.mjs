@@ -1,8 +1,8 @@
 /**
  * What publishing and playing by WebRTC must do in a real browser.
  *
- * Each check is `(test) => Promise<remark>`; `test` has browser, url, api and contexts (closed afterwards). Every check uses a
- * stream of its own, so that none depends on how another ended.
+ * Each check is `(test) => Promise<remark>`; `test` has browser, url, api and contexts (closed afterwards).
+ * Every check uses a stream of its own, so that none depends on how another ended.
  */
 import { expectPlayback, launch, openPage, until, videoState } from './browser.mjs';
 
@@ -228,7 +228,9 @@ async function bridgeIsShown(test) {
   return `${cost}; ${delay}`;
 }
 
-/** A stream the server does not play by WebRTC: the watch page finds out by asking, says why, and plays FLV. */
+/**
+ * A stream the server does not play by WebRTC: the watch page finds out by asking, says why, and plays FLV.
+ */
 async function fallsBackToFlv(test) {
   const { page } = await newPage(test);
   const body = JSON.stringify({ error: { code: 'not_playable', message: 'the stream has B-frames' } });
@@ -316,7 +318,9 @@ async function whipPlaysAsFlv(test) {
   return `${bridge.video_frames} frames through the bridge, ${bridge.broken} broken or late`;
 }
 
-/** Chosen or kept from the last visit, FLV is no dead end where it cannot carry what this browser would play. */
+/**
+ * Chosen or kept from the last visit, FLV is no dead end where it cannot carry what this browser would play.
+ */
 async function flvGivesWay(test) {
   await publish(test, 'no-flv', { source: 'test', codec: 'VP8' });
   const viewer = await watch(test, 'no-flv');

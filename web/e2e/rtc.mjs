@@ -1,9 +1,9 @@
 /**
  * Browser test of WebRTC: `MILLSTREAM_URL=http://127.0.0.1:8080/ npm run e2e:rtc`.
  *
- * Chromium with a made-up camera and microphone publishes by WHIP from the console and plays by WHEP. Needs a running server
- * with the demo channel, or `npm run mock -- CLIP --rtc`. RTC_ONLY=TEXT runs only the checks whose names contain TEXT.
- * Exits 1 and names the checks that failed.
+ * Chromium with a made-up camera and microphone publishes by WHIP from the console and plays by WHEP. Needs a
+ * running server with the demo channel, or `npm run mock -- CLIP --rtc`. RTC_ONLY=TEXT runs only the checks
+ * whose names contain TEXT. Exits 1 and names the checks that failed.
  */
 import { FAKE_DEVICES, launch, within } from './browser.mjs';
 import { RTC_CHECKS } from './rtc-checks.mjs';

@@ -1,6 +1,6 @@
 /**
- * What the console must show of channels and pulls, and do about them, with a stand-in server that has some of each, in trouble
- * and out of it. What a real server does is seen in checks.mjs.
+ * What the console must show of channels and pulls, and do about them, with a stand-in server that has some
+ * of each, in trouble and out of it. What a real server does is seen in checks.mjs.
  */
 import { openPage, until } from './browser.mjs';
 

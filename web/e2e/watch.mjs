@@ -1,8 +1,9 @@
 /**
  * Chromium on the console's page for viewers: `node e2e/watch.mjs URL --transport rtc|http|ws [--seconds N]`.
  *
- * Plays by this transport for N seconds and counts what was shown: pictures, by how much their times went on, the longest gap
- * between two of them, stalls, and reconnects as the page counts them. Prints what all peers print (interop/README.md).
+ * Plays by this transport for N seconds and counts what was shown: pictures, by how much their times went on,
+ * the longest gap between two of them, stalls, and reconnects as the page counts them. Prints what all peers
+ * print (interop/README.md).
  */
 import { expectPlayback, launch, openPage } from './browser.mjs';
 

@@ -122,7 +122,14 @@ function Sidebar({ view }: { view: Route['view'] }) {
 function OnAirLamp() {
   const { publish, key } = useStore(useServices().broadcast.store);
   if (publish.phase === 'idle') return null;
-  return <span class={`on-air${publish.phase === 'live' ? '' : ' is-troubled'}`} role="img" aria-label={`This browser publishes ${key}`} title={`This browser publishes ${key}`} />;
+  return (
+    <span
+      class={`on-air${publish.phase === 'live' ? '' : ' is-troubled'}`}
+      role="img"
+      aria-label={`This browser publishes ${key}`}
+      title={`This browser publishes ${key}`}
+    />
+  );
 }
 
 function ServerLine() {
@@ -134,7 +141,9 @@ function ServerLine() {
       <span class={`server-dot ${online ? 'is-online' : 'is-offline'}`} aria-hidden="true" />
       <div>
         <div>{online ? 'Online' : connection.state === 'connecting' ? 'Connecting' : 'Not connected'}</div>
-        <div class="muted">{server === null ? '' : `${server.version} · up ${duration(server.uptime_seconds)}`}</div>
+        <div class="muted">
+          {server === null ? '' : `${server.version} · up ${duration(server.uptime_seconds)}`}
+        </div>
         <div class="server-links">
           {/* A plain link carries no token. */}
           {token === null && <a href="/api/v1/openapi.json">API</a>}

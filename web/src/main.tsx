@@ -28,7 +28,11 @@ const preferences = new Preferences(browserStorage('localStorage'), browserStora
 const client = new ApiClient({ token: () => preferences.token.value });
 const model = new Model(client);
 const live = new LiveStats({
-  startThread: () => new Worker(new URL('./stats/worker.ts', import.meta.url), { type: 'module', name: 'statistics' }) as Thread,
+  startThread: () =>
+    new Worker(new URL('./stats/worker.ts', import.meta.url), {
+      type: 'module',
+      name: 'statistics',
+    }) as Thread,
   origin: location.origin,
   token: preferences.token,
 });
@@ -40,7 +44,8 @@ const broadcast = new Broadcast();
 const root = document.getElementById('app');
 if (root === null) throw new Error('index.html has an element #app');
 render(
-  <ServicesContext.Provider value={{ client, broadcast, live, model, preferences, sessions, sources, toasts }}>
+  <ServicesContext.Provider
+    value={{ client, broadcast, live, model, preferences, sessions, sources, toasts }}>
     <App />
   </ServicesContext.Provider>,
   root,

@@ -1,4 +1,7 @@
-/** When the player gives up, tries again, jumps, and what it says. mpegts.js and the video element are played by fakes. */
+/**
+ * When the player gives up, tries again, jumps, and what it says. mpegts.js and the video element are played
+ * by fakes.
+ */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type Mpegts from 'mpegts.js';
 import { LivePlayer } from '../src/player/live-player';

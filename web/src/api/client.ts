@@ -59,7 +59,11 @@ export class ApiClient {
 
   /** The named sessions, as far as they are there. */
   async sessionsByIds(ids: readonly string[], signal?: AbortSignal): Promise<Session[]> {
-    const answer = await this.#json<SessionPage>('GET', `/sessions?ids=${ids.map(encodeURIComponent).join(',')}`, signal);
+    const answer = await this.#json<SessionPage>(
+      'GET',
+      `/sessions?ids=${ids.map(encodeURIComponent).join(',')}`,
+      signal,
+    );
     return list(answer.sessions, 'sessions');
   }
 
@@ -131,7 +135,13 @@ export class ApiClient {
     let response: Response;
     try {
       const content = body === undefined ? {} : { body: JSON.stringify(body) };
-      response = await this.#fetch(this.#base + path, { method, headers, signal: deadline.signal, cache: 'no-store', ...content });
+      response = await this.#fetch(this.#base + path, {
+        method,
+        headers,
+        signal: deadline.signal,
+        cache: 'no-store',
+        ...content,
+      });
     } catch {
       const reason = deadline.signal.aborted ? 'did not answer in time' : 'cannot be reached';
       throw new ApiError('unreachable', `The server ${reason}.`);

@@ -1,5 +1,6 @@
 /**
- * Shapes of what the server fetches by itself: channels (playlists of files) and pulls (streams of other servers).
+ * Shapes of what the server fetches by itself: channels (playlists of files) and pulls (streams of other
+ * servers).
  *
  * As documented in `/api/v1/openapi.json`. Addresses come without credentials.
  */

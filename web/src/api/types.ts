@@ -86,11 +86,17 @@ export interface Stream {
   players: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
-  /** What serves players of the other kind than the publisher; null while there are none. Absent on older servers. */
+  /**
+   * What serves players of the other kind than the publisher; null while there are none. Absent on older
+   * servers.
+   */
   bridge?: BridgeInfo | null;
   /** What of the stream players of the other kind do not get, and why. */
   not_bridged?: string | null;
-  /** Empty where the protocol is off, or the stream cannot be played that way. `whep` is absent on servers without WebRTC. */
+  /**
+   * Empty where the protocol is off, or the stream cannot be played that way. `whep` is absent on servers
+   * without WebRTC.
+   */
   urls: { rtmp: string; flv: string; ws_flv: string; whep?: string };
 }
 

@@ -17,13 +17,16 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
           ? 'By default Millstream answers management requests only from the machine it runs on, asked for by a local name. Watching is not affected.'
           : 'Enter the token from the server’s configuration. It is kept for this tab only and sent to this server only.'}
       </p>
-      <p class="muted" data-testid="access-message">The server says: {props.message}</p>
+      <p class="muted" data-testid="access-message">
+        The server says: {props.message}
+      </p>
       <TokenPanel forbidden={forbidden} />
       {forbidden && (
         <Panel title="Use the console from here">
           <div class="stack pad">
             <p>
-              Open it on the server itself, or make a tunnel and browse to <code>http://127.0.0.1:{location.port || '8080'}/</code> at this end:
+              Open it on the server itself, or make a tunnel and browse to{' '}
+              <code>http://127.0.0.1:{location.port || '8080'}/</code> at this end:
             </p>
             <pre class="plain-code">
               <code>{`ssh -L ${location.port || '8080'}:127.0.0.1:${location.port || '8080'} ${location.hostname}`}</code>
@@ -34,7 +37,8 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
       <WatchPanel />
       <Panel title="Publish">
         <p class="pad">
-          A camera, a screen or a test picture can be <a href="#/publish">published from this browser</a> all the same, with a publish token if the server asks for one.
+          A camera, a screen or a test picture can be <a href="#/publish">published from this browser</a> all
+          the same, with a publish token if the server asks for one.
         </p>
       </Panel>
     </div>
@@ -55,7 +59,12 @@ function TokenPanel({ forbidden }: { forbidden: boolean }) {
       <form class="token-form pad" onSubmit={submit}>
         <label>
           <span>Management token</span>
-          <input type="password" autocomplete="off" value={token} onInput={(event) => setToken(event.currentTarget.value)} />
+          <input
+            type="password"
+            autocomplete="off"
+            value={token}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
         </label>
         <button type="submit" class="button button-primary">
           Use this token
@@ -80,11 +89,16 @@ function WatchPanel() {
         onSubmit={(event) => {
           event.preventDefault();
           if (stream !== null) location.hash = watchHref(stream);
-        }}
-      >
+        }}>
         <label>
           <span>App and stream</span>
-          <input placeholder="live/show" value={text} spellcheck={false} autocapitalize="none" onInput={(event) => setText(event.currentTarget.value)} />
+          <input
+            placeholder="live/show"
+            value={text}
+            spellcheck={false}
+            autocapitalize="none"
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
         </label>
         <button type="submit" class="button" disabled={stream === null}>
           Watch

@@ -18,7 +18,12 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
   const problem = items.map(itemProblem).find((found) => found !== null) ?? null;
   const submit = async () => {
     // What is entered is local time.
-    await client.addChannel({ ...stream, items, loop, start: start === '' ? null : new Date(start).toISOString() });
+    await client.addChannel({
+      ...stream,
+      items,
+      loop,
+      start: start === '' ? null : new Date(start).toISOString(),
+    });
     added('Channel', stream);
   };
   return (
@@ -28,8 +33,7 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
       ready={named(stream) && items.length > 0 && problem === null}
       onSubmit={submit}
       refusalWords={(message) => lineWords(message, text)}
-      onClose={onClose}
-    >
+      onClose={onClose}>
       <StreamFields stream={stream} onStream={setStream} />
       <TextField
         name="items"
@@ -47,10 +51,17 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
       </label>
       <div class="field">
         <label for="form-start">Start</label>
-        <input id="form-start" type="datetime-local" step={1} value={start} aria-describedby="form-start-hint" onInput={(event) => setStart(event.currentTarget.value)} />
+        <input
+          id="form-start"
+          type="datetime-local"
+          step={1}
+          value={start}
+          aria-describedby="form-start-hint"
+          onInput={(event) => setStart(event.currentTarget.value)}
+        />
         <small id="form-start-hint">
-          By the clock of this device ({zoneWords(start === '' ? new Date() : new Date(start))}). Empty: now. A time gone by: joined in the middle, as if it
-          had run since then.
+          By the clock of this device ({zoneWords(start === '' ? new Date() : new Date(start))}). Empty: now.
+          A time gone by: joined in the middle, as if it had run since then.
         </small>
       </div>
       <Passing what="channel" />
@@ -69,7 +80,12 @@ export function AddPull({ onClose }: { onClose: () => void }) {
     added('Pull', stream);
   };
   return (
-    <FormDialog title="New pull" action="Add pull" ready={named(stream) && problem === null} onSubmit={submit} onClose={onClose}>
+    <FormDialog
+      title="New pull"
+      action="Add pull"
+      ready={named(stream) && problem === null}
+      onSubmit={submit}
+      onClose={onClose}>
       <StreamFields stream={stream} onStream={setStream} />
       <TextField
         name="url"
@@ -88,7 +104,8 @@ export function AddPull({ onClose }: { onClose: () => void }) {
 function Passing({ what }: { what: 'channel' | 'pull' }) {
   return (
     <p class="muted">
-      A {what} that is added here is gone when the server starts again. One that is to stay belongs in its configuration, as <code>[[{what}]]</code>.
+      A {what} that is added here is gone when the server starts again. One that is to stay belongs in its
+      configuration, as <code>[[{what}]]</code>.
     </p>
   );
 }
@@ -96,8 +113,22 @@ function Passing({ what }: { what: 'channel' | 'pull' }) {
 function StreamFields({ stream, onStream }: { stream: StreamRef; onStream: (stream: StreamRef) => void }) {
   return (
     <div class="form-pair">
-      <TextField name="app" label="App" value={stream.app} onValue={(app) => onStream({ ...stream, app })} problem={nameProblem(stream.app, true)} hint="A group of streams" />
-      <TextField name="name" label="Stream" value={stream.name} onValue={(name) => onStream({ ...stream, name })} problem={nameProblem(stream.name, false)} hint="The name players ask for" />
+      <TextField
+        name="app"
+        label="App"
+        value={stream.app}
+        onValue={(app) => onStream({ ...stream, app })}
+        problem={nameProblem(stream.app, true)}
+        hint="A group of streams"
+      />
+      <TextField
+        name="name"
+        label="Stream"
+        value={stream.name}
+        onValue={(name) => onStream({ ...stream, name })}
+        problem={nameProblem(stream.name, false)}
+        hint="The name players ask for"
+      />
     </div>
   );
 }

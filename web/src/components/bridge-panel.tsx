@@ -31,11 +31,21 @@ export function BridgePanel({ stream }: { stream: Stream }) {
   return (
     <Panel title={title} class="bridge" aside={<span class="muted">{remark}</span>}>
       <dl class="facts facts-wide">
-        <Fact name="Cost" stat="bridge-cost">{costWords(cost)}</Fact>
-        <Fact name="Added delay" stat="bridge-delay">{delayWords(bridge)}</Fact>
-        <Fact name="Video" stat="bridge-rate">{rateWords(cost)}</Fact>
-        <Fact name="Audio" stat="bridge-audio">{audioWords(bridge)}</Fact>
-        <Fact name="Left out" stat="bridge-lost">{lostWords(bridge)}</Fact>
+        <Fact name="Cost" stat="bridge-cost">
+          {costWords(cost)}
+        </Fact>
+        <Fact name="Added delay" stat="bridge-delay">
+          {delayWords(bridge)}
+        </Fact>
+        <Fact name="Video" stat="bridge-rate">
+          {rateWords(cost)}
+        </Fact>
+        <Fact name="Audio" stat="bridge-audio">
+          {audioWords(bridge)}
+        </Fact>
+        <Fact name="Left out" stat="bridge-lost">
+          {lostWords(bridge)}
+        </Fact>
         <Fact name="Running">{duration(bridge.running_seconds)}</Fact>
       </dl>
       {bridge.b_frames_dropped > 0 && <Note text={bFramesWords(bridge, cost)} testId="note-b-frames" />}
@@ -82,7 +92,10 @@ function rateWords(cost: BridgeCost | null): string {
 
 function audioWords(bridge: BridgeInfo): string {
   const made = bridge.direction === 'rtmp_to_webrtc' ? 'Opus' : 'AAC';
-  const lost = bridge.audio_dropped > 0 ? `, ${plural(bridge.audio_dropped, 'frame', 'frames')} dropped for lack of CPU` : '';
+  const lost =
+    bridge.audio_dropped > 0
+      ? `, ${plural(bridge.audio_dropped, 'frame', 'frames')} dropped for lack of CPU`
+      : '';
   return bridge.audio_frames > 0 ? `transcoded to ${made}${lost}` : `passed on as it is, or none${lost}`;
 }
 
@@ -96,7 +109,10 @@ function lostWords(bridge: BridgeInfo): string {
 
 /** What it costs viewers, and which setting of the encoder to change. */
 export function bFramesWords(bridge: BridgeInfo, cost: BridgeCost | null): string {
-  const [dropped, shown] = cost === null ? [bridge.b_frames_dropped, bridge.video_frames] : [cost.droppedPerSecond, cost.framesPerSecond];
+  const [dropped, shown] =
+    cost === null
+      ? [bridge.b_frames_dropped, bridge.video_frames]
+      : [cost.droppedPerSecond, cost.framesPerSecond];
   const advice = 'Set B-frames to 0 in the encoder (OBS: “B-frames 0” or tune “zerolatency”; ffmpeg: -bf 0).';
   // No more since then: whoever publishes now sends none.
   if (dropped === 0) return `B-frames were left out earlier. ${advice}`;

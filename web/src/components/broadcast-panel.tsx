@@ -26,7 +26,8 @@ export function BroadcastPanel({ named }: BroadcastPanelProps) {
   const obstacle = captureObstacle(window.isSecureContext, navigator.mediaDevices);
   // The test picture needs no permission, so it is what is left on a page that did not come over HTTPS.
   useEffect(() => {
-    if (obstacle !== null && broadcast.store.value.settings.source !== 'test') broadcast.choose({ source: 'test' });
+    if (obstacle !== null && broadcast.store.value.settings.source !== 'test')
+      broadcast.choose({ source: 'test' });
     else void broadcast.listDevices();
   }, [broadcast, obstacle]);
   const off = server !== null && server.endpoints.whip?.length === 0;
@@ -61,13 +62,15 @@ function ObstacleNote({ insecure }: { insecure: boolean }) {
     <p class="note" data-testid="note-insecure">
       {insecure ? (
         <>
-          <b>Camera and screen are closed to this page.</b> Browsers open them only to pages that came over HTTPS or from this
-          machine. Open the console by <code>https://</code>, or make a tunnel (<code>{`ssh -L ${port}:127.0.0.1:${port} ${location.hostname}`}</code>) and
-          browse to <code>{`http://127.0.0.1:${port}/`}</code>. The test picture works here too.
+          <b>Camera and screen are closed to this page.</b> Browsers open them only to pages that came over
+          HTTPS or from this machine. Open the console by <code>https://</code>, or make a tunnel (
+          <code>{`ssh -L ${port}:127.0.0.1:${port} ${location.hostname}`}</code>) and browse to{' '}
+          <code>{`http://127.0.0.1:${port}/`}</code>. The test picture works here too.
         </>
       ) : (
         <>
-          <b>This browser gives pages neither camera nor screen.</b> The test picture can be published all the same.
+          <b>This browser gives pages neither camera nor screen.</b> The test picture can be published all the
+          same.
         </>
       )}
     </p>
@@ -86,13 +89,23 @@ function Preview({ state }: { state: BroadcastState }) {
   }, [stream]);
   return (
     <div class="player-frame" data-testid="preview">
-      <video ref={video} muted playsInline aria-label="Preview of what is published" class={state.capture?.source === 'camera' ? 'is-mirrored' : ''} />
+      <video
+        ref={video}
+        muted
+        playsInline
+        aria-label="Preview of what is published"
+        class={state.capture?.source === 'camera' ? 'is-mirrored' : ''}
+      />
       {stream === null && (
         <div class="overlay">
           {state.opening ? (
             <>
               <span class="spinner" aria-hidden="true" />
-              <span>{state.settings.source === 'test' ? 'Drawing the test picture' : 'The browser asks for your permission'}</span>
+              <span>
+                {state.settings.source === 'test'
+                  ? 'Drawing the test picture'
+                  : 'The browser asks for your permission'}
+              </span>
             </>
           ) : (
             <span class="overlay-small">{PREVIEW_WORDS[state.settings.source]}</span>
@@ -145,12 +158,24 @@ function Actions({ state, named }: { state: BroadcastState; named: boolean }) {
       )}
       <span class="grow" />
       {audioTracks > 0 && (
-        <button type="button" class={`icon-button${muted ? ' is-off' : ''}`} onClick={() => broadcast.mute(!muted)} aria-pressed={muted} aria-label="Mute audio" title={muted ? 'Unmute audio' : 'Mute audio'}>
+        <button
+          type="button"
+          class={`icon-button${muted ? ' is-off' : ''}`}
+          onClick={() => broadcast.mute(!muted)}
+          aria-pressed={muted}
+          aria-label="Mute audio"
+          title={muted ? 'Unmute audio' : 'Mute audio'}>
           <Icon name={muted ? 'microphoneOff' : 'microphone'} />
         </button>
       )}
       {capture !== null && (
-        <button type="button" class={`icon-button${covered ? ' is-off' : ''}`} onClick={() => broadcast.cover(!covered)} aria-pressed={covered} aria-label="Hide picture" title={covered ? 'Send the picture again' : 'Send black'}>
+        <button
+          type="button"
+          class={`icon-button${covered ? ' is-off' : ''}`}
+          onClick={() => broadcast.cover(!covered)}
+          aria-pressed={covered}
+          aria-label="Hide picture"
+          title={covered ? 'Send the picture again' : 'Send black'}>
           <Icon name={covered ? 'cameraOff' : 'camera'} />
         </button>
       )}
@@ -179,7 +204,9 @@ function Status({ state, named }: { state: BroadcastState; named: boolean }) {
       )}
       <p role="status">
         {publish.phase === 'connecting' && 'Connecting…'}
-        {publish.phase === 'live' && publish.liveSinceMs !== null && `On air as ${key} for ${duration((Date.now() - publish.liveSinceMs) / 1000)}.`}
+        {publish.phase === 'live' &&
+          publish.liveSinceMs !== null &&
+          `On air as ${key} for ${duration((Date.now() - publish.liveSinceMs) / 1000)}.`}
         {publish.phase !== 'live' && publish.message !== '' && <span class="trouble">{publish.message}</span>}
         {publish.needsToken && ' Enter it in the field “Token” above and press “Try now”.'}
       </p>
@@ -189,7 +216,11 @@ function Status({ state, named }: { state: BroadcastState; named: boolean }) {
         </a>
       )}
       {(publish.phase === 'retrying' || publish.phase === 'failed') && (
-        <button type="button" class="button button-small" disabled={!named} onClick={() => void broadcast.retryNow(whipUrl(state))}>
+        <button
+          type="button"
+          class="button button-small"
+          disabled={!named}
+          onClick={() => void broadcast.retryNow(whipUrl(state))}>
           Try now
         </button>
       )}

@@ -20,9 +20,14 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
   const { settings } = state;
   const choose = (change: Partial<PublishSettings>) => broadcast.choose(change);
   const onAir = state.publish.phase !== 'idle';
-  const codecs = usableCodecs(typeof RTCRtpSender === 'undefined' ? [] : (RTCRtpSender.getCapabilities?.('video')?.codecs ?? []));
+  const codecs = usableCodecs(
+    typeof RTCRtpSender === 'undefined' ? [] : (RTCRtpSender.getCapabilities?.('video')?.codecs ?? []),
+  );
   return (
-    <form class="broadcast-settings" aria-label="What to publish" onSubmit={(event) => event.preventDefault()}>
+    <form
+      class="broadcast-settings"
+      aria-label="What to publish"
+      onSubmit={(event) => event.preventDefault()}>
       <div class="sources" role="group" aria-label="Source">
         {SOURCES.map(({ id, text, icon }) => (
           <button
@@ -32,8 +37,7 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
             aria-pressed={settings.source === id}
             disabled={obstructed && id !== 'test'}
             onClick={() => choose({ source: id })}
-            data-testid={`source-${id}`}
-          >
+            data-testid={`source-${id}`}>
             <Icon name={icon} size={22} />
             <span>{text}</span>
           </button>
@@ -41,31 +45,56 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
       </div>
       {settings.source === 'camera' && <Devices state={state} />}
       <label class="switch">
-        <input type="checkbox" checked={settings.audio} onChange={(event) => choose({ audio: event.currentTarget.checked })} />
+        <input
+          type="checkbox"
+          checked={settings.audio}
+          onChange={(event) => choose({ audio: event.currentTarget.checked })}
+        />
         <span>{AUDIO_LABELS[settings.source]}</span>
       </label>
       <div class="broadcast-quality">
-        <Choice label="Size" value={String(settings.lines)} onValue={(value) => choose({ lines: Number(value) })} options={LINES.map((lines) => [String(lines), `${lines}p`])} />
+        <Choice
+          label="Size"
+          value={String(settings.lines)}
+          onValue={(value) => choose({ lines: Number(value) })}
+          options={LINES.map((lines) => [String(lines), `${lines}p`])}
+        />
         <Choice
           label="Bit rate up to"
           value={String(settings.videoBitsPerSecond)}
           onValue={(value) => choose({ videoBitsPerSecond: Number(value) })}
-          options={BIT_RATES.map((rate) => [String(rate), rate < 1_000_000 ? `${rate / 1_000} kbit/s` : `${rate / 1_000_000} Mbit/s`])}
+          options={BIT_RATES.map((rate) => [
+            String(rate),
+            rate < 1_000_000 ? `${rate / 1_000} kbit/s` : `${rate / 1_000_000} Mbit/s`,
+          ])}
         />
         <Choice
           label="Codec"
           value={settings.codec}
           disabled={onAir}
-          title={onAir ? 'Can be changed when nothing is published' : VIDEO_CODECS.find(({ id }) => id === settings.codec)?.remark}
+          title={
+            onAir
+              ? 'Can be changed when nothing is published'
+              : VIDEO_CODECS.find(({ id }) => id === settings.codec)?.remark
+          }
           onValue={(value) => choose({ codec: value as VideoCodec | 'auto' })}
-          options={[['auto', 'Automatic'], ...VIDEO_CODECS.filter(({ id }) => codecs.includes(id)).map(({ id, text }) => [id, text] as [string, string])]}
+          options={[
+            ['auto', 'Automatic'],
+            ...VIDEO_CODECS.filter(({ id }) => codecs.includes(id)).map(
+              ({ id, text }) => [id, text] as [string, string],
+            ),
+          ]}
         />
       </div>
     </form>
   );
 }
 
-const AUDIO_LABELS = { camera: 'With the microphone', screen: 'With the screen’s audio, where the browser can', test: 'With a beep every second' } as const;
+const AUDIO_LABELS = {
+  camera: 'With the microphone',
+  screen: 'With the screen’s audio, where the browser can',
+  test: 'With a beep every second',
+} as const;
 
 /** Devices have names only after one of them was allowed. */
 function Devices({ state }: { state: BroadcastState }) {
@@ -73,12 +102,20 @@ function Devices({ state }: { state: BroadcastState }) {
   const of = (kind: MediaDeviceKind, what: string): [string, string][] => [
     ['', 'The browser’s choice'],
     ...state.devices
-      .filter((device) => device.kind === kind && device.deviceId !== 'default' && device.deviceId !== 'communications')
+      .filter(
+        (device) =>
+          device.kind === kind && device.deviceId !== 'default' && device.deviceId !== 'communications',
+      )
       .map((device, index): [string, string] => [device.deviceId, device.label || `${what} ${index + 1}`]),
   ];
   return (
     <div class="broadcast-devices">
-      <Choice label="Camera" value={state.settings.cameraId} onValue={(cameraId) => broadcast.choose({ cameraId })} options={of('videoinput', 'Camera')} />
+      <Choice
+        label="Camera"
+        value={state.settings.cameraId}
+        onValue={(cameraId) => broadcast.choose({ cameraId })}
+        options={of('videoinput', 'Camera')}
+      />
       <Choice
         label="Microphone"
         value={state.settings.microphoneId}
@@ -103,7 +140,10 @@ function Choice(props: ChoiceProps) {
   return (
     <label class="choice" title={props.title}>
       <span>{props.label}</span>
-      <select value={props.value} disabled={props.disabled} onChange={(event) => props.onValue(event.currentTarget.value)}>
+      <select
+        value={props.value}
+        disabled={props.disabled}
+        onChange={(event) => props.onValue(event.currentTarget.value)}>
         {props.options.map(([value, text]) => (
           <option key={value} value={value}>
             {text}

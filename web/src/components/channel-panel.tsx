@@ -10,7 +10,18 @@ import { Badge, Fact, Panel } from './pieces';
 import { Progress } from './progress';
 import { connectionWords } from './pulls-table';
 import { RemoveChannel, RemovePull, SkipButton } from './source-actions';
-import { behindWords, channelState, dayAndTime, errorWords, eventWords, isTrouble, itemName, placeWords, pullState, waitWords } from './source-words';
+import {
+  behindWords,
+  channelState,
+  dayAndTime,
+  errorWords,
+  eventWords,
+  isTrouble,
+  itemName,
+  placeWords,
+  pullState,
+  waitWords,
+} from './source-words';
 
 /** Nothing for a stream that somebody publishes. */
 export function SourcePanel({ stream }: { stream: StreamRef }) {
@@ -34,8 +45,14 @@ function ChannelPanel({ channel }: { channel: Channel }) {
       <div class="channel-now">
         <Badge {...channelState(channel)} />
         <span>{placeWords(channel)}</span>
-        <span class="muted">{[positionWords(channel) || waitWords(channel, Date.now()), kindWords(channel)].filter(Boolean).join(' · ')}</span>
-        {behindWords(channel) !== '' && <span class={channel.start === null ? 'muted' : 'warn'}>{behindWords(channel)}</span>}
+        <span class="muted">
+          {[positionWords(channel) || waitWords(channel, Date.now()), kindWords(channel)]
+            .filter(Boolean)
+            .join(' · ')}
+        </span>
+        {behindWords(channel) !== '' && (
+          <span class={channel.start === null ? 'muted' : 'warn'}>{behindWords(channel)}</span>
+        )}
       </div>
       <Playlist channel={channel} />
       {channel.events.length > 0 && <Events channel={channel} />}
@@ -45,7 +62,8 @@ function ChannelPanel({ channel }: { channel: Channel }) {
 
 function kindWords(channel: Channel): string {
   const parts = [channel.loop ? 'in a loop' : 'once'];
-  if (channel.start !== null) parts.push(`as if begun at ${dayAndTime(Date.parse(channel.start), Date.now())}`);
+  if (channel.start !== null)
+    parts.push(`as if begun at ${dayAndTime(Date.parse(channel.start), Date.now())}`);
   if (channel.items_failed > 0) parts.push(plural(channel.items_failed, 'item failed', 'items failed'));
   if (channel.pauses > 0) parts.push(`late ${plural(channel.pauses, 'time', 'times')}`);
   return parts.join(' · ');
@@ -63,10 +81,14 @@ function Playlist({ channel }: { channel: Channel }) {
             <div class="playlist-item">
               <span title={item.location}>{itemName(item.location)}</span>
               {item.last_error !== null && <span class="sub warn">{item.last_error}</span>}
-              {here && channel.duration_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label="Position" />}
+              {here && channel.duration_ms !== null && (
+                <Progress value={channel.position_ms} of={channel.duration_ms} label="Position" />
+              )}
             </div>
             <span class="muted">{next ? (channel.next_ready ? 'next, ready' : 'next') : ''}</span>
-            <span class="playlist-time">{item.duration_ms === null ? UNKNOWN : playTime(item.duration_ms)}</span>
+            <span class="playlist-time">
+              {item.duration_ms === null ? UNKNOWN : playTime(item.duration_ms)}
+            </span>
           </li>
         );
       })}

@@ -56,16 +56,26 @@ function Row({ channel }: { channel: Channel }) {
         <span class="sub">{placeWords(channel)}</span>
       </td>
       <td data-label="Position" class="cell-position">
-        {channel.duration_ms !== null && <Progress value={channel.position_ms} of={channel.duration_ms} label={`Position of ${streamKey(channel)}`} />}
+        {channel.duration_ms !== null && (
+          <Progress
+            value={channel.position_ms}
+            of={channel.duration_ms}
+            label={`Position of ${streamKey(channel)}`}
+          />
+        )}
         <span class="sub">{positionWords(channel)}</span>
-        {behindWords(channel) !== '' && <span class={`sub${channel.start === null ? '' : ' warn'}`}>{behindWords(channel)}</span>}
+        {behindWords(channel) !== '' && (
+          <span class={`sub${channel.start === null ? '' : ' warn'}`}>{behindWords(channel)}</span>
+        )}
       </td>
       <td data-label="Next" class="cell-next">
         <span title={next?.location}>{next ? itemName(next.location) : UNKNOWN}</span>
         <span class="sub">{next ? (channel.next_ready ? 'ready' : 'not opened yet') : ''}</span>
       </td>
       <td data-label="Errors" class="cell-trouble">
-        <span class={channel.items_failed > 0 ? 'warn' : ''}>{channel.items_failed === 0 ? 'none' : count(channel.items_failed)}</span>
+        <span class={channel.items_failed > 0 ? 'warn' : ''}>
+          {channel.items_failed === 0 ? 'none' : count(channel.items_failed)}
+        </span>
         {trouble !== null && (
           <span class="sub" title={trouble}>
             {trouble}

@@ -1,5 +1,6 @@
 /**
- * A question before something that cannot be undone. The native dialog keeps the focus inside and closes on Escape.
+ * A question before something that cannot be undone. The native dialog keeps the focus inside and closes on
+ * Escape.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -28,8 +29,7 @@ export function Confirm(props: ConfirmProps) {
       onCancel={(event) => {
         event.preventDefault();
         props.onCancel();
-      }}
-    >
+      }}>
       <h2 id="confirm-title">{props.title}</h2>
       <div class="confirm-body">{props.children}</div>
       <div class="confirm-actions">

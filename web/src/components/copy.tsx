@@ -17,7 +17,11 @@ export function CopyButton(props: { text: string; label: string }) {
     timer.current = setTimeout(() => setOutcome('none'), SAID_MS);
   };
   return (
-    <button type="button" class={`copy-button is-${outcome}`} onClick={() => void copy()} aria-label={`Copy ${props.label}`}>
+    <button
+      type="button"
+      class={`copy-button is-${outcome}`}
+      onClick={() => void copy()}
+      aria-label={`Copy ${props.label}`}>
       <Icon name={outcome === 'copied' ? 'check' : outcome === 'failed' ? 'close' : 'copy'} size={18} />
       <span class="copy-button-text" aria-live="polite">
         {outcome === 'copied' ? 'Copied' : outcome === 'failed' ? 'Select it by hand' : 'Copy'}

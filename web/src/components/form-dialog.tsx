@@ -1,6 +1,6 @@
 /**
- * A form above the page. The native dialog keeps the focus inside and closes on Escape; what the server says against what was
- * entered stands in the form, which keeps it.
+ * A form above the page. The native dialog keeps the focus inside and closes on Escape; what the server says
+ * against what was entered stands in the form, which keeps it.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -96,9 +96,19 @@ export function TextField(props: TextFieldProps) {
     <div class={`field${wrong ? ' is-wrong' : ''}`}>
       <label for={common.id}>{props.label}</label>
       {props.rows === undefined ? (
-        <input {...common} autocomplete="off" autocapitalize="none" onInput={(event) => props.onValue(event.currentTarget.value)} />
+        <input
+          {...common}
+          autocomplete="off"
+          autocapitalize="none"
+          onInput={(event) => props.onValue(event.currentTarget.value)}
+        />
       ) : (
-        <textarea {...common} rows={props.rows} autocapitalize="none" onInput={(event) => props.onValue(event.currentTarget.value)} />
+        <textarea
+          {...common}
+          rows={props.rows}
+          autocapitalize="none"
+          onInput={(event) => props.onValue(event.currentTarget.value)}
+        />
       )}
       <small id={`form-${props.name}-hint`}>{wrong ? props.problem : props.hint}</small>
     </div>

@@ -18,7 +18,8 @@ export interface KickDialogProps {
 export function KickDialog({ session, address, onClose }: KickDialogProps) {
   const { client, model, toasts } = useServices();
   const [busy, setBusy] = useState(false);
-  const what = session.role === 'publisher' ? 'Publisher' : session.role === 'player' ? 'Player' : 'Connection';
+  const what =
+    session.role === 'publisher' ? 'Publisher' : session.role === 'player' ? 'Player' : 'Connection';
   const name = address ?? session.id;
 
   const kick = async () => {
@@ -36,10 +37,16 @@ export function KickDialog({ session, address, onClose }: KickDialogProps) {
   };
 
   return (
-    <Confirm title={`Kick this ${what.toLowerCase()}?`} action="Kick" busy={busy} onConfirm={() => void kick()} onCancel={onClose}>
+    <Confirm
+      title={`Kick this ${what.toLowerCase()}?`}
+      action="Kick"
+      busy={busy}
+      onConfirm={() => void kick()}
+      onCancel={onClose}>
       <p>
         <strong>{name}</strong> ({session.protocol}
-        {session.stream === null ? '' : `, ${session.stream}`}), connected for {duration(session.connectedSeconds)}.
+        {session.stream === null ? '' : `, ${session.stream}`}), connected for{' '}
+        {duration(session.connectedSeconds)}.
       </p>
       <p class="muted">
         {session.role === 'publisher'

@@ -64,7 +64,9 @@ function Chart(props: LiveChartProps) {
     <figure class="chart" aria-label={props.title}>
       <figcaption class="chart-head">
         <span class="chart-title">{props.title}</span>
-        <span class="chart-time muted">{at === null ? '' : clockTime(1000 * (plot.current?.data[0][at] ?? 0))}</span>
+        <span class="chart-time muted">
+          {at === null ? '' : clockTime(1000 * (plot.current?.data[0][at] ?? 0))}
+        </span>
       </figcaption>
       <ul class="chart-legend">
         {props.lines.map((line, index) => (
@@ -94,22 +96,46 @@ function sizeOf(element: HTMLElement): { width: number; height: number } {
 }
 
 /** Colours are read when something is drawn, so a change of theme shows with the next message. */
-function optionsOf(element: HTMLElement, latest: { current: LiveChartProps }, onHover: (index: number | null) => void): uPlot.Options {
+function optionsOf(
+  element: HTMLElement,
+  latest: { current: LiveChartProps },
+  onHover: (index: number | null) => void,
+): uPlot.Options {
   const colour = (name: string) => getComputedStyle(element).getPropertyValue(name).trim();
   const grid = { stroke: () => colour('--line'), width: 1 };
-  const axis = { stroke: () => colour('--muted'), font: `11px ${colour('--sans') || 'sans-serif'}`, grid, ticks: { show: false } };
+  const axis = {
+    stroke: () => colour('--muted'),
+    font: `11px ${colour('--sans') || 'sans-serif'}`,
+    grid,
+    ticks: { show: false },
+  };
   return {
     ...sizeOf(element),
     padding: [8, 6, 0, 0],
     legend: { show: false },
-    cursor: { y: false, sync: { key: SYNC }, drag: { setScale: false, x: false, y: false }, points: { size: 6 } },
+    cursor: {
+      y: false,
+      sync: { key: SYNC },
+      drag: { setScale: false, x: false, y: false },
+      points: { size: 6 },
+    },
     scales: {
       x: { time: true, range: () => span(latest.current.timeMs) },
       y: { range: (_plot, _low, high) => [0, Math.max(latest.current.ceiling, (high ?? 0) * 1.08)] },
     },
     axes: [
-      { ...axis, size: 24, space: 74, values: (plot, times) => times.map((time) => (hasRoom(plot, time) ? clockTime(1000 * time) : '')) },
-      { ...axis, size: 66, space: 24, values: (_plot, values) => values.map((value) => (value === 0 ? '0' : latest.current.format(value))) },
+      {
+        ...axis,
+        size: 24,
+        space: 74,
+        values: (plot, times) => times.map((time) => (hasRoom(plot, time) ? clockTime(1000 * time) : '')),
+      },
+      {
+        ...axis,
+        size: 66,
+        space: 24,
+        values: (_plot, values) => values.map((value) => (value === 0 ? '0' : latest.current.format(value))),
+      },
     ],
     series: [{}, ...latest.current.lines.map((line, index) => seriesOf(colour, line, index === 0))],
     hooks: { setCursor: [(plot) => onHover(plot.cursor.idx ?? null)] },

@@ -10,9 +10,15 @@ import type { Link } from '../stats/protocol';
 export function LiveLamp({ view }: { view: LiveView }) {
   const { link, frame } = view;
   const fine = link.state === 'live' || link.state === 'asking';
-  const about = frame === null ? undefined : `${bytes(frame.bytes)} a second, read in ${milliseconds(frame.readMs)}`;
+  const about =
+    frame === null ? undefined : `${bytes(frame.bytes)} a second, read in ${milliseconds(frame.readMs)}`;
   return (
-    <span class={`live-lamp ${fine ? 'is-live' : link.state === 'connecting' ? '' : 'is-lost'}`} role="status" data-testid="live" data-state={link.state} title={about}>
+    <span
+      class={`live-lamp ${fine ? 'is-live' : link.state === 'connecting' ? '' : 'is-lost'}`}
+      role="status"
+      data-testid="live"
+      data-state={link.state}
+      title={about}>
       {WORDS[link.state]}
     </span>
   );
@@ -34,13 +40,20 @@ export function LiveNote({ view }: { view: LiveView }) {
   const { link, frame } = view;
   // The banner says it once for everything that the server does not answer.
   if (link.state === 'lost' && connection.state === 'reconnecting') return null;
-  if (link.state === 'asking') return <p class="note" data-testid="live-note">Figures are asked for once a second. {link.why}</p>;
+  if (link.state === 'asking')
+    return (
+      <p class="note" data-testid="live-note">
+        Figures are asked for once a second. {link.why}
+      </p>
+    );
   // The first failure is over before it could be read.
-  if (link.state !== 'refused' && !(link.state === 'lost' && (link.failures > 1 || frame === null))) return null;
+  if (link.state !== 'refused' && !(link.state === 'lost' && (link.failures > 1 || frame === null)))
+    return null;
   return (
     <div class="note live-note" role="status" data-testid="live-note">
       <p>
-        <b>{link.state === 'lost' ? 'Reconnecting.' : HEADS[link.kind]}</b> {link.why} {frame === null ? '' : 'Figures are the last ones received.'}
+        <b>{link.state === 'lost' ? 'Reconnecting.' : HEADS[link.kind]}</b> {link.why}{' '}
+        {frame === null ? '' : 'Figures are the last ones received.'}
       </p>
       <button type="button" class="button button-small" onClick={() => live.retry()}>
         Try now

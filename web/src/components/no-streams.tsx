@@ -13,7 +13,8 @@ export function NoStreams() {
   return (
     <Empty title="Nothing is on air yet">
       <p>
-        Paste this into a terminal on the server for a first picture, or see <a href="#/publish">how to publish</a> with OBS or your own material.
+        Paste this into a terminal on the server for a first picture, or see{' '}
+        <a href="#/publish">how to publish</a> with OBS or your own material.
       </p>
       <Command label="Test picture with ffmpeg" text={ffmpegTestCommand(url)} />
     </Empty>

@@ -25,7 +25,13 @@ export function LoadBar(props: { percent: number; label: string }) {
   const value = Math.min(100, Math.max(0, props.percent));
   const level = value >= 90 ? 'high' : value >= 70 ? 'raised' : 'normal';
   return (
-    <div class={`loadbar is-${level}`} role="meter" aria-label={props.label} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round(value)}>
+    <div
+      class={`loadbar is-${level}`}
+      role="meter"
+      aria-label={props.label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(value)}>
       <svg class="loadbar-track" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">
         <rect class="loadbar-fill" width={value} height={1} />
       </svg>
@@ -44,7 +50,13 @@ export function Fact(props: { name: string; children: ComponentChildren; stat?: 
   );
 }
 
-export function Panel(props: { title: string; aside?: ComponentChildren; children: ComponentChildren; class?: string; id?: string }) {
+export function Panel(props: {
+  title: string;
+  aside?: ComponentChildren;
+  children: ComponentChildren;
+  class?: string;
+  id?: string;
+}) {
   return (
     <section class={`panel ${props.class ?? ''}`} aria-label={props.title} id={props.id}>
       <header class="panel-head">

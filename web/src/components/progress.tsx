@@ -19,8 +19,7 @@ export function Progress({ value, of, label }: ProgressProps) {
       aria-label={label}
       aria-valuemin={0}
       aria-valuemax={100}
-      aria-valuenow={value === null ? undefined : Math.round(percent)}
-    >
+      aria-valuenow={value === null ? undefined : Math.round(percent)}>
       <rect class="progress-fill" width={percent} height={1} />
     </svg>
   );

@@ -17,8 +17,12 @@ export function PullsTable({ pulls }: { pulls: readonly Pull[] }) {
         <tr>
           <th scope="col">Stream</th>
           <th scope="col">From</th>
-          <th scope="col" class="number">Rate</th>
-          <th scope="col" class="number">Received</th>
+          <th scope="col" class="number">
+            Rate
+          </th>
+          <th scope="col" class="number">
+            Received
+          </th>
           <th scope="col">Connection</th>
           <th scope="col">
             <span class="offscreen">Actions</span>
@@ -47,8 +51,12 @@ function Row({ pull }: { pull: Pull }) {
       <td data-label="From" class="cell-item">
         <code>{pull.url}</code>
       </td>
-      <td data-label="Rate" class="number">{bitrate(pull.state === 'live' ? pull.bitrate_bits_per_second : null)}</td>
-      <td data-label="Received" class="number">{bytes(pull.bytes)}</td>
+      <td data-label="Rate" class="number">
+        {bitrate(pull.state === 'live' ? pull.bitrate_bits_per_second : null)}
+      </td>
+      <td data-label="Received" class="number">
+        {bytes(pull.bytes)}
+      </td>
       <td data-label="Connection" class="cell-trouble">
         <span class={pull.state === 'waiting' ? 'warn' : ''}>{connectionWords(pull)}</span>
         {pull.last_error !== null && (

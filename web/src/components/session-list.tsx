@@ -1,8 +1,8 @@
 /**
  * All sessions, however many: a table of which only the rows near the view are made.
  *
- * Order and filter come with the message (stats/engine.ts). While the pointer or the keyboard is on the rows they keep their
- * order, so that what one is about to press does not move away.
+ * Order and filter come with the message (stats/engine.ts). While the pointer or the keyboard is on the rows
+ * they keep their order, so that what one is about to press does not move away.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { rowWindow, type RowWindow } from '../lib/row-window';
@@ -57,10 +57,13 @@ export function SessionList(props: SessionListProps) {
     live.watchRows(ids);
     book.want(ids);
   });
-  useEffect(() => () => {
-    live.watchRows([]);
-    live.hold(false);
-  }, [live]);
+  useEffect(
+    () => () => {
+      live.watchRows([]);
+      live.hold(false);
+    },
+    [live],
+  );
   const height = cards ? CARD_PX : ROW_PX;
 
   return (
@@ -68,8 +71,7 @@ export function SessionList(props: SessionListProps) {
       class={`session-list${cards ? ' is-cards' : ''}${props.hideStream ? ' without-stream' : ''}`}
       role="table"
       aria-label="Sessions"
-      aria-rowcount={view.order.length + 1}
-    >
+      aria-rowcount={view.order.length + 1}>
       {!cards && <Head {...props} />}
       <div
         class="session-rows"
@@ -79,8 +81,7 @@ export function SessionList(props: SessionListProps) {
         onPointerEnter={(event) => event.pointerType === 'mouse' && live.hold(true)}
         onPointerLeave={() => live.hold(false)}
         onFocusIn={(event) => (event.target as Element).matches(':focus-visible') && live.hold(true)}
-        onFocusOut={() => live.hold(false)}
-      >
+        onFocusOut={() => live.hold(false)}>
         {rows.map((row, index) => {
           const id = ids[index]!;
           return (
@@ -99,7 +100,13 @@ export function SessionList(props: SessionListProps) {
           );
         })}
       </div>
-      {kicking !== null && <KickDialog session={kicking} address={book.get(kicking.id)?.address ?? null} onClose={() => setKicking(null)} />}
+      {kicking !== null && (
+        <KickDialog
+          session={kicking}
+          address={book.get(kicking.id)?.address ?? null}
+          onClose={() => setKicking(null)}
+        />
+      )}
     </div>
   );
 }
@@ -114,8 +121,7 @@ function Head({ view, sort, descending, onSort }: SessionListProps) {
             key={column.name}
             class={`cell-${column.name}${column.number ? ' number' : ''}`}
             role="columnheader"
-            aria-sort={!sorted ? undefined : descending ? 'descending' : 'ascending'}
-          >
+            aria-sort={!sorted ? undefined : descending ? 'descending' : 'ascending'}>
             {column.sort === undefined ? (
               <span class={column.name === 'spark' ? 'offscreen' : ''}>{column.title}</span>
             ) : (
@@ -138,7 +144,10 @@ function Head({ view, sort, descending, onSort }: SessionListProps) {
 }
 
 /** Follows scrolling and sizes. The page itself scrolls, so the list has no scroll bar of its own. */
-function useRowWindow(body: { current: HTMLDivElement | null }, rows: number): { window: RowWindow; cards: boolean } {
+function useRowWindow(
+  body: { current: HTMLDivElement | null },
+  rows: number,
+): { window: RowWindow; cards: boolean } {
   const [window_, setWindow] = useState<RowWindow>({ first: 0, end: 0 });
   const [cards, setCards] = useState(false);
   useEffect(() => {

@@ -1,5 +1,6 @@
 /**
- * One session in full: charts of its last minutes, totals, and what the management API knows of its connection.
+ * One session in full: charts of its last minutes, totals, and what the management API knows of its
+ * connection.
  */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { RtcSession, Session } from '../api/types';
@@ -47,7 +48,10 @@ export function SessionPanel({ view, id, onClose }: { view: LiveView; id: string
           <p class="sub">{session === null ? '' : <Words session={session} />}</p>
         </div>
         {now !== null && (
-          <button type="button" class="button button-small button-quiet-danger" onClick={() => setKicking(true)}>
+          <button
+            type="button"
+            class="button button-small button-quiet-danger"
+            onClick={() => setKicking(true)}>
             Kick
           </button>
         )}
@@ -55,10 +59,18 @@ export function SessionPanel({ view, id, onClose }: { view: LiveView; id: string
           <Icon name="close" />
         </button>
       </header>
-      {gone && <p class="note">{session === null ? `There is no session ${id}.` : 'This session has ended. Its last figures stay until the details are closed.'}</p>}
+      {gone && (
+        <p class="note">
+          {session === null
+            ? `There is no session ${id}.`
+            : 'This session has ended. Its last figures stay until the details are closed.'}
+        </p>
+      )}
       {history !== null && session !== null && <Charts session={session} track={history} />}
       {session !== null && <Facts session={session} details={details} />}
-      {kicking && now !== null && <KickDialog session={now} address={details?.address ?? null} onClose={() => setKicking(false)} />}
+      {kicking && now !== null && (
+        <KickDialog session={now} address={details?.address ?? null} onClose={() => setKicking(false)} />
+      )}
     </aside>
   );
 }
@@ -81,7 +93,10 @@ function Words({ session }: { session: LiveSession }) {
 function Charts({ session, track }: { session: LiveSession; track: Track }) {
   const values = (figure: SessionFigure) => track.values[SESSION_FIGURES.indexOf(figure)]!;
   const has = (figure: SessionFigure) => values(figure).some((value) => !Number.isNaN(value));
-  const rate: Line = session.role === 'publisher' ? { label: 'In', tone: 'in', values: values('bits_per_second') } : { label: 'Out', tone: 'out', values: values('bits_per_second') };
+  const rate: Line =
+    session.role === 'publisher'
+      ? { label: 'In', tone: 'in', values: values('bits_per_second') }
+      : { label: 'Out', tone: 'out', values: values('bits_per_second') };
   const lost: Line = { label: 'Lost', tone: 'bad', values: values('loss_percent') };
   const waiting: Line = { label: 'Waiting', tone: 'load', values: values('queue_bytes') };
   const packets: Line = { label: 'A second', tone: 'plain', values: values('packets_per_second') };
@@ -90,9 +105,21 @@ function Charts({ session, track }: { session: LiveSession; track: Track }) {
   return (
     <div class="chart-stack">
       <LiveChart title="Rate" timeMs={track.timeMs} format={bitrate} ceiling={1000} lines={[rate]} />
-      {has('rtt_ms') && <LiveChart title="Path" timeMs={track.timeMs} format={milliseconds} ceiling={20} lines={has('jitter_ms') ? [roundTrip, jitter] : [roundTrip]} />}
-      {has('loss_percent') && <LiveChart title="Loss" timeMs={track.timeMs} format={percent} ceiling={5} lines={[lost]} />}
-      {hasQueue(session) && <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[waiting]} />}
+      {has('rtt_ms') && (
+        <LiveChart
+          title="Path"
+          timeMs={track.timeMs}
+          format={milliseconds}
+          ceiling={20}
+          lines={has('jitter_ms') ? [roundTrip, jitter] : [roundTrip]}
+        />
+      )}
+      {has('loss_percent') && (
+        <LiveChart title="Loss" timeMs={track.timeMs} format={percent} ceiling={5} lines={[lost]} />
+      )}
+      {hasQueue(session) && (
+        <LiveChart title="Queue" timeMs={track.timeMs} format={bytes} ceiling={10_000} lines={[waiting]} />
+      )}
       <LiveChart title="Packets" timeMs={track.timeMs} format={perSecond} ceiling={10} lines={[packets]} />
     </div>
   );
@@ -109,11 +136,19 @@ function Facts({ session, details }: { session: LiveSession; details: Session | 
       <Fact name="Connected">{duration(session.connectedSeconds)}</Fact>
       <Fact name="Transferred">{bytes(sent)}</Fact>
       <Fact name="Packets">{count(session.packets)}</Fact>
-      <Fact name="Lost packets">{Number.isNaN(session.lossPercent) ? UNKNOWN : count(session.lostPackets)}</Fact>
+      <Fact name="Lost packets">
+        {Number.isNaN(session.lossPercent) ? UNKNOWN : count(session.lostPackets)}
+      </Fact>
       <Fact name="Dropped frames">
         <span class={session.droppedFrames > 0 ? 'warn' : ''}>{count(session.droppedFrames)}</span>
       </Fact>
-      {hasQueue(session) && <Fact name="Queue">{session.queueBytes === 0 ? 'empty' : `${bytes(session.queueBytes)}, ${milliseconds(session.queueMs)}`}</Fact>}
+      {hasQueue(session) && (
+        <Fact name="Queue">
+          {session.queueBytes === 0
+            ? 'empty'
+            : `${bytes(session.queueBytes)}, ${milliseconds(session.queueMs)}`}
+        </Fact>
+      )}
       <Fact name="Program">{details?.user_agent ?? UNKNOWN}</Fact>
       <Fact name="Session">{`${session.id}, worker ${session.worker}`}</Fact>
       {details?.rtc && <RtcFacts rtc={details.rtc} />}

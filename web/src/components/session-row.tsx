@@ -30,7 +30,9 @@ export interface SessionRowProps {
   onKick: (session: LiveSession) => void;
 }
 
-/** Drawn again only when something of it has changed: scrolling brings new rows and leaves the others alone. */
+/**
+ * Drawn again only when something of it has changed: scrolling brings new rows and leaves the others alone.
+ */
 export class SessionRow extends Component<SessionRowProps> {
   override shouldComponentUpdate(next: SessionRowProps): boolean {
     return (Object.keys(next) as (keyof SessionRowProps)[]).some((name) => next[name] !== this.props[name]);
@@ -53,8 +55,7 @@ function Row(props: SessionRowProps) {
       aria-rowindex={props.index + 2}
       data-session={session.id}
       style={{ top: `${props.top}px` }}
-      onClick={(event) => openRow(event, props.href)}
-    >
+      onClick={(event) => openRow(event, props.href)}>
       <div class="cell-role" role="cell">
         <span class={`role role-${session.role}`}>{ROLE_WORDS[session.role]}</span>
         <span class="sub">{session.protocol}</span>
@@ -63,15 +64,32 @@ function Row(props: SessionRowProps) {
         <a class="mono session-link" href={props.href} aria-label={`Details of session ${session.id}`}>
           {details?.address ?? session.id}
         </a>
-        <span class="sub" title={details?.user_agent ?? undefined}>{details?.user_agent ?? `session ${session.id}`}</span>
+        <span class="sub" title={details?.user_agent ?? undefined}>
+          {details?.user_agent ?? `session ${session.id}`}
+        </span>
       </div>
       <div class="cell-stream" role="cell" title={session.stream ?? undefined}>
-        {stream === null ? <span class="muted">{session.stream ?? 'none yet'}</span> : <a href={streamHref(stream)}>{session.stream}</a>}
+        {stream === null ? (
+          <span class="muted">{session.stream ?? 'none yet'}</span>
+        ) : (
+          <a href={streamHref(stream)}>{session.stream}</a>
+        )}
       </div>
       <div class="cell-spark" role="cell" aria-hidden="true">
-        <Sparkline samples={known(props.samples)} slots={SPARK_SAMPLES} tone={session.role === 'publisher' ? 'in' : 'out'} ceiling={1000} />
+        <Sparkline
+          samples={known(props.samples)}
+          slots={SPARK_SAMPLES}
+          tone={session.role === 'publisher' ? 'in' : 'out'}
+          ceiling={1000}
+        />
       </div>
-      <Figure name="rate" onCard={onCard} label="Rate" value={bitrate(session.bitsPerSecond)} sub={`${count(session.packetsPerSecond)} packets/s`} />
+      <Figure
+        name="rate"
+        onCard={onCard}
+        label="Rate"
+        value={bitrate(session.bitsPerSecond)}
+        sub={`${count(session.packetsPerSecond)} packets/s`}
+      />
       <Figure
         name="loss"
         onCard={onCard}
@@ -80,12 +98,41 @@ function Row(props: SessionRowProps) {
         sub={Number.isNaN(session.lossPercent) ? '' : `${count(session.lostPackets)} lost`}
         warn={session.lossPercent >= LOSSY_PERCENT}
       />
-      <Figure name="rtt" onCard={onCard} label="Round trip" value={milliseconds(session.rttMs)} sub={Number.isNaN(session.jitterMs) ? '' : `jitter ${milliseconds(session.jitterMs)}`} />
-      <Figure name="queue" onCard={onCard} label="Queue" {...queueOf(session)} warn={session.queueMs >= BEHIND_MS} />
-      <Figure name="dropped" onCard={onCard} label="Dropped" value={count(session.droppedFrames)} sub="" warn={session.droppedFrames > 0} />
-      <Figure name="connected" onCard={onCard} label="Connected" value={duration(session.connectedSeconds)} sub="" />
+      <Figure
+        name="rtt"
+        onCard={onCard}
+        label="Round trip"
+        value={milliseconds(session.rttMs)}
+        sub={Number.isNaN(session.jitterMs) ? '' : `jitter ${milliseconds(session.jitterMs)}`}
+      />
+      <Figure
+        name="queue"
+        onCard={onCard}
+        label="Queue"
+        {...queueOf(session)}
+        warn={session.queueMs >= BEHIND_MS}
+      />
+      <Figure
+        name="dropped"
+        onCard={onCard}
+        label="Dropped"
+        value={count(session.droppedFrames)}
+        sub=""
+        warn={session.droppedFrames > 0}
+      />
+      <Figure
+        name="connected"
+        onCard={onCard}
+        label="Connected"
+        value={duration(session.connectedSeconds)}
+        sub=""
+      />
       <div class="cell-action" role="cell">
-        <button type="button" class="button button-small button-quiet-danger" onClick={() => props.onKick(session)} aria-label={`Kick ${details?.address ?? session.id}`}>
+        <button
+          type="button"
+          class="button button-small button-quiet-danger"
+          onClick={() => props.onKick(session)}
+          aria-label={`Kick ${details?.address ?? session.id}`}>
           Kick
         </button>
       </div>
@@ -93,9 +140,19 @@ function Row(props: SessionRowProps) {
   );
 }
 
-function Figure(props: { name: CardFigure; onCard: readonly CardFigure[]; label: string; value: string; sub: string; warn?: boolean }) {
+function Figure(props: {
+  name: CardFigure;
+  onCard: readonly CardFigure[];
+  label: string;
+  value: string;
+  sub: string;
+  warn?: boolean;
+}) {
   return (
-    <div class={`cell-${props.name} number${props.warn ? ' warn' : ''}${props.onCard.includes(props.name) ? ' on-card' : ''}`} role="cell" data-label={props.label}>
+    <div
+      class={`cell-${props.name} number${props.warn ? ' warn' : ''}${props.onCard.includes(props.name) ? ' on-card' : ''}`}
+      role="cell"
+      data-label={props.label}>
       {props.value}
       <span class="sub">{props.sub}</span>
     </div>
@@ -114,6 +171,7 @@ function known(samples: Float32Array | undefined): number[] {
 
 /** A click anywhere in the row but on its links and buttons opens the details; marking text does not. */
 function openRow(event: MouseEvent, href: string): void {
-  if ((event.target as Element).closest('a, button') !== null || getSelection()?.isCollapsed === false) return;
+  if ((event.target as Element).closest('a, button') !== null || getSelection()?.isCollapsed === false)
+    return;
   location.hash = href;
 }

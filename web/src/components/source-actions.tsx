@@ -26,7 +26,12 @@ export function SkipButton({ channel }: { channel: Channel }) {
     sources.refresh();
   };
   return (
-    <button type="button" class="button button-small" disabled={busy || !canSkip(channel)} onClick={() => void skip()} aria-label={`Skip to the next item of ${key}`}>
+    <button
+      type="button"
+      class="button button-small"
+      disabled={busy || !canSkip(channel)}
+      onClick={() => void skip()}
+      aria-label={`Skip to the next item of ${key}`}>
       <Icon name="next" size={16} /> Skip
     </button>
   );
@@ -35,7 +40,11 @@ export function SkipButton({ channel }: { channel: Channel }) {
 export function RemoveChannel({ channel, onRemoved }: { channel: Channel; onRemoved?: () => void }) {
   const { client } = useServices();
   return (
-    <Remove what="channel" of={channel} remove={(stream) => client.removeChannel(stream)} onRemoved={onRemoved}>
+    <Remove
+      what="channel"
+      of={channel}
+      remove={(stream) => client.removeChannel(stream)}
+      onRemoved={onRemoved}>
       Its stream ends, and with it the picture of all players.
     </Remove>
   );
@@ -83,16 +92,29 @@ function Remove(props: RemoveProps) {
   };
   return (
     <>
-      <button type="button" class="button button-small button-quiet-danger" onClick={() => setAsks(true)} aria-label={`Remove ${name}`}>
+      <button
+        type="button"
+        class="button button-small button-quiet-danger"
+        onClick={() => setAsks(true)}
+        aria-label={`Remove ${name}`}>
         Remove
       </button>
       {asks && (
-        <Confirm title={`Remove this ${props.what}?`} action="Remove" busy={busy} onConfirm={() => void remove()} onCancel={() => setAsks(false)}>
+        <Confirm
+          title={`Remove this ${props.what}?`}
+          action="Remove"
+          busy={busy}
+          onConfirm={() => void remove()}
+          onCancel={() => setAsks(false)}>
           <p>
             <strong>{streamKey(props.of)}</strong>
           </p>
           <p class="muted">{props.children}</p>
-          {props.of.source === 'configuration' && <p class="muted">It is in the server’s configuration, and comes back when the server starts again.</p>}
+          {props.of.source === 'configuration' && (
+            <p class="muted">
+              It is in the server’s configuration, and comes back when the server starts again.
+            </p>
+          )}
         </Confirm>
       )}
     </>

@@ -51,7 +51,10 @@ export function itemName(location: string): string {
 
 /** `2 of 5`, and how often all have been played */
 export function placeWords(channel: Channel): string {
-  const place = channel.item === null ? plural(channel.items.length, 'item', 'items') : `${channel.item + 1} of ${channel.items.length}`;
+  const place =
+    channel.item === null
+      ? plural(channel.items.length, 'item', 'items')
+      : `${channel.item + 1} of ${channel.items.length}`;
   return channel.loops === 0 ? place : `${place}, round ${count(channel.loops + 1)}`;
 }
 
@@ -66,7 +69,10 @@ export function waitWords(channel: Channel, now: number): string {
   return channel.state === 'ended' ? 'played to its end' : retryWords(channel.retry_in_ms);
 }
 
-/** `4.3 s behind schedule`; of a channel without a start, what its pauses have come to. Empty for what nobody sees. */
+/**
+ * `4.3 s behind schedule`; of a channel without a start, what its pauses have come to. Empty for what nobody
+ * sees.
+ */
 export function behindWords(channel: Channel): string {
   if (channel.behind_ms < BEHIND_MS_MIN) return '';
   return `${milliseconds(channel.behind_ms)} ${channel.start === null ? 'late in all' : 'behind schedule'}`;
@@ -95,7 +101,10 @@ export function dayAndTime(ms: number, now: number): string {
   return day.toDateString() === today.toDateString() ? clockTime(ms) : `${date} ${clockTime(ms)}`;
 }
 
-/** Events that a person should look at; frames that came late and items that were skipped by hand are none of them. */
+/**
+ * Events that a person should look at; frames that came late and items that were skipped by hand are none of
+ * them.
+ */
 export function isTrouble({ kind }: ChannelEvent): boolean {
   return kind === 'broken' || kind === 'interrupted' || kind === 'nothing_to_play';
 }
@@ -109,7 +118,9 @@ export function eventWords(channel: Channel, event: ChannelEvent): string {
 /** What went wrong last, as far as the server remembers. */
 export function lastTrouble(channel: Channel): string | null {
   // That nothing can be played says less than why the last of them could not.
-  const event = channel.events.findLast((candidate) => isTrouble(candidate) && candidate.kind !== 'nothing_to_play') ?? channel.events.findLast(isTrouble);
+  const event =
+    channel.events.findLast((candidate) => isTrouble(candidate) && candidate.kind !== 'nothing_to_play') ??
+    channel.events.findLast(isTrouble);
   if (event !== undefined) return eventWords(channel, event);
   const item = channel.items.find((candidate) => candidate.last_error !== null);
   return item === undefined ? null : `${itemName(item.location)}: ${item.last_error}`;
@@ -117,13 +128,18 @@ export function lastTrouble(channel: Channel): string | null {
 
 /** Lines of a text as a playlist: blanks at the ends and empty lines do not count. */
 export function itemsOf(text: string): string[] {
-  return text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
 }
 
 /** What the server says of an item, `items[1]`, as the form has it: `line 3`. */
 export function lineWords(message: string, text: string): string {
   const lines = text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [index + 1]));
-  return message.replace(/\bitems\[(\d+)\]/g, (said, index: string) => (lines[Number(index)] === undefined ? said : `line ${lines[Number(index)]}`));
+  return message.replace(/\bitems\[(\d+)\]/g, (said, index: string) =>
+    lines[Number(index)] === undefined ? said : `line ${lines[Number(index)]}`,
+  );
 }
 
 /** `Europe/Berlin, UTC+02:00`: how the clock of the person at the page counts, at that time. */
@@ -138,7 +154,8 @@ export function zoneWords(date: Date): string {
 /** What is wrong with an item; null when it may be tried. The server has the last word. */
 export function itemProblem(location: string): string | null {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(location)?.[1]?.toLowerCase();
-  if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return `${scheme}: is not possible; http, https, or a file of the server.`;
+  if (scheme !== undefined && scheme !== 'http' && scheme !== 'https')
+    return `${scheme}: is not possible; http, https, or a file of the server.`;
   if (scheme !== undefined && !URL.canParse(location)) return `${location} is no address.`;
   return null;
 }

@@ -16,15 +16,20 @@ export interface SparklineProps {
   tall?: boolean;
 }
 
-export function Sparkline({ samples, slots = 60, tone = 'plain', ceiling = 0, tall = false }: SparklineProps) {
+export function Sparkline({
+  samples,
+  slots = 60,
+  tone = 'plain',
+  ceiling = 0,
+  tall = false,
+}: SparklineProps) {
   const { line, area } = sparklinePath(samples, slots, WIDTH, HEIGHT, ceiling);
   return (
     <svg
       class={`sparkline tone-${tone}${tall ? ' sparkline-tall' : ''}`}
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
       preserveAspectRatio="none"
-      aria-hidden="true"
-    >
+      aria-hidden="true">
       <path class="sparkline-base" d={`M0 ${HEIGHT}H${WIDTH}`} />
       <path class="sparkline-area" d={area} />
       <path class="sparkline-line" d={line} />

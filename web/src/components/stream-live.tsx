@@ -45,13 +45,34 @@ export function StreamSessions({ stream, session }: { stream: StreamRef; session
     <div class={`with-panel${session === '' ? '' : ' is-open'}`}>
       <Panel
         title="Sessions of this stream"
-        aside={sessions === 0 ? <a href={sessionsHref()}>All sessions</a> : <a href={sessionsHref({ stream: key })}>All {plural(sessions, 'session', 'sessions')}</a>}
-      >
-        {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
+        aside={
+          sessions === 0 ? (
+            <a href={sessionsHref()}>All sessions</a>
+          ) : (
+            <a href={sessionsHref({ stream: key })}>All {plural(sessions, 'session', 'sessions')}</a>
+          )
+        }>
+        {view.frame === null && view.link.state === 'connecting' && (
+          <p class="muted pad">Asking the server…</p>
+        )}
         {view.frame !== null && sessions === 0 && <Empty title="Nobody is connected to this stream" />}
-        {view.frame !== null && sessions > 0 && <SessionList {...table} hideStream selected={session || null} hrefOf={(id) => streamHref(stream, id)} />}
+        {view.frame !== null && sessions > 0 && (
+          <SessionList
+            {...table}
+            hideStream
+            selected={session || null}
+            hrefOf={(id) => streamHref(stream, id)}
+          />
+        )}
       </Panel>
-      {session !== '' && <SessionPanel key={session} view={view} id={session} onClose={() => (location.hash = streamHref(stream))} />}
+      {session !== '' && (
+        <SessionPanel
+          key={session}
+          view={view}
+          id={session}
+          onClose={() => (location.hash = streamHref(stream))}
+        />
+      )}
     </div>
   );
 }
@@ -81,7 +102,13 @@ function Charts({ track }: { track: Track }) {
           { label: `Behind ≥ ${BEHIND_MS / 1000} s`, tone: 'load', values: values('behind') },
         ]}
       />
-      <LiveChart title="Round trip" timeMs={track.timeMs} format={milliseconds} ceiling={20} lines={[{ label: 'Mean', tone: 'load', values: values('rttMeanMs') }]} />
+      <LiveChart
+        title="Round trip"
+        timeMs={track.timeMs}
+        format={milliseconds}
+        ceiling={20}
+        lines={[{ label: 'Mean', tone: 'load', values: values('rttMeanMs') }]}
+      />
     </div>
   );
 }

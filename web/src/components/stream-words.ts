@@ -41,7 +41,16 @@ export function trackHints(stream: Stream | null): TrackHints {
 export function formatKey(stream: Stream | null): string | undefined {
   if (stream === null || stream.state !== 'live') return undefined;
   const { video, audio } = stream;
-  return [video?.codec, video?.profile, video?.width, video?.height, '/', audio?.codec, audio?.sample_rate, audio?.channels].join(' ');
+  return [
+    video?.codec,
+    video?.profile,
+    video?.width,
+    video?.height,
+    '/',
+    audio?.codec,
+    audio?.sample_rate,
+    audio?.channels,
+  ].join(' ');
 }
 
 /**
@@ -53,7 +62,8 @@ export function offered(stream: Stream | null): Offered {
 }
 
 /** What to say in place of addresses of FLV and RTMP. */
-export const RTC_ONLY = 'This stream is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.';
+export const RTC_ONLY =
+  'This stream is played by WebRTC: here, on its page for viewers, or by any player that speaks WHEP.';
 
 function join(parts: string[]): string {
   const known = parts.filter((part) => part !== UNKNOWN && part !== '');

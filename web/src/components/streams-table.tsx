@@ -25,13 +25,21 @@ export function StreamsTable(props: StreamsTableProps) {
         <tr>
           <th scope="col">Stream</th>
           <th scope="col">Format</th>
-          <th scope="col" class="number">Bitrate</th>
+          <th scope="col" class="number">
+            Bitrate
+          </th>
           <th scope="col" class="wide-only">
             <span class="offscreen">Bitrate of the last minute</span>
           </th>
-          <th scope="col" class="number">Players</th>
-          <th scope="col" class="number">GOP</th>
-          <th scope="col" class="number">Up</th>
+          <th scope="col" class="number">
+            Players
+          </th>
+          <th scope="col" class="number">
+            GOP
+          </th>
+          <th scope="col" class="number">
+            Up
+          </th>
           <th scope="col">
             <span class="offscreen">Actions</span>
           </th>
@@ -39,7 +47,12 @@ export function StreamsTable(props: StreamsTableProps) {
       </thead>
       <tbody>
         {props.streams.map((stream) => (
-          <Row key={streamKey(stream)} stream={stream} shown={props.shown === streamKey(stream)} onShow={props.onShow} />
+          <Row
+            key={streamKey(stream)}
+            stream={stream}
+            shown={props.shown === streamKey(stream)}
+            onShow={props.onShow}
+          />
         ))}
       </tbody>
     </table>
@@ -62,18 +75,29 @@ function Row({ stream, shown, onShow }: { stream: Stream; shown: boolean; onShow
         <span data-testid="video-words">{videoWords(stream)}</span>
         <span class="sub">{audioWords(stream)}</span>
       </td>
-      <td data-label="Bitrate" class="number">{bitrate(stream.bitrate_bits_per_second)}</td>
+      <td data-label="Bitrate" class="number">
+        {bitrate(stream.bitrate_bits_per_second)}
+      </td>
       <td class="wide-only cell-spark">
         <Sparkline samples={model.streamRates.get(key)} tone="in" ceiling={1000} />
       </td>
-      <td data-label="Players" class="number">{count(stream.players)}</td>
+      <td data-label="Players" class="number">
+        {count(stream.players)}
+      </td>
       <td data-label="GOP" class="number">
         {milliseconds(stream.video?.key_frame_interval_ms)}
         <span class="sub">{stream.gop.frames === 0 ? '' : `${bytes(stream.gop.bytes)} held`}</span>
       </td>
-      <td data-label="Up" class="number">{stream.state === 'live' ? duration(stream.uptime_seconds) : UNKNOWN}</td>
+      <td data-label="Up" class="number">
+        {stream.state === 'live' ? duration(stream.uptime_seconds) : UNKNOWN}
+      </td>
       <td class="action">
-        <button type="button" class="button button-small" aria-pressed={shown} onClick={() => onShow(key)} aria-label={`Show ${key} in the preview`}>
+        <button
+          type="button"
+          class="button button-small"
+          aria-pressed={shown}
+          onClick={() => onShow(key)}
+          aria-label={`Show ${key} in the preview`}>
           {shown ? 'Shown' : 'Show'}
         </button>
       </td>

@@ -19,8 +19,7 @@ export function ThemeButton() {
       class="icon-button theme-button"
       onClick={() => preferences.theme.set(NEXT[theme])}
       aria-label={`Theme: ${WORDS[theme]}. Change to ${WORDS[NEXT[theme]]}.`}
-      title={`Theme: ${WORDS[theme]}`}
-    >
+      title={`Theme: ${WORDS[theme]}`}>
       <Icon name={ICON[theme]} />
     </button>
   );

@@ -12,7 +12,11 @@ export function ToastList() {
       {shown.map((toast) => (
         <div key={toast.id} class={`toast toast-${toast.kind}`}>
           <span>{toast.text}</span>
-          <button type="button" class="icon-button" aria-label="Dismiss" onClick={() => toasts.dismiss(toast.id)}>
+          <button
+            type="button"
+            class="icon-button"
+            aria-label="Dismiss"
+            onClick={() => toasts.dismiss(toast.id)}>
             <Icon name="close" size={16} />
           </button>
         </div>

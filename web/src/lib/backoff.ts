@@ -9,8 +9,8 @@ export interface Backoff {
 }
 
 /**
- * Delay before try number `attempt` (1 is the first retry): `firstMs * 2^(attempt-1)`, at most `capMs`, times a
- * factor between 0.85 and 1.15. `random` gives values in 0..1.
+ * Delay before try number `attempt` (1 is the first retry): `firstMs * 2^(attempt-1)`, at most `capMs`, times
+ * a factor between 0.85 and 1.15. `random` gives values in 0..1.
  */
 export function backoffDelay(backoff: Backoff, attempt: number, random: () => number = Math.random): number {
   const exponent = Math.min(Math.max(attempt, 1) - 1, 30);

@@ -31,7 +31,10 @@ export function chartRows(timeMs: Float64Array, lines: readonly ChartLine[]): (n
   return rows;
 }
 
-/** From and to in seconds: ends at the newest sample, and widens as samples come, so that the first minute is not a dot. */
+/**
+ * From and to in seconds: ends at the newest sample, and widens as samples come, so that the first minute is
+ * not a dot.
+ */
 export function span(timeMs: Float64Array): [number, number] {
   const last = (timeMs.at(-1) ?? 0) / 1000;
   const held = last - (timeMs[0] ?? 0) / 1000;

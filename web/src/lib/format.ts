@@ -56,7 +56,8 @@ export function duration(seconds: number | null | undefined): string {
   const part = (value: number) => String(value).padStart(2, '0');
   if (whole < 60) return `${whole}${SPACE}s`;
   if (whole < 3600) return `${Math.floor(whole / 60)}${SPACE}min ${part(whole % 60)}${SPACE}s`;
-  if (whole < 86_400) return `${Math.floor(whole / 3600)}${SPACE}h ${part(Math.floor((whole % 3600) / 60))}${SPACE}min`;
+  if (whole < 86_400)
+    return `${Math.floor(whole / 3600)}${SPACE}h ${part(Math.floor((whole % 3600) / 60))}${SPACE}min`;
   return `${Math.floor(whole / 86_400)}${SPACE}d ${part(Math.floor((whole % 86_400) / 3600))}${SPACE}h`;
 }
 
@@ -66,7 +67,9 @@ export function playTime(ms: number | null | undefined): string {
   const seconds = Math.floor(ms / 1000);
   const part = (value: number) => String(value % 60).padStart(2, '0');
   const minutes = Math.floor(seconds / 60);
-  return seconds < 3600 ? `${minutes}:${part(seconds)}` : `${Math.floor(minutes / 60)}:${part(minutes)}:${part(seconds)}`;
+  return seconds < 3600
+    ? `${minutes}:${part(seconds)}`
+    : `${Math.floor(minutes / 60)}:${part(minutes)}:${part(seconds)}`;
 }
 
 /** `850 ms`, `2.0 s` */
@@ -123,7 +126,9 @@ export function sampleRate(hertz: number | null | undefined): string {
 /** `12:05:09`, by the clock of the person at the page. */
 export function clockTime(ms: number): string {
   const time = new Date(ms);
-  return [time.getHours(), time.getMinutes(), time.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+  return [time.getHours(), time.getMinutes(), time.getSeconds()]
+    .map((part) => String(part).padStart(2, '0'))
+    .join(':');
 }
 
 /** `mono`, `stereo`, `6 channels` */

@@ -32,7 +32,12 @@ export function parseRoute(hash: string): Route {
       return { view: 'watch', stream, token: parameters.get('token') ?? '' };
     }
     case 'sessions':
-      return { view: 'sessions', stream: parameters.get('stream') ?? '', role: parameters.get('role') ?? '', session: parameters.get('session') ?? '' };
+      return {
+        view: 'sessions',
+        stream: parameters.get('stream') ?? '',
+        role: parameters.get('role') ?? '',
+        session: parameters.get('session') ?? '',
+      };
     case 'sources':
       return { view: 'sources' };
     case 'workers':

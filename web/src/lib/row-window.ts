@@ -15,7 +15,9 @@ export interface RowWindow {
   end: number;
 }
 
-/** `top` is where the list begins, in pixels from the upper edge of the view (negative once scrolled past). */
+/**
+ * `top` is where the list begins, in pixels from the upper edge of the view (negative once scrolled past).
+ */
 export function rowWindow(top: number, viewHeight: number, rowHeight: number, rows: number): RowWindow {
   if (rows <= WHOLE_ROWS_MAX) return { first: 0, end: rows };
   const above = Math.floor(-top / rowHeight) - BEYOND;

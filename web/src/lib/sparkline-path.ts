@@ -11,8 +11,8 @@ export interface SparklinePath {
 const SAMPLES_MIN = 4;
 
 /**
- * Places the newest sample at the right edge and one step per sample to the left, so that a short history grows
- * leftwards instead of being stretched. The scale starts at zero; `ceiling` is its least upper end.
+ * Places the newest sample at the right edge and one step per sample to the left, so that a short history
+ * grows leftwards instead of being stretched. The scale starts at zero; `ceiling` is its least upper end.
  */
 export function sparklinePath(
   samples: readonly number[],

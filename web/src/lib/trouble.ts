@@ -10,9 +10,9 @@ export interface Trouble {
   /** A token may open this stream. */
   needsToken: boolean;
   /**
-   * Whether another transport may do better. `absent`: the stream is not there by this one; it may be by another, and
-   * may come back. `cannot`: this browser or network cannot use this transport for this stream. `nobody`: there is no such
-   * stream at present, by whatever transport.
+   * Whether another transport may do better. `absent`: the stream is not there by this one; it may be by
+   * another, and may come back. `cannot`: this browser or network cannot use this transport for this stream.
+   * `nobody`: there is no such stream at present, by whatever transport.
    */
   elsewhere?: 'absent' | 'cannot' | 'nobody';
   /** The server asked not to be tried again before this many milliseconds have passed. */

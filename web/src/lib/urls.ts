@@ -32,7 +32,8 @@ export function encodePath(key: string): string {
 }
 
 /**
- * URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. WHEP has its token in a header.
+ * URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. WHEP has its token
+ * in a header.
  */
 export function playerUrl(origin: string, stream: StreamRef, transport: Transport, token?: string): string {
   if (transport === 'rtc') return endpointUrl(`${origin}/whep`, stream);

@@ -1,9 +1,10 @@
 /**
  * Plays a stream by the transport that is preferred, and by another when that one cannot.
  *
- * A round tries the sources in order. A transport that this browser or network cannot use is left out until the person asks
- * again; a stream that is merely absent is looked for by every other transport, because it may be published in a way that
- * only those can play. One that nobody publishes is waited for by the preferred transport.
+ * A round tries the sources in order. A transport that this browser or network cannot use is left out until
+ * the person asks again; a stream that is merely absent is looked for by every other transport, because it
+ * may be published in a way that only those can play. One that nobody publishes is waited for by the
+ * preferred transport.
  */
 import { backoffDelay } from '../lib/backoff';
 import type { Trouble } from '../lib/trouble';
@@ -16,7 +17,11 @@ export interface AutoState extends PlayerState {
 }
 
 export interface AutoPlayerOptions {
-  make: (transport: Transport, onState: (state: PlayerState) => void, onTrouble: (trouble: Trouble) => boolean) => StreamPlayer;
+  make: (
+    transport: Transport,
+    onState: (state: PlayerState) => void,
+    onTrouble: (trouble: Trouble) => boolean,
+  ) => StreamPlayer;
   /** In order of preference, never empty; asked at the beginning of each round. */
   sources: () => Source[];
   onState: (state: AutoState) => void;
@@ -76,7 +81,9 @@ export class AutoPlayer {
     else this.#player.retryNow();
   }
 
-  /** The stream has other tracks or codecs than before: transports that could not carry it are tried again. */
+  /**
+   * The stream has other tracks or codecs than before: transports that could not carry it are tried again.
+   */
   formatChanged(): void {
     if (!this.#running) return;
     this.#failures = 0;
@@ -165,13 +172,23 @@ export class AutoPlayer {
     this.#drop();
     const delay = Math.max(backoffDelay(RETRY, this.#failures, this.#options.random), trouble.waitMs ?? 0);
     const retryAtMs = (this.#options.now ?? Date.now)() + delay;
-    this.#report({ ...IDLE, phase: 'retrying', message: trouble.text, retryAtMs, reconnects: this.#reconnects });
+    this.#report({
+      ...IDLE,
+      phase: 'retrying',
+      message: trouble.text,
+      retryAtMs,
+      reconnects: this.#reconnects,
+    });
     this.#timer = setTimeout(() => this.#round(), delay);
   }
 
   #report(state: PlayerState): void {
     const preferred = this.#running ? this.#options.sources()[0]?.transport : undefined;
-    this.#state = { ...state, transport: this.#transport, fallback: preferred === this.#transport ? '' : this.#fallback };
+    this.#state = {
+      ...state,
+      transport: this.#transport,
+      fallback: preferred === this.#transport ? '' : this.#fallback,
+    };
     this.#options.onState(this.#state);
   }
 }

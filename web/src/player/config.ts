@@ -4,9 +4,9 @@
 import type Mpegts from 'mpegts.js';
 
 /**
- * Low delay without stutter: no stash in front of the demuxer, speed up by a tenth when more than a second behind, jump
- * when far behind (the burst of the GOP cache at the start), keep little that has been shown. Transmuxing stays on the main
- * thread: at a few Mbit/s it is cheap, and no `blob:` worker has to be allowed.
+ * Low delay without stutter: no stash in front of the demuxer, speed up by a tenth when more than a second
+ * behind, jump when far behind (the burst of the GOP cache at the start), keep little that has been shown.
+ * Transmuxing stays on the main thread: at a few Mbit/s it is cheap, and no `blob:` worker has to be allowed.
  */
 export const PLAYER_CONFIG: Mpegts.Config = {
   enableWorker: false,

@@ -1,8 +1,8 @@
 /**
  * Keeps one live stream playing in one video element by FLV: opens it, watches over it, opens it again.
  *
- * mpegts.js turns FLV into what the browser decodes. This file decides when a connection counts as lost, what to
- * tell the person watching, and how long to wait before the next try.
+ * mpegts.js turns FLV into what the browser decodes. This file decides when a connection counts as lost, what
+ * to tell the person watching, and how long to wait before the next try.
  */
 import type Mpegts from 'mpegts.js';
 import { backoffDelay } from '../lib/backoff';
@@ -139,7 +139,8 @@ export class LivePlayer implements StreamPlayer {
     }
     if (generation !== this.#generation) return;
     if (!mpegts.isSupported()) {
-      const text = 'This browser has no Media Source Extensions, so it cannot play FLV. Try VLC or ffplay with the addresses given.';
+      const text =
+        'This browser has no Media Source Extensions, so it cannot play FLV. Try VLC or ffplay with the addresses given.';
       this.#fail({ text, retry: 'never', needsToken: false, elsewhere: 'cannot' });
       return;
     }
@@ -204,11 +205,23 @@ export class LivePlayer implements StreamPlayer {
     if (this.#options.onTrouble?.(trouble) === true) return;
     const giveUp = trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW);
     if (giveUp) {
-      this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, bytesPerSecond: 0 });
+      this.#set({
+        phase: 'failed',
+        message: trouble.text,
+        needsToken: trouble.needsToken,
+        retryAtMs: null,
+        bytesPerSecond: 0,
+      });
       return;
     }
     const delay = backoffDelay(RETRY, this.#failures, this.#options.random);
-    this.#set({ phase: 'retrying', message: trouble.text, needsToken: false, retryAtMs: this.#now() + delay, bytesPerSecond: 0 });
+    this.#set({
+      phase: 'retrying',
+      message: trouble.text,
+      needsToken: false,
+      retryAtMs: this.#now() + delay,
+      bytesPerSecond: 0,
+    });
     this.#retryTimer = setTimeout(() => this.#reopen(), delay);
   }
 
@@ -239,12 +252,14 @@ export class LivePlayer implements StreamPlayer {
   };
 
   readonly #onWaiting = (): void => {
-    if (this.#player !== null && this.#state.phase === 'playing') this.#set({ phase: 'buffering', message: '' });
+    if (this.#player !== null && this.#state.phase === 'playing')
+      this.#set({ phase: 'buffering', message: '' });
   };
 
   readonly #onPause = (): void => {
     // Tearing down a connection pauses the element as well; only a person's pause counts.
-    const showing = this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
+    const showing =
+      this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
     if (this.#player === null || !showing) return;
     this.#pausedSinceMs = this.#now();
     this.#set({ phase: 'paused', message: '' });
@@ -291,11 +306,21 @@ export class LivePlayer implements StreamPlayer {
     const starved = this.#video.readyState <= HAVE_CURRENT_DATA && now - this.#openedAtMs >= FIRST_PICTURE_MS;
     if (still > 1_000 && hole !== null) {
       this.#video.currentTime = hole + 0.01;
-    } else if (starved && still >= FIRST_PICTURE_MS && silent < FIRST_PICTURE_MS && this.#tracks.suspectMissing()) {
+    } else if (
+      starved &&
+      still >= FIRST_PICTURE_MS &&
+      silent < FIRST_PICTURE_MS &&
+      this.#tracks.suspectMissing()
+    ) {
       this.#reopen(false);
     } else if (silent > DEAD_MS) {
       this.#reopen();
-    } else if (silent > SILENT_MS && still > SILENT_MS && this.#dataEnd === 0 && this.#options.onTrouble?.({ ...always(SILENT), elsewhere: 'absent' }) === true) {
+    } else if (
+      silent > SILENT_MS &&
+      still > SILENT_MS &&
+      this.#dataEnd === 0 &&
+      this.#options.onTrouble?.({ ...always(SILENT), elsewhere: 'absent' }) === true
+    ) {
       // Nothing at all came: the stream may be there by another transport, which its owner tries.
     } else if (silent > SILENT_MS && still > SILENT_MS) {
       this.#set({ phase: 'waiting', message: SILENT });

@@ -30,10 +30,20 @@ export function PlayerControls(props: ControlsProps) {
   const silent = props.muted || props.volume === 0;
   return (
     <div class="controls">
-      <button type="button" class="icon-button" onClick={props.onPlayPause} aria-label={paused ? 'Play' : 'Pause'} title={paused ? 'Play (k)' : 'Pause (k)'}>
+      <button
+        type="button"
+        class="icon-button"
+        onClick={props.onPlayPause}
+        aria-label={paused ? 'Play' : 'Pause'}
+        title={paused ? 'Play (k)' : 'Pause (k)'}>
         <Icon name={paused ? 'play' : 'pause'} />
       </button>
-      <button type="button" class="icon-button" onClick={props.onMute} aria-label={silent ? 'Unmute' : 'Mute'} title={silent ? 'Unmute (m)' : 'Mute (m)'}>
+      <button
+        type="button"
+        class="icon-button"
+        onClick={props.onMute}
+        aria-label={silent ? 'Unmute' : 'Mute'}
+        title={silent ? 'Unmute (m)' : 'Mute (m)'}>
         <Icon name={silent ? 'muted' : 'audio'} />
       </button>
       <input
@@ -48,7 +58,12 @@ export function PlayerControls(props: ControlsProps) {
       />
       <Behind {...props} />
       <TransportChoice {...props} />
-      <button type="button" class="icon-button" onClick={props.onFullscreen} aria-label="Full screen" title="Full screen (f)">
+      <button
+        type="button"
+        class="icon-button"
+        onClick={props.onFullscreen}
+        aria-label="Full screen"
+        title="Full screen (f)">
         <Icon name="fullscreen" />
       </button>
     </div>
@@ -65,7 +80,10 @@ function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
       <span class="behind" title={`${name}. ${remark}`}>
         {(delay.source === 'network' || !delay.sameClock) && '≈ '}
         {milliseconds(delay.milliseconds)}
-        <span class="behind-words"> {delay.source === 'network' ? 'from server to screen' : 'behind reality'}</span>
+        <span class="behind-words">
+          {' '}
+          {delay.source === 'network' ? 'from server to screen' : 'behind reality'}
+        </span>
       </span>
     );
   }
@@ -97,8 +115,7 @@ function TransportChoice({ transport, preferred, onTransport }: ControlsProps) {
           aria-pressed={transport === choice.transport}
           title={choice.title}
           onClick={() => onTransport(choice.transport)}
-          data-testid={`transport-${choice.transport}`}
-        >
+          data-testid={`transport-${choice.transport}`}>
           {choice.text}
         </button>
       ))}

@@ -26,14 +26,30 @@ function FlvFigures({ state, stats }: FiguresProps) {
   const showing = stats !== null && stats.width > 0;
   return (
     <>
-      <Figure name="Picture" stat="picture">{showing ? resolution(stats.width, stats.height) : UNKNOWN}</Figure>
-      <Figure name="Shown" stat="fps">{showing ? frameRate(Math.round(stats.framesPerSecond ?? 0)) : UNKNOWN}</Figure>
-      <Figure name="Decoded" stat="decoded">{showing ? count(stats.framesDecoded) : UNKNOWN}</Figure>
-      <Figure name="Dropped" stat="dropped">{showing ? count(stats.framesDropped) : UNKNOWN}</Figure>
-      <Figure name="Buffer" stat="buffer">{showing && stats.behindLiveSeconds !== null ? `${stats.behindLiveSeconds.toFixed(2)} s` : UNKNOWN}</Figure>
-      <Figure name="Speed" stat="speed">{showing ? `${stats.playbackRate.toFixed(1)}×` : UNKNOWN}</Figure>
-      <Figure name="Received" stat="received">{bitrate(state.bytesPerSecond * 8)}</Figure>
-      <Figure name="Reconnects" stat="reconnects">{count(state.reconnects)}</Figure>
+      <Figure name="Picture" stat="picture">
+        {showing ? resolution(stats.width, stats.height) : UNKNOWN}
+      </Figure>
+      <Figure name="Shown" stat="fps">
+        {showing ? frameRate(Math.round(stats.framesPerSecond ?? 0)) : UNKNOWN}
+      </Figure>
+      <Figure name="Decoded" stat="decoded">
+        {showing ? count(stats.framesDecoded) : UNKNOWN}
+      </Figure>
+      <Figure name="Dropped" stat="dropped">
+        {showing ? count(stats.framesDropped) : UNKNOWN}
+      </Figure>
+      <Figure name="Buffer" stat="buffer">
+        {showing && stats.behindLiveSeconds !== null ? `${stats.behindLiveSeconds.toFixed(2)} s` : UNKNOWN}
+      </Figure>
+      <Figure name="Speed" stat="speed">
+        {showing ? `${stats.playbackRate.toFixed(1)}×` : UNKNOWN}
+      </Figure>
+      <Figure name="Received" stat="received">
+        {bitrate(state.bytesPerSecond * 8)}
+      </Figure>
+      <Figure name="Reconnects" stat="reconnects">
+        {count(state.reconnects)}
+      </Figure>
     </>
   );
 }
@@ -46,23 +62,53 @@ function RtcFigures({ state, figures, delay }: FiguresProps) {
   return (
     <>
       <Figure name={words?.name ?? 'Delay'} stat="delay" title={words?.remark}>
-        {delay === null ? UNKNOWN : `${delay.source === 'network' || !delay.sameClock ? '≈ ' : ''}${milliseconds(delay.milliseconds)}`}
+        {delay === null
+          ? UNKNOWN
+          : `${delay.source === 'network' || !delay.sameClock ? '≈ ' : ''}${milliseconds(delay.milliseconds)}`}
       </Figure>
-      <Figure name="Round trip" stat="rtt">{milliseconds(figures?.roundTripMs)}</Figure>
-      <Figure name="Jitter" stat="jitter" title="How unevenly packets arrive (RFC 3550)">{milliseconds(main?.jitterMs)}</Figure>
-      <Figure name="Jitter buffer" stat="buffer" title="Mean wait of a frame until it is its turn">{milliseconds(main?.bufferMs)}</Figure>
-      <Figure name="Lost" stat="loss" title={lossWords(figures)}>{percent(worst(video?.lossPercent, audio?.lossPercent))}</Figure>
-      <Figure name="Received" stat="received">{bitrate(figures?.bitsPerSecond)}</Figure>
-      <Figure name="Picture" stat="picture">{resolution(video?.width, video?.height)}</Figure>
-      <Figure name="Shown" stat="fps">{video === null ? UNKNOWN : frameRate(Math.round(video.framesPerSecond ?? 0))}</Figure>
-      <Figure name="Decoded" stat="decoded" title={video === null ? undefined : `${count(video.keyFrames)} key frames; ${milliseconds(video.codingMs)} a frame`}>
+      <Figure name="Round trip" stat="rtt">
+        {milliseconds(figures?.roundTripMs)}
+      </Figure>
+      <Figure name="Jitter" stat="jitter" title="How unevenly packets arrive (RFC 3550)">
+        {milliseconds(main?.jitterMs)}
+      </Figure>
+      <Figure name="Jitter buffer" stat="buffer" title="Mean wait of a frame until it is its turn">
+        {milliseconds(main?.bufferMs)}
+      </Figure>
+      <Figure name="Lost" stat="loss" title={lossWords(figures)}>
+        {percent(worst(video?.lossPercent, audio?.lossPercent))}
+      </Figure>
+      <Figure name="Received" stat="received">
+        {bitrate(figures?.bitsPerSecond)}
+      </Figure>
+      <Figure name="Picture" stat="picture">
+        {resolution(video?.width, video?.height)}
+      </Figure>
+      <Figure name="Shown" stat="fps">
+        {video === null ? UNKNOWN : frameRate(Math.round(video.framesPerSecond ?? 0))}
+      </Figure>
+      <Figure
+        name="Decoded"
+        stat="decoded"
+        title={
+          video === null
+            ? undefined
+            : `${count(video.keyFrames)} key frames; ${milliseconds(video.codingMs)} a frame`
+        }>
         {video === null ? UNKNOWN : count(video.frames)}
       </Figure>
-      <Figure name="Dropped" stat="dropped" title={video === null ? undefined : `${count(video.freezes)} freezes`}>
+      <Figure
+        name="Dropped"
+        stat="dropped"
+        title={video === null ? undefined : `${count(video.freezes)} freezes`}>
         {video === null ? UNKNOWN : count(video.framesDropped)}
       </Figure>
-      <Figure name="Codec" stat="codec" title={securityWords(figures)}>{codecs || UNKNOWN}</Figure>
-      <Figure name="Reconnects" stat="reconnects">{count(state.reconnects)}</Figure>
+      <Figure name="Codec" stat="codec" title={securityWords(figures)}>
+        {codecs || UNKNOWN}
+      </Figure>
+      <Figure name="Reconnects" stat="reconnects">
+        {count(state.reconnects)}
+      </Figure>
     </>
   );
 }
@@ -84,12 +130,18 @@ function worst(a: number | null | undefined, b: number | null | undefined): numb
 function lossWords(figures: ConnectionFigures | null): string | undefined {
   if (figures === null) return undefined;
   const of = (name: string, track: ConnectionFigures['video']) =>
-    track === null ? '' : `${name}: ${count(track.lostPackets)} of ${count(track.packets + Math.max(0, track.lostPackets))} packets lost, ${count(track.retransmitted)} came again. `;
+    track === null
+      ? ''
+      : `${name}: ${count(track.lostPackets)} of ${count(track.packets + Math.max(0, track.lostPackets))} packets lost, ${count(track.retransmitted)} came again. `;
   return `${of('Video', figures.video)}${of('Audio', figures.audio)}`.trim();
 }
 
 /** `UDP · DTLS 1.3 · AES-128-GCM` */
 export function securityWords(figures: ConnectionFigures | null): string | undefined {
-  const parts = [figures?.path?.toUpperCase(), figures?.dtls && `DTLS ${figures.dtls}`, srtpName(figures?.srtp ?? null)].filter(Boolean);
+  const parts = [
+    figures?.path?.toUpperCase(),
+    figures?.dtls && `DTLS ${figures.dtls}`,
+    srtpName(figures?.srtp ?? null),
+  ].filter(Boolean);
   return parts.length === 0 ? undefined : parts.join(' · ');
 }

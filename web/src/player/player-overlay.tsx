@@ -76,7 +76,9 @@ function Countdown(props: { untilMs: number }) {
     return () => clearInterval(timer);
   }, []);
   const seconds = Math.max(0, Math.ceil((props.untilMs - now) / 1000));
-  return <span class="overlay-small">{seconds > 0 ? `Connecting again in ${seconds} s` : 'Connecting again'}</span>;
+  return (
+    <span class="overlay-small">{seconds > 0 ? `Connecting again in ${seconds} s` : 'Connecting again'}</span>
+  );
 }
 
 function TokenForm(props: { onToken: (token: string) => void }) {
@@ -87,8 +89,7 @@ function TokenForm(props: { onToken: (token: string) => void }) {
       onSubmit={(event) => {
         event.preventDefault();
         if (token.trim() !== '') props.onToken(token.trim());
-      }}
-    >
+      }}>
       <label>
         <span>Play token</span>
         <input

@@ -21,7 +21,10 @@ export interface PlayerViewProps {
   hints?: () => TrackHints;
   /** By which transports the server offers the stream, as far as is known. */
   offered?: () => Offered;
-  /** Tracks and codecs the server reports, in any words; what could not be played is tried again when they change. */
+  /**
+   * Tracks and codecs the server reports, in any words; what could not be played is tried again when they
+   * change.
+   */
   format?: string | undefined;
   /** Whether somebody publishes the stream, null when that cannot be told; asked when nothing arrives. */
   live?: () => Promise<boolean | null>;
@@ -42,15 +45,27 @@ export function PlayerView(props: PlayerViewProps) {
   const [volume, setVolume] = useState(0.8);
   const token = entered ?? props.token ?? '';
   const sources = (): Source[] =>
-    orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({ transport, token, url: playerUrl(location.origin, props.stream, transport, token) }));
+    orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({
+      transport,
+      token,
+      url: playerUrl(location.origin, props.stream, transport, token),
+    }));
   const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
-  const { video, player, state, stats, figures, delay } = usePlayer(streamKey(props.stream), `${preferred} ${token}`, sources, advice);
+  const { video, player, state, stats, figures, delay } = usePlayer(
+    streamKey(props.stream),
+    `${preferred} ${token}`,
+    sources,
+    advice,
+  );
   const format = useRef(props.format);
   useEffect(() => {
     if (format.current !== props.format) player?.formatChanged();
     format.current = props.format;
   }, [player, props.format]);
-  const fallback = state.transport === preferred ? '' : fallbackWords(preferred, state.fallback, (props.offered ?? NOT_KNOWN)());
+  const fallback =
+    state.transport === preferred
+      ? ''
+      : fallbackWords(preferred, state.fallback, (props.offered ?? NOT_KNOWN)());
   const choose = (transport: Transport) => {
     // Choosing again what was chosen already means: try it once more.
     if (transport === preferred) player?.start();
@@ -84,14 +99,25 @@ export function PlayerView(props: PlayerViewProps) {
   return (
     <div class="player" data-phase={state.phase} data-testid="player" onKeyDown={onKey}>
       <div class="player-frame" ref={frame}>
-        <video ref={video} muted playsInline aria-label={`Live picture of ${streamKey(props.stream)}`} onDblClick={fullscreen} />
+        <video
+          ref={video}
+          muted
+          playsInline
+          aria-label={`Live picture of ${streamKey(props.stream)}`}
+          onDblClick={fullscreen}
+        />
         {state.phase === 'playing' && stats !== null && stats.width === 0 && stats.positionSeconds > 1 && (
           <div class="overlay overlay-soft">
             <Icon name="audio" size={44} />
             <span>{muted ? 'Audio only. Unmute below.' : 'Audio only'}</span>
           </div>
         )}
-        <PlayerOverlay state={state} onPlay={() => player?.resume()} onRetry={() => player?.retryNow()} onToken={(token) => preferences.playToken.set(token)} />
+        <PlayerOverlay
+          state={state}
+          onPlay={() => player?.resume()}
+          onRetry={() => player?.retryNow()}
+          onToken={(token) => preferences.playToken.set(token)}
+        />
       </div>
       <PlayerControls
         state={state}
@@ -115,7 +141,9 @@ export function PlayerView(props: PlayerViewProps) {
           {state.transport === 'rtc' ? 'Played by WebRTC' : 'Played as FLV'}, because: {fallback}
         </p>
       )}
-      {props.figures === true && <PlayerFigures state={state} stats={stats} figures={figures} delay={delay} />}
+      {props.figures === true && (
+        <PlayerFigures state={state} stats={stats} figures={figures} delay={delay} />
+      )}
     </div>
   );
 }

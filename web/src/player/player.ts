@@ -6,7 +6,8 @@ import type { Trouble } from '../lib/trouble';
 /** `rtc`: WHEP. `http`, `ws`: FLV over one HTTP response or over a WebSocket. */
 export type Transport = 'rtc' | 'http' | 'ws';
 
-export type Phase = 'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
+export type Phase =
+  'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
 
 export interface PlayerState {
   phase: Phase;
@@ -21,7 +22,14 @@ export interface PlayerState {
   bytesPerSecond: number;
 }
 
-export const IDLE: PlayerState = { phase: 'idle', message: '', needsToken: false, reconnects: 0, retryAtMs: null, bytesPerSecond: 0 };
+export const IDLE: PlayerState = {
+  phase: 'idle',
+  message: '',
+  needsToken: false,
+  reconnects: 0,
+  retryAtMs: null,
+  bytesPerSecond: 0,
+};
 
 /** Where a stream can be fetched, and how. */
 export interface Source {

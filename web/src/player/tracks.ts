@@ -1,8 +1,8 @@
 /**
  * Which tracks to tell the demuxer to expect.
  *
- * An FLV header may announce a track that never comes, and the demuxer would wait for it for ever. Three sources help: what
- * the server reports (hints), what the metadata names, and, when all else fails, trying.
+ * An FLV header may announce a track that never comes, and the demuxer would wait for it for ever. Three
+ * sources help: what the server reports (hints), what the metadata names, and, when all else fails, trying.
  */
 
 /** Null leaves it to the FLV header. */
@@ -13,7 +13,11 @@ export interface TrackHints {
 
 export const UNKNOWN_TRACKS: TrackHints = { hasAudio: null, hasVideo: null };
 
-const GUESSES: readonly TrackHints[] = [{ hasAudio: false, hasVideo: true }, { hasAudio: true, hasVideo: false }, UNKNOWN_TRACKS];
+const GUESSES: readonly TrackHints[] = [
+  { hasAudio: false, hasVideo: true },
+  { hasAudio: true, hasVideo: false },
+  UNKNOWN_TRACKS,
+];
 
 export class Tracks {
   /** Found present or missing, by metadata or by trying; stronger than hints. */
@@ -35,22 +39,23 @@ export class Tracks {
   }
 
   /**
-   * Takes note of `onMetaData`. True if it names a track that this connection was opened without, as when a new publisher
-   * brings audio: then open again. A track that is not named is no proof that it is missing.
+   * Takes note of `onMetaData`. True if it names a track that this connection was opened without, as when a
+   * new publisher brings audio: then open again. A track that is not named is no proof that it is missing.
    */
   announce(metadata: Record<string, unknown>): boolean {
     const hasVideo = 'videocodecid' in metadata || 'width' in metadata;
     const hasAudio = 'audiocodecid' in metadata || 'audiosamplerate' in metadata;
     this.#announced = { hasAudio, hasVideo };
-    const added = (hasAudio && this.#opened.hasAudio === false) || (hasVideo && this.#opened.hasVideo === false);
+    const added =
+      (hasAudio && this.#opened.hasAudio === false) || (hasVideo && this.#opened.hasVideo === false);
     if (!added || this.#guesses > 0) return false;
     this.#learned = this.#announced;
     return true;
   }
 
   /**
-   * Nothing can be shown for a moment although data came. True if the metadata names one track only and this connection
-   * waits for the other as well: then open again.
+   * Nothing can be shown for a moment although data came. True if the metadata names one track only and this
+   * connection waits for the other as well: then open again.
    */
   suspectMissing(): boolean {
     const { hasAudio, hasVideo } = this.#announced;

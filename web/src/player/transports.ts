@@ -15,8 +15,8 @@ export interface Offered {
 export const NO_FLV = 'This stream is published by WebRTC and cannot be played as FLV.';
 
 /**
- * The chosen one first, then the other way (WebRTC, or FLV over HTTP). What the server does not offer is left out, unless
- * nothing would be left.
+ * The chosen one first, then the other way (WebRTC, or FLV over HTTP). What the server does not offer is left
+ * out, unless nothing would be left.
  */
 export function orderOf(preferred: Transport, offered: Offered): Transport[] {
   const order: Transport[] = preferred === 'rtc' ? ['rtc', 'http'] : [preferred, 'rtc'];
@@ -25,11 +25,14 @@ export function orderOf(preferred: Transport, offered: Offered): Transport[] {
 }
 
 /**
- * Why another transport than the preferred one plays. What the server offers counts more than what the player found out: a
- * browser does not tell why a WebSocket was refused.
+ * Why another transport than the preferred one plays. What the server offers counts more than what the player
+ * found out: a browser does not tell why a WebSocket was refused.
  */
 export function fallbackWords(preferred: Transport, found: string, offered: Offered): string {
-  const missing = preferred === 'rtc' ? offered.rtc === false && offered.flv === true : offered.flv === false && offered.rtc === true;
+  const missing =
+    preferred === 'rtc'
+      ? offered.rtc === false && offered.flv === true
+      : offered.flv === false && offered.rtc === true;
   if (!missing) return found;
   return offered.reason || (preferred === 'rtc' ? found : NO_FLV);
 }

@@ -1,6 +1,6 @@
 /**
- * Ties players to a component: one video element, whichever transport carries the stream, started again when the stream, the
- * choice of transport or the token changes.
+ * Ties players to a component: one video element, whichever transport carries the stream, started again when
+ * the stream, the choice of transport or the token changes.
  */
 import type { RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -8,7 +8,14 @@ import { DelayMeter, type Delay } from '../rtc/delay';
 import type { ConnectionFigures } from '../rtc/stats';
 import { AutoPlayer, type AutoState } from './auto-player';
 import { LivePlayer } from './live-player';
-import { IDLE, type PlayerState, type Source, type StreamPlayer, type StreamPlayerOptions, type Transport } from './player';
+import {
+  IDLE,
+  type PlayerState,
+  type Source,
+  type StreamPlayer,
+  type StreamPlayerOptions,
+  type Transport,
+} from './player';
 import { StatsSampler, type PlayerStats } from './stats';
 import type { TrackHints } from './tracks';
 import { WhepPlayer } from './whep-player';
@@ -47,7 +54,9 @@ export interface Advice {
   live: () => Promise<boolean | null>;
 }
 
-/** `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked anew. */
+/**
+ * `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked anew.
+ */
 export function usePlayer(key: string, identity: string, sources: () => Source[], advice: Advice): UsePlayer {
   const video = useRef<HTMLVideoElement>(null);
   const latest = useRef({ sources, advice });
@@ -63,15 +72,23 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
     const element = video.current;
     if (element === null) return;
     const created = new AutoPlayer({
-      make: (transport, onState, onTrouble) => makePlayer(element, transport, onState, onTrouble, () => latest.current.advice),
+      make: (transport, onState, onTrouble) =>
+        makePlayer(element, transport, onState, onTrouble, () => latest.current.advice),
       sources: () => latest.current.sources(),
       onState: setState,
     });
     const sampler = new StatsSampler();
     const whep = () => (created.player instanceof WhepPlayer ? created.player : null);
-    const meter = new DelayMeter(element, key, () => ({ peer: whep()?.peer ?? null, roundTripMs: whep()?.figures?.roundTripMs ?? null }));
+    const meter = new DelayMeter(element, key, () => ({
+      peer: whep()?.peer ?? null,
+      roundTripMs: whep()?.figures?.roundTripMs ?? null,
+    }));
     const timer = setInterval(() => {
-      setSamples({ stats: sampler.sample(element, performance.now()), figures: whep()?.figures ?? null, delay: meter.delay });
+      setSamples({
+        stats: sampler.sample(element, performance.now()),
+        figures: whep()?.figures ?? null,
+        delay: meter.delay,
+      });
     }, SAMPLE_MS);
     setMade({ key, player: created });
     return () => {

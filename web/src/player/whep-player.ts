@@ -1,8 +1,8 @@
 /**
  * Keeps one stream playing in one video element by WHEP: opens it, watches over it, opens it again.
  *
- * The browser decodes and keeps the delay small by itself. This file decides when a connection counts as lost, what to tell
- * the person watching, and how long to wait before the next try.
+ * The browser decodes and keeps the delay small by itself. This file decides when a connection counts as
+ * lost, what to tell the person watching, and how long to wait before the next try.
  */
 import { backoffDelay } from '../lib/backoff';
 import { always, type Trouble } from '../lib/trouble';
@@ -12,7 +12,9 @@ import { entries, FiguresSampler, type ConnectionFigures } from '../rtc/stats';
 import { keepLastPicture } from './last-picture';
 import { IDLE, type PlayerState, type StreamPlayer, type StreamPlayerOptions } from './player';
 
-type Connect = (options: ConstructorParameters<typeof Connection>[0]) => Pick<Connection, 'open' | 'close' | 'peer'>;
+type Connect = (
+  options: ConstructorParameters<typeof Connection>[0],
+) => Pick<Connection, 'open' | 'close' | 'peer'>;
 
 export interface WhepPlayerOptions extends StreamPlayerOptions {
   connect?: Connect;
@@ -138,7 +140,8 @@ export class WhepPlayer implements StreamPlayer {
   }
 
   #prepare(peer: RTCPeerConnection, media: MediaStream): void {
-    for (const kind of ['video', 'audio']) wantCaptureTime(peer.addTransceiver(kind, { direction: 'recvonly' }));
+    for (const kind of ['video', 'audio'])
+      wantCaptureTime(peer.addTransceiver(kind, { direction: 'recvonly' }));
     peer.addEventListener('track', ({ track }) => {
       media.addTrack(track);
       if (this.#video.srcObject === media) return;
@@ -152,7 +155,8 @@ export class WhepPlayer implements StreamPlayer {
     this.#video.play().catch((cause: unknown) => {
       // Other reasons (a new source was set meanwhile) report themselves in other ways.
       const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
-      if (refused && connection === this.#connection) this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
+      if (refused && connection === this.#connection)
+        this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
     });
   }
 
@@ -166,11 +170,23 @@ export class WhepPlayer implements StreamPlayer {
     this.#close();
     if (this.#options.onTrouble?.(trouble) === true) return;
     if (trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW)) {
-      this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, bytesPerSecond: 0 });
+      this.#set({
+        phase: 'failed',
+        message: trouble.text,
+        needsToken: trouble.needsToken,
+        retryAtMs: null,
+        bytesPerSecond: 0,
+      });
       return;
     }
     const delay = Math.max(backoffDelay(RETRY, this.#failures, this.#options.random), trouble.waitMs ?? 0);
-    this.#set({ phase: 'retrying', message: trouble.text, needsToken: false, retryAtMs: this.#now() + delay, bytesPerSecond: 0 });
+    this.#set({
+      phase: 'retrying',
+      message: trouble.text,
+      needsToken: false,
+      retryAtMs: this.#now() + delay,
+      bytesPerSecond: 0,
+    });
     this.#retryTimer = setTimeout(() => this.#reopen(), delay);
   }
 
@@ -194,7 +210,9 @@ export class WhepPlayer implements StreamPlayer {
   }
 
   get #showing(): boolean {
-    return this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
+    return (
+      this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting'
+    );
   }
 
   readonly #onPlaying = (): void => {
@@ -254,7 +272,10 @@ export class WhepPlayer implements StreamPlayer {
       if (phase !== 'blocked') this.#set({ phase: 'waiting', message: this.#left ? LEFT : SILENT });
     } else if (now - this.#framesAtMs > STUCK_MS) {
       const first = this.#frames === 0;
-      this.#fail({ ...always('Data arrives, but the picture stands still.'), ...(first ? { elsewhere: 'cannot' as const } : {}) });
+      this.#fail({
+        ...always('Data arrives, but the picture stands still.'),
+        ...(first ? { elsewhere: 'cannot' as const } : {}),
+      });
     } else if ((phase === 'waiting' || phase === 'buffering') && silent < WATCH_MS * 2) {
       this.#set({ phase: 'playing', message: '' });
     }
@@ -263,7 +284,8 @@ export class WhepPlayer implements StreamPlayer {
   async #askWhetherLeft(): Promise<void> {
     const [connection, packets] = [this.#connection, this.#packets];
     const live = await this.#options.live?.().catch(() => null);
-    if (live !== false || connection === null || connection !== this.#connection || packets !== this.#packets) return;
+    if (live !== false || connection === null || connection !== this.#connection || packets !== this.#packets)
+      return;
     this.#left = true;
     if (this.#showing) this.#set({ phase: 'waiting', message: LEFT });
   }

@@ -20,7 +20,8 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
     case 'ConnectingTimeout':
       // A browser does not tell why a WebSocket was refused: it may be that the stream is there by
       // other transports only.
-      if (webSocket) return { ...always('The WebSocket connection could not be opened or broke.'), elsewhere: 'absent' };
+      if (webSocket)
+        return { ...always('The WebSocket connection could not be opened or broke.'), elsewhere: 'absent' };
       return always('The server cannot be reached.');
     case 'EarlyEof':
     case 'UnrecoverableEarlyEof':
@@ -36,7 +37,11 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
         elsewhere: 'cannot',
       };
     case 'MediaMSEError':
-      return { text: `The browser cannot decode this stream${reason(info)}.`, retry: 'few', needsToken: false };
+      return {
+        text: `The browser cannot decode this stream${reason(info)}.`,
+        retry: 'few',
+        needsToken: false,
+      };
     default:
       return { text: `Playback failed (${detail})${reason(info)}.`, retry: 'few', needsToken: false };
   }
@@ -46,9 +51,16 @@ function describeStatus(status: number): Trouble {
   switch (status) {
     case 401:
     case 403:
-      return { text: 'The server does not let you play this stream without a valid token.', retry: 'never', needsToken: true };
+      return {
+        text: 'The server does not let you play this stream without a valid token.',
+        retry: 'never',
+        needsToken: true,
+      };
     case 404:
-      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'nobody' };
+      return {
+        ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'),
+        elsewhere: 'nobody',
+      };
     case 406:
       return { ...always(NO_FLV), elsewhere: 'absent' };
     case 429:

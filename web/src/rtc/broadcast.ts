@@ -1,6 +1,6 @@
 /**
- * What this browser publishes: the opened source, the connection, and figures. One for the whole console, so that it stays
- * on air while one looks at other pages.
+ * What this browser publishes: the opened source, the connection, and figures. One for the whole console, so
+ * that it stays on air while one looks at other pages.
  */
 import { streamKey } from '../lib/urls';
 import { Store } from '../state/store';
@@ -42,12 +42,30 @@ const FIGURES_MS = 1_000;
 const REOPENING = ['source', 'cameraId', 'microphoneId', 'lines', 'framesPerSecond', 'audio'] as const;
 
 const SETTINGS: PublishSettings = {
-  app: 'live', name: 'show', token: '', source: 'camera', cameraId: '', microphoneId: '', lines: 720, framesPerSecond: 30, audio: true,
-  codec: 'auto', videoBitsPerSecond: 2_500_000,
+  app: 'live',
+  name: 'show',
+  token: '',
+  source: 'camera',
+  cameraId: '',
+  microphoneId: '',
+  lines: 720,
+  framesPerSecond: 30,
+  audio: true,
+  codec: 'auto',
+  videoBitsPerSecond: 2_500_000,
 };
 
 const NOTHING: BroadcastState = {
-  settings: SETTINGS, capture: null, opening: false, problem: '', devices: [], muted: false, covered: false, key: null, publish: OFF_AIR, figures: null,
+  settings: SETTINGS,
+  capture: null,
+  opening: false,
+  problem: '',
+  devices: [],
+  muted: false,
+  covered: false,
+  key: null,
+  publish: OFF_AIR,
+  figures: null,
 };
 
 export class Broadcast {
@@ -58,13 +76,16 @@ export class Broadcast {
   /** Counts requests for a source; a late answer to an earlier one is closed again. */
   #asked = 0;
 
-  constructor(publisher: (onState: (state: PublishState) => void) => Publisher = (onState) => new Publisher({ onState })) {
+  constructor(
+    publisher: (onState: (state: PublishState) => void) => Publisher = (onState) =>
+      new Publisher({ onState }),
+  ) {
     this.#publisher = publisher((publish) => this.#set({ publish }));
   }
 
   /**
-   * Changes settings. What is open or on air follows: another source or device is opened in its place, another bit rate is
-   * set; another codec or name counts from the next start.
+   * Changes settings. What is open or on air follows: another source or device is opened in its place,
+   * another bit rate is set; another codec or name counts from the next start.
    */
   choose(change: Partial<PublishSettings>): void {
     const before = this.store.value.settings;
@@ -75,7 +96,10 @@ export class Broadcast {
     else if (reopen) this.#set({ problem: '' });
   }
 
-  /** Opens the chosen source for the preview; on air it takes the place of the one before. False if it cannot be had. */
+  /**
+   * Opens the chosen source for the preview; on air it takes the place of the one before. False if it cannot
+   * be had.
+   */
   async open(): Promise<boolean> {
     const options = this.store.value.settings;
     const asked = ++this.#asked;
@@ -84,7 +108,8 @@ export class Broadcast {
     try {
       opened = await capture(options);
     } catch (cause) {
-      if (asked === this.#asked) this.#set({ opening: false, problem: cause instanceof Error ? cause.message : String(cause) });
+      if (asked === this.#asked)
+        this.#set({ opening: false, problem: cause instanceof Error ? cause.message : String(cause) });
       return false;
     }
     if (asked !== this.#asked) {
@@ -94,7 +119,8 @@ export class Broadcast {
     const before = this.store.value.capture;
     this.#set({ opening: false, capture: opened, problem: opened.remark });
     this.#enable();
-    for (const track of opened.stream.getVideoTracks()) track.addEventListener('ended', () => this.#sourceEnded(opened));
+    for (const track of opened.stream.getVideoTracks())
+      track.addEventListener('ended', () => this.#sourceEnded(opened));
     if (this.onAir) await this.#publisher.replace(opened.stream);
     before?.stop();
     await this.listDevices();
@@ -109,7 +135,9 @@ export class Broadcast {
     this.#set({ capture: null, opening: false, problem: '' });
   }
 
-  /** Publishes to `url`, the WHIP endpoint of the chosen app and stream. Opens the source first if need be. */
+  /**
+   * Publishes to `url`, the WHIP endpoint of the chosen app and stream. Opens the source first if need be.
+   */
   async start(url: string): Promise<void> {
     const { capture: open, settings } = this.store.value;
     if ((open === null || open.source !== settings.source) && !(await this.open())) return;
@@ -166,7 +194,10 @@ export class Broadcast {
 
   #sourceEnded(ended: Capture): void {
     if (this.store.value.capture !== ended) return;
-    const text = ended.source === 'screen' ? 'Sharing of the screen was ended.' : 'The camera was unplugged or taken away.';
+    const text =
+      ended.source === 'screen'
+        ? 'Sharing of the screen was ended.'
+        : 'The camera was unplugged or taken away.';
     this.close();
     this.#set({ problem: text });
   }

@@ -30,8 +30,8 @@ export interface Capture {
 export const LINES = [1080, 720, 540, 360] as const;
 
 /**
- * Why camera and screen cannot be used on this page at all; null when they can. Browsers give them only to pages that came
- * over HTTPS or from this machine.
+ * Why camera and screen cannot be used on this page at all; null when they can. Browsers give them only to
+ * pages that came over HTTPS or from this machine.
  */
 export function captureObstacle(secure: boolean, devices: MediaDevices | undefined): string | null {
   if (!secure) return 'insecure';
@@ -46,7 +46,11 @@ export async function capture(options: CaptureOptions): Promise<Capture> {
     case 'screen':
       return captureScreen(options);
     case 'test': {
-      const { stream, stop } = testPicture({ ...size(options.lines), framesPerSecond: options.framesPerSecond, audio: options.audio });
+      const { stream, stop } = testPicture({
+        ...size(options.lines),
+        framesPerSecond: options.framesPerSecond,
+        audio: options.audio,
+      });
       return { source: 'test', stream, stop, remark: '' };
     }
   }
@@ -54,12 +58,20 @@ export async function capture(options: CaptureOptions): Promise<Capture> {
 
 async function captureCamera(options: CaptureOptions): Promise<Capture> {
   const { width, height } = size(options.lines);
-  const video: MediaTrackConstraints = { width: { ideal: width }, height: { ideal: height }, frameRate: { ideal: options.framesPerSecond } };
+  const video: MediaTrackConstraints = {
+    width: { ideal: width },
+    height: { ideal: height },
+    frameRate: { ideal: options.framesPerSecond },
+  };
   if (options.cameraId !== '') video.deviceId = { exact: options.cameraId };
   const audio = microphone(options.microphoneId);
   try {
     // One request asks the person once for both.
-    return finished('camera', await navigator.mediaDevices.getUserMedia({ video, audio: options.audio ? audio : false }), '');
+    return finished(
+      'camera',
+      await navigator.mediaDevices.getUserMedia({ video, audio: options.audio ? audio : false }),
+      '',
+    );
   } catch (both) {
     if (!options.audio) throw new Error(describeCaptureError(both, 'the camera'), { cause: both });
     return cameraAlone(video, both);
@@ -74,11 +86,16 @@ async function cameraAlone(video: MediaTrackConstraints, before: unknown): Promi
   } catch (cause) {
     throw new Error(describeCaptureError(cause, 'the camera'), { cause });
   }
-  return finished('camera', stream, `${describeCaptureError(before, 'the microphone')} Only the picture is sent.`);
+  return finished(
+    'camera',
+    stream,
+    `${describeCaptureError(before, 'the microphone')} Only the picture is sent.`,
+  );
 }
 
 async function captureScreen(options: CaptureOptions): Promise<Capture> {
-  if (navigator.mediaDevices.getDisplayMedia === undefined) throw new Error('This browser cannot share its screen.');
+  if (navigator.mediaDevices.getDisplayMedia === undefined)
+    throw new Error('This browser cannot share its screen.');
   const { height } = size(options.lines);
   try {
     const stream = await navigator.mediaDevices.getDisplayMedia({
@@ -89,7 +106,12 @@ async function captureScreen(options: CaptureOptions): Promise<Capture> {
     return finished('screen', stream, silent ? 'The browser shares this screen without audio.' : '');
   } catch (cause) {
     const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
-    throw new Error(refused ? 'No screen was chosen, or sharing it is not allowed.' : describeCaptureError(cause, 'the screen'), { cause });
+    throw new Error(
+      refused
+        ? 'No screen was chosen, or sharing it is not allowed.'
+        : describeCaptureError(cause, 'the screen'),
+      { cause },
+    );
   }
 }
 

@@ -29,10 +29,14 @@ export function usableCodecs(capabilities: readonly Capability[]): VideoCodec[] 
 }
 
 /**
- * Capabilities in the order in which to offer them: only the chosen codec and the helpers, or, without a choice, H.264
- * first, because every player has it. Of H.264's forms the one with fragmentation (`packetization-mode=1`) goes first.
+ * Capabilities in the order in which to offer them: only the chosen codec and the helpers, or, without a
+ * choice, H.264 first, because every player has it. Of H.264's forms the one with fragmentation
+ * (`packetization-mode=1`) goes first.
  */
-export function preferredCodecs<C extends Capability>(capabilities: readonly C[], choice: VideoCodec | 'auto'): C[] {
+export function preferredCodecs<C extends Capability>(
+  capabilities: readonly C[],
+  choice: VideoCodec | 'auto',
+): C[] {
   const wanted = `video/${choice === 'auto' ? 'H264' : choice}`.toLowerCase();
   const is = (capability: C) => capability.mimeType.toLowerCase() === wanted;
   const fragments = (capability: C) => !/packetization-mode=0/.test(capability.sdpFmtpLine ?? '');

@@ -1,9 +1,10 @@
 /**
  * One WHIP or WHEP session in this browser: RTCPeerConnection and HTTP resource, from offer to end.
  *
- * The offer goes out at once and without candidates; gathering begins when the answer is there, because only then the
- * server's ICE servers are known. An ICE-lite server has no use for our candidates; any other gets them by `PATCH`. An
- * interrupted path is repaired by an ICE restart; when that fails the session is over, and whoever owns it opens another.
+ * The offer goes out at once and without candidates; gathering begins when the answer is there, because only
+ * then the server's ICE servers are known. An ICE-lite server has no use for our candidates; any other gets
+ * them by `PATCH`. An interrupted path is repaired by an ICE restart; when that fails the session is over,
+ * and whoever owns it opens another.
  */
 import { type Trouble, troubleOf } from '../lib/trouble';
 import { ENDED, LOST, NO_PATH, NO_WEBRTC, type Role } from './errors';
@@ -89,12 +90,19 @@ export class Connection {
     const { role, url, token, fetch } = this.#options;
     const offer = await peer.createOffer();
     this.#offer = withStereo(offer.sdp ?? '');
-    const opened = await Resource.open({ role, url, token, offer: this.#offer, ...(fetch === undefined ? {} : { fetch }) });
+    const opened = await Resource.open({
+      role,
+      url,
+      token,
+      offer: this.#offer,
+      ...(fetch === undefined ? {} : { fetch }),
+    });
     this.#resource = opened.resource;
     if (this.#closed) return opened.resource.close();
     globalThis.addEventListener?.('pagehide', this.#onPageHide);
     this.#answer = this.#options.adapt?.(opened.answer) ?? opened.answer;
-    if (opened.iceServers.length > 0) peer.setConfiguration({ ...peer.getConfiguration(), iceServers: opened.iceServers });
+    if (opened.iceServers.length > 0)
+      peer.setConfiguration({ ...peer.getConfiguration(), iceServers: opened.iceServers });
     this.#follow(peer);
     await peer.setLocalDescription({ type: 'offer', sdp: this.#offer });
     await peer.setRemoteDescription({ type: 'answer', sdp: this.#answer });

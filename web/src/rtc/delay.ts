@@ -3,12 +3,14 @@
  *
  * Three ways, best first:
  * - `stamp`: the test picture carries the moment it was drawn, which is read back from what is on the screen;
- * - `capture`: the publisher's browser sends the moment of capture with the frames (RTP extension abs-capture-time);
- * - `network`: neither is there. Then only the way from the server to the screen is known: half a round trip and, measured
- *   by the browser, the time from a frame's arrival to its display. Camera, encoder and the publisher's network are missing.
+ * - `capture`: the publisher's browser sends the moment of capture with the frames (RTP extension
+ *   abs-capture-time);
+ * - `network`: neither is there. Then only the way from the server to the screen is known: half a round trip
+ *   and, measured by the browser, the time from a frame's arrival to its display. Camera, encoder and the
+ *   publisher's network are missing.
  *
- * The first two compare two clocks. Within one browser they are the same, which makes it a measurement; between two
- * computers the difference of their clocks is part of the result.
+ * The first two compare two clocks. Within one browser they are the same, which makes it a measurement;
+ * between two computers the difference of their clocks is part of the result.
  */
 import { browserMemory, publishedHere } from './same-clock';
 import { clockId, StampReader, type Stamp } from './stamp';
@@ -44,10 +46,18 @@ const EARLY_MS = 50;
 export function delayOf(sight: Sight, ownClock: number): Delay | null {
   const { stamp, shownAtMs } = sight;
   if (stamp !== null && plausible(shownAtMs - stamp.timeMs)) {
-    return { source: 'stamp', milliseconds: Math.max(0, shownAtMs - stamp.timeMs), sameClock: stamp.clock === ownClock };
+    return {
+      source: 'stamp',
+      milliseconds: Math.max(0, shownAtMs - stamp.timeMs),
+      sameClock: stamp.clock === ownClock,
+    };
   }
   if (sight.capturedAtMs !== null && plausible(shownAtMs - sight.capturedAtMs)) {
-    return { source: 'capture', milliseconds: Math.max(0, shownAtMs - sight.capturedAtMs), sameClock: sight.publishedHere };
+    return {
+      source: 'capture',
+      milliseconds: Math.max(0, shownAtMs - sight.capturedAtMs),
+      sameClock: sight.publishedHere,
+    };
   }
   if (sight.inBrowserMs === null || sight.roundTripMs === null) return null;
   return { source: 'network', milliseconds: sight.inBrowserMs + sight.roundTripMs / 2, sameClock: true };
@@ -62,7 +72,8 @@ export class DelayFilter {
   #samples: Delay[] = [];
 
   add(delay: Delay): Delay {
-    if (this.#samples[0]?.source !== delay.source || this.#samples[0].sameClock !== delay.sameClock) this.#samples = [];
+    if (this.#samples[0]?.source !== delay.source || this.#samples[0].sameClock !== delay.sameClock)
+      this.#samples = [];
     this.#samples.push(delay);
     if (this.#samples.length > SAMPLES) this.#samples.shift();
     const sorted = this.#samples.map(({ milliseconds }) => milliseconds).sort((a, b) => a - b);
@@ -96,7 +107,11 @@ export class DelayMeter {
   #delay: Delay | null = null;
   #delayAtMs = 0;
 
-  constructor(video: HTMLVideoElement, key: string, connection: () => { peer: RTCPeerConnection | null; roundTripMs: number | null }) {
+  constructor(
+    video: HTMLVideoElement,
+    key: string,
+    connection: () => { peer: RTCPeerConnection | null; roundTripMs: number | null },
+  ) {
     this.#video = video;
     this.#key = key;
     this.#connection = connection;
@@ -128,7 +143,8 @@ export class DelayMeter {
       shownAtMs,
       stamp: this.#stamps.read(this.#video, wallMs),
       capturedAtMs: peer === null ? null : capturedAt(peer, frame.rtpTimestamp),
-      inBrowserMs: frame.receiveTime === undefined ? null : Math.max(0, frame.expectedDisplayTime - frame.receiveTime),
+      inBrowserMs:
+        frame.receiveTime === undefined ? null : Math.max(0, frame.expectedDisplayTime - frame.receiveTime),
       roundTripMs,
       publishedHere: publishedHere(this.#key),
     };
@@ -143,11 +159,15 @@ export class DelayMeter {
 function capturedAt(peer: RTCPeerConnection, rtpTimestamp: number | undefined): number | null {
   const receiver = peer.getReceivers().find(({ track }) => track.kind === 'video');
   const timed = receiver?.getSynchronizationSources()[0] as CaptureTimed | undefined;
-  if (timed?.captureTimestamp === undefined || timed.rtpTimestamp === undefined || rtpTimestamp === undefined) return null;
+  if (timed?.captureTimestamp === undefined || timed.rtpTimestamp === undefined || rtpTimestamp === undefined)
+    return null;
   return captureTime(timed.captureTimestamp, timed.rtpTimestamp, rtpTimestamp);
 }
 
-/** `captureTimestamp` (NTP milliseconds) belongs to `known`; the frame shown, `shown`, is a little older or younger. */
+/**
+ * `captureTimestamp` (NTP milliseconds) belongs to `known`; the frame shown, `shown`, is a little older or
+ * younger.
+ */
 export function captureTime(captureTimestamp: number, known: number, shown: number): number {
   // Differences of 32-bit timestamps that wrap.
   const apart = (shown - known) | 0;
@@ -159,10 +179,21 @@ export function delayWords(delay: Delay): { name: string; remark: string } {
   if (delay.source === 'network') {
     return {
       name: 'Server to screen, estimated',
-      remark: 'Estimated: half the round trip, plus the time from arrival to display as the browser measures it. Camera, encoder and the publisher’s network come on top.',
+      remark:
+        'Estimated: half the round trip, plus the time from arrival to display as the browser measures it. Camera, encoder and the publisher’s network come on top.',
     };
   }
-  const how = delay.source === 'stamp' ? 'the moment drawn into the test picture is read back from the screen' : 'the publisher’s browser sends the moment of capture with each frame';
-  if (delay.sameClock) return { name: 'Glass to glass, measured', remark: `Measured: ${how}; both moments by this computer’s clock.` };
-  return { name: 'Delay (two clocks)', remark: `Glass to glass, by two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.` };
+  const how =
+    delay.source === 'stamp'
+      ? 'the moment drawn into the test picture is read back from the screen'
+      : 'the publisher’s browser sends the moment of capture with each frame';
+  if (delay.sameClock)
+    return {
+      name: 'Glass to glass, measured',
+      remark: `Measured: ${how}; both moments by this computer’s clock.`,
+    };
+  return {
+    name: 'Delay (two clocks)',
+    remark: `Glass to glass, by two clocks: ${how}; the difference between that computer’s clock and this one’s is part of the figure.`,
+  };
 }

@@ -28,7 +28,9 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
     case 401:
     case 403:
       return {
-        text: publish ? `The server does not let you publish here without a valid token.${said}` : 'The server does not let you play this stream without a valid token.',
+        text: publish
+          ? `The server does not let you publish here without a valid token.${said}`
+          : 'The server does not let you play this stream without a valid token.',
         retry: 'never',
         needsToken: true,
       };
@@ -40,15 +42,26 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
       return { ...always(`This stream cannot be played by WebRTC here.${said}`), elsewhere: 'absent' };
     case 409:
       if (publish) return always(`Somebody else publishes this stream.${said}`);
-      if (code === 'not_ready') return { ...always('The publisher has just begun. The picture comes in a moment.'), elsewhere: 'nobody' };
-      return { ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'), elsewhere: 'nobody' };
+      if (code === 'not_ready')
+        return {
+          ...always('The publisher has just begun. The picture comes in a moment.'),
+          elsewhere: 'nobody',
+        };
+      return {
+        ...always('Nobody publishes this stream right now. It will start as soon as somebody does.'),
+        elsewhere: 'nobody',
+      };
     case 400:
     case 415:
     case 422:
       return { ...never(`The server did not accept this browser’s offer.${said}`), elsewhere: 'cannot' };
     case 429:
     case 503:
-      return always(publish ? 'The server takes no more publishers at the moment.' : 'The server takes no more players at the moment.');
+      return always(
+        publish
+          ? 'The server takes no more publishers at the moment.'
+          : 'The server takes no more players at the moment.',
+      );
     case 502:
     case 504:
       return always('The server cannot be reached.');
@@ -62,7 +75,9 @@ export const UNREACHABLE = always('The server cannot be reached.');
 export const NO_WEBRTC: Trouble = { ...never('This browser has no WebRTC.'), elsewhere: 'cannot' };
 
 export const NO_PATH: Trouble = {
-  ...always('No media path to the server: a firewall may block its media port, or the server announces an address that cannot be reached from here.'),
+  ...always(
+    'No media path to the server: a firewall may block its media port, or the server announces an address that cannot be reached from here.',
+  ),
   elsewhere: 'cannot',
 };
 

@@ -6,8 +6,9 @@
 const SERVERS_MAX = 8;
 
 /**
- * Reads `<stun:host>; rel="ice-server", <turn:host?transport=udp>; rel="ice-server"; username="u"; credential="c"`, as
- * `fetch` joins several headers. Links of other relations, and addresses that are not STUN or TURN, are left out.
+ * Reads `<stun:host>; rel="ice-server", <turn:host?transport=udp>; rel="ice-server"; username="u";
+ * credential="c"`, as `fetch` joins several headers. Links of other relations, and addresses that are not
+ * STUN or TURN, are left out.
  */
 export function iceServersOf(header: string | null): RTCIceServer[] {
   const servers: RTCIceServer[] = [];
@@ -15,7 +16,8 @@ export function iceServersOf(header: string | null): RTCIceServer[] {
     const [target = '', ...parameters] = splitOutside(link, ';');
     const url = /^<(.*)>$/.exec(target.trim())?.[1] ?? '';
     const values = new Map(parameters.map(parameter));
-    if (!values.get('rel')?.split(/\s+/).includes('ice-server') || !/^(stun|stuns|turn|turns):/i.test(url)) continue;
+    if (!values.get('rel')?.split(/\s+/).includes('ice-server') || !/^(stun|stuns|turn|turns):/i.test(url))
+      continue;
     const server: RTCIceServer = { urls: url };
     const username = values.get('username');
     const credential = values.get('credential');
@@ -33,7 +35,10 @@ function parameter(text: string): [string, string] {
   if (at < 0) return [text.trim().toLowerCase(), ''];
   const value = text.slice(at + 1).trim();
   const quoted = /^"(.*)"$/s.exec(value)?.[1];
-  return [text.slice(0, at).trim().toLowerCase(), quoted === undefined ? value : quoted.replace(/\\(.)/gs, '$1')];
+  return [
+    text.slice(0, at).trim().toLowerCase(),
+    quoted === undefined ? value : quoted.replace(/\\(.)/gs, '$1'),
+  ];
 }
 
 /** Splits at `mark`, but not inside `<…>` or `"…"`. */

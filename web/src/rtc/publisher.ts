@@ -32,7 +32,9 @@ export interface PublishTarget {
 
 export interface PublisherOptions {
   onState: (state: PublishState) => void;
-  connect?: (options: ConstructorParameters<typeof Connection>[0]) => Pick<Connection, 'open' | 'close' | 'peer'>;
+  connect?: (
+    options: ConstructorParameters<typeof Connection>[0],
+  ) => Pick<Connection, 'open' | 'close' | 'peer'>;
   random?: () => number;
   now?: () => number;
 }
@@ -45,7 +47,14 @@ const TRIES_MAX_FEW = 3;
 const START_SHARE = 0.6;
 const START_MAX = 1_500_000;
 
-export const OFF_AIR: PublishState = { phase: 'idle', message: '', needsToken: false, retryAtMs: null, liveSinceMs: null, reconnects: 0 };
+export const OFF_AIR: PublishState = {
+  phase: 'idle',
+  message: '',
+  needsToken: false,
+  retryAtMs: null,
+  liveSinceMs: null,
+  reconnects: 0,
+};
 
 /** What the button says that ends publishing: there is nothing to stop while nothing is sent. */
 export function stopLabel(phase: PublishPhase): string {
@@ -91,14 +100,22 @@ export class Publisher {
     this.#set(OFF_AIR);
   }
 
-  /** Sends other tracks from now on. Without a new negotiation when there is a track of each kind for each now sent. */
+  /**
+   * Sends other tracks from now on. Without a new negotiation when there is a track of each kind for each now
+   * sent.
+   */
   async replace(stream: MediaStream): Promise<void> {
     if (this.#target === null) return;
     this.#stream = stream;
     const senders = this.peer?.getSenders().filter((sender) => sender.track !== null) ?? [];
-    const kinds = (tracks: (MediaStreamTrack | null)[]) => tracks.map((track) => track?.kind).sort().join();
+    const kinds = (tracks: (MediaStreamTrack | null)[]) =>
+      tracks
+        .map((track) => track?.kind)
+        .sort()
+        .join();
     if (senders.length > 0 && kinds(senders.map(({ track }) => track)) === kinds(stream.getTracks())) {
-      const next = (sender: RTCRtpSender) => stream.getTracks().find(({ kind }) => kind === sender.track?.kind) ?? null;
+      const next = (sender: RTCRtpSender) =>
+        stream.getTracks().find(({ kind }) => kind === sender.track?.kind) ?? null;
       await Promise.all(senders.map((sender) => sender.replaceTrack(next(sender))));
     } else if (this.#connection !== null) {
       this.#connection.close();
@@ -129,7 +146,8 @@ export class Publisher {
       token: target.token,
       prepare: (peer) => addTracks(peer, stream, target),
       // Opus is sent in stereo only if the answer asks for it.
-      adapt: (answer) => withStartBitrate(withStereo(answer), Math.min(START_MAX, target.videoBitsPerSecond * START_SHARE)),
+      adapt: (answer) =>
+        withStartBitrate(withStereo(answer), Math.min(START_MAX, target.videoBitsPerSecond * START_SHARE)),
       onLink: (link) => connection === this.#connection && this.#linked(link),
       onTrouble: (trouble) => connection === this.#connection && this.#failed(trouble),
     });
@@ -138,8 +156,10 @@ export class Publisher {
   }
 
   #linked(link: Link): void {
-    if (link === 'interrupted') this.#set({ phase: 'interrupted', message: 'The connection is interrupted. Trying to repair it.' });
-    if (link === 'connected') this.#set({ phase: 'live', message: '', liveSinceMs: this.#state.liveSinceMs ?? this.#now() });
+    if (link === 'interrupted')
+      this.#set({ phase: 'interrupted', message: 'The connection is interrupted. Trying to repair it.' });
+    if (link === 'connected')
+      this.#set({ phase: 'live', message: '', liveSinceMs: this.#state.liveSinceMs ?? this.#now() });
   }
 
   #failed(trouble: Trouble): void {
@@ -147,11 +167,22 @@ export class Publisher {
     const { liveSinceMs } = this.#state;
     this.#failures = liveSinceMs !== null && this.#now() - liveSinceMs > STABLE_MS ? 1 : this.#failures + 1;
     if (trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW)) {
-      this.#set({ phase: 'failed', message: trouble.text, needsToken: trouble.needsToken, retryAtMs: null, liveSinceMs: null });
+      this.#set({
+        phase: 'failed',
+        message: trouble.text,
+        needsToken: trouble.needsToken,
+        retryAtMs: null,
+        liveSinceMs: null,
+      });
       return;
     }
     const delay = Math.max(backoffDelay(RETRY, this.#failures, this.#options.random), trouble.waitMs ?? 0);
-    this.#set({ phase: 'retrying', message: trouble.text, retryAtMs: this.#now() + delay, liveSinceMs: null });
+    this.#set({
+      phase: 'retrying',
+      message: trouble.text,
+      retryAtMs: this.#now() + delay,
+      liveSinceMs: null,
+    });
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#reopen(), delay);
   }
@@ -184,6 +215,7 @@ function addTracks(peer: RTCPeerConnection, stream: MediaStream, target: Publish
     if (!video) continue;
     const capabilities = RTCRtpSender.getCapabilities('video')?.codecs;
     // Missing in old browsers; then theirs is the choice.
-    if (capabilities !== undefined) transceiver.setCodecPreferences?.(preferredCodecs(capabilities, target.codec));
+    if (capabilities !== undefined)
+      transceiver.setCodecPreferences?.(preferredCodecs(capabilities, target.codec));
   }
 }

@@ -1,5 +1,6 @@
 /**
- * The HTTP half of a WHIP or WHEP session: offer posted, answer read, candidates patched, session deleted (RFC 9725).
+ * The HTTP half of a WHIP or WHEP session: offer posted, answer read, candidates patched, session deleted
+ * (RFC 9725).
  *
  * Knows nothing of RTCPeerConnection; `connection.ts` ties the two together.
  */
@@ -48,13 +49,25 @@ export class Resource {
     const fetcher = options.fetch ?? ((input, init) => fetch(input, init));
     const response = await request(fetcher, options.url, {
       method: 'POST',
-      headers: { 'Content-Type': 'application/sdp', Accept: 'application/sdp', ...authorization(options.token) },
+      headers: {
+        'Content-Type': 'application/sdp',
+        Accept: 'application/sdp',
+        ...authorization(options.token),
+      },
       body: options.offer,
     });
-    if (response.status !== 201) throw new TroubleError(describeRefusal(options.role, await refusalOf(response)));
+    if (response.status !== 201)
+      throw new TroubleError(describeRefusal(options.role, await refusalOf(response)));
     const answer = await response.text();
     if (!answer.startsWith('v=0') || answer.length > ANSWER_MAX) {
-      throw new TroubleError(describeRefusal(options.role, { status: response.status, code: '', message: 'the answer is not a session description', waitMs: null }));
+      throw new TroubleError(
+        describeRefusal(options.role, {
+          status: response.status,
+          code: '',
+          message: 'the answer is not a session description',
+          waitMs: null,
+        }),
+      );
     }
     const url = sessionUrl(response.headers.get('location'), response.url || options.url);
     const resource = new Resource(url, response.headers.get('etag'), options.token, fetcher);
@@ -72,7 +85,9 @@ export class Resource {
     return response !== null && response.ok;
   }
 
-  /** Sends new ICE credentials; the server's own new ones, as a fragment, or null when it does not restart. */
+  /**
+   * Sends new ICE credentials; the server's own new ones, as a fragment, or null when it does not restart.
+   */
   async restart(fragment: string): Promise<string | null> {
     // RFC 9725 §4.3.3: a restart matches whatever ICE session is the present one.
     const response = await this.#patch(fragment, '*');
@@ -86,12 +101,20 @@ export class Resource {
     if (this.#closed || this.#url === null) return;
     this.#closed = true;
     // Whether it arrives cannot be waited for; without it the server frees the session when consent ends.
-    this.#fetch(this.#url, { method: 'DELETE', headers: authorization(this.#token), keepalive: leaving, cache: 'no-store' }).catch(() => undefined);
+    this.#fetch(this.#url, {
+      method: 'DELETE',
+      headers: authorization(this.#token),
+      keepalive: leaving,
+      cache: 'no-store',
+    }).catch(() => undefined);
   }
 
   async #patch(fragment: string, match: string | null): Promise<Response | null> {
     if (!this.takesPatches || this.#url === null) return null;
-    const headers: Record<string, string> = { 'Content-Type': 'application/trickle-ice-sdpfrag', ...authorization(this.#token) };
+    const headers: Record<string, string> = {
+      'Content-Type': 'application/trickle-ice-sdpfrag',
+      ...authorization(this.#token),
+    };
     if (match !== null) headers['If-Match'] = match;
     try {
       return await request(this.#fetch, this.#url, { method: 'PATCH', headers, body: fragment });
@@ -102,8 +125,8 @@ export class Resource {
 }
 
 /**
- * Where the session is: `Location` against the endpoint. An address on another origin is not used: the token must not
- * go there, and the page's policy would refuse it anyway.
+ * Where the session is: `Location` against the endpoint. An address on another origin is not used: the token
+ * must not go there, and the page's policy would refuse it anyway.
  */
 export function sessionUrl(location: string | null, endpoint: string): string | null {
   if (location === null) return null;
@@ -148,5 +171,10 @@ async function refusalOf(response: Response) {
   } catch {
     // No body of ours: the status has to do.
   }
-  return { status: response.status, code, message, waitMs: retryAfterMs(response.headers.get('retry-after'), Date.now()) };
+  return {
+    status: response.status,
+    code,
+    message,
+    waitMs: retryAfterMs(response.headers.get('retry-after'), Date.now()),
+  };
 }

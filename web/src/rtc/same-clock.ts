@@ -9,7 +9,11 @@ const FRESH_MS = 4_000;
 type Memory = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 /** Called once a second while on air with `app/name`; null when it is over. */
-export function announceOnAir(key: string | null, nowMs = Date.now(), memory: Memory | null = browserMemory()): void {
+export function announceOnAir(
+  key: string | null,
+  nowMs = Date.now(),
+  memory: Memory | null = browserMemory(),
+): void {
   try {
     if (key === null) memory?.removeItem(KEY);
     else memory?.setItem(KEY, JSON.stringify([key, nowMs]));
@@ -18,7 +22,11 @@ export function announceOnAir(key: string | null, nowMs = Date.now(), memory: Me
   }
 }
 
-export function publishedHere(key: string, nowMs = Date.now(), memory: Memory | null = browserMemory()): boolean {
+export function publishedHere(
+  key: string,
+  nowMs = Date.now(),
+  memory: Memory | null = browserMemory(),
+): boolean {
   try {
     const [known, at] = JSON.parse(memory?.getItem(KEY) ?? '[]') as [string?, number?];
     return known === key && typeof at === 'number' && Math.abs(nowMs - at) < FRESH_MS;

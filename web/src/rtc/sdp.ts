@@ -1,5 +1,6 @@
 /**
- * The few things that have to be read from or changed in session descriptions as text. Everything else is the browser's.
+ * The few things that have to be read from or changed in session descriptions as text. Everything else is the
+ * browser's.
  */
 
 export interface IceCredentials {
@@ -32,7 +33,12 @@ export function iceCredentials(sdp: string): IceCredentials | null {
 /** Body of a `PATCH` with candidates (RFC 9725 §4.3.1). `offer` lends the first media line and its mid. */
 export function writeFragment(offer: string, fragment: Fragment): string {
   const media = /^m=.*$/m.exec(offer)?.[0].trimEnd() ?? 'm=audio 9 UDP/TLS/RTP/SAVPF 0';
-  const lines = [`a=ice-ufrag:${fragment.ufrag}`, `a=ice-pwd:${fragment.password}`, media, `a=mid:${attribute(offer, 'mid') ?? '0'}`];
+  const lines = [
+    `a=ice-ufrag:${fragment.ufrag}`,
+    `a=ice-pwd:${fragment.password}`,
+    media,
+    `a=mid:${attribute(offer, 'mid') ?? '0'}`,
+  ];
   lines.push(...fragment.candidates.map((candidate) => `a=${candidate}`));
   if (fragment.end) lines.push('a=end-of-candidates');
   return `${lines.join('\r\n')}\r\n`;
@@ -47,11 +53,13 @@ export function readFragment(text: string): Fragment | null {
 }
 
 /**
- * The answer as it would read after an ICE restart: the fragment's credentials everywhere, and its candidates, when it
- * has some, instead of the old ones.
+ * The answer as it would read after an ICE restart: the fragment's credentials everywhere, and its
+ * candidates, when it has some, instead of the old ones.
  */
 export function withFragment(answer: string, fragment: Fragment): string {
-  let out = answer.replace(/^a=ice-ufrag:.*?(\r?)$/gm, `a=ice-ufrag:${fragment.ufrag}$1`).replace(/^a=ice-pwd:.*?(\r?)$/gm, `a=ice-pwd:${fragment.password}$1`);
+  let out = answer
+    .replace(/^a=ice-ufrag:.*?(\r?)$/gm, `a=ice-ufrag:${fragment.ufrag}$1`)
+    .replace(/^a=ice-pwd:.*?(\r?)$/gm, `a=ice-pwd:${fragment.password}$1`);
   if (fragment.candidates.length === 0) return out;
   out = out.replace(/^a=(candidate:.*|end-of-candidates)\r?\n/gm, '');
   // Candidates belong to the first section; the others are bundled with it.
@@ -69,21 +77,28 @@ export function withStereo(sdp: string): string {
 }
 
 /**
- * Tells Chromium what to begin with; it would start at 300 kbit/s and a small picture, and take half a minute to grow. Other
- * browsers pass over it. Goes into the answer, for every codec of the video section.
+ * Tells Chromium what to begin with; it would start at 300 kbit/s and a small picture, and take half a minute
+ * to grow. Other browsers pass over it. Goes into the answer, for every codec of the video section.
  */
 export function withStartBitrate(answer: string, bitsPerSecond: number): string {
   const parameter = `x-google-start-bitrate=${Math.round(bitsPerSecond / 1_000)}`;
   const [head = '', ...sections] = answer.split(/^(?=m=)/m);
-  const changed = sections.map((section) => (section.startsWith('m=video') ? withParameter(section, parameter) : section));
+  const changed = sections.map((section) =>
+    section.startsWith('m=video') ? withParameter(section, parameter) : section,
+  );
   return head + changed.join('');
 }
 
 function withParameter(section: string, parameter: string): string {
-  const types = [...section.matchAll(/^a=rtpmap:(\d+) (?!rtx|red|ulpfec|flexfec)/gim)].map((match) => match[1] ?? '');
+  const types = [...section.matchAll(/^a=rtpmap:(\d+) (?!rtx|red|ulpfec|flexfec)/gim)].map(
+    (match) => match[1] ?? '',
+  );
   return types.reduce((text, type) => {
     const formats = new RegExp(`^(a=fmtp:${type} .*?)(\\r?)$`, 'm');
     if (formats.test(text)) return text.replace(formats, `$1;${parameter}$2`);
-    return text.replace(new RegExp(`^(a=rtpmap:${type} .*?)(\\r?\\n)`, 'm'), `$1$2a=fmtp:${type} ${parameter}$2`);
+    return text.replace(
+      new RegExp(`^(a=rtpmap:${type} .*?)(\\r?\\n)`, 'm'),
+      `$1$2a=fmtp:${type} ${parameter}$2`,
+    );
   }, section);
 }

@@ -1,9 +1,9 @@
 /**
  * A moment drawn into a picture and read back from it: a strip of black and white cells.
  *
- * It goes through camera-side queue, encoder, network, server, jitter buffer, decoder and screen like any other picture, so
- * the age of what is read is the real delay. Cells are large and carry a checksum: compression and scaling do not matter,
- * and a damaged strip is no answer rather than a wrong one.
+ * It goes through camera-side queue, encoder, network, server, jitter buffer, decoder and screen like any
+ * other picture, so the age of what is read is the real delay. Cells are large and carry a checksum:
+ * compression and scaling do not matter, and a damaged strip is no answer rather than a wrong one.
  *
  * ```text
  * cell  0..7   10110010 (finds the strip, and tells black from white)
@@ -30,14 +30,22 @@ export interface Stamp {
 /** The cells, true for white. */
 export function stampCells(stamp: Stamp): boolean[] {
   const time = Math.floor(stamp.timeMs) % WRAP;
-  const bytes = [SYNC, (stamp.clock >>> 8) & 0xff, stamp.clock & 0xff, (time >>> 24) & 0xff, (time >>> 16) & 0xff, (time >>> 8) & 0xff, time & 0xff];
+  const bytes = [
+    SYNC,
+    (stamp.clock >>> 8) & 0xff,
+    stamp.clock & 0xff,
+    (time >>> 24) & 0xff,
+    (time >>> 16) & 0xff,
+    (time >>> 8) & 0xff,
+    time & 0xff,
+  ];
   bytes.push(checksum(bytes.slice(1)));
   return bytes.flatMap((byte) => Array.from({ length: 8 }, (_, bit) => ((byte >> (7 - bit)) & 1) === 1));
 }
 
 /**
- * Reads cells back from the brightness (0..255) of each cell's middle. `nowMs` completes the time, which has to lie within
- * 24 days of it. Null when it is no stamp or a damaged one.
+ * Reads cells back from the brightness (0..255) of each cell's middle. `nowMs` completes the time, which has
+ * to lie within 24 days of it. Null when it is no stamp or a damaged one.
  */
 export function readStamp(brightness: ArrayLike<number>, nowMs: number): Stamp | null {
   if (brightness.length !== STAMP_CELLS) return null;
@@ -45,7 +53,8 @@ export function readStamp(brightness: ArrayLike<number>, nowMs: number): Stamp |
   const bytes: number[] = [];
   for (let at = 0; at < STAMP_CELLS; at += 8) {
     let byte = 0;
-    for (let bit = 0; bit < 8; bit += 1) byte = (byte << 1) | ((brightness[at + bit] ?? 0) > threshold ? 1 : 0);
+    for (let bit = 0; bit < 8; bit += 1)
+      byte = (byte << 1) | ((brightness[at + bit] ?? 0) > threshold ? 1 : 0);
     bytes.push(byte);
   }
   const [sync, ...body] = bytes;
@@ -96,7 +105,17 @@ export class StampReader {
     if (width === 0 || this.#context === null) return null;
     const strip = height * STAMP_HEIGHT;
     // The middle of the strip: its edges are smeared.
-    this.#context.drawImage(video, 0, strip * 0.35, width, strip * 0.3, 0, 0, this.#canvas.width, this.#canvas.height);
+    this.#context.drawImage(
+      video,
+      0,
+      strip * 0.35,
+      width,
+      strip * 0.3,
+      0,
+      0,
+      this.#canvas.width,
+      this.#canvas.height,
+    );
     const { data } = this.#context.getImageData(0, 1, this.#canvas.width, 1);
     const brightness = Array.from({ length: STAMP_CELLS }, (_, cell) => {
       const at = (cell * 4 + 1) * 4;
@@ -108,8 +127,13 @@ export class StampReader {
 
 const CLOCK_KEY = 'millstream.clock';
 
-/** This browser's clock as 16 bits: the same in all its tabs, another one elsewhere (but for one in 65536). */
-export function clockId(storage: Pick<Storage, 'getItem' | 'setItem'> | null, random: () => number = Math.random): number {
+/**
+ * This browser's clock as 16 bits: the same in all its tabs, another one elsewhere (but for one in 65536).
+ */
+export function clockId(
+  storage: Pick<Storage, 'getItem' | 'setItem'> | null,
+  random: () => number = Math.random,
+): number {
   const known = Number(storage?.getItem(CLOCK_KEY) ?? Number.NaN);
   if (Number.isInteger(known) && known >= 0 && known < 65_536) return known;
   const made = Math.floor(random() * 65_536);

@@ -1,8 +1,8 @@
 /**
  * Figures of a WebRTC connection from `getStats`: rates over a short window, in units people read.
  *
- * The browser counts from the beginning of the connection; a figure for "now" is the difference between two reports. Which
- * fields exist differs between browsers, so each is null when it cannot be had.
+ * The browser counts from the beginning of the connection; a figure for "now" is the difference between two
+ * reports. Which fields exist differs between browsers, so each is null when it cannot be had.
  */
 
 export interface TrackFigures {
@@ -68,22 +68,39 @@ const MOMENTS_MAX = 16;
 export class FiguresSampler {
   #moments: Moment[] = [];
 
-  /** Takes the reports of one `getStats` call. Reports of another connection, whose ids differ, start over. */
+  /**
+   * Takes the reports of one `getStats` call. Reports of another connection, whose ids differ, start over.
+   */
   sample(stats: Iterable<readonly [string, unknown]>, nowMs: number): ConnectionFigures {
     const reports = new Map([...stats].map(([id, report]) => [id, report as Report]));
     this.#moments.push({ atMs: nowMs, reports });
-    while (this.#moments.length > MOMENTS_MAX || (this.#moments.length > 2 && (this.#moments[1]?.atMs ?? nowMs) <= nowMs - WINDOW_MS)) {
+    while (
+      this.#moments.length > MOMENTS_MAX ||
+      (this.#moments.length > 2 && (this.#moments[1]?.atMs ?? nowMs) <= nowMs - WINDOW_MS)
+    ) {
       this.#moments.shift();
     }
-    const tracks = [...reports.values()].filter((report) => report['type'] === 'inbound-rtp' || report['type'] === 'outbound-rtp');
+    const tracks = [...reports.values()].filter(
+      (report) => report['type'] === 'inbound-rtp' || report['type'] === 'outbound-rtp',
+    );
     const track = (kind: string) => {
-      const of = tracks.filter((report) => report['kind'] === kind).map((report) => this.#track(report, reports));
+      const of = tracks
+        .filter((report) => report['kind'] === kind)
+        .map((report) => this.#track(report, reports));
       // A restarted publisher may have brought a second one: the busier is the present one.
-      return of.reduce<TrackFigures | null>((best, next) => (best === null || next.packets > best.packets ? next : best), null);
+      return of.reduce<TrackFigures | null>(
+        (best, next) => (best === null || next.packets > best.packets ? next : best),
+        null,
+      );
     };
     const video = track('video');
     const audio = track('audio');
-    return { video, audio, bitsPerSecond: sum(video?.bitsPerSecond, audio?.bitsPerSecond), ...this.#transport(reports) };
+    return {
+      video,
+      audio,
+      bitsPerSecond: sum(video?.bitsPerSecond, audio?.bitsPerSecond),
+      ...this.#transport(reports),
+    };
   }
 
   #track(report: Report, reports: Map<string, Report>): TrackFigures {
@@ -97,7 +114,9 @@ export class FiguresSampler {
       bitsPerSecond: this.#perSecond(report, sending ? 'bytesSent' : 'bytesReceived', 8),
       packets: number(report, sending ? 'packetsSent' : 'packetsReceived') ?? 0,
       lostPackets: (remote && number(remote, 'packetsLost')) ?? 0,
-      lossPercent: sending ? scaled(remote && number(remote, 'fractionLost'), 100) : this.#lossPercent(report),
+      lossPercent: sending
+        ? scaled(remote && number(remote, 'fractionLost'), 100)
+        : this.#lossPercent(report),
       jitterMs: scaled(remote && number(remote, 'jitter'), 1_000),
       width: number(report, 'frameWidth') ?? 0,
       height: number(report, 'frameHeight') ?? 0,
@@ -106,11 +125,14 @@ export class FiguresSampler {
       framesDropped: number(report, 'framesDropped') ?? 0,
       keyFrames: number(report, sending ? 'keyFramesEncoded' : 'keyFramesDecoded') ?? 0,
       bufferMs: sending ? null : over('jitterBufferDelay', 'jitterBufferEmittedCount', 1_000),
-      codingMs: sending ? over('totalEncodeTime', 'framesEncoded', 1_000) : over('totalDecodeTime', 'framesDecoded', 1_000),
+      codingMs: sending
+        ? over('totalEncodeTime', 'framesEncoded', 1_000)
+        : over('totalDecodeTime', 'framesDecoded', 1_000),
       freezes: number(report, 'freezeCount') ?? 0,
       nacks: number(report, 'nackCount') ?? 0,
       keyFrameRequests: (number(report, 'pliCount') ?? 0) + (number(report, 'firCount') ?? 0),
-      retransmitted: number(report, sending ? 'retransmittedPacketsSent' : 'retransmittedPacketsReceived') ?? 0,
+      retransmitted:
+        number(report, sending ? 'retransmittedPacketsSent' : 'retransmittedPacketsReceived') ?? 0,
       concealedPercent: over('concealedSamples', 'totalSamplesReceived', 100),
       energy: number(report, 'totalAudioEnergy') ?? 0,
       limitedBy: limit(text(report, 'qualityLimitationReason')),
@@ -123,13 +145,23 @@ export class FiguresSampler {
     const pair =
       reports.get((transport && text(transport, 'selectedCandidatePairId')) ?? '') ??
       // Firefox has no transport report.
-      [...reports.values()].find((report) => report['type'] === 'candidate-pair' && report['nominated'] === true && report['state'] === 'succeeded');
+      [...reports.values()].find(
+        (report) =>
+          report['type'] === 'candidate-pair' &&
+          report['nominated'] === true &&
+          report['state'] === 'succeeded',
+      );
     const local = reports.get((pair && text(pair, 'localCandidateId')) ?? '');
     const version = transport && text(transport, 'tlsVersion');
     return {
       roundTripMs: scaled(pair && number(pair, 'currentRoundTripTime'), 1_000),
       availableBitsPerSecond: pair === undefined ? null : number(pair, 'availableOutgoingBitrate'),
-      path: local === undefined ? null : text(local, 'candidateType') === 'relay' ? 'relay' : text(local, 'protocol'),
+      path:
+        local === undefined
+          ? null
+          : text(local, 'candidateType') === 'relay'
+            ? 'relay'
+            : text(local, 'protocol'),
       dtls: version ? (DTLS_VERSIONS[version.toUpperCase()] ?? version) : null,
       srtp: (transport && text(transport, 'srtpCipher')) ?? null,
     };
@@ -147,7 +179,8 @@ export class FiguresSampler {
     const growth = this.#growth(report, name);
     const first = this.#moments[0];
     const last = this.#moments.at(-1);
-    if (growth === null || first === undefined || last === undefined || last.atMs <= first.atMs || growth < 0) return null;
+    if (growth === null || first === undefined || last === undefined || last.atMs <= first.atMs || growth < 0)
+      return null;
     return (growth * factor * 1_000) / (last.atMs - first.atMs);
   }
 
@@ -180,7 +213,13 @@ const DTLS_VERSIONS: Record<string, string> = { FEFD: '1.2', FEFC: '1.3' };
 export function codecName(mimeType: string | null): string | null {
   if (mimeType === null) return null;
   const name = mimeType.replace(/^.*\//, '');
-  const known: Record<string, string> = { h264: 'H.264', h265: 'H.265', opus: 'Opus', pcmu: 'G.711 µ-law', pcma: 'G.711 A-law' };
+  const known: Record<string, string> = {
+    h264: 'H.264',
+    h265: 'H.265',
+    opus: 'Opus',
+    pcmu: 'G.711 µ-law',
+    pcma: 'G.711 A-law',
+  };
   return known[name.toLowerCase()] ?? name;
 }
 

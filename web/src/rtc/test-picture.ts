@@ -1,5 +1,6 @@
 /**
- * A picture to publish without a camera: bars, a turning wheel, the time, and a stamp that tells viewers how old it is.
+ * A picture to publish without a camera: bars, a turning wheel, the time, and a stamp that tells viewers how
+ * old it is.
  *
  * With it comes a short beep every second, so that one hears whether audio is in sync with the wheel.
  */
@@ -79,7 +80,12 @@ function drawBackground(width: number, height: number): HTMLCanvasElement {
   return canvas;
 }
 
-function drawFrame(context: CanvasRenderingContext2D, background: HTMLCanvasElement, clock: number, nowMs: number): void {
+function drawFrame(
+  context: CanvasRenderingContext2D,
+  background: HTMLCanvasElement,
+  clock: number,
+  nowMs: number,
+): void {
   const { width, height } = background;
   context.drawImage(background, 0, 0);
   drawWheel(context, width * 0.5, height * 0.42, height * 0.24, ((nowMs % 4_000) / 4_000) * 2 * Math.PI);
@@ -94,7 +100,13 @@ function drawFrame(context: CanvasRenderingContext2D, background: HTMLCanvasElem
   drawStamp(context, width, height, stampCells({ clock, timeMs: Date.now() }));
 }
 
-function drawWheel(context: CanvasRenderingContext2D, x: number, y: number, radius: number, angle: number): void {
+function drawWheel(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  radius: number,
+  angle: number,
+): void {
   context.strokeStyle = '#f0b43c';
   context.lineWidth = radius * 0.07;
   context.beginPath();
@@ -107,14 +119,25 @@ function drawWheel(context: CanvasRenderingContext2D, x: number, y: number, radi
   context.stroke();
 }
 
-function drawStamp(context: CanvasRenderingContext2D, width: number, height: number, cells: readonly boolean[]): void {
+function drawStamp(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  cells: readonly boolean[],
+): void {
   const cell = width / STAMP_CELLS;
   const tall = Math.ceil(height * STAMP_HEIGHT);
   context.fillStyle = '#000000';
   context.fillRect(0, 0, width, tall);
   context.fillStyle = '#ffffff';
   cells.forEach((white, index) => {
-    if (white) context.fillRect(Math.round(index * cell), 0, Math.round((index + 1) * cell) - Math.round(index * cell), tall);
+    if (white)
+      context.fillRect(
+        Math.round(index * cell),
+        0,
+        Math.round((index + 1) * cell) - Math.round(index * cell),
+        tall,
+      );
   });
 }
 

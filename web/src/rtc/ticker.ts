@@ -1,6 +1,6 @@
 /**
- * A clock for the test picture, in a worker: timers of a page that is not in sight tick once a second only, and one who
- * publishes the picture looks at it in another tab.
+ * A clock for the test picture, in a worker: timers of a page that is not in sight tick once a second only,
+ * and one who publishes the picture looks at it in another tab.
  */
 
 let timer: ReturnType<typeof setInterval> | undefined;

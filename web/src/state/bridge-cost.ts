@@ -31,13 +31,19 @@ export class BridgeCosts {
       const known = this.#bridges.get(key) ?? [];
       const last = known.at(-1);
       // A bridge that began anew, perhaps the other way, has nothing to do with the one before.
-      const same = last !== undefined && last.direction === bridge.direction && last.running_seconds <= bridge.running_seconds;
+      const same =
+        last !== undefined &&
+        last.direction === bridge.direction &&
+        last.running_seconds <= bridge.running_seconds;
       next.set(key, [...(same ? known : []), bridge].slice(-WINDOW));
     }
     this.#bridges = next;
   }
 
-  /** The mean of the last seconds, or since the beginning when that is not long ago; null while nothing can be said. */
+  /**
+   * The mean of the last seconds, or since the beginning when that is not long ago; null while nothing can be
+   * said.
+   */
   of(key: string): BridgeCost | null {
     const samples = this.#bridges.get(key) ?? [];
     const [first, last] = [samples[0], samples.at(-1)];
@@ -45,7 +51,8 @@ export class BridgeCosts {
     const since = first === last ? null : first;
     const seconds = last.running_seconds - (since?.running_seconds ?? 0);
     if (seconds <= 0) return null;
-    const rate = (total: (bridge: BridgeInfo) => number) => (total(last) - (since === null ? 0 : total(since))) / seconds;
+    const rate = (total: (bridge: BridgeInfo) => number) =>
+      (total(last) - (since === null ? 0 : total(since))) / seconds;
     return {
       workerPercent: 100 * rate((bridge) => bridge.cpu_seconds),
       transcodingPercent: 100 * rate((bridge) => bridge.transcoding_cpu_seconds),

@@ -1,8 +1,8 @@
 /**
  * Live statistics as pages see them: one message a second from the thread in stats/, and what to ask of it.
  *
- * The connection is open while a page wants it and can be seen, and a while longer, so that going from page to page
- * or a look at another tab leaves no hole in the charts.
+ * The connection is open while a page wants it and can be seen, and a while longer, so that going from page
+ * to page or a look at another tab leaves no hole in the charts.
  */
 import type { Frame, Link, Report, Request, Sparks, Tracks, Watched } from '../stats/protocol';
 import { NOTHING_WATCHED } from '../stats/protocol';
@@ -41,7 +41,14 @@ export interface LiveStatsOptions {
 }
 
 export class LiveStats {
-  readonly store = new Store<LiveView>({ link: { state: 'closed' }, frame: null, order: new Uint32Array(), tracks: null, sparks: new Map(), held: false });
+  readonly store = new Store<LiveView>({
+    link: { state: 'closed' },
+    frame: null,
+    order: new Uint32Array(),
+    tracks: null,
+    sparks: new Map(),
+    held: false,
+  });
   readonly #options: LiveStatsOptions;
   #thread: Thread | null = null;
   #users = 0;
@@ -129,7 +136,12 @@ export class LiveStats {
     this.#connected = true;
     const { origin, token } = this.#options;
     const url = `${origin}/api/v1/stats`;
-    this.#thread.postMessage({ kind: 'connect', socketUrl: `${url.replace(/^http/, 'ws')}/stream`, url, token: token.value });
+    this.#thread.postMessage({
+      kind: 'connect',
+      socketUrl: `${url.replace(/^http/, 'ws')}/stream`,
+      url,
+      token: token.value,
+    });
   }
 
   #disconnect(): void {
@@ -155,7 +167,13 @@ export class LiveStats {
       case 'link':
         return this.store.update((view) => ({ ...view, link: report.link }));
       case 'frame':
-        return this.store.update((view) => ({ ...view, frame: report.frame, order: report.order, tracks: report.tracks, sparks: report.sparks }));
+        return this.store.update((view) => ({
+          ...view,
+          frame: report.frame,
+          order: report.order,
+          tracks: report.tracks,
+          sparks: report.sparks,
+        }));
       case 'order':
         return this.store.update((view) => ({ ...view, order: report.order }));
       case 'tracks':
@@ -168,7 +186,9 @@ export class LiveStats {
 
 function sameQuery(a: Query, b: Query): boolean {
   const { ids, ...rest } = a;
-  return sameIds(ids, b.ids) && (Object.keys(rest) as (keyof typeof rest)[]).every((name) => a[name] === b[name]);
+  return (
+    sameIds(ids, b.ids) && (Object.keys(rest) as (keyof typeof rest)[]).every((name) => a[name] === b[name])
+  );
 }
 
 function sameIds(a: Query['ids'], b: Query['ids']): boolean {

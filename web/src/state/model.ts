@@ -112,7 +112,9 @@ export class Model {
       ['in', rateIn],
       ['out', rateOut],
     ]);
-    this.streamRates.round(streams.map((stream) => [streamKey(stream), stream.bitrate_bits_per_second] as const));
+    this.streamRates.round(
+      streams.map((stream) => [streamKey(stream), stream.bitrate_bits_per_second] as const),
+    );
     this.bridges.round(streams);
     this.workerSeries.round(
       workers.flatMap((worker) => [

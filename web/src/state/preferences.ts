@@ -14,7 +14,10 @@ export interface KeyValue {
 }
 
 const THEME_KEY = 'millstream.theme';
-/** A name of its own: the choice between two kinds of FLV that older consoles kept here was no choice against WebRTC. */
+/**
+ * A name of its own: the choice between two kinds of FLV that older consoles kept here was no choice against
+ * WebRTC.
+ */
 const TRANSPORT_KEY = 'millstream.player';
 const TOKEN_KEY = 'millstream.api-token';
 const PLAY_TOKEN_KEY = 'millstream.play-token';
@@ -34,7 +37,9 @@ export class Preferences {
     this.transport = new Store<Transport>(transport === 'ws' || transport === 'http' ? transport : 'rtc');
     this.token = new Store<string | null>(read(thisTab, TOKEN_KEY));
     this.playToken = new Store<string | null>(read(thisTab, PLAY_TOKEN_KEY));
-    this.theme.subscribe(() => write(lasting, THEME_KEY, this.theme.value === 'system' ? null : this.theme.value));
+    this.theme.subscribe(() =>
+      write(lasting, THEME_KEY, this.theme.value === 'system' ? null : this.theme.value),
+    );
     this.transport.subscribe(() => write(lasting, TRANSPORT_KEY, this.transport.value));
     this.token.subscribe(() => write(thisTab, TOKEN_KEY, this.token.value));
     this.playToken.subscribe(() => write(thisTab, PLAY_TOKEN_KEY, this.playToken.value));

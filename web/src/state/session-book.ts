@@ -1,5 +1,6 @@
 /**
- * What the statistics do not carry of a session: address, program, totals. Asked for by id, for the few that are seen.
+ * What the statistics do not carry of a session: address, program, totals. Asked for by id, for the few that
+ * are seen.
  */
 import type { ApiClient } from '../api/client';
 import type { Session } from '../api/types';
@@ -49,7 +50,9 @@ export class SessionBook {
     this.#timer = null;
     if (this.#asking) return;
     const now = this.#clock();
-    const ids = this.#wanted.filter((id) => now - (this.#entries.get(id)?.askedAt ?? -Infinity) > FRESH_MS).slice(0, IDS_MAX);
+    const ids = this.#wanted
+      .filter((id) => now - (this.#entries.get(id)?.askedAt ?? -Infinity) > FRESH_MS)
+      .slice(0, IDS_MAX);
     if (ids.length === 0) return;
     this.#asking = true;
     try {

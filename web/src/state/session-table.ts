@@ -23,12 +23,26 @@ const ASCENDING_FIRST: readonly Sort[] = ['role', 'stream'];
 export function useSessionTable(filter: Pick<Query, 'role' | 'stream' | 'text'>): SessionTable {
   const { client, live } = useServices();
   const view = useLive();
-  const [{ sort, descending }, setSort] = useState<Pick<Query, 'sort' | 'descending'>>({ sort: 'connected', descending: true });
+  const [{ sort, descending }, setSort] = useState<Pick<Query, 'sort' | 'descending'>>({
+    sort: 'connected',
+    descending: true,
+  });
   const text = filter.text.trim().toLowerCase();
   const words = useMemo(() => anywhere(wordsOf(text)), [text]);
   const { role, stream } = filter;
-  const { ids, truncated } = useSearch(client, { stream: stream || undefined, role: role || undefined }, words);
-  useEffect(() => live.setQuery({ role, stream, text, ids, sort, descending }), [live, role, stream, text, ids, sort, descending]);
-  const onSort = (next: Sort) => setSort((now) => ({ sort: next, descending: now.sort === next ? !now.descending : !ASCENDING_FIRST.includes(next) }));
+  const { ids, truncated } = useSearch(
+    client,
+    { stream: stream || undefined, role: role || undefined },
+    words,
+  );
+  useEffect(
+    () => live.setQuery({ role, stream, text, ids, sort, descending }),
+    [live, role, stream, text, ids, sort, descending],
+  );
+  const onSort = (next: Sort) =>
+    setSort((now) => ({
+      sort: next,
+      descending: now.sort === next ? !now.descending : !ASCENDING_FIRST.includes(next),
+    }));
   return { view, sort, descending, onSort, truncated };
 }

@@ -1,7 +1,8 @@
 /**
  * Looking for sessions by what the statistics do not carry: address and program.
  *
- * The API has no text search, so the list is read in windows up to a limit, once for a text and now and then again.
+ * The API has no text search, so the list is read in windows up to a limit, once for a text and now and then
+ * again.
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiClient } from '../api/client';
@@ -25,7 +26,11 @@ export interface Found {
 const NONE: Found = { ids: new Map(), truncated: false };
 
 /** For each word, in lower case, the sessions whose address or program has it in it. */
-export function useSearch(client: ApiClient, query: Pick<SessionQuery, 'stream' | 'role'>, words: readonly string[]): Found {
+export function useSearch(
+  client: ApiClient,
+  query: Pick<SessionQuery, 'stream' | 'role'>,
+  words: readonly string[],
+): Found {
   const [found, setFound] = useState<Found>(NONE);
   const { stream, role } = query;
   useEffect(() => {

@@ -1,8 +1,8 @@
 /**
  * Channels and pulls as pages see them: asked for once a second while a page that shows them can be seen.
  *
- * Not part of the model, which every page polls. What is known stays when the server goes away; that it has gone is the
- * model's to say.
+ * Not part of the model, which every page polls. What is known stays when the server goes away; that it has
+ * gone is the model's to say.
  */
 import type { ApiClient } from '../api/client';
 import type { Channel, Pull } from '../api/sources';

@@ -1,16 +1,31 @@
 /**
  * Messages in, what the page shows out: histories, summary, filter and order.
  *
- * Runs in the thread behind the page and knows neither of threads nor of sockets; the caller passes bytes and requests and
- * sends on what comes back.
+ * Runs in the thread behind the page and knows neither of threads nor of sockets; the caller passes bytes and
+ * requests and sends on what comes back.
  */
 import { keyOfId, sessionKey, type SessionKey } from './ids';
 import { readMessage, type Message } from './message';
-import { NOTHING_WATCHED, SESSION_FIGURES, SPARK_SAMPLES, type Report, type Sparks, type Tracks, type Watched } from './protocol';
+import {
+  NOTHING_WATCHED,
+  SESSION_FIGURES,
+  SPARK_SAMPLES,
+  type Report,
+  type Sparks,
+  type Tracks,
+  type Watched,
+} from './protocol';
 import { Recorder } from './recorder';
 import { ALL, filter, holdOrder, select, type Query } from './select';
 import { Slots } from './slots';
-import { STREAM_FIGURES, streamFigures, summarise, TOTAL_FIGURES, totalFigures, type Summary } from './summary';
+import {
+  STREAM_FIGURES,
+  streamFigures,
+  summarise,
+  TOTAL_FIGURES,
+  totalFigures,
+  type Summary,
+} from './summary';
 
 /** Where the one row of totals stands. */
 const TOTALS_SLOT = 0;
@@ -37,7 +52,10 @@ export class Engine {
     this.#clock = clock;
   }
 
-  /** Takes one message; null when it is the one before again. Fails with MessageError, and then nothing has changed. */
+  /**
+   * Takes one message; null when it is the one before again. Fails with MessageError, and then nothing has
+   * changed.
+   */
   message(bytes: Uint8Array): Report | null {
     const begun = this.#clock();
     const message = readMessage(bytes);
@@ -50,9 +68,17 @@ export class Engine {
     this.#message = message;
     const summary = summarise(message);
     this.#record(message, summary);
-    this.#order = this.#held ? holdOrder(before, this.#rows, filter(message, this.#query)) : select(message, this.#query);
+    this.#order = this.#held
+      ? holdOrder(before, this.#rows, filter(message, this.#query))
+      : select(message, this.#query);
     const frame = { message, summary, bytes: bytes.length, readMs: this.#clock() - begun };
-    return { kind: 'frame', frame, order: this.#order, tracks: this.#tracks(message), sparks: this.#sparks() };
+    return {
+      kind: 'frame',
+      frame,
+      order: this.#order,
+      tracks: this.#tracks(message),
+      sparks: this.#sparks(),
+    };
   }
 
   query(query: Query): Report | null {
@@ -84,17 +110,31 @@ export class Engine {
   #record(message: Message, summary: Summary): void {
     const { sessions, streams, timeMs } = message;
     const kept = this.#watched.session === null ? null : keyOfId(this.#watched.session);
-    this.#rows = this.#slots.round(sessions.serial.length, (row) => sessionKey(sessions.worker[row]!, sessions.serial[row]!), kept);
+    this.#rows = this.#slots.round(
+      sessions.serial.length,
+      (row) => sessionKey(sessions.worker[row]!, sessions.serial[row]!),
+      kept,
+    );
     const figures = SESSION_FIGURES.map((figure) => sessions[figure]);
     this.#sessions.record(timeMs, this.#slots.rounds, this.#slots.size, this.#rows, figures);
     const streamRows = this.#streamSlots.round(streams.name.length, (row) => streams.name[row]!);
-    this.#streams.record(timeMs, this.#streamSlots.rounds, this.#streamSlots.size, streamRows, streamFigures(message));
+    this.#streams.record(
+      timeMs,
+      this.#streamSlots.rounds,
+      this.#streamSlots.size,
+      streamRows,
+      streamFigures(message),
+    );
     const totals = totalFigures(message, summary).map((value) => [value]);
     this.#totals.record(timeMs, this.#slots.rounds, 1, Uint32Array.of(TOTALS_SLOT), totals);
   }
 
   #tracks(message: Message): Tracks {
-    return { all: this.#totals.track(TOTALS_SLOT, 0), session: this.#sessionTrack(), stream: this.#streamTrack(message) };
+    return {
+      all: this.#totals.track(TOTALS_SLOT, 0),
+      session: this.#sessionTrack(),
+      stream: this.#streamTrack(message),
+    };
   }
 
   #sessionTrack(): Tracks['session'] {
@@ -102,7 +142,11 @@ export class Engine {
     const key = id === null ? null : keyOfId(id);
     const slot = key === null ? null : this.#slots.get(key);
     if (id === null || slot === null) return null;
-    return { id, present: this.#rows.includes(slot), track: this.#sessions.track(slot, this.#slots.since(slot)) };
+    return {
+      id,
+      present: this.#rows.includes(slot),
+      track: this.#sessions.track(slot, this.#slots.since(slot)),
+    };
   }
 
   #streamTrack(message: Message): Tracks['stream'] {
@@ -118,7 +162,8 @@ export class Engine {
     for (const id of this.#seen) {
       const key = keyOfId(id);
       const slot = key === null ? null : this.#slots.get(key);
-      if (slot !== null) sparks.set(id, this.#sessions.newest(slot, this.#slots.since(slot), RATE_FIGURE, SPARK_SAMPLES));
+      if (slot !== null)
+        sparks.set(id, this.#sessions.newest(slot, this.#slots.since(slot), RATE_FIGURE, SPARK_SAMPLES));
     }
     return sparks;
   }

@@ -1,15 +1,18 @@
 /**
  * Keeps messages coming: by WebSocket, or one by one where that does not open, and again after a failure.
  *
- * A browser does not say why a WebSocket was refused, so the one-shot address is asked: its status tells, and its body is the
- * same message. What is in a message is not known here.
+ * A browser does not say why a WebSocket was refused, so the one-shot address is asked: its status tells, and
+ * its body is the same message. What is in a message is not known here.
  */
 import { ApiError, asApiError, kindOfStatus } from '../api/errors';
 import { backoffDelay } from '../lib/backoff';
 import { MessageError } from './message';
 import type { Link } from './protocol';
 
-/** Subprotocol of the WebSocket; a token goes along as a second one, because browsers cannot send it in a header. */
+/**
+ * Subprotocol of the WebSocket; a token goes along as a second one, because browsers cannot send it in a
+ * header.
+ */
 export const SUBPROTOCOL = 'millstream.stats.v1';
 /** First is the registered name (RFC 6838 registry), second what was used before there was one. */
 const ACCEPT = 'application/vnd.msgpack, application/msgpack';
@@ -100,7 +103,8 @@ export class StatsLink {
       this.#after(SILENCE_MS, () => ended('The server sends nothing any more.'));
       if (this.#deliver(target, new Uint8Array(data))) this.#say({ state: 'live' });
     };
-    socket.onclose = ({ code }) => ended(code === 1001 ? 'The server is stopping.' : 'The connection was lost.');
+    socket.onclose = ({ code }) =>
+      ended(code === 1001 ? 'The server is stopping.' : 'The connection was lost.');
     this.#after(OPEN_MS, () => ended('The server did not answer in time.'));
   }
 
@@ -114,7 +118,10 @@ export class StatsLink {
       if (this.#abort !== abort) return;
       this.#stop();
       if (!this.#deliver(target, bytes)) return;
-      this.#say({ state: 'asking', why: 'The WebSocket cannot be opened: a proxy may not let it through, or there are too many readers.' });
+      this.#say({
+        state: 'asking',
+        why: 'The WebSocket cannot be opened: a proxy may not let it through, or there are too many readers.',
+      });
       const again = this.#options.clock() - this.#triedAt >= SOCKET_AGAIN_MS;
       this.#after(ASK_EVERY_MS, () => (again ? this.#open(target) : void this.#ask(target)));
     } catch (cause) {
@@ -131,9 +138,13 @@ export class StatsLink {
     try {
       response = await this.#options.fetch(target.url, { headers, signal, cache: 'no-store' });
     } catch {
-      throw new ApiError('unreachable', `The server ${signal.aborted ? 'did not answer in time' : 'cannot be reached'}.`);
+      throw new ApiError(
+        'unreachable',
+        `The server ${signal.aborted ? 'did not answer in time' : 'cannot be reached'}.`,
+      );
     }
-    if (!response.ok) throw new ApiError(kindOfStatus(response.status), await reasonOf(response), response.status);
+    if (!response.ok)
+      throw new ApiError(kindOfStatus(response.status), await reasonOf(response), response.status);
     return new Uint8Array(await response.arrayBuffer());
   }
 

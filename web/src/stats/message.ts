@@ -1,8 +1,9 @@
 /**
- * The server's statistics message, version 1: a MessagePack map of columns (docs/statistics.md), as typed arrays.
+ * The server's statistics message, version 1: a MessagePack map of columns (docs/statistics.md), as typed
+ * arrays.
  *
- * What comes in is checked once, here; all other code may rely on columns of one group having one length and on indexes
- * that exist. Keys this version does not know are ignored, as the schema asks of readers.
+ * What comes in is checked once, here; all other code may rely on columns of one group having one length and
+ * on indexes that exist. Keys this version does not know are ignored, as the schema asks of readers.
  */
 import { decode } from '@msgpack/msgpack';
 
@@ -87,9 +88,17 @@ export class MessageError extends Error {
 export function readMessage(bytes: Uint8Array): Message {
   let value: unknown;
   try {
-    value = decode(bytes, { maxArrayLength: ROWS_MAX, maxStrLength: NAME_BYTES_MAX, maxMapLength: 1_000, maxBinLength: 0, maxExtLength: 0 });
+    value = decode(bytes, {
+      maxArrayLength: ROWS_MAX,
+      maxStrLength: NAME_BYTES_MAX,
+      maxMapLength: 1_000,
+      maxBinLength: 0,
+      maxExtLength: 0,
+    });
   } catch (cause) {
-    throw new MessageError(`The statistics cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`);
+    throw new MessageError(
+      `The statistics cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`,
+    );
   }
   return messageOf(value);
 }
@@ -100,7 +109,10 @@ export function messageOf(value: unknown): Message {
   const version = map['version'];
   if (version !== MESSAGE_VERSION) {
     const shown = typeof version === 'number' ? version : null;
-    throw new MessageError(`The server sends statistics of version ${shown ?? 'unknown'}, this page reads version ${MESSAGE_VERSION}.`, shown);
+    throw new MessageError(
+      `The server sends statistics of version ${shown ?? 'unknown'}, this page reads version ${MESSAGE_VERSION}.`,
+      shown,
+    );
   }
   const protocols = texts(map['protocols'], 'protocols');
   const streams = streamsOf(group(map['streams'], 'streams'));
@@ -130,7 +142,8 @@ function workersOf(map: Group): WorkerColumns {
 function streamsOf(map: Group): StreamColumns {
   const name = texts(map['name'], 'streams.name');
   const live = map['live'];
-  if (!Array.isArray(live) || live.length !== name.length) throw new MessageError('streams.live is not a column of its group.');
+  if (!Array.isArray(live) || live.length !== name.length)
+    throw new MessageError('streams.live is not a column of its group.');
   const read = numbersOf(map, 'streams', 'name');
   return {
     name,
@@ -145,11 +158,14 @@ function streamsOf(map: Group): StreamColumns {
 function sessionsOf(map: Group, streams: number, protocols: number): SessionColumns {
   const read = numbersOf(map, 'sessions', 'serial');
   const stream = Int32Array.from(read('stream'), (index) => (index === NO_STREAM ? -1 : index));
-  if (stream.some((index) => index < -1 || index >= streams)) throw new MessageError('A session names a stream that is not in the message.');
+  if (stream.some((index) => index < -1 || index >= streams))
+    throw new MessageError('A session names a stream that is not in the message.');
   const role = Uint8Array.from(read('role'));
-  if (role.some((index) => index >= ROLES.length)) throw new MessageError('A session has a role that is not known.');
+  if (role.some((index) => index >= ROLES.length))
+    throw new MessageError('A session has a role that is not known.');
   const protocol = Uint8Array.from(read('protocol'));
-  if (protocol.some((index) => index >= protocols)) throw new MessageError('A session names a protocol that is not in the message.');
+  if (protocol.some((index) => index >= protocols))
+    throw new MessageError('A session names a protocol that is not in the message.');
   return {
     worker: read('worker'),
     serial: read('serial'),
@@ -173,18 +189,21 @@ function sessionsOf(map: Group, streams: number, protocols: number): SessionColu
 type Group = Record<string, unknown>;
 
 function group(value: unknown, what: string): Group {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new MessageError(`${what} is not a map.`);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new MessageError(`${what} is not a map.`);
   return value as Group;
 }
 
 function scalar(value: unknown, what: string): number {
   const number = typeof value === 'bigint' ? Number(value) : value;
-  if (typeof number !== 'number' || !Number.isFinite(number)) throw new MessageError(`${what} is not a number.`);
+  if (typeof number !== 'number' || !Number.isFinite(number))
+    throw new MessageError(`${what} is not a number.`);
   return number;
 }
 
 function texts(value: unknown, what: string): string[] {
-  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) throw new MessageError(`${what} is not a list of texts.`);
+  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string'))
+    throw new MessageError(`${what} is not a list of texts.`);
   return value;
 }
 
@@ -194,7 +213,8 @@ function numbersOf(map: Group, what: string, first: string): (name: string) => N
   const length = Array.isArray(head) ? head.length : -1;
   return (name) => {
     const values = map[name];
-    if (!Array.isArray(values) || values.length !== length) throw new MessageError(`${what}.${name} is not a column of its group.`);
+    if (!Array.isArray(values) || values.length !== length)
+      throw new MessageError(`${what}.${name} is not a column of its group.`);
     const column = new Float64Array(length);
     for (let row = 0; row < length; row += 1) {
       const value: unknown = values[row];

@@ -1,7 +1,8 @@
 /**
  * What the page and the thread behind it say to each other.
  *
- * The thread has the connection, reads messages, keeps histories, filters and sorts; the page has what it shows.
+ * The thread has the connection, reads messages, keeps histories, filters and sorts; the page has what it
+ * shows.
  */
 import type { Message } from './message';
 import type { Query } from './select';
@@ -9,7 +10,14 @@ import type { Track } from './recorder';
 import type { Summary } from './summary';
 
 /** Figures of one session that are kept as histories, in this order. */
-export const SESSION_FIGURES = ['bits_per_second', 'packets_per_second', 'loss_percent', 'rtt_ms', 'jitter_ms', 'queue_bytes'] as const;
+export const SESSION_FIGURES = [
+  'bits_per_second',
+  'packets_per_second',
+  'loss_percent',
+  'rtt_ms',
+  'jitter_ms',
+  'queue_bytes',
+] as const;
 export type SessionFigure = (typeof SESSION_FIGURES)[number];
 
 /** Samples in the small line of a row. */

@@ -1,13 +1,16 @@
 /**
  * The last minutes of some figures of many things: one array per figure and second, indexed by slot.
  *
- * Time is the outer index, so recording a second is a few sequential writes and growth never copies. Memory is limited: with
- * more things the oldest seconds are given up sooner.
+ * Time is the outer index, so recording a second is a few sequential writes and growth never copies. Memory
+ * is limited: with more things the oldest seconds are given up sooner.
  */
 
 /** Longest time looked back, in samples: five minutes at one a second. */
 export const SAMPLES_MAX = 300;
-/** Bytes one recorder holds. 10,000 sessions with six figures use 240 kB a second and are kept for the full five minutes. */
+/**
+ * Bytes one recorder holds. 10,000 sessions with six figures use 240 kB a second and are kept for the full
+ * five minutes.
+ */
 export const RECORDER_BYTES_MAX = 72_000_000;
 
 interface Sample {
@@ -37,12 +40,22 @@ export class Recorder {
   }
 
   /**
-   * One sample of all figures. `slots` has the slot of each row, all below `size`; `figures` one column of rows each.
-   * `round` is the round of the slots, which grows.
+   * One sample of all figures. `slots` has the slot of each row, all below `size`; `figures` one column of
+   * rows each. `round` is the round of the slots, which grows.
    */
-  record(timeMs: number, round: number, size: number, slots: Uint32Array, figures: ArrayLike<number>[]): void {
+  record(
+    timeMs: number,
+    round: number,
+    size: number,
+    slots: Uint32Array,
+    figures: ArrayLike<number>[],
+  ): void {
     const bytes = size * this.#figures * Float32Array.BYTES_PER_ELEMENT;
-    while (this.#samples.length > 0 && (this.#samples.length >= this.#samplesMax || this.#bytes + bytes > this.#bytesMax)) this.#forgetOldest();
+    while (
+      this.#samples.length > 0 &&
+      (this.#samples.length >= this.#samplesMax || this.#bytes + bytes > this.#bytesMax)
+    )
+      this.#forgetOldest();
     const columns = figures.map((figure) => {
       const column = this.#column(size);
       for (let row = 0; row < slots.length; row += 1) column[slots[row]!] = figure[row]!;
@@ -60,7 +73,9 @@ export class Recorder {
     const held = this.#samples.slice(first);
     return {
       timeMs: Float64Array.from(held, (sample) => sample.timeMs),
-      values: Array.from({ length: this.#figures }, (_, figure) => Float32Array.from(held, ({ columns }) => columns[figure]![slot] ?? Number.NaN)),
+      values: Array.from({ length: this.#figures }, (_, figure) =>
+        Float32Array.from(held, ({ columns }) => columns[figure]![slot] ?? Number.NaN),
+      ),
     };
   }
 
@@ -69,7 +84,8 @@ export class Recorder {
     let first = Math.max(0, this.#samples.length - samples);
     while (first < this.#samples.length && this.#samples[first]!.round < round) first += 1;
     const values = new Float32Array(this.#samples.length - first);
-    for (let at = first; at < this.#samples.length; at += 1) values[at - first] = this.#samples[at]!.columns[figure]![slot] ?? Number.NaN;
+    for (let at = first; at < this.#samples.length; at += 1)
+      values[at - first] = this.#samples[at]!.columns[figure]![slot] ?? Number.NaN;
     return values;
   }
 

@@ -56,18 +56,25 @@ export function sessionAt(message: Message, row: number): LiveSession {
 export function findSession(message: Message, id: string): LiveSession | null {
   const key = keyOfId(id);
   const { worker, serial } = message.sessions;
-  const row = key === null ? -1 : serial.findIndex((number, index) => sessionKey(worker[index]!, number) === key);
+  const row =
+    key === null ? -1 : serial.findIndex((number, index) => sessionKey(worker[index]!, number) === key);
   return row < 0 ? null : sessionAt(message, row);
 }
 
 /** Names of figures of a row, as in its cells' classes. */
 export type CardFigure = 'rate' | 'loss' | 'rtt' | 'queue' | 'dropped' | 'connected';
 
-/** The three figures that say most of a session where there is no room for all: by TCP nobody knows of loss. */
+/**
+ * The three figures that say most of a session where there is no room for all: by TCP nobody knows of loss.
+ */
 export function cardFigures(session: LiveSession): readonly CardFigure[] {
   if (session.protocol === 'whep' || session.protocol === 'whip') return ['rate', 'loss', 'rtt'];
   const path = Number.isNaN(session.rttMs) ? [] : (['rtt'] as const);
-  return (hasQueue(session) ? ['rate', 'queue', ...path, 'dropped'] as const : ['rate', ...path, 'connected'] as const).slice(0, 3);
+  return (
+    hasQueue(session)
+      ? (['rate', 'queue', ...path, 'dropped'] as const)
+      : (['rate', ...path, 'connected'] as const)
+  ).slice(0, 3);
 }
 
 /** Players by FLV and RTMP have a queue at the server; a packet that WebRTC sends does not wait there. */

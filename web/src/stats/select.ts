@@ -1,7 +1,8 @@
 /**
  * Which sessions are listed and in which order: filter and sort over the columns of a message.
  *
- * Pure functions of their arguments; ten thousand rows take a few milliseconds, so they run off the page's thread.
+ * Pure functions of their arguments; ten thousand rows take a few milliseconds, so they run off the page's
+ * thread.
  */
 import { keyOfId, sessionId, sessionKey, type SessionKey } from './ids';
 import { ROLES, type Message, type SessionColumns } from './message';
@@ -10,7 +11,18 @@ import { wordsOf, type Word } from './words';
 export type Role = (typeof ROLES)[number];
 
 /** What the table can be sorted by. */
-export const SORTS = ['role', 'stream', 'rate', 'packets', 'loss', 'rtt', 'jitter', 'queue', 'dropped', 'connected'] as const;
+export const SORTS = [
+  'role',
+  'stream',
+  'rate',
+  'packets',
+  'loss',
+  'rtt',
+  'jitter',
+  'queue',
+  'dropped',
+  'connected',
+] as const;
 export type Sort = (typeof SORTS)[number];
 
 export interface Query {
@@ -25,9 +37,19 @@ export interface Query {
   descending: boolean;
 }
 
-export const ALL: Query = { role: '', stream: '', text: '', ids: new Map(), sort: 'connected', descending: true };
+export const ALL: Query = {
+  role: '',
+  stream: '',
+  text: '',
+  ids: new Map(),
+  sort: 'connected',
+  descending: true,
+};
 
-/** Rows that the query lists, in its order. Rows that are equal keep the message's order; unknown values come last. */
+/**
+ * Rows that the query lists, in its order. Rows that are equal keep the message's order; unknown values come
+ * last.
+ */
 export function select(message: Message, query: Query): Uint32Array<ArrayBuffer> {
   const rows = filter(message, query);
   const keys = sortKeys(message, query.sort);
@@ -43,10 +65,14 @@ export function select(message: Message, query: Query): Uint32Array<ArrayBuffer>
 }
 
 /**
- * The order shown before, as far as its sessions still match, then those that are new. `slotsBefore` is the order in
- * slots, `slots` the slot of each row.
+ * The order shown before, as far as its sessions still match, then those that are new. `slotsBefore` is the
+ * order in slots, `slots` the slot of each row.
  */
-export function holdOrder(slotsBefore: Uint32Array, slots: Uint32Array, matching: Uint32Array): Uint32Array<ArrayBuffer> {
+export function holdOrder(
+  slotsBefore: Uint32Array,
+  slots: Uint32Array,
+  matching: Uint32Array,
+): Uint32Array<ArrayBuffer> {
   const rowOf = new Map<number, number>();
   for (const row of matching) rowOf.set(slots[row]!, row);
   const order = new Uint32Array(matching.length);
@@ -100,7 +126,11 @@ function matcher(message: Message, { field, text }: Word, ids: Query['ids']): (r
 }
 
 /** By the beginning of the id, or because the id is one of those given. */
-function identityMatcher({ sessions }: Message, text: string, ids: readonly string[]): (row: number) => boolean {
+function identityMatcher(
+  { sessions }: Message,
+  text: string,
+  ids: readonly string[],
+): (row: number) => boolean {
   const given = new Set<SessionKey>(ids.map(keyOfId).filter((key) => key !== null));
   const looksLikeId = /^[\d-]+$/.test(text);
   return (row) => {
@@ -126,7 +156,10 @@ function sortKeys(message: Message, sort: Sort): ArrayLike<number> {
   const { sessions, streams, protocols } = message;
   if (sort === 'role') {
     const rank = ranks(protocols);
-    return Float64Array.from(sessions.role, (role, row) => role * protocols.length + rank[sessions.protocol[row]!]!);
+    return Float64Array.from(
+      sessions.role,
+      (role, row) => role * protocols.length + rank[sessions.protocol[row]!]!,
+    );
   }
   if (sort === 'stream') {
     const rank = ranks(streams.name);

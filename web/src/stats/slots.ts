@@ -1,7 +1,8 @@
 /**
  * Small stable numbers for things that come and go, so that histories are plain arrays.
  *
- * A thing keeps its slot as long as it is in each round; then the slot is given to another. `since` tells the two apart.
+ * A thing keeps its slot as long as it is in each round; then the slot is given to another. `since` tells the
+ * two apart.
  */
 
 export class Slots<K> {
@@ -12,8 +13,8 @@ export class Slots<K> {
   #round = 0;
 
   /**
-   * One round: `count` things, the key of each by its row. Returns the slot of each row. Things that are not in the round
-   * lose their slot, but `kept`, if it is one of them, does not.
+   * One round: `count` things, the key of each by its row. Returns the slot of each row. Things that are not
+   * in the round lose their slot, but `kept`, if it is one of them, does not.
    */
   round(count: number, keyOf: (row: number) => K, kept: K | null = null): Uint32Array<ArrayBuffer> {
     this.#round += 1;

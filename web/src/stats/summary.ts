@@ -44,13 +44,29 @@ export function summarise(message: Message, stream: number | null = null): Summa
 }
 
 /** Figures over all sessions that are kept as histories, in this order. */
-export const TOTAL_FIGURES = ['bitsIn', 'bitsOut', 'rttMedianMs', 'rttP95Ms', 'lossy', 'behind', 'sessions'] as const;
+export const TOTAL_FIGURES = [
+  'bitsIn',
+  'bitsOut',
+  'rttMedianMs',
+  'rttP95Ms',
+  'lossy',
+  'behind',
+  'sessions',
+] as const;
 export type TotalFigure = (typeof TOTAL_FIGURES)[number];
 
 export function totalFigures(message: Message, summary: Summary): number[] {
   const { workers } = message;
   const { rttMedianMs, rttP95Ms, lossy, behind, sessions } = summary;
-  return [sum(workers.bits_in_per_second), sum(workers.bits_out_per_second), rttMedianMs, rttP95Ms, lossy, behind, sessions];
+  return [
+    sum(workers.bits_in_per_second),
+    sum(workers.bits_out_per_second),
+    rttMedianMs,
+    rttP95Ms,
+    lossy,
+    behind,
+    sessions,
+  ];
 }
 
 /** Figures of each stream that are kept as histories, in this order. */

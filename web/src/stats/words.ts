@@ -1,8 +1,9 @@
 /**
- * What is typed to find sessions: words, all of which must fit. The grammar is that of `millstream top`'s filter.
+ * What is typed to find sessions: words, all of which must fit. The grammar is that of `millstream top`'s
+ * filter.
  *
- * `worker:`, `stream:`, `role:` and `protocol:` before a word ask for that field alone; any other colon belongs to the word, as
- * in an address with its port. Whether a word fits is said elsewhere.
+ * `worker:`, `stream:`, `role:` and `protocol:` before a word ask for that field alone; any other colon
+ * belongs to the word, as in an address with its port. Whether a word fits is said elsewhere.
  */
 
 const FIELDS = ['worker', 'stream', 'role', 'protocol'] as const;
@@ -18,7 +19,12 @@ export const TEXT_MAX = 100;
 
 /** Every text has a meaning; an empty one asks for nothing. */
 export function wordsOf(text: string): Word[] {
-  return text.toLowerCase().slice(0, TEXT_MAX).split(/\s+/).filter((word) => word !== '').map(parse);
+  return text
+    .toLowerCase()
+    .slice(0, TEXT_MAX)
+    .split(/\s+/)
+    .filter((word) => word !== '')
+    .map(parse);
 }
 
 function parse(word: string): Word {

@@ -31,7 +31,10 @@ addEventListener('message', ({ data }: MessageEvent<Request>) => {
   }
 });
 
-/** Columns are copied by this, which takes less than a millisecond for ten thousand sessions: the engine goes on using its own. */
+/**
+ * Columns are copied by this, which takes less than a millisecond for ten thousand sessions: the engine goes
+ * on using its own.
+ */
 function report(report: Report | null): void {
   if (report !== null) postMessage(report);
 }

@@ -20,7 +20,8 @@ export function Overview() {
   const { streams, server } = useSnapshot();
   const [asked, setAsked] = useState<string | null>(null);
   const last = useRef<string | null>(null);
-  const shown = streams === null ? null : chooseStream(streams, asked, last.current, server?.demo_stream ?? null);
+  const shown =
+    streams === null ? null : chooseStream(streams, asked, last.current, server?.demo_stream ?? null);
   last.current = shown === null ? null : streamKey(shown);
 
   return (
@@ -39,7 +40,9 @@ export function Overview() {
       </div>
       <Panel title="Streams" aside={<StreamCount streams={streams} />}>
         {streams !== null && streams.length === 0 && <NoStreams />}
-        {streams !== null && streams.length > 0 && <StreamsTable streams={streams} shown={last.current} onShow={setAsked} />}
+        {streams !== null && streams.length > 0 && (
+          <StreamsTable streams={streams} shown={last.current} onShow={setAsked} />
+        )}
         {streams === null && <p class="muted pad">Asking the server…</p>}
       </Panel>
     </>
@@ -55,12 +58,19 @@ function Stage({ stream, loading }: { stream: Stream | null; loading: boolean })
       {stream === null ? (
         <div class="player">
           <div class="player-frame">
-            <div class="overlay">{loading ? <span class="spinner" aria-hidden="true" /> : <span>No live stream to show</span>}</div>
+            <div class="overlay">
+              {loading ? <span class="spinner" aria-hidden="true" /> : <span>No live stream to show</span>}
+            </div>
           </div>
           <div class="controls" />
         </div>
       ) : (
-        <PlayerView stream={stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} format={formatKey(stream)} />
+        <PlayerView
+          stream={stream}
+          hints={() => trackHints(latest.current)}
+          offered={() => offered(latest.current)}
+          format={formatKey(stream)}
+        />
       )}
       <div class="stage-caption">
         {stream === null ? (
@@ -89,12 +99,16 @@ function Traffic() {
     <section class="panel traffic" aria-label="Traffic">
       <div class="rate">
         <span class="rate-name">Out to players</span>
-        <span class="rate-value" data-stat="rate-out">{bitrate(workers === null ? null : rateOut)}</span>
+        <span class="rate-value" data-stat="rate-out">
+          {bitrate(workers === null ? null : rateOut)}
+        </span>
         <Sparkline samples={model.totals.get('out')} slots={120} tone="out" ceiling={1000} tall />
       </div>
       <div class="rate">
         <span class="rate-name">In from publishers</span>
-        <span class="rate-value" data-stat="rate-in">{bitrate(workers === null ? null : rateIn)}</span>
+        <span class="rate-value" data-stat="rate-in">
+          {bitrate(workers === null ? null : rateIn)}
+        </span>
         <Sparkline samples={model.totals.get('in')} slots={120} tone="in" ceiling={1000} tall />
       </div>
       <div class="counts">
@@ -120,7 +134,11 @@ function WorkerLoads() {
       <ul class="load-list">
         {(workers ?? []).map((worker) => (
           <li key={worker.index}>
-            <span class="load-name">{worker.core === null ? `Worker ${worker.index}` : `Worker ${worker.index} · core ${worker.core}`}</span>
+            <span class="load-name">
+              {worker.core === null
+                ? `Worker ${worker.index}`
+                : `Worker ${worker.index} · core ${worker.core}`}
+            </span>
             <LoadBar percent={worker.load_percent} label={`Load of worker ${worker.index}`} />
           </li>
         ))}

@@ -1,12 +1,23 @@
 /**
- * How to get a picture onto this server: straight from this browser, or with addresses for OBS and commands for ffmpeg.
+ * How to get a picture onto this server: straight from this browser, or with addresses for OBS and commands
+ * for ffmpeg.
  */
 import { useState } from 'preact/hooks';
 import { BroadcastPanel } from '../components/broadcast-panel';
 import { Command, CopyLine } from '../components/copy';
 import { PageHead, Panel } from '../components/pieces';
 import { watchHref } from '../lib/routes';
-import { endpointUrl, ffmpegFileCommand, ffmpegTestCommand, ffmpegWhipCommand, gstreamerWhipCommand, nameProblem, publishBases, publishTarget, type StreamRef } from '../lib/urls';
+import {
+  endpointUrl,
+  ffmpegFileCommand,
+  ffmpegTestCommand,
+  ffmpegWhipCommand,
+  gstreamerWhipCommand,
+  nameProblem,
+  publishBases,
+  publishTarget,
+  type StreamRef,
+} from '../lib/urls';
 import { useServices, useSnapshot, useStore, useTitle } from '../state/hooks';
 
 export function PublishPage() {
@@ -29,8 +40,20 @@ export function PublishPage() {
       <Notes />
       <Panel title="Your stream">
         <form class="publish-form" onSubmit={(event) => event.preventDefault()}>
-          <Field label="App" value={app} onValue={(value) => broadcast.choose({ app: value })} problem={appProblem} hint="A group of streams, e.g. live" />
-          <Field label="Stream" value={name} onValue={(value) => broadcast.choose({ name: value })} problem={nameFault} hint="The name players ask for" />
+          <Field
+            label="App"
+            value={app}
+            onValue={(value) => broadcast.choose({ app: value })}
+            problem={appProblem}
+            hint="A group of streams, e.g. live"
+          />
+          <Field
+            label="Stream"
+            value={name}
+            onValue={(value) => broadcast.choose({ name: value })}
+            problem={nameFault}
+            hint="The name players ask for"
+          />
           <Field
             label={server?.publish.token_required === true ? 'Token (required)' : 'Token (if needed)'}
             value={token}
@@ -41,7 +64,10 @@ export function PublishPage() {
           {bases.length > 1 && (
             <div class="field">
               <label for="field-server">Server</label>
-              <select id="field-server" value={base} onChange={(event) => setChosen(event.currentTarget.value)}>
+              <select
+                id="field-server"
+                value={base}
+                onChange={(event) => setChosen(event.currentTarget.value)}>
                 {bases.map((url) => (
                   <option key={url}>{url}</option>
                 ))}
@@ -61,22 +87,35 @@ export function PublishPage() {
               <li>
                 Fill in
                 <CopyLine label="Server" text={whip} testId="obs-whip-server" />
-                {token.trim() === '' ? <p class="muted">Leave the bearer token empty.</p> : <CopyLine label="Bearer token" text={token.trim()} testId="obs-whip-token" />}
+                {token.trim() === '' ? (
+                  <p class="muted">Leave the bearer token empty.</p>
+                ) : (
+                  <CopyLine label="Bearer token" text={token.trim()} testId="obs-whip-token" />
+                )}
               </li>
               <li>
-                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b>, B-frames to <b>0</b> and the tune to{' '}
-                <b>zerolatency</b>. Audio is Opus.
+                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b>, B-frames
+                to <b>0</b> and the tune to <b>zerolatency</b>. Audio is Opus.
               </li>
               <li>
-                Press <b>Start Streaming</b>. It plays on the <a href="#/">overview</a> and on its <ViewersLink app={app} name={name} />, and by RTMP and FLV.
+                Press <b>Start Streaming</b>. It plays on the <a href="#/">overview</a> and on its{' '}
+                <ViewersLink app={app} name={name} />, and by RTMP and FLV.
               </li>
             </ol>
           </Panel>
           <Panel title="Other programs by WHIP">
             <div class="stack pad">
               <CopyLine label="WHIP" text={whip} testId="publish-whip" />
-              <Command label="Test picture with ffmpeg 8" text={ffmpegWhipCommand(whip, token.trim())} testId="ffmpeg-whip" />
-              <Command label="Test picture with GStreamer (gst-plugins-rs)" text={gstreamerWhipCommand(whip, token.trim())} testId="gstreamer-whip" />
+              <Command
+                label="Test picture with ffmpeg 8"
+                text={ffmpegWhipCommand(whip, token.trim())}
+                testId="ffmpeg-whip"
+              />
+              <Command
+                label="Test picture with GStreamer (gst-plugins-rs)"
+                text={gstreamerWhipCommand(whip, token.trim())}
+                testId="gstreamer-whip"
+              />
             </div>
           </Panel>
           <Panel title="OBS Studio by RTMP">
@@ -90,18 +129,29 @@ export function PublishPage() {
                 <CopyLine label="Stream key" text={target.key} testId="obs-key" />
               </li>
               <li>
-                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and B-frames to <b>0</b> (x264: tune <b>zerolatency</b>): WebRTC has no B-frames, so its players would miss those pictures.
+                In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and
+                B-frames to <b>0</b> (x264: tune <b>zerolatency</b>): WebRTC has no B-frames, so its players
+                would miss those pictures.
               </li>
               <li>
-                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be watched on its <ViewersLink app={app} name={name} />, by WebRTC below a second.
+                Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be
+                watched on its <ViewersLink app={app} name={name} />, by WebRTC below a second.
               </li>
             </ol>
           </Panel>
           <Panel title="ffmpeg by RTMP">
             <div class="stack pad">
               <CopyLine label="URL" text={target.url} testId="publish-url" />
-              <Command label="Test picture and tone" text={ffmpegTestCommand(target.url)} testId="ffmpeg-test" />
-              <Command label="A file (H.264 and AAC) in a loop, without encoding it again" text={ffmpegFileCommand(target.url)} testId="ffmpeg-file" />
+              <Command
+                label="Test picture and tone"
+                text={ffmpegTestCommand(target.url)}
+                testId="ffmpeg-test"
+              />
+              <Command
+                label="A file (H.264 and AAC) in a loop, without encoding it again"
+                text={ffmpegFileCommand(target.url)}
+                testId="ffmpeg-file"
+              />
             </div>
           </Panel>
         </div>
@@ -128,13 +178,14 @@ function Notes() {
     <>
       {server?.publish.loopback_only === true && (
         <p class="note" data-testid="note-loopback">
-          <b>Publishing is open to this machine only.</b> Run OBS or ffmpeg on the server itself, or set <code>auth.publish_token</code> in
-          the server's configuration to let publishers in from elsewhere.
+          <b>Publishing is open to this machine only.</b> Run OBS or ffmpeg on the server itself, or set{' '}
+          <code>auth.publish_token</code> in the server's configuration to let publishers in from elsewhere.
         </p>
       )}
       {server?.publish.token_required === true && (
         <p class="note" data-testid="note-token">
-          <b>Publishing needs a token.</b> Ask whoever runs the server for one and enter it below; it becomes part of the addresses on this page and is sent when this browser publishes.
+          <b>Publishing needs a token.</b> Ask whoever runs the server for one and enter it below; it becomes
+          part of the addresses on this page and is sent when this browser publishes.
         </p>
       )}
     </>

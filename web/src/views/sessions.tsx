@@ -45,17 +45,42 @@ export function SessionsPage(props: { stream: string; role: string; session: str
       {view.tracks !== null && <Overall tracks={view.tracks} />}
       <div class={`with-panel${props.session === '' ? '' : ' is-open'}`}>
         <Panel title="Sessions" class="panel-bare-head">
-          <Filters stream={props.stream} role={role} text={text} table={table} onFilter={filter} onText={setText} />
+          <Filters
+            stream={props.stream}
+            role={role}
+            text={text}
+            table={table}
+            onFilter={filter}
+            onText={setText}
+          />
           {table.truncated && (
             <p class="note">
-              The search for addresses and programs looked at the first {count(SEARCH_SESSIONS_MAX)} sessions only. Choose a stream or a role to narrow it down.
+              The search for addresses and programs looked at the first {count(SEARCH_SESSIONS_MAX)} sessions
+              only. Choose a stream or a role to narrow it down.
             </p>
           )}
-          {view.frame === null && view.link.state === 'connecting' && <p class="muted pad">Asking the server…</p>}
-          {view.frame !== null && view.order.length === 0 && <NoSessions filtered={filtered} searched={text !== ''} onAll={showAll} />}
-          {view.order.length > 0 && <SessionList {...table} selected={props.session || null} hrefOf={(id) => sessionsHref({ ...here, session: id })} />}
+          {view.frame === null && view.link.state === 'connecting' && (
+            <p class="muted pad">Asking the server…</p>
+          )}
+          {view.frame !== null && view.order.length === 0 && (
+            <NoSessions filtered={filtered} searched={text !== ''} onAll={showAll} />
+          )}
+          {view.order.length > 0 && (
+            <SessionList
+              {...table}
+              selected={props.session || null}
+              hrefOf={(id) => sessionsHref({ ...here, session: id })}
+            />
+          )}
         </Panel>
-        {props.session !== '' && <SessionPanel key={props.session} view={view} id={props.session} onClose={() => (location.hash = sessionsHref(here))} />}
+        {props.session !== '' && (
+          <SessionPanel
+            key={props.session}
+            view={view}
+            id={props.session}
+            onClose={() => (location.hash = sessionsHref(here))}
+          />
+        )}
       </div>
     </>
   );
@@ -66,7 +91,9 @@ function Totals({ table: { view }, filtered }: { table: SessionTable; filtered: 
   const { sessions } = view.frame.summary;
   return (
     <span class="muted" data-testid="session-total">
-      {filtered ? `${count(view.order.length)} of ${count(sessions)}` : plural(sessions, 'session', 'sessions')}
+      {filtered
+        ? `${count(view.order.length)} of ${count(sessions)}`
+        : plural(sessions, 'session', 'sessions')}
     </span>
   );
 }
@@ -110,7 +137,15 @@ function Overall({ tracks: { all } }: { tracks: Tracks }) {
   );
 }
 
-function NoSessions({ filtered, searched, onAll }: { filtered: boolean; searched: boolean; onAll: () => void }) {
+function NoSessions({
+  filtered,
+  searched,
+  onAll,
+}: {
+  filtered: boolean;
+  searched: boolean;
+  onAll: () => void;
+}) {
   return (
     <Empty title={filtered ? 'No session matches' : 'Nobody is connected'}>
       {filtered ? (
@@ -156,7 +191,9 @@ function Filters(props: FiltersProps) {
       </label>
       <label>
         <span>Stream</span>
-        <select value={props.stream} onChange={(event) => props.onFilter({ stream: event.currentTarget.value })}>
+        <select
+          value={props.stream}
+          onChange={(event) => props.onFilter({ stream: event.currentTarget.value })}>
           <option value="">All streams</option>
           {keys.map((key) => (
             <option key={key} value={key}>
@@ -168,13 +205,21 @@ function Filters(props: FiltersProps) {
       <SortField table={props.table} />
       <label class="grow">
         <span>Search</span>
-        <input type="search" maxLength={TEXT_MAX} placeholder="Address, program, stream, protocol, id" title={SEARCH_RULE} value={props.text} onInput={(event) => props.onText(event.currentTarget.value)} />
+        <input
+          type="search"
+          maxLength={TEXT_MAX}
+          placeholder="Address, program, stream, protocol, id"
+          title={SEARCH_RULE}
+          value={props.text}
+          onInput={(event) => props.onText(event.currentTarget.value)}
+        />
       </label>
     </form>
   );
 }
 
-const SEARCH_RULE = 'All words of a search must fit. Write role:, stream:, protocol: or worker: before a word to ask for one of them.';
+const SEARCH_RULE =
+  'All words of a search must fit. Write role:, stream:, protocol: or worker: before a word to ask for one of them.';
 
 const SORT_WORDS: Record<Sort, string> = {
   role: 'Role',
@@ -204,7 +249,12 @@ function SortField({ table: { view, sort, descending, onSort } }: { table: Sessi
           ))}
         </select>
       </label>
-      <button type="button" class="button" onClick={() => onSort(sort)} aria-label={`${now}. Change to ${other}.`} title={now}>
+      <button
+        type="button"
+        class="button"
+        onClick={() => onSort(sort)}
+        aria-label={`${now}. Change to ${other}.`}
+        title={now}>
         {descending ? '▾' : '▴'}
       </button>
     </div>

@@ -9,10 +9,26 @@ import { Command, CopyLine } from '../components/copy';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
 import { StreamCharts, StreamSessions } from '../components/stream-live';
-import { audioWords, formatKey, gopWords, offered, RTC_ONLY, trackHints, videoWords } from '../components/stream-words';
+import {
+  audioWords,
+  formatKey,
+  gopWords,
+  offered,
+  RTC_ONLY,
+  trackHints,
+  videoWords,
+} from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
 import { sessionsHref, watchHref } from '../lib/routes';
-import { ffmpegTestCommand, ffplayCommand, publishBases, publishTarget, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
+import {
+  ffmpegTestCommand,
+  ffplayCommand,
+  publishBases,
+  publishTarget,
+  streamKey,
+  vlcCommand,
+  type StreamRef,
+} from '../lib/urls';
 import { Icon } from '../components/icons';
 import { PlayerView } from '../player/player-view';
 import { useServices, useSnapshot, useSources, useStore, useTitle } from '../state/hooks';
@@ -36,17 +52,27 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
             <span class="stream-app">{props.stream.app}/</span>
             {props.stream.name} {stream !== null && <StateBadge state={stream.state} />}
           </>
-        }
-      >
+        }>
         <a class="button" href={watchHref(props.stream, token ?? '')} target="_blank" rel="noopener">
           <Icon name="external" size={17} /> Page for viewers
         </a>
       </PageHead>
       <div class="stream-top">
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} hints={() => trackHints(latest.current)} offered={() => offered(latest.current)} live={live} format={formatKey(stream)} figures />
+          <PlayerView
+            stream={props.stream}
+            hints={() => trackHints(latest.current)}
+            offered={() => offered(latest.current)}
+            live={live}
+            format={formatKey(stream)}
+            figures
+          />
         </section>
-        {stream !== null && !isUnknown(stream) ? <Details stream={stream} /> : <Absent stream={props.stream} known={streams !== null} />}
+        {stream !== null && !isUnknown(stream) ? (
+          <Details stream={stream} />
+        ) : (
+          <Absent stream={props.stream} known={streams !== null} />
+        )}
       </div>
       <SourcePanel stream={props.stream} />
       <StreamCharts stream={props.stream} />
@@ -66,15 +92,29 @@ function Details({ stream }: { stream: Stream }) {
     <Panel title="Details" class="details">
       <div class="details-rate">
         <span class="rate-value">{bitrate(stream.bitrate_bits_per_second)}</span>
-        <Sparkline samples={model.streamRates.get(streamKey(stream))} slots={120} tone="in" ceiling={1000} tall />
+        <Sparkline
+          samples={model.streamRates.get(streamKey(stream))}
+          slots={120}
+          tone="in"
+          ceiling={1000}
+          tall
+        />
       </div>
       <dl class="facts">
-        <Fact name="Video" stat="video">{videoWords(stream)}</Fact>
+        <Fact name="Video" stat="video">
+          {videoWords(stream)}
+        </Fact>
         {video !== null && <Fact name="Profile">{profile(video)}</Fact>}
         {video !== null && <Fact name="Video rate">{bitrate(video.bitrate_bits_per_second)}</Fact>}
         {video !== null && <Fact name="Key frame every">{milliseconds(video.key_frame_interval_ms)}</Fact>}
-        <Fact name="Audio" stat="audio">{audioWords(stream)}</Fact>
-        {audio !== null && <Fact name="Audio rate">{[bitrate(audio.bitrate_bits_per_second), audio.profile].filter(Boolean).join(' · ')}</Fact>}
+        <Fact name="Audio" stat="audio">
+          {audioWords(stream)}
+        </Fact>
+        {audio !== null && (
+          <Fact name="Audio rate">
+            {[bitrate(audio.bitrate_bits_per_second), audio.profile].filter(Boolean).join(' · ')}
+          </Fact>
+        )}
         <Fact name="GOP held">{gopWords(stream.gop)}</Fact>
         <Fact name="Players">{count(stream.players)}</Fact>
         <Fact name="Received">{`${bytes(stream.bytes_in)} in ${duration(stream.uptime_seconds)}`}</Fact>
@@ -83,7 +123,10 @@ function Details({ stream }: { stream: Stream }) {
             'none; players wait for one'
           ) : (
             <>
-              <a href={sessionsHref({ stream: streamKey(stream), session: publisher.session_id })}>{publisher.address}</a> by {publisher.protocol}, {duration(publisher.connected_seconds)}
+              <a href={sessionsHref({ stream: streamKey(stream), session: publisher.session_id })}>
+                {publisher.address}
+              </a>{' '}
+              by {publisher.protocol}, {duration(publisher.connected_seconds)}
             </>
           )}
         </Fact>

@@ -1,6 +1,6 @@
 /**
- * The page for viewers: one stream, nothing else. Works with the media address alone: thousands may have it open, and none of
- * them asks the management API.
+ * The page for viewers: one stream, nothing else. Works with the media address alone: thousands may have it
+ * open, and none of them asks the management API.
  */
 import { Command, CopyLine } from '../components/copy';
 import { Logo } from '../components/icons';
@@ -40,8 +40,15 @@ function Addresses(props: { stream: StreamRef; token: string }) {
   const url = playerUrl(location.origin, props.stream, 'http', props.token);
   return (
     <div class="stack pad">
-      <p class="muted">WHEP has the shortest delay. Whichever way a stream is published, it plays by all of these, as far as the player knows its codecs.</p>
-      <CopyLine label="WHEP" text={endpointUrl(`${location.origin}/whep`, props.stream)} testId="watch-whep" />
+      <p class="muted">
+        WHEP has the shortest delay. Whichever way a stream is published, it plays by all of these, as far as
+        the player knows its codecs.
+      </p>
+      <CopyLine
+        label="WHEP"
+        text={endpointUrl(`${location.origin}/whep`, props.stream)}
+        testId="watch-whep"
+      />
       <CopyLine label="HTTP-FLV" text={url} testId="watch-flv" />
       <Command label="VLC" text={vlcCommand(url)} />
       <Command label="ffplay" text={ffplayCommand(url)} />

@@ -16,8 +16,9 @@ export function WorkersPage() {
         <span class="muted">{server === null ? '' : `Up ${duration(server.uptime_seconds)}`}</span>
       </PageHead>
       <p class="lead">
-        Each worker is one thread with its own sockets; a session stays on its worker for life. Load is processor time of the last
-        second, in percent of one core; loop time is how long one turn of the thread is busy.
+        Each worker is one thread with its own sockets; a session stays on its worker for life. Load is
+        processor time of the last second, in percent of one core; loop time is how long one turn of the
+        thread is busy.
       </p>
       <div class="worker-grid">
         {workers === null && <p class="muted">Asking the server…</p>}
@@ -37,8 +38,7 @@ function WorkerCard({ worker }: { worker: Worker }) {
     <Panel
       title={`Worker ${worker.index}`}
       aside={<span class="muted">{worker.core === null ? 'not pinned' : `core ${worker.core}`}</span>}
-      class="worker"
-    >
+      class="worker">
       <LoadBar percent={worker.load_percent} label={`Load of worker ${worker.index}`} />
       <Sparkline samples={series('load')} slots={120} tone="load" ceiling={100} tall />
       <div class="worker-charts">
@@ -68,9 +68,12 @@ function WorkerCard({ worker }: { worker: Worker }) {
         </Fact>
         {worker.stats_snapshot_us !== undefined && (
           <Fact name="Statistics">
-            <span class={(worker.stats_snapshots_dropped ?? 0) > 0 ? 'warn' : ''} title="Time of the worker that the figures of all its sessions take, once a second">
+            <span
+              class={(worker.stats_snapshots_dropped ?? 0) > 0 ? 'warn' : ''}
+              title="Time of the worker that the figures of all its sessions take, once a second">
               {microseconds(worker.stats_snapshot_us)}
-              {(worker.stats_snapshots_dropped ?? 0) > 0 && `, ${count(worker.stats_snapshots_dropped)} left out`}
+              {(worker.stats_snapshots_dropped ?? 0) > 0 &&
+                `, ${count(worker.stats_snapshots_dropped)} left out`}
             </span>
           </Fact>
         )}
