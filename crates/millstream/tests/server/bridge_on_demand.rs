@@ -12,9 +12,9 @@ const DIRECTION: &str = "rtmp_to_webrtc";
 
 fn watch(server: &Server) -> Client {
     let (mut viewer, mut viewed) = (Client::play_h264(server, "live/mill"), Viewed::default());
-    viewer.until("a picture and sound", |viewer| {
+    viewer.until("a frame and audio", |viewer| {
         viewed.take(viewer);
-        viewed.key_picture && viewed.sound > 0
+        viewed.key_frame && viewed.audio > 0
     });
     viewer
 }
@@ -31,9 +31,9 @@ fn it_begins_with_the_first_viewer_and_ends_some_time_after_the_last() {
     assert_eq!(first.delete(), 200);
     // The one who stays still gets something: the bridge was not the first one's alone.
     let (mut second, mut viewed) = (second, Viewed::default());
-    second.until("pictures go on", |viewer| {
+    second.until("frames go on", |viewer| {
         viewed.take(viewer);
-        viewed.pictures > 30 && viewed.sound > 30
+        viewed.frames > 30 && viewed.audio > 30
     });
     assert_eq!(second.delete(), 200);
     wait_for_metric(&server, RUNNING, DIRECTION, 0.0);

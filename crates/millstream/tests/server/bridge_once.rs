@@ -23,7 +23,7 @@ fn all_viewers_share_one_packetiser_and_one_transcoder() {
     for (index, (client, viewed)) in clients.iter_mut().enumerate() {
         client.until(&format!("viewer {index} sees and hears"), |client| {
             viewed.take(client);
-            viewed.key_picture && viewed.pictures > 0 && viewed.sound > 0
+            viewed.key_frame && viewed.frames > 0 && viewed.audio > 0
         });
         assert_eq!(viewed.backwards, 0, "viewer {index}");
     }

@@ -12,9 +12,9 @@ fn a_viewer_sees_and_hears_the_next_publisher_in_the_same_session() {
     let server = Server::start("");
     let publisher = LivePublisher::start(server.rtmp, "live/mill", sample_tags());
     let (mut viewer, mut before) = (Client::play_h264(&server, "live/mill"), Viewed::default());
-    viewer.until("pictures and sound", |viewer| {
+    viewer.until("frames and audio", |viewer| {
         before.take(viewer);
-        before.key_picture && before.pictures > 20 && before.sound > 20
+        before.key_frame && before.frames > 20 && before.audio > 20
     });
     drop(publisher);
     server.wait_for_publisher("live/mill", false);
@@ -22,10 +22,10 @@ fn a_viewer_sees_and_hears_the_next_publisher_in_the_same_session() {
     before.take(&mut viewer);
     let _publisher = LivePublisher::start(server.rtmp, "live/mill", sample_tags());
     // Counted on: the times must not go back either.
-    (before.key_picture, before.pictures, before.sound) = (false, 0, 0);
-    viewer.until("pictures and sound of the next publisher", |viewer| {
+    (before.key_frame, before.frames, before.audio) = (false, 0, 0);
+    viewer.until("frames and audio of the next publisher", |viewer| {
         before.take(viewer);
-        before.key_picture && before.pictures > 20 && before.sound > 20
+        before.key_frame && before.frames > 20 && before.audio > 20
     });
     assert_eq!(before.backwards, 0, "{before:?}");
     assert!(viewer.failed.is_none() && !viewer.closed);
@@ -43,19 +43,15 @@ fn a_player_of_rtmp_goes_on_with_the_next_publisher_of_webrtc() {
     server.wait_for_publisher("live/cam", false);
     let mut publisher = Client::publish(&server, "live/cam");
     receive(&mut publisher, &mut player, &mut times);
-    assert!(times.is_sorted(), "times of sound of both publishers: {times:?}");
+    assert!(times.is_sorted(), "times of audio of both publishers: {times:?}");
 }
 
-/// Sends pictures and sound until the player has got 20 pieces of sound and a picture; notes the times of the sound.
+/// Sends frames and audio until the player has got 20 pieces of audio and a frame; notes the times of the audio.
 fn receive(publisher: &mut Client, player: &mut RtmpClient, times: &mut Vec<u32>) {
     player.socket().set_read_timeout(Some(std::time::Duration::from_millis(5))).expect("a socket option");
-    let (mut number, mut pictures, begin) = (0, 0, times.len());
-    while times.len() < begin + 20 || pictures == 0 {
-        assert!(
-            number < 3000,
-            "a minute of sound: {} pieces and {pictures} pictures came",
-            times.len() - begin
-        );
+    let (mut number, mut frames, begin) = (0, 0, times.len());
+    while times.len() < begin + 20 || frames == 0 {
+        assert!(number < 3000, "a minute of audio: {} pieces and {frames} frames came", times.len() - begin);
         publisher.until_within(std::time::Duration::from_millis(20), |_| false);
         publisher.send_audio(number);
         if number % 2 == 0 {
@@ -65,7 +61,7 @@ fn receive(publisher: &mut Client, player: &mut RtmpClient, times: &mut Vec<u32>
         while let Some(message) = player.poll_media() {
             match message.kind {
                 MediaKind::Audio => times.push(message.timestamp),
-                MediaKind::Video => pictures += 1,
+                MediaKind::Video => frames += 1,
                 MediaKind::Data => {}
             }
         }

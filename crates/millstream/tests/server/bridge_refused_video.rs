@@ -1,9 +1,8 @@
-//! Video that turns out to be none for WebRTC only with its pictures, which its sequence header does not tell: players of
-//! sound get sound, players of video are told why not, and the bridge is one bridge all the time.
+//! Video that turns out to be none for WebRTC only with its frames, which its sequence header does not tell: players of
+//! audio get audio, players of video are told why not, and the bridge is one bridge all the time.
 
 use crate::common::bridge::{
-    LivePublisher, SteppedPublisher, Viewed, is_header, metric, pictures_sample, sample_sound,
-    wait_for_metric,
+    LivePublisher, SteppedPublisher, Viewed, is_header, metric, sample_audio, video_sample, wait_for_metric,
 };
 use crate::common::eventually;
 use crate::common::http::Response;
@@ -18,13 +17,13 @@ use rtp::payload::Codec;
 const STARTED: &str = "millstream_bridge_started_total";
 const DIRECTION: &str = "rtmp_to_webrtc";
 
-/// Its fifth picture after the sequence header is the last before one may need a B-frame.
+/// Its fifth frame after the sequence header is the last before one may need a B-frame.
 const REFUSED: &str = "h264-pyramid-medium.flv";
-const PICTURES_BEFORE: usize = 5;
+const FRAMES_BEFORE: usize = 5;
 /// After these, the server has looked at what comes out of order; there are 20 in a group.
 const PICTURES_SEEN: usize = 40;
 
-fn sound_only() -> Options {
+fn audio_only() -> Options {
     Options { audio_only: true, ..Options::default() }
 }
 
@@ -32,19 +31,19 @@ fn with_h264() -> Options {
     Options { video: Some(Codec::H264), ..Options::default() }
 }
 
-/// The pictures, and as much sound, in the order of their times; headers first.
-fn pictures_and_sound() -> Vec<Tag> {
-    let mut tags = pictures_sample(REFUSED);
-    let end = tags.last().expect("pictures").timestamp;
-    tags.extend(sample_sound().into_iter().filter(|tag| tag.timestamp <= end));
+/// The frames, and as much audio, in the order of their times; headers first.
+fn video_and_audio() -> Vec<Tag> {
+    let mut tags = video_sample(REFUSED);
+    let end = tags.last().expect("frames").timestamp;
+    tags.extend(sample_audio().into_iter().filter(|tag| tag.timestamp <= end));
     tags.sort_by_key(|tag| (!is_header(tag), tag.timestamp));
     tags
 }
 
-/// A publisher whose pictures the server has seen, a group and a half of them.
+/// A publisher whose frames the server has seen, a group and a half of them.
 fn publisher_with_seen_pictures(server: &Server) -> LivePublisher {
     let mut player = RtmpClient::play(server.rtmp, "live/b");
-    let publisher = LivePublisher::start(server.rtmp, "live/b", pictures_and_sound());
+    let publisher = LivePublisher::start(server.rtmp, "live/b", video_and_audio());
     for _ in 0..PICTURES_SEEN {
         while player.next_media().expect("the stream goes on").kind != MediaKind::Video {}
     }
@@ -58,31 +57,31 @@ fn assert_names_b_frames(refused: &Response) {
     assert!(refused.text().contains("B-frames"), "{}", refused.text());
 }
 
-/// Runs until so much sound has come that none of it was on its way before.
+/// Runs until so much audio has come that none of it was on its way before.
 fn hear(player: &mut Client, meanwhile: &mut dyn FnMut()) {
     player.turn();
     let mut viewed = Viewed::default();
     viewed.take(player);
     viewed = Viewed::default();
-    player.until("sound goes on", |player| {
+    player.until("audio goes on", |player| {
         meanwhile();
         viewed.take(player);
-        viewed.sound > 50
+        viewed.audio > 50
     });
-    assert_eq!((viewed.pictures, player.closed, &player.failed), (0, false, &None));
+    assert_eq!((viewed.frames, player.closed, &player.failed), (0, false, &None));
 }
 
 #[test]
-fn a_player_of_sound_who_comes_afterwards_hears_on_the_publishers_worker() {
+fn a_player_of_audio_who_comes_afterwards_hears_on_the_publishers_worker() {
     let mut server = Server::start("");
     let _publisher = publisher_with_seen_pictures(&server);
-    hear(&mut Client::play_when_ready(&server, "live/b", &sound_only()), &mut || {});
+    hear(&mut Client::play_when_ready(&server, "live/b", &audio_only()), &mut || {});
     wait_for_metric(&server, STARTED, DIRECTION, 1.0);
     server.assert_healthy();
 }
 
 #[test]
-fn a_player_of_sound_who_comes_afterwards_hears_on_another_worker() {
+fn a_player_of_audio_who_comes_afterwards_hears_on_another_worker() {
     let mut server = Server::start_workers(2, "");
     let _publisher = publisher_with_seen_pictures(&server);
     let home = eventually("the publisher's worker is known", || {
@@ -90,7 +89,7 @@ fn a_player_of_sound_who_comes_afterwards_hears_on_another_worker() {
     });
     // A player gets the worker with the fewest sessions of WebRTC, of equal ones the first.
     let _occupant = (home == 0).then(|| Client::publish(&server, "live/other"));
-    let mut player = Client::play_when_ready(&server, "live/b", &sound_only());
+    let mut player = Client::play_when_ready(&server, "live/b", &audio_only());
     hear(&mut player, &mut || {});
     let session = &server.sessions("stream=live/b&role=player")[0];
     assert_eq!(session["worker"].as_u64(), Some(1 - home), "{session}");
@@ -103,22 +102,22 @@ fn who_waits_for_pictures_is_sent_away_and_who_listens_stays() {
     for workers in [1, 2] {
         let mut server = Server::start_workers(workers, "");
         let mut publisher = SteppedPublisher::start(server.rtmp, "live/b");
-        let pictures = pictures_sample(REFUSED);
-        let first_frame = pictures.iter().position(|tag| tag.body.get(1) == Some(&1)).expect("pictures");
-        let (before, after) = pictures.split_at(first_frame + PICTURES_BEFORE);
+        let frames = video_sample(REFUSED);
+        let first_frame = frames.iter().position(|tag| tag.body.get(1) == Some(&1)).expect("frames");
+        let (before, after) = frames.split_at(first_frame + FRAMES_BEFORE);
         publisher.client.send_tags(before);
         // Two of each, so that with two workers each has one of each.
-        let mut listeners = [0; 2].map(|_| Client::play_when_ready(&server, "live/b", &sound_only()));
+        let mut listeners = [0; 2].map(|_| Client::play_when_ready(&server, "live/b", &audio_only()));
         let mut watchers = [0; 2].map(|_| Client::play_h264(&server, "live/b"));
         for player in &mut listeners {
             hear(player, &mut || publisher.turn());
         }
         for player in &mut watchers {
             let mut viewed = Viewed::default();
-            player.until("the first pictures", |player| {
+            player.until("the first frames", |player| {
                 publisher.turn();
                 viewed.take(player);
-                viewed.key_picture && viewed.sound > 0
+                viewed.key_frame && viewed.audio > 0
             });
         }
         publisher.client.send_tags(after);

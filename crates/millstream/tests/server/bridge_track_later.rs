@@ -1,5 +1,5 @@
-//! A WebRTC player that comes to a channel while an item without pictures plays sees those of the next item, without connecting
-//! again; until then it hears the sound, and gets a picture that stands in, so that browsers play it. The same for sound.
+//! A WebRTC player that comes to a channel while an item without video plays sees those of the next item, without connecting
+//! again; until then it hears the audio, and gets a frame that stands in, so that browsers play it. The same for audio.
 
 use crate::common::bridge::Viewed;
 use crate::common::channel::{make_mp4, wait_for_channel};
@@ -8,7 +8,7 @@ use crate::common::server::{ScratchDir, Server};
 use crate::common::tools::{ffmpeg, run};
 use rtp::payload::Codec;
 
-/// More pictures than those that stand in, one a second.
+/// More frames than those that stand in, one a second.
 const MOVES: u32 = 30;
 
 /// A channel of two items, of which the second lacks what ffmpeg leaves out with this option.
@@ -28,19 +28,19 @@ fn come_between(server: &Server) -> Client {
     });
     let options = Options { video: Some(Codec::H264), ..Options::default() };
     let player = Client::play_when_ready(server, "live/mixed", &options);
-    assert!(player.answer.tracks.iter().all(Option::is_some), "sound and video are answered");
+    assert!(player.answer.tracks.iter().all(Option::is_some), "audio and video are answered");
     player
 }
 
 fn sees_what_comes(mut player: Client) {
     let mut viewed = Viewed::default();
-    player.until("sound and a picture", |player| {
+    player.until("audio and a frame", |player| {
         viewed.take(player);
-        viewed.sound > 10 && viewed.key_picture
+        viewed.audio > 10 && viewed.key_frame
     });
-    player.until("the pictures of the next item", |player| {
+    player.until("the frames of the next item", |player| {
         viewed.take(player);
-        viewed.pictures > MOVES
+        viewed.frames > MOVES
     });
     assert_eq!((viewed.backwards, player.closed), (0, false));
 }
@@ -61,9 +61,9 @@ fn a_player_beside_others_sees_what_comes() {
     let mut others = [0; 2].map(|_| Client::play_h264(&server, "live/mixed"));
     for other in &mut others {
         let mut viewed = Viewed::default();
-        other.until("the first pictures", |other| {
+        other.until("the first frames", |other| {
             viewed.take(other);
-            viewed.key_picture && viewed.pictures > 1
+            viewed.key_frame && viewed.frames > 1
         });
     }
     for player in [come_between(&server), come_between(&server)] {
@@ -73,17 +73,17 @@ fn a_player_beside_others_sees_what_comes() {
 }
 
 #[test]
-fn who_comes_to_an_item_without_sound_hears_the_next_one() {
+fn who_comes_to_an_item_without_audio_hears_the_next_one() {
     let dir = ScratchDir::new();
     let mut server = server(&dir, 1, "-an");
     let (mut player, mut viewed) = (come_between(&server), Viewed::default());
-    player.until("a picture", |player| {
+    player.until("a frame", |player| {
         viewed.take(player);
-        viewed.key_picture
+        viewed.key_frame
     });
-    player.until("the sound of the next item", |player| {
+    player.until("the audio of the next item", |player| {
         viewed.take(player);
-        viewed.sound > 10
+        viewed.audio > 10
     });
     server.assert_healthy();
 }

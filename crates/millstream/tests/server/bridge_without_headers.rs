@@ -1,9 +1,9 @@
-//! Streams whose sequence headers say nothing, or that have none, or that have sound alone, are there for players of WebRTC
+//! Streams whose sequence headers say nothing, or that have none, or that have audio alone, are there for players of WebRTC
 //! as soon as their frames have told what they are.
 
 use std::path::Path;
 
-use crate::common::bridge::{LivePublisher, Viewed, sample_sound};
+use crate::common::bridge::{LivePublisher, Viewed, sample_audio};
 use crate::common::rtc::{Client, Options};
 use crate::common::server::Server;
 use rtmp::MediaKind;
@@ -40,23 +40,23 @@ fn payloads(name: &str) -> Vec<(Vec<u8>, bool)> {
     payloads
 }
 
-/// VP9, ten pictures a second; every fifth is a key picture.
+/// VP9, ten frames a second; every fifth is a key frame.
 fn vp9() -> Vec<Tag> {
     let mut depacketizer = Depacketizer::new(Codec::Vp9);
     let mut tags: Vec<Tag> = Vec::new();
     for (payload, is_last) in payloads("vp9") {
         depacketizer.push(&payload).expect("a payload of the sample");
         if is_last {
-            let picture = depacketizer.finish().expect("a picture of the sample");
+            let frame = depacketizer.finish().expect("a frame of the sample");
             let head = if tags.len().is_multiple_of(5) { KEY_FRAME } else { INTER_FRAME };
-            let body = [&[head], &b"vp09"[..], &picture].concat();
+            let body = [&[head], &b"vp09"[..], &frame].concat();
             tags.push(Tag { kind: MediaKind::Video, timestamp: 100 * tags.len() as u32, body });
         }
     }
     tags
 }
 
-/// MP3 as long as the pictures.
+/// MP3 as long as the frames.
 fn mp3(end_ms: u32) -> Vec<Tag> {
     let mut rest = &file("transcode/tests/samples/mp3-44100-stereo.mp3")[..];
     let mut tags: Vec<Tag> = Vec::new();
@@ -77,39 +77,39 @@ fn assert_is_played(tags: Vec<Tag>, options: &Options) {
     let _publisher = LivePublisher::start(server.rtmp, "live/a", tags);
     let mut player = Client::play_when_ready(&server, "live/a", options);
     let offered: Vec<bool> = player.answer.tracks.iter().map(Option::is_some).collect();
-    assert_eq!(offered, [true, has_video], "sound and video in the answer");
+    assert_eq!(offered, [true, has_video], "audio and video in the answer");
     let mut viewed = Viewed::default();
     player.until("it plays", |player| {
         viewed.take(player);
-        viewed.sound > 10 && (viewed.pictures > 10) == has_video
+        viewed.audio > 10 && (viewed.frames > 10) == has_video
     });
     server.assert_healthy();
 }
 
 #[test]
 fn vp9_whose_header_is_empty_and_mp3() {
-    let pictures = vp9();
+    let frames = vp9();
     let header =
         Tag { kind: MediaKind::Video, timestamp: 0, body: [&[SEQUENCE_START], &b"vp09"[..]].concat() };
-    let sound = mp3(pictures.last().expect("pictures").timestamp);
-    let mut tags: Vec<Tag> = [vec![header], pictures, sound].concat();
+    let audio = mp3(frames.last().expect("frames").timestamp);
+    let mut tags: Vec<Tag> = [vec![header], frames, audio].concat();
     tags.sort_by_key(|tag| tag.timestamp);
     assert_is_played(tags, &Options { video: Some(Codec::Vp9), ..Options::default() });
 }
 
 #[test]
 fn vp9_without_a_header_behind_mp3() {
-    let pictures = vp9();
-    let sound = mp3(pictures.last().expect("pictures").timestamp);
-    let mut tags: Vec<Tag> = [sound, pictures].concat();
+    let frames = vp9();
+    let audio = mp3(frames.last().expect("frames").timestamp);
+    let mut tags: Vec<Tag> = [audio, frames].concat();
     tags.sort_by_key(|tag| tag.timestamp);
     assert_is_played(tags, &Options { video: Some(Codec::Vp9), ..Options::default() });
 }
 
 #[test]
 fn g711_alone() {
-    let sound = payloads("pcmu").into_iter().enumerate();
-    let tags = sound.map(|(index, (samples, _))| {
+    let audio = payloads("pcmu").into_iter().enumerate();
+    let tags = audio.map(|(index, (samples, _))| {
         let body = [&[MU_LAW], &samples[..]].concat();
         Tag { kind: MediaKind::Audio, timestamp: 23 * index as u32, body }
     });
@@ -118,5 +118,5 @@ fn g711_alone() {
 
 #[test]
 fn aac_alone() {
-    assert_is_played(sample_sound(), &Options::default());
+    assert_is_played(sample_audio(), &Options::default());
 }

@@ -61,18 +61,18 @@ pub(crate) fn is_header(tag: &Tag) -> bool {
     tag.kind == MediaKind::Data || tag.timestamp == 0 && tag.body.get(1) == Some(&0)
 }
 
-/// A publisher whose sound goes on at the speed of its timestamps as long as it is asked to, and whose pictures come when
+/// A publisher whose audio goes on at the speed of its timestamps as long as it is asked to, and whose frames come when
 /// the test says so.
 pub(crate) struct SteppedPublisher {
     pub(crate) client: RtmpClient,
     /// Behind its sequence header.
-    sound: Vec<Tag>,
+    audio: Vec<Tag>,
     sent: usize,
     began: Instant,
 }
 
 impl SteppedPublisher {
-    /// Publishes the sound of the sample.
+    /// Publishes the audio of the sample.
     pub(crate) fn start(server: SocketAddr, stream: &str) -> Self {
         Self::start_behind(server, stream, &[])
     }
@@ -81,17 +81,17 @@ impl SteppedPublisher {
     pub(crate) fn start_behind(server: SocketAddr, stream: &str, tags: &[Tag]) -> Self {
         let mut client = RtmpClient::publish(server, stream);
         client.send_tags(tags);
-        let (headers, sound): (Vec<Tag>, Vec<Tag>) = sample_sound().into_iter().partition(is_header);
+        let (headers, audio): (Vec<Tag>, Vec<Tag>) = sample_audio().into_iter().partition(is_header);
         client.send_tags(&headers);
-        Self { client, sound, sent: 0, began: Instant::now() }
+        Self { client, audio, sent: 0, began: Instant::now() }
     }
 
-    /// Sends the sound that is due.
+    /// Sends the audio that is due.
     pub(crate) fn turn(&mut self) {
-        let round_ms = self.sound.last().expect("sound").timestamp + 23;
+        let round_ms = self.audio.last().expect("audio").timestamp + 23;
         loop {
-            let tag = &self.sound[self.sent % self.sound.len()];
-            let timestamp = (self.sent / self.sound.len()) as u32 * round_ms + tag.timestamp;
+            let tag = &self.audio[self.sent % self.audio.len()];
+            let timestamp = (self.sent / self.audio.len()) as u32 * round_ms + tag.timestamp;
             if self.began.elapsed() < Duration::from_millis(u64::from(timestamp)) {
                 return;
             }
@@ -101,13 +101,13 @@ impl SteppedPublisher {
     }
 }
 
-/// The sound of the sample, AAC.
-pub(crate) fn sample_sound() -> Vec<Tag> {
+/// The audio of the sample, AAC.
+pub(crate) fn sample_audio() -> Vec<Tag> {
     super::flv::sample_tags().into_iter().filter(|tag| tag.kind == MediaKind::Audio).collect()
 }
 
-/// A sample of the bridge's own tests, pictures alone: `h264-b2.flv` has two B-frames between others.
-pub(crate) fn pictures_sample(name: &str) -> Vec<Tag> {
+/// A sample of the bridge's own tests, video alone: `h264-b2.flv` has two B-frames between others.
+pub(crate) fn video_sample(name: &str) -> Vec<Tag> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bridge/tests/samples").join(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     super::flv::tags_of(&bytes)
@@ -137,13 +137,13 @@ pub(crate) fn wait_for_metric(server: &Server, name: &str, labels: &str, expecte
 /// What a viewer has got so far.
 #[derive(Debug, Default)]
 pub(crate) struct Viewed {
-    /// Pictures (markers) and packets of sound.
-    pub(crate) pictures: u32,
-    pub(crate) sound: u32,
-    /// Times of pictures that were before the one before.
+    /// Frames (markers) and packets of audio.
+    pub(crate) frames: u32,
+    pub(crate) audio: u32,
+    /// Frames whose timestamp was before that of the frame before.
     pub(crate) backwards: u32,
-    /// Whether a packet of video begins with an H.264 key picture or its parameter sets (RFC 6184: IDR, SPS, STAP-A).
-    pub(crate) key_picture: bool,
+    /// Whether a packet of video begins with an H.264 key frame or its parameter sets (RFC 6184: IDR, SPS, STAP-A).
+    pub(crate) key_frame: bool,
     last: Option<u32>,
 }
 
@@ -153,13 +153,13 @@ impl Viewed {
         for packet in viewer.media.drain(..) {
             let packet = rtp::Packet::parse(&packet).expect("a packet of the server");
             match packet.payload_type() {
-                OPUS => self.sound += 1,
+                OPUS => self.audio += 1,
                 VP8 if !packet.payload().is_empty() => {
                     let timestamp = packet.timestamp();
                     let back = self.last.is_some_and(|last| timestamp.wrapping_sub(last) >= 1 << 31);
                     (self.backwards, self.last) = (self.backwards + u32::from(back), Some(timestamp));
-                    self.pictures += u32::from(packet.marker());
-                    self.key_picture |= is_key(packet.payload());
+                    self.frames += u32::from(packet.marker());
+                    self.key_frame |= is_key(packet.payload());
                 }
                 _ => {}
             }

@@ -1,10 +1,10 @@
-//! A publisher whose sound is known some time before its video: nobody who asks for video is let in to sound alone.
+//! A publisher whose audio is known some time before its video: nobody who asks for video is let in to audio alone.
 
 #![expect(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
 
 use std::time::{Duration, Instant};
 
-use crate::common::bridge::{is_header, sample_sound};
+use crate::common::bridge::{is_header, sample_audio};
 use crate::common::flv::sample_tags;
 use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
@@ -16,7 +16,7 @@ use rtp::payload::Codec;
 
 /// How much later the header of the video comes.
 const LATER: Duration = Duration::from_millis(200);
-/// What comes this long after the beginning proves nothing: by and by, a stream that has sent only sound is one of sound.
+/// What comes this long after the beginning proves nothing: by and by, a stream that has sent only audio is one of audio.
 const VOID: Duration = Duration::from_millis(400);
 /// On a loaded machine a round takes too long.
 const ROUNDS: usize = 20;
@@ -37,8 +37,8 @@ fn round(server: &Server, stream: &str) -> Option<Vec<u16>> {
     let mut listener = RtmpClient::play(server.rtmp, stream);
     let began = Instant::now();
     let mut publisher = RtmpClient::publish(server.rtmp, stream);
-    let sound = sample_sound();
-    publisher.send_tags(&sound[..10]);
+    let audio = sample_audio();
+    publisher.send_tags(&audio[..10]);
     // What players have got, the server knows.
     listener.take_frames(10);
     let early = ask(server, stream, began + LATER);
@@ -51,7 +51,7 @@ fn round(server: &Server, stream: &str) -> Option<Vec<u16>> {
     (!is_void).then_some(())?;
     let options = Options { video: Some(Codec::H264), ..Options::default() };
     let player = Client::play_when_ready(server, stream, &options);
-    assert!(player.answer.tracks.iter().all(Option::is_some), "sound and video are answered");
+    assert!(player.answer.tracks.iter().all(Option::is_some), "audio and video are answered");
     Some(early.into_iter().map(|answer| answer.map_or_else(|status| status, |_| 201)).collect())
 }
 
