@@ -13,8 +13,8 @@ from _rtc import PUBLISHED, TOKEN, ask
 
 SECTIONS = {"rtmp2rtc": ("packetise", "aac2opus"), "rtc2rtmp": ("depacketise", "opus2aac")}
 
-# Pictures a second of the load generator, and packets of Opus: what a bridge that works has at least 9/10 of.
-PICTURES, AUDIO_FRAMES = 30, 50
+# Frames a second of the load generator, and packets of Opus: what a bridge that works has at least 9/10 of.
+VIDEO_FRAMES, AUDIO_FRAMES = 30, 50
 
 
 def measure(bench, server, direction, seconds):
@@ -65,7 +65,7 @@ def read(server, direction, seconds):
         return found if found and found["video_frames"] >= frames else None
 
     # Past the key picture and what came before it.
-    if not until(lambda: bridge(2 * PICTURES)):
+    if not until(lambda: bridge(2 * VIDEO_FRAMES)):
         return "no bridge came up"
     before, samples = bridge(), []
     end = time.monotonic() + seconds
@@ -75,16 +75,16 @@ def read(server, direction, seconds):
     after = samples[-1]
     counted = lambda key: after[key] - before[key]  # noqa: E731
     middle = lambda key: median([sample[key] for sample in samples])  # noqa: E731
-    pictures, audio_frames = counted("video_frames"), counted("audio_frames")
-    if pictures < 0.9 * PICTURES * seconds:
-        return f"the bridge made only {pictures} pictures in {seconds} s"
+    frames, audio_frames = counted("video_frames"), counted("audio_frames")
+    if frames < 0.9 * VIDEO_FRAMES * seconds:
+        return f"the bridge made only {frames} frames in {seconds} s"
     video, audio = SECTIONS[direction]
     say(
-        f"  {direction}: {pictures} pictures and {audio_frames} transcoded audio frames in {seconds:.0f} s, "
+        f"  {direction}: {frames} frames and {audio_frames} transcoded audio frames in {seconds:.0f} s, "
         f"worker {counted('cpu_seconds') / seconds * 100:.2f} % and transcoding "
         f"{counted('transcoding_cpu_seconds') / seconds * 100:.2f} % of a core"
     )
-    parts = [(direction, video, counted("cpu_seconds") * 1e6 / pictures, middle("video_latency_ms"))]
+    parts = [(direction, video, counted("cpu_seconds") * 1e6 / frames, middle("video_latency_ms"))]
     if audio_frames > 0:
         per_piece = counted("transcoding_cpu_seconds") * 1e6 / audio_frames
         parts.append((direction, audio, per_piece, middle("audio_latency_ms")))
