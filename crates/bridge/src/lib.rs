@@ -12,6 +12,7 @@
 pub mod b_frames;
 pub mod clock;
 pub mod frame_to_rtp;
+mod refusal;
 pub mod reorder_buffer;
 pub mod rtp_to_frame;
 
@@ -20,6 +21,7 @@ pub use frame_to_rtp::{
     AUDIO_SSRC, FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats,
     PublishedVideo, VIDEO_SSRC, describe, payload_type,
 };
+pub use refusal::{Refused, TrackRefusal};
 pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats};
 
 /// The example of the README, so that it stays true.

@@ -88,9 +88,10 @@ pub enum Unsupported {
     SampleRate,
 }
 
-impl std::fmt::Display for TranscodeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl TranscodeError {
+    /// For the viewer's error and the log.
+    pub fn text(self) -> &'static str {
+        match self {
             Self::BadConfig => "the decoder configuration of the audio is broken",
             Self::Unsupported(Unsupported::AacObjectType) => {
                 "this kind of AAC cannot be decoded; use AAC-LC in the encoder"
@@ -105,7 +106,13 @@ impl std::fmt::Display for TranscodeError {
             Self::Oversized => "a frame of audio is longer than its codec allows",
             Self::Broken => "a frame of audio cannot be decoded",
             Self::Codec => "the codec library failed",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for TranscodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text())
     }
 }
 

@@ -6,7 +6,7 @@ pub struct NotBuiltIn;
 
 impl std::fmt::Display for NotBuiltIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("this build has no AAC encoder (cargo feature fdk-aac)")
+        f.write_str(crate::PoolRefused::NotBuiltIn.text())
     }
 }
 

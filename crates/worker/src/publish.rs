@@ -413,7 +413,7 @@ impl Worker {
                 Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.tapped[packets]),
                 Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
                 Action::StreamFailed(stream) => {
-                    self.bridge_end_of_stream(stream, EndReason::Defect.text());
+                    self.bridge_failed(stream);
                 }
             }
         }

@@ -9,6 +9,7 @@ use rtp::payload::{Codec, opus::Toc};
 use super::g711::{self, Law};
 use super::{AUDIO_SSRC, FrameToRtpSettings, FrameToRtpStats, PacketsOut, payload_type};
 use crate::clock::AudioTimestamps;
+use crate::refusal::TrackRefusal;
 
 /// The audio track of a bridge.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Audio {
     /// `source` is to go with the next frame to the transcoder.
     source_is_new: bool,
     published: Option<Codec>,
-    refused: Option<Arc<str>>,
+    refused: Option<TrackRefusal>,
     /// Memory for samples of G.711.
     samples: Vec<u8>,
     /// Nothing was sent yet of this publisher.
@@ -67,11 +68,11 @@ impl Audio {
         self.is_over = true;
     }
 
-    pub(super) fn refused(&self) -> Option<&Arc<str>> {
-        self.refused.as_ref().filter(|_| !self.is_over)
+    pub(super) fn refused(&self) -> Option<TrackRefusal> {
+        self.refused.filter(|_| !self.is_over)
     }
 
-    pub(super) fn refuse(&mut self, reason: Arc<str>) {
+    pub(super) fn refuse(&mut self, reason: TrackRefusal) {
         (self.published, self.is_transcoded, self.refused) = (None, false, Some(reason));
     }
 
@@ -155,7 +156,7 @@ impl Audio {
         }
         self.begins = true;
         match carried_as(&source) {
-            Err(reason) => self.refuse(reason.into()),
+            Err(reason) => self.refuse(reason),
             Ok(codec) => {
                 self.is_transcoded = codec != source.codec;
                 self.source_is_new = self.is_transcoded;
@@ -239,21 +240,21 @@ impl Audio {
 }
 
 /// The codec audio is sent as, transcoded if it is another; or the reason it is refused.
-fn carried_as(source: &CodecConfig) -> Result<Codec, String> {
+fn carried_as(source: &CodecConfig) -> Result<Codec, TrackRefusal> {
     let codec = source.codec;
     match codec {
         Codec::Aac
             if source.record.len() < AAC_CONFIG_BYTES.0 || source.record.len() > AAC_CONFIG_BYTES.1 =>
         {
-            Err("audio: the sequence header of AAC is broken".to_owned())
+            Err(TrackRefusal::HeaderBroken(codec))
         }
         Codec::Aac | Codec::Mp3 => Ok(Codec::Opus),
         // Channel mapping family 0 (RFC 7845 section 5.1.1) is what a packet of RFC 7587 can hold.
         Codec::Opus if source.record.get(OPUS_HEAD_FAMILY).is_some_and(|family| *family != 0) => {
-            Err("audio: WebRTC has no Opus of more than two channels".to_owned())
+            Err(TrackRefusal::OpusChannels)
         }
         Codec::Opus | Codec::Pcma | Codec::Pcmu => Ok(codec),
-        _ => Err(format!("audio: {codec} is not transcoded")),
+        _ => Err(TrackRefusal::NotTranscoded(codec)),
     }
 }
 

@@ -15,7 +15,6 @@ mod filler_frame;
 mod g711;
 mod video;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use media::{CodedAudio, Frame, FrameRole, MediaKind, Timestamp};
@@ -25,6 +24,7 @@ use rtp::payload::Codec;
 
 use crate::b_frames::BFrames;
 use crate::clock::{ClockMappings, MappingSchedule, StreamClock};
+use crate::refusal::{Refused, TrackRefusal};
 use audio::Audio;
 use video::Video;
 
@@ -72,7 +72,7 @@ pub struct PublishedFormats {
     /// it.
     pub audio: Option<Codec>,
     /// Why video or audio is missing although the publisher sends it: for the player's error and the log.
-    pub refused: Option<Arc<str>>,
+    pub refused: Option<Refused>,
 }
 
 /// Output of a call. Calls append; the caller clears, which keeps the memory.
@@ -192,8 +192,8 @@ impl FrameToRtp {
 
     /// Audio cannot be transcoded: it is not sent until the publisher changes it or another one begins. The
     /// reason goes to [`PublishedFormats::refused`].
-    pub fn refuse_audio(&mut self, reason: &str, out: &mut PacketsOut) {
-        self.audio.refuse(format!("audio: {reason}").into());
+    pub fn refuse_audio(&mut self, reason: &'static str, out: &mut PacketsOut) {
+        self.audio.refuse(TrackRefusal::Transcoder(reason));
         self.update_formats(out);
     }
 
@@ -285,11 +285,8 @@ pub fn describe<'a>(
 }
 
 fn formats_of(video: &Video, audio: &Audio) -> PublishedFormats {
-    let refused = match (video.refused(), audio.refused()) {
-        (Some(video), Some(audio)) => Some(format!("{video}; {audio}").into()),
-        (Some(one), None) | (None, Some(one)) => Some(Arc::clone(one)),
-        (None, None) => None,
-    };
+    let refused = Refused { video: video.refused(), audio: audio.refused() };
+    let refused = (refused.video.is_some() || refused.audio.is_some()).then_some(refused);
     PublishedFormats { video: video.published().cloned(), audio: audio.published(), refused }
 }
 

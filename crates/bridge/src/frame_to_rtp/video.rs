@@ -1,7 +1,5 @@
 //! Video on its way to packets: what is published, when it can begin, and the timestamps.
 
-use std::sync::Arc;
-
 use media::bitstream::Nals;
 use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::{Sender, av1, h264, h265, vp8, vp9};
@@ -12,6 +10,7 @@ use super::{
 };
 use crate::b_frames::{B_FRAMES_WARNING, Dropped, PictureFilter, Verdict};
 use crate::clock::VideoTimestamps;
+use crate::refusal::TrackRefusal;
 
 /// The video track of a bridge.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub(super) struct Video {
     source: Option<CodecConfig>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
-    refused: Option<Arc<str>>,
+    refused: Option<TrackRefusal>,
     /// The operator has been warned of B-frames: once a publisher.
     is_warned: bool,
     waits_for_key: bool,
@@ -80,8 +79,8 @@ impl Video {
         self.published.as_ref()
     }
 
-    pub(super) fn refused(&self) -> Option<&Arc<str>> {
-        self.refused.as_ref().filter(|_| !self.is_over)
+    pub(super) fn refused(&self) -> Option<TrackRefusal> {
+        self.refused.filter(|_| !self.is_over)
     }
 
     /// Takes in a frame; without `out`, no packets are written. Returns whether what is published may have
@@ -109,7 +108,7 @@ impl Video {
         }
         if codec.kind() != MediaKind::Video {
             self.source = Some(CodecConfig::new(codec, Vec::new()));
-            return self.refuse(format!("video: WebRTC has no {codec}").into()) | (was_over != self.is_over);
+            return self.refuse(TrackRefusal::NoCodec(codec)) | (was_over != self.is_over);
         }
         let changed = match frame.role {
             FrameRole::Config => self.config(settings, frame, stats),
@@ -151,8 +150,8 @@ impl Video {
         stats.video_frames += 1;
     }
 
-    fn refuse(&mut self, reason: Arc<str>) -> bool {
-        let is_news = self.refused.as_ref() != Some(&reason) || self.published.is_some();
+    fn refuse(&mut self, reason: TrackRefusal) -> bool {
+        let is_news = self.refused != Some(reason) || self.published.is_some();
         (self.published, self.coding, self.refused) = (None, None, Some(reason));
         // Refused video has not ended: no filler frames, and the reason is given.
         self.is_over = false;
@@ -168,7 +167,7 @@ impl Video {
         if record.len() > RECORD_BYTES_MAX {
             stats.broken += 1;
             self.source = Some(CodecConfig::new(codec, Vec::new()));
-            return self.refuse(format!("video: the sequence header of {codec} is too long").into());
+            return self.refuse(TrackRefusal::HeaderTooLong(codec));
         }
         let source = self.source.insert(CodecConfig::new(codec, record.to_vec()));
         let coding = match codec {
@@ -192,7 +191,7 @@ impl Video {
         };
         let Some((coding, fmtp)) = coding.zip(source.fmtp()) else {
             stats.broken += 1;
-            return self.refuse(format!("video: the sequence header of {codec} is broken").into());
+            return self.refuse(TrackRefusal::HeaderBroken(codec));
         };
         self.publish(coding, codec, fmtp);
         true
@@ -326,7 +325,7 @@ impl Video {
                 }
             }
             Verdict::Refuse(reason) => {
-                changed |= self.refuse(format!("video: {}", reason.text()).into());
+                changed |= self.refuse(TrackRefusal::Pictures(reason));
             }
         }
         changed

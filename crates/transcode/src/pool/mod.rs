@@ -216,15 +216,16 @@ pub enum PushError {
     Ended,
 }
 
-impl std::fmt::Display for PoolRefused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl PoolRefused {
+    /// For the viewer's error and the log.
+    pub fn text(self) -> &'static str {
+        match self {
             Self::TooManyStreams => {
                 "as many streams as configured are being transcoded ([transcoding] streams_max)"
             }
-            Self::NotBuiltIn => return NotBuiltIn.fmt(f),
+            Self::NotBuiltIn => "this build has no AAC encoder (cargo feature fdk-aac)",
             Self::NoThread => "there is no thread to transcode on",
-        })
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Reply {
     /// Pieces that came out before, and were lost since the worker did not take its replies.
     pub dropped: u64,
     /// Something the operator should know: once per format, not per piece.
-    pub error: Option<String>,
+    pub error: Option<&'static str>,
     /// This transcoder takes no more.
     pub ended: bool,
 }

@@ -79,7 +79,7 @@ impl Stream {
             Ok(Ok(())) => {}
             Ok(Err(error)) => self.note(error),
             Err(_) => {
-                self.next.error = Some("the transcoder of the audio has failed".to_owned());
+                self.next.error = Some("the transcoder of the audio has failed");
                 self.next.ended = true;
             }
         }
@@ -91,7 +91,7 @@ impl Stream {
         self.next.broken += 1;
         if error.is_permanent() && self.told != Some(error) {
             self.told = Some(error);
-            self.next.error = Some(error.to_string());
+            self.next.error = Some(error.text());
         }
     }
 

@@ -8,7 +8,7 @@ use sfu::Packet;
 
 use super::convert::Audio;
 use super::cost::Cost;
-use super::{Bridge, Bridges, Machine, describe};
+use super::{Bridge, BridgeEnd, Bridges, Machine, describe};
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId};
@@ -163,26 +163,26 @@ impl Worker {
         if let Some(&index) = self.bridges.by_stream.get(&id)
             && self.bridges.slab[index].publication == publication
         {
-            self.bridge_end(index, "the publisher has gone");
+            self.bridge_end(index, BridgeEnd::PublisherGone);
         }
     }
 
-    /// Ends the bridge of a stream, if there is one.
-    pub(crate) fn bridge_end_of_stream(&mut self, id: StreamId, reason: &str) {
+    /// A defect in the server has ended the packets of a stream: its bridge ends, if there is one.
+    pub(crate) fn bridge_failed(&mut self, id: StreamId) {
         if let Some(&index) = self.bridges.by_stream.get(&id) {
-            self.bridge_end(index, reason);
+            self.bridge_end(index, BridgeEnd::Defect);
         }
     }
 
     /// Ends a bridge, and the publication that came out of it.
-    pub(super) fn bridge_end(&mut self, index: BridgeId, reason: &str) {
+    pub(super) fn bridge_end(&mut self, index: BridgeId, reason: BridgeEnd) {
         let Some(bridge) = self.bridges.slab.remove(index) else { return };
         self.bridges.by_stream.remove(&bridge.stream);
         bridge.totals().add_to(&mut self.bridges.counters);
         let direction = bridge.machine.direction();
         let Bridge { stream: id, key, frames, packets, epoch, .. } = bridge;
         let seconds = (self.ctx.now_ms - bridge.started_ms) / 1000;
-        tracing::info!(stream = &*key, ?direction, reason, seconds, "bridge ended");
+        tracing::info!(stream = &*key, ?direction, reason = reason.text(), seconds, "bridge ended");
         let source = Source { epoch, origin: Origin::Bridge };
         match bridge.machine {
             Machine::FrameToRtp(_) => {
@@ -229,7 +229,7 @@ impl Worker {
             let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.ctx.now_ms));
             bridge.idle_since_ms = since_ms;
             if since_ms.is_some_and(|since_ms| self.ctx.now_ms - since_ms >= linger_ms) {
-                self.bridge_end(index, "no player is left");
+                self.bridge_end(index, BridgeEnd::NoPlayer);
             }
         }
     }
@@ -264,7 +264,8 @@ impl Bridges {
             started_ms: ctx.now_ms,
             due: None,
             cost: Cost::default(),
-            note: None,
+            refused: None,
+            audio_refused: None,
             forwarded: 0,
         });
         self.by_stream.insert(stream, id);

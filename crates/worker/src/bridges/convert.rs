@@ -98,7 +98,7 @@ impl Bridges {
     pub(super) fn transcoded(&mut self, ctx: &Context, id: BridgeId, reply: &Reply) -> Option<Output> {
         let bridge = self.slab.get_mut(id)?;
         let mut out = Output::begin(&mut self.spare, id);
-        if let Some(error) = &reply.error {
+        if let Some(error) = reply.error {
             // Until the publisher changes it; what has ended does not come back.
             tracing::warn!(stream = &*bridge.key, error, "audio of a bridge");
             bridge.refuse_audio(error, &mut out.packets);
@@ -196,8 +196,12 @@ impl Bridges {
                 }
                 Err(refused) => {
                     counters.transcoders_refused += 1;
-                    tracing::warn!(stream = &*bridge.key, reason = %refused, "no audio through the bridge");
-                    bridge.refuse_audio(&refused.to_string(), &mut out.packets);
+                    tracing::warn!(
+                        stream = &*bridge.key,
+                        reason = refused.text(),
+                        "no audio through the bridge"
+                    );
+                    bridge.refuse_audio(refused.text(), &mut out.packets);
                     State::Without
                 }
             };
@@ -323,10 +327,10 @@ impl Audio {
 
 impl Bridge {
     /// Audio cannot be transcoded.
-    pub(super) fn refuse_audio(&mut self, reason: &str, out: &mut PacketsOut) {
-        self.note = Some(reason.into());
-        if let Machine::FrameToRtp(machine) = &mut self.machine {
-            machine.refuse_audio(reason, out);
+    fn refuse_audio(&mut self, reason: &'static str, out: &mut PacketsOut) {
+        match &mut self.machine {
+            Machine::FrameToRtp(machine) => machine.refuse_audio(reason, out),
+            Machine::RtpToFrame(_) => self.audio_refused = Some(reason),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What a stream of frames is as packets, in the words of session descriptions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use ::bridge::PublishedFormats;
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
@@ -51,10 +50,10 @@ pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
 /// The same as an answer for players.
 fn bridged(formats: &PublishedFormats) -> WebrtcAvailability {
     let tracks = tracks(formats);
-    match (&formats.refused, tracks.is_empty()) {
-        (Some(reason), true) => WebrtcAvailability::Impossible(Arc::clone(reason)),
+    match (formats.refused.map(|refused| refused.to_string().into()), tracks.is_empty()) {
+        (Some(reason), true) => WebrtcAvailability::Impossible(reason),
         (None, true) => WebrtcAvailability::Unknown,
-        (refused, false) => WebrtcAvailability::Tracks(tracks, refused.clone()),
+        (refused, false) => WebrtcAvailability::Tracks(tracks, refused),
     }
 }
 
@@ -108,25 +107,27 @@ impl Worker {
         let running = local.publication.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
         let formats = match running.map(|bridge| &bridge.machine) {
-            Some(Machine::FrameToRtp(machine)) => machine.formats(),
+            Some(Machine::FrameToRtp(machine)) => Some(machine.formats()),
             _ => {
-                probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).unwrap_or_else(|_| {
+                probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).ok();
+                if probed.is_none() {
                     self.packets.counters.panics += 1;
                     tracing::error!("a defect in the server: a stream is not bridged");
-                    let refused = Some(DEFECT.into());
-                    PublishedFormats { refused, ..PublishedFormats::default() }
-                });
-                &probed
+                }
+                probed.as_ref()
             }
         };
         // The headers of audio and video come one after the other: who came in between would be answered
         // without a picture.
-        let is_one_kind = formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some();
-        let may_be_early = is_one_kind && self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
-        let bridged = match local.settings.bridge.enabled {
-            false => WebrtcAvailability::Impossible(OFF.into()),
-            true if may_be_early => WebrtcAvailability::Unknown,
-            true => bridged(formats),
+        let is_early = self.ctx.now_ms - local.publication.live_since_ms < KINDS_MS;
+        let is_one_kind = |formats: &PublishedFormats| {
+            formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
+        };
+        let bridged = match formats {
+            _ if !local.settings.bridge.enabled => WebrtcAvailability::Impossible(OFF.into()),
+            None => WebrtcAvailability::Impossible(DEFECT.into()),
+            Some(formats) if is_early && is_one_kind(formats) => WebrtcAvailability::Unknown,
+            Some(formats) => bridged(formats),
         };
         // Some codecs say what they are only with their first key frame.
         let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.ctx.now_ms + KINDS_MS);

@@ -29,7 +29,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::bridge::{FrameToRtp, FramesOut, PacketsOut, RtpToFrame};
+use ::bridge::{FrameToRtp, FramesOut, PacketsOut, Refused, RtpToFrame};
 
 use self::convert::Audio;
 pub(crate) use self::convert::Transcoding;
@@ -44,6 +44,27 @@ pub(super) enum Machine {
     FrameToRtp(Box<FrameToRtp>),
     /// From WebRTC to RTMP and FLV.
     RtpToFrame(Box<RtpToFrame>),
+}
+
+/// Why a bridge has ended, for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BridgeEnd {
+    /// What goes into it has ended.
+    PublisherGone,
+    /// Nobody has played what comes out of it for a while.
+    NoPlayer,
+    /// A defect in the server.
+    Defect,
+}
+
+impl BridgeEnd {
+    fn text(self) -> &'static str {
+        match self {
+            Self::PublisherGone => "the publisher has gone",
+            Self::NoPlayer => "no player is left",
+            Self::Defect => "defect in the server",
+        }
+    }
 }
 
 /// A running bridge.
@@ -67,8 +88,10 @@ pub(super) struct Bridge {
     /// When its timer is set to, if it is.
     due: Option<Instant>,
     cost: Cost,
-    /// Why something that the publisher sends is not bridged.
-    note: Option<Arc<str>>,
+    /// What the publisher sends and is not bridged to WebRTC, as the log has it.
+    refused: Option<Refused>,
+    /// Why audio is not bridged to frames.
+    audio_refused: Option<&'static str>,
     /// Packets that a turn was taken for while it began.
     forwarded: u64,
 }

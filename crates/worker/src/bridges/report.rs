@@ -68,7 +68,7 @@ impl Bridges {
     /// The bridge of a stream.
     pub(crate) fn snapshot(&self, ctx: &Context, id: Option<BridgeId>) -> Option<BridgeSnapshot> {
         let bridge = self.slab.get(id?)?;
-        let Bridge { cost, note, .. } = bridge;
+        let Bridge { cost, .. } = bridge;
         let met = bridge.totals();
         Some(BridgeSnapshot {
             direction: bridge.machine.direction(),
@@ -83,7 +83,10 @@ impl Bridges {
             b_frames_dropped: met.b_frames_dropped,
             broken: met.broken,
             audio_dropped: cost.audio_dropped,
-            note: note.clone(),
+            note: match &bridge.machine {
+                Machine::FrameToRtp(_) => bridge.refused.map(|refused| refused.to_string().into()),
+                Machine::RtpToFrame(_) => bridge.audio_refused.map(Into::into),
+            },
         })
     }
 

@@ -7,7 +7,7 @@ use media::{Frame, MediaKind, Timestamp};
 use sfu::{Packet, TrackIndex};
 
 use super::convert::Output;
-use super::{Bridge, Bridges, Machine, describe};
+use super::{Bridge, BridgeEnd, Bridges, Machine, describe};
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::ids::BridgeId;
@@ -60,7 +60,7 @@ impl Worker {
         if worked.is_err() {
             self.packets.counters.panics += 1;
             tracing::error!("a defect in the server ended a bridge");
-            self.bridge_end(id, "defect in the server");
+            self.bridge_end(id, BridgeEnd::Defect);
         }
     }
 
@@ -111,10 +111,10 @@ impl Worker {
         let bridge = &mut self.bridges.slab[id];
         let Machine::FrameToRtp(machine) = &bridge.machine else { return };
         let formats = machine.formats();
-        if let Some(reason) = formats.refused.as_deref().filter(|_| formats.refused != bridge.note) {
-            tracing::warn!(stream = &*bridge.key, reason, "not bridged to WebRTC");
+        if let Some(reason) = formats.refused.filter(|_| formats.refused != bridge.refused) {
+            tracing::warn!(stream = &*bridge.key, %reason, "not bridged to WebRTC");
         }
-        bridge.note = formats.refused.clone();
+        bridge.refused = formats.refused;
         let Bridge { stream, frames, packets, epoch, .. } = *bridge;
         let without_video = formats.video.is_none() && formats.refused.is_some();
         let tracks = describe::tracks(formats);

@@ -50,7 +50,7 @@ fn records_and_units_that_are_broken_are_counted() {
         assert_eq!(rig.broken(), 1, "{}", record.escape_ascii());
         assert_eq!(rig.bridge.formats().video, None);
         assert_eq!(
-            rig.bridge.formats().refused.as_deref(),
+            rig.bridge.formats().refused.map(|refused| refused.to_string()).as_deref(),
             Some("video: the sequence header of AV1 is broken")
         );
         assert_eq!(rig.video(0, &unit(true, SEQUENCE_HEADER, 10)), []);

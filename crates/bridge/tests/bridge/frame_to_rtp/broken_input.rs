@@ -73,7 +73,7 @@ fn audio_of_any_length_is_taken_or_counted() {
     for config in [&[][..], &[0x12]] {
         rig.audio(0, &[&[0xaf, 0], config].concat());
         assert_eq!(
-            rig.bridge.formats().refused.as_deref(),
+            rig.bridge.formats().refused.map(|refused| refused.to_string()).as_deref(),
             Some("audio: the sequence header of AAC is broken")
         );
         assert_eq!(rig.audio(0, &[0xaf, 1, 0x21]), []);
