@@ -123,6 +123,7 @@ impl Frame {
     /// # Panics
     ///
     /// If the data is longer than 4 GiB.
+    #[inline]
     pub fn new(
         track: TrackId,
         role: FrameRole,
@@ -150,6 +151,7 @@ impl Frame {
     /// # Panics
     ///
     /// If `data` is not a range within `body`, or ends beyond 4 GiB.
+    #[inline]
     pub fn in_flv_body(
         track: TrackId,
         role: FrameRole,

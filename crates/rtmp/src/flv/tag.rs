@@ -64,7 +64,9 @@ pub(super) enum Packet {
 }
 
 impl<'a> TagHeader<'a> {
-    /// Reads the body of a video tag.
+    /// Reads the body of a video tag. Inlined, as this and the next are: a header is moved several times else,
+    /// which takes longer than reading it.
+    #[inline]
     pub(super) fn of_video(body: &'a [u8]) -> Result<Self, FlvError> {
         let mut cursor = Cursor(body);
         let first = cursor.u8()?;
@@ -110,6 +112,7 @@ impl<'a> TagHeader<'a> {
     }
 
     /// Reads the body of an audio tag.
+    #[inline]
     pub(super) fn of_audio(body: &'a [u8]) -> Result<Self, FlvError> {
         let mut cursor = Cursor(body);
         let first = cursor.u8()?;

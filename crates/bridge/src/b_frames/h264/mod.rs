@@ -18,7 +18,7 @@ use references::References;
 use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 
-use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
+use super::verdict::{BFrames, Gate, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 use media::h264_fmtp;
@@ -27,18 +27,14 @@ use media::h264_fmtp;
 #[derive(Debug)]
 pub(super) struct Filter {
     length_bytes: u8,
-    b_frames: BFrames,
+    gate: Gate,
     sets: Sets,
     /// Sets came that have not been sent.
     sets_changed: bool,
-    refused: Option<Refusal>,
-    /// An IDR picture was there, and nothing has been broken since.
-    started: bool,
     /// A reference picture was left out since, or the IDR picture was made here: headers are rewritten.
     diverged: bool,
     /// Of an IDR picture made here: which picture, and its order; those behind it count from there.
     made: Option<(u64, i64)>,
-    open_key_frames: u32,
     order: PictureOrder,
     /// As a decoder counts without the pictures left out.
     sent_order: PictureOrder,
@@ -79,14 +75,11 @@ impl Filter {
         }
         Ok(Self {
             length_bytes: record.length_bytes,
-            b_frames,
+            gate: Gate::new(b_frames),
             sets,
             sets_changed: false,
-            refused: None,
-            started: false,
             diverged: false,
             made: None,
-            open_key_frames: 0,
             order: PictureOrder::default(),
             sent_order: PictureOrder::default(),
             latest: None,
@@ -103,31 +96,11 @@ impl Filter {
     }
 
     pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
-        if let Some(refusal) = self.refused {
-            return Verdict::Refuse(refusal);
+        if let Some(refusal) = self.gate.refused() {
+            return refusal;
         }
         let seen = self.units(frame, out);
-        // Key frames of the container that are no IDR pictures.
-        let is_open = key && matches!(&seen, Ok(seen) if !seen.key && seen.pictures > 0);
-        self.open_key_frames += u32::from(is_open);
-        let verdict = match seen {
-            Ok(seen) if seen.key => Verdict::Keep { key: true },
-            Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
-            Ok(_) if self.open_key_frames >= OPEN_KEY_FRAMES_MAX => Verdict::Refuse(Refusal::NoIdr),
-            Ok(_) if !self.started => Verdict::Drop(Dropped::NoKeyFrame),
-            Ok(seen) if seen.sent > 0 => Verdict::Keep { key: false },
-            Ok(_) if self.b_frames == BFrames::Refuse => Verdict::Refuse(Refusal::BFrames),
-            Ok(_) => Verdict::Drop(Dropped::BFrame),
-            Err(Stop::Broken) => {
-                self.started = false;
-                Verdict::Drop(Dropped::Broken)
-            }
-            Err(Stop::Refused(refusal)) => Verdict::Refuse(refusal),
-        };
-        if let Verdict::Refuse(refusal) = verdict {
-            self.refused = Some(refusal);
-        }
-        verdict
+        self.gate.verdict(seen, key)
     }
 
     /// Goes through the units of a frame and puts those to be sent into `out`.
@@ -138,7 +111,7 @@ impl Filter {
         }
         let idr = units.clone().any(|unit| unit[0] & 0x1f == 5);
         let recovers = !idr && units.clone().any(is_recovery_point) && self.can_begin(units.clone());
-        if idr || recovers || (self.sets_changed && self.started) {
+        if idr || recovers || (self.sets_changed && self.gate.started) {
             self.sets.write(out)?;
             self.sets_changed = false;
         }
@@ -159,7 +132,7 @@ impl Filter {
 
     /// Puts the slice into `out` if its picture is sent.
     fn slice(&mut self, unit: &[u8], seen: &mut Seen, out: &mut Nals) -> Result<(), Stop> {
-        if !seen.key && !self.started {
+        if !seen.key && !self.gate.started {
             seen.pictures += 1;
             return Ok(());
         }
@@ -206,7 +179,7 @@ impl Filter {
     /// `recovers`: the picture is to become an IDR picture.
     fn begin_picture(&mut self, header: &SliceHeader, recovers: bool, seen: &mut Seen) -> Result<(), Stop> {
         let (sps, pps) = self.sets.of(header.pps)?;
-        if recovers && !self.started {
+        if recovers && !self.gate.started {
             self.references = References::behind_unknown(sps, header);
             self.order = PictureOrder::behind_unknown(header);
         }
@@ -217,7 +190,7 @@ impl Filter {
         let order = self.order.next(sps, header);
         let number = self.pictures;
         if header.idr || recovers {
-            (self.started, self.open_key_frames, self.latest) = (true, 0, None);
+            (self.gate.started, self.gate.open_key_frames, self.latest) = (true, 0, None);
             self.diverged = recovers;
             self.made = recovers.then_some((number, order));
         }

@@ -14,7 +14,7 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
-use super::verdict::{BFrames, Dropped, OPEN_KEY_FRAMES_MAX, Refusal, Seen, Stop, Verdict};
+use super::verdict::{BFrames, Gate, Refusal, Seen, Stop, Verdict};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 use media::h265_fmtp;
@@ -23,13 +23,9 @@ use media::h265_fmtp;
 #[derive(Debug)]
 pub(super) struct Filter {
     length_bytes: u8,
-    b_frames: BFrames,
+    gate: Gate,
     sets: Sets,
     sets_changed: bool,
-    refused: Option<Refusal>,
-    /// A picture a decoder can start with was there, and nothing has been broken since.
-    started: bool,
-    open_key_frames: u32,
     /// Order of the last picture others of its sublayer refer to (section 8.3.1).
     order: i64,
     /// The latest order of what was sent since the last IDR picture.
@@ -50,12 +46,9 @@ impl Filter {
         }
         Ok(Self {
             length_bytes: record.length_bytes,
-            b_frames,
+            gate: Gate::new(b_frames),
             sets,
             sets_changed: false,
-            refused: None,
-            started: false,
-            open_key_frames: 0,
             order: 0,
             latest: None,
             left_out: Vec::new(),
@@ -70,42 +63,22 @@ impl Filter {
     }
 
     pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
-        if let Some(refusal) = self.refused {
-            return Verdict::Refuse(refusal);
+        if let Some(refusal) = self.gate.refused() {
+            return refusal;
         }
-        let verdict = match self.units(frame, out) {
-            Ok(seen) if seen.key => Verdict::Keep { key: true },
-            Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
-            Ok(_) if self.is_open(key) => Verdict::Refuse(Refusal::NoIdr),
-            Ok(_) if !self.started => Verdict::Drop(Dropped::NoKeyFrame),
-            Ok(seen) if seen.sent > 0 => Verdict::Keep { key: false },
-            Ok(_) if self.b_frames == BFrames::Refuse => Verdict::Refuse(Refusal::BFrames),
-            Ok(_) => Verdict::Drop(Dropped::BFrame),
-            Err(Stop::Broken) => {
-                self.started = false;
-                Verdict::Drop(Dropped::Broken)
-            }
-            Err(Stop::Refused(refusal)) => Verdict::Refuse(refusal),
-        };
-        if let Verdict::Refuse(refusal) = verdict {
-            self.refused = Some(refusal);
-        }
-        verdict
-    }
-
-    fn is_open(&mut self, key: bool) -> bool {
-        self.open_key_frames += u32::from(key);
-        self.open_key_frames >= OPEN_KEY_FRAMES_MAX
+        let seen = self.units(frame, out);
+        self.gate.verdict(seen, key)
     }
 
     fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
         let units = NalUnits::of(frame, self.length_bytes).map_err(|_| Stop::Broken)?;
-        let units = units.filter(|unit| unit.len() > 2 && layer(unit) == 0);
+        // Of the base layer: `nuh_layer_id` is 0.
+        let units = units.filter(|unit| unit.len() > 2 && (unit[0] & 1) << 5 | unit[1] >> 3 == 0);
         for set in units.clone().filter(|unit| matches!(kind(unit), VPS..=PPS)) {
             self.sets_changed |= self.sets.put(set)?;
         }
         let key = units.clone().any(|unit| (BLA_FIRST..=CRA).contains(&kind(unit)));
-        if key || (self.sets_changed && self.started) {
+        if key || (self.sets_changed && self.gate.started) {
             self.sets.write(out)?;
             self.sets_changed = false;
         }
@@ -134,14 +107,14 @@ impl Filter {
         seen.pictures += 1;
         let kind = kind(unit);
         let starts = (BLA_FIRST..=CRA).contains(&kind);
-        if !self.started && !starts {
+        if !self.gate.started && !starts {
             return Ok(false);
         }
         let (sps, pps) = self.sets.of(SliceHeader::pps_id(unit, kind)?)?;
         let header = SliceHeader::parse(unit, kind, sps, pps)?;
         let bits = sps.order_bits;
         // At a CRA picture that is not the first, orders go on; at the others they start over.
-        if starts && (!self.started || kind != CRA) {
+        if starts && (!self.gate.started || kind != CRA) {
             (self.order, self.latest) = (0, None);
         }
         let order = if starts && self.latest.is_none() {
@@ -149,12 +122,27 @@ impl Filter {
         } else {
             order_near(self.order, header.order_lsb, bits)
         };
-        self.forget(&header, order, bits);
-        if temporal_id(unit) == 0 && !is_counted_out(kind) {
+        let names = |left_out: i64, is_wanted: fn(bool) -> bool| {
+            let pictures = header.references.pictures();
+            let mut pictures = pictures.filter(|(_, used)| is_wanted(*used));
+            let mut long_term = header.long_term.iter().filter(|(_, used)| is_wanted(*used));
+            pictures.any(|(by, _)| order + i64::from(by) == left_out)
+                || long_term.any(|(lsb, _)| left_out & ((1 << bits) - 1) == i64::from(*lsb))
+        };
+        // To the others no picture from this one on can refer.
+        self.left_out.retain(|&left_out| names(left_out, |_| true));
+        // The order of those behind is not counted from sublayer non-reference and leading pictures, nor from
+        // those of higher temporal layers (section 8.3.1).
+        let is_sublayer_non_reference = kind <= RSV_VCL_R15 && kind.is_multiple_of(2);
+        let leading = (RADL_N..=RASL_R).contains(&kind);
+        let temporal_id = (unit[1] & 7).saturating_sub(1);
+        if temporal_id == 0 && !is_sublayer_non_reference && !leading {
             self.order = order;
         }
-        (self.started, self.open_key_frames) = (true, if starts { 0 } else { self.open_key_frames });
-        let leading = (RADL_N..=RASL_R).contains(&kind);
+        self.gate.started = true;
+        if starts {
+            self.gate.open_key_frames = 0;
+        }
         if leading || self.latest.is_some_and(|latest| order < latest) {
             // No decoder has so many: headers that name them all have been made up.
             if self.left_out.len() == LEFT_OUT_MAX {
@@ -163,27 +151,12 @@ impl Filter {
             self.left_out.push(order);
             return Ok(false);
         }
-        if self.may_refer_to_left_out(&header, order, bits) {
+        if self.left_out.iter().any(|&left_out| names(left_out, |used| used)) {
             return Err(Stop::Refused(Refusal::ReferencedBFrames));
         }
         self.latest = Some(order);
         seen.sent += 1;
         Ok(true)
-    }
-
-    /// Forgets pictures left out that no picture from this one on can refer to.
-    fn forget(&mut self, header: &SliceHeader, order: i64, bits: u32) {
-        self.left_out.retain(|&left_out| {
-            header.references.pictures().any(|(by, _)| order + i64::from(by) == left_out)
-                || header.long_term.iter().any(|&(lsb, _)| is_low(left_out, lsb, bits))
-        });
-    }
-
-    fn may_refer_to_left_out(&self, header: &SliceHeader, order: i64, bits: u32) -> bool {
-        self.left_out.iter().any(|&left_out| {
-            header.references.pictures().any(|(by, used)| used && order + i64::from(by) == left_out)
-                || header.long_term.iter().any(|&(lsb, used)| used && is_low(left_out, lsb, bits))
-        })
     }
 }
 
@@ -203,30 +176,9 @@ fn order_near(before: i64, lsb: u32, bits: u32) -> i64 {
     }
 }
 
-/// Whether the order of those behind is not counted from pictures of this kind (section 8.3.1).
-fn is_counted_out(kind: u8) -> bool {
-    let is_sublayer_non_reference = kind <= RSV_VCL_R15 && kind.is_multiple_of(2);
-    is_sublayer_non_reference || (RADL_N..=RASL_R).contains(&kind)
-}
-
-/// Whether `lsb` are the low bits of `order`.
-fn is_low(order: i64, lsb: u32, bits: u32) -> bool {
-    order & ((1 << bits) - 1) == i64::from(lsb)
-}
-
 /// `nal_unit_type` (section 7.3.1.2).
 fn kind(unit: &[u8]) -> u8 {
     unit[0] >> 1 & 0x3f
-}
-
-/// `nuh_layer_id`.
-fn layer(unit: &[u8]) -> u8 {
-    (unit[0] & 1) << 5 | unit[1] >> 3
-}
-
-/// `TemporalId`.
-fn temporal_id(unit: &[u8]) -> u8 {
-    (unit[1] & 7).saturating_sub(1)
 }
 
 /// Whether SEI is of use to a viewer; see `h264`.
