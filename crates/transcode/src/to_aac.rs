@@ -4,9 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBuiltIn;
 
+impl NotBuiltIn {
+    pub(crate) const TEXT: &str = "this build has no AAC encoder (cargo feature fdk-aac)";
+}
+
 impl std::fmt::Display for NotBuiltIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(crate::PoolRefused::NotBuiltIn.text())
+        f.write_str(Self::TEXT)
     }
 }
 

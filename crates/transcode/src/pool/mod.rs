@@ -223,7 +223,7 @@ impl PoolRefused {
             Self::TooManyStreams => {
                 "as many streams as configured are being transcoded ([transcoding] streams_max)"
             }
-            Self::NotBuiltIn => "this build has no AAC encoder (cargo feature fdk-aac)",
+            Self::NotBuiltIn => NotBuiltIn::TEXT,
             Self::NoThread => "there is no thread to transcode on",
         }
     }
