@@ -8,14 +8,12 @@
 //! [`Cursor`] into such a log, and a [`Schedule`] says which players are served when, so that
 //! writes are merged and spread over time.
 
-mod cursor;
 mod gop;
 mod log;
 mod schedule;
 mod stream;
 
-pub use cursor::{Cursor, PlayerAction, QueueLimits};
 pub use gop::{GopCache, GopLimits};
-pub use log::{DeliveryLog, Mark, SEGMENT_BYTES};
+pub use log::{Cursor, DeliveryLog, Mark, PlayerAction, QueueLimits, SEGMENT_BYTES};
 pub use schedule::{PlayerId, Schedule, SlotId};
 pub use stream::{Headers, Received, Stream, StreamRates, Timeline};

@@ -4,7 +4,12 @@
 //! A log is a sequence of messages laid end to end in large segments and addressed by absolute byte
 //! position. A player is just a position, so a merged write is one contiguous slice (two at a
 //! segment's end), the same memory for all players at the same place. Old segments go when nobody
-//! may need them any more. Which position a player should have is decided in `cursor.rs`.
+//! may need them any more.
+//!
+//! [`Cursor`] decides which position a player should have. A player that falls behind its limits is moved to
+//! the newest entry point (a key frame), or waits for the next one; it never delays others, because its queue
+//! is only a position. A message once started is always finished, or the player could not parse what follows.
+//! `schedule.rs` decides when players are served.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -173,6 +178,205 @@ impl Segment {
     }
 }
 
+/// How far a player may fall behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Most bytes behind the head; beyond twice this the player is disconnected.
+    pub bytes_max: u64,
+    /// Longest time behind the head, milliseconds.
+    pub duration_ms_max: u64,
+    /// Longest time without taking a byte while bytes are pending, milliseconds.
+    pub stall_ms_max: u64,
+}
+
+/// What to do with a player now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayerAction {
+    /// Write the bytes from [`Cursor::position`] up to this position.
+    Send(u64),
+    /// The same, but the stream's headers go first: the player starts, or restarts, at a key frame.
+    Begin(u64),
+    /// Nothing to write.
+    Idle,
+    /// Took no byte for too long: disconnect.
+    Stalled,
+    /// So far behind that the message it is in can no longer be kept: disconnect.
+    TooFarBehind,
+}
+
+/// A player's position in a [`DeliveryLog`].
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor {
+    position: u64,
+    /// Sequence number of the message at `position`.
+    message: u64,
+    state: CursorState,
+    paused: bool,
+    /// Head of the log when the player began: it is not slow because it began with a long GOP.
+    begun_at: u64,
+    progressed_ms: u64,
+    dropped: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CursorState {
+    /// Takes everything.
+    Flowing,
+    /// Finishes the message it is in, which ends here, then skips what follows.
+    Finishing(u64),
+    /// Takes nothing until an entry point with at least this message number; the messages from
+    /// `missing_from` on count as dropped (`None` for a player that has not begun).
+    Waiting { entry_from: u64, missing_from: Option<u64> },
+}
+
+/// Lag below which no limit is looked at: even a low rate fills it in a moment.
+const LAG_CHECK_BYTES: u64 = 32 << 10;
+
+impl Cursor {
+    /// A new player. It begins at the newest entry point when there is one and `cached` is set,
+    /// else at the next one.
+    pub fn join(log: &DeliveryLog, cached: bool, now_ms: u64) -> Self {
+        let entry_from = if cached { 0 } else { log.next_message() };
+        let state = CursorState::Waiting { entry_from, missing_from: None };
+        let message = log.next_message();
+        let position = log.head();
+        Self {
+            position,
+            message,
+            state,
+            paused: false,
+            begun_at: position,
+            progressed_ms: now_ms,
+            dropped: 0,
+        }
+    }
+
+    /// A new player that takes every message from now on: it joined before the publisher, and what
+    /// it starts with is still to come.
+    pub fn join_at_head(log: &DeliveryLog, now_ms: u64) -> Self {
+        Self { state: CursorState::Flowing, ..Self::join(log, false, now_ms) }
+    }
+
+    /// Takes nothing from the next message on, until [`resume`](Self::resume).
+    pub fn pause(&mut self, log: &DeliveryLog) {
+        self.paused = true;
+        if self.state == CursorState::Flowing {
+            self.state = CursorState::Finishing(log.message_end(self.position));
+        }
+    }
+
+    /// Resumes after a pause: at the newest entry point if that lies after what the player got,
+    /// else at the next.
+    pub fn resume(&mut self) {
+        self.paused = false;
+        if let CursorState::Finishing(_) = self.state {
+            // The message it was in is not finished yet: as if there had been no pause.
+            self.state = CursorState::Flowing;
+        }
+    }
+
+    /// Decides what to do at `now_ms`; after `Send` or `Begin` report what was written with
+    /// [`advance`](Self::advance).
+    pub fn review(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> PlayerAction {
+        if let CursorState::Finishing(end) = self.state {
+            if self.position < end {
+                return self.overdue(log, limits, now_ms).unwrap_or(PlayerAction::Send(end));
+            }
+            let next = log.message_at(end).map_or(log.next_message(), |(number, _)| number);
+            // Messages a paused player skips do not count as dropped.
+            let missing_from = (!self.paused).then_some(next);
+            // A slow player gains nothing from the message it has reached; a paused one goes on
+            // with any later one.
+            let entry_from = if self.paused { next } else { next + 1 };
+            self.state = CursorState::Waiting { entry_from, missing_from };
+        }
+        if let CursorState::Waiting { entry_from, missing_from } = self.state {
+            let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
+            let Some((number, mark)) = usable else { return PlayerAction::Idle };
+            self.dropped += missing_from.map_or(0, |from| number.saturating_sub(from));
+            (self.position, self.message, self.begun_at) = (mark.position, number, log.head());
+            (self.state, self.progressed_ms) = (CursorState::Flowing, now_ms);
+            return PlayerAction::Begin(log.head());
+        }
+        self.review_flowing(log, limits, now_ms)
+    }
+
+    fn review_flowing(&mut self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> PlayerAction {
+        let lag = log.head() - self.position;
+        if lag == 0 {
+            self.progressed_ms = now_ms;
+            return PlayerAction::Idle;
+        }
+        if let Some(action) = self.overdue(log, limits, now_ms) {
+            return action;
+        }
+        let fallen_from = self.position.max(self.begun_at);
+        let fallen = log.head() - fallen_from;
+        let is_late = || lag_ms(log, fallen_from) > limits.duration_ms_max;
+        if fallen > LAG_CHECK_BYTES && (fallen > limits.bytes_max || is_late()) {
+            self.state = CursorState::Finishing(log.message_end(self.position));
+            return self.review(log, limits, now_ms);
+        }
+        PlayerAction::Send(log.head())
+    }
+
+    fn overdue(&self, log: &DeliveryLog, limits: &QueueLimits, now_ms: u64) -> Option<PlayerAction> {
+        let stalled_since = |since_ms: u64| now_ms.saturating_sub(since_ms) > limits.stall_ms_max;
+        // A player that had nothing to take for a while has not stalled: only pending bytes count.
+        let waits_since = |(_, mark): (u64, Mark)| stalled_since(mark.arrived_ms);
+        if stalled_since(self.progressed_ms) && log.message_at(self.position).is_some_and(waits_since) {
+            return Some(PlayerAction::Stalled);
+        }
+        (log.head() - self.position > 2 * limits.bytes_max).then_some(PlayerAction::TooFarBehind)
+    }
+
+    /// `bytes` from the position on were written at `now_ms`; returns how many messages that
+    /// completed.
+    pub fn advance(&mut self, log: &DeliveryLog, bytes: u64, now_ms: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        self.position += bytes;
+        self.progressed_ms = now_ms;
+        let message = log.message_at(self.position).map_or(log.next_message(), |(number, _)| number);
+        message - std::mem::replace(&mut self.message, message)
+    }
+
+    /// Whether a message is partly written: nothing else may be written now.
+    pub fn is_inside_message(&self, log: &DeliveryLog) -> bool {
+        self.position().is_some_and(|position| log.message_end(position) != position)
+    }
+
+    /// Position of the next byte to write, and the oldest one needed; `None` when nothing is
+    /// needed.
+    pub fn position(&self) -> Option<u64> {
+        match self.state {
+            CursorState::Waiting { .. } => None,
+            CursorState::Flowing | CursorState::Finishing(_) => Some(self.position),
+        }
+    }
+
+    /// Bytes between the position and the head; 0 while waiting for an entry point.
+    pub fn lag_bytes(&self, log: &DeliveryLog) -> u64 {
+        self.position().map_or(0, |position| log.head() - position)
+    }
+
+    /// Time between the arrival of the message at the position and that of the newest one,
+    /// milliseconds.
+    pub fn lag_ms(&self, log: &DeliveryLog) -> u64 {
+        self.position().map_or(0, |position| lag_ms(log, position))
+    }
+
+    /// Messages left out because the player was too slow.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+fn lag_ms(log: &DeliveryLog, position: u64) -> u64 {
+    log.message_at(position).map_or(0, |(_, mark)| log.last_arrived_ms().saturating_sub(mark.arrived_ms))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -242,5 +446,177 @@ mod tests {
             prop_assert!(log.start() <= keep_from);
             prop_assert_eq!(&read(&log, keep_from, slices_max)[..], &plain[keep_from as usize..]);
         }
+    }
+}
+
+#[cfg(test)]
+mod cursor_tests {
+    use super::*;
+
+    const LIMITS: QueueLimits =
+        QueueLimits { bytes_max: 100_000, duration_ms_max: 5_000, stall_ms_max: 10_000 };
+
+    fn append(log: &mut DeliveryLog, time_ms: u64, entry: bool, bytes: usize) {
+        let mark = Mark { position: log.head(), time_ms, arrived_ms: time_ms, entry };
+        log.append(mark, bytes, |out| out.resize(out.len() + bytes, 0));
+    }
+
+    fn log_with_key_frame() -> DeliveryLog {
+        let mut log = DeliveryLog::default();
+        append(&mut log, 0, true, 10_000);
+        append(&mut log, 40, false, 1_000);
+        log
+    }
+
+    #[test]
+    fn new_player_begins_at_the_cached_key_frame_or_waits_for_the_next() {
+        let mut log = log_with_key_frame();
+        let mut cached = Cursor::join(&log, true, 0);
+        let mut fresh = Cursor::join(&log, false, 0);
+        assert_eq!(cached.review(&log, &LIMITS, 0), PlayerAction::Begin(11_000));
+        assert_eq!(cached.position(), Some(0));
+        assert_eq!(fresh.review(&log, &LIMITS, 0), PlayerAction::Idle);
+        append(&mut log, 80, true, 500);
+        assert_eq!(fresh.review(&log, &LIMITS, 80), PlayerAction::Begin(11_500));
+        assert_eq!((fresh.position(), fresh.dropped()), (Some(11_000), 0));
+    }
+
+    #[test]
+    fn player_that_waits_for_a_publisher_misses_nothing() {
+        let mut log = DeliveryLog::default();
+        let mut cursor = Cursor::join_at_head(&log, 0);
+        assert_eq!(cursor.review(&log, &LIMITS, 60_000), PlayerAction::Idle);
+        append(&mut log, 0, false, 100);
+        append(&mut log, 23, true, 100);
+        assert_eq!(
+            (cursor.review(&log, &LIMITS, 60_001), cursor.position()),
+            (PlayerAction::Send(200), Some(0))
+        );
+    }
+
+    #[test]
+    fn slow_player_finishes_its_message_then_jumps_to_the_key_frame() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(&log, 4_000, 1);
+        for step in 0..101 {
+            append(&mut log, 80 + step, step == 90, 1_000);
+        }
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 2),
+            PlayerAction::Send(10_000),
+            "rest of the message it is in"
+        );
+        cursor.advance(&log, 6_000, 3);
+        assert_eq!(cursor.review(&log, &LIMITS, 4), PlayerAction::Begin(log.head()));
+        assert_eq!(cursor.position(), Some(11_000 + 90_000));
+        assert_eq!(cursor.dropped(), 91, "messages 1 to 91 were left out");
+    }
+
+    #[test]
+    fn too_long_behind_counts_like_too_many_bytes() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        append(&mut log, 100, false, 1_000);
+        append(&mut log, 5_101, false, 40_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle, "no newer key frame: wait for one");
+        append(&mut log, 5_141, true, 10);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(log.head()));
+        assert_eq!(cursor.dropped(), 4);
+    }
+
+    #[test]
+    fn player_that_begins_with_a_long_group_is_not_slow() {
+        let mut log = log_with_key_frame();
+        append(&mut log, 9_000, false, 90_000);
+        let mut cursor = Cursor::join(&log, true, 9_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 9_000), PlayerAction::Begin(log.head()));
+        append(&mut log, 9_040, false, 1_000);
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 9_040),
+            PlayerAction::Send(log.head()),
+            "9 s and 102 kB behind"
+        );
+        append(&mut log, 9_080, false, 90_000);
+        cursor.advance(&log, 1_000, 9_080);
+        append(&mut log, 14_200, true, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 14_200), PlayerAction::Send(10_000), "5.1 s since it began");
+    }
+
+    #[test]
+    fn player_that_takes_nothing_is_stalled_only_while_data_waits() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(&log, 11_000, 0);
+        append(&mut log, 60_000, false, 1_000);
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 60_001),
+            PlayerAction::Send(log.head()),
+            "the publisher paused"
+        );
+        cursor.advance(&log, 500, 60_001);
+        append(&mut log, 65_000, false, 1_000);
+        assert_eq!(cursor.review(&log, &LIMITS, 70_001), PlayerAction::Send(log.head()));
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 70_002),
+            PlayerAction::Stalled,
+            "10 s after it took its last byte"
+        );
+    }
+
+    #[test]
+    fn pause_ends_with_a_whole_message_and_resumes_at_a_key_frame() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        assert_eq!(cursor.advance(&log, 10_001, 0), 1, "one whole message and a bit");
+        cursor.pause(&log);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Send(11_000));
+        assert!(cursor.is_inside_message(&log));
+        assert_eq!(cursor.advance(&log, 999, 0), 1);
+        append(&mut log, 80, true, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle);
+        cursor.resume();
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(11_500));
+        assert_eq!(cursor.dropped(), 0);
+    }
+
+    #[test]
+    fn time_does_not_run_backwards_over_a_pause() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        cursor.advance(&log, 11_000, 0);
+        cursor.pause(&log);
+        append(&mut log, 80, false, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle);
+        cursor.resume();
+        assert_eq!(
+            cursor.review(&log, &LIMITS, 0),
+            PlayerAction::Idle,
+            "the only key frame is one it has had"
+        );
+        append(&mut log, 120, true, 500);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(12_000));
+        assert_eq!(cursor.position(), Some(11_500));
+    }
+
+    #[test]
+    fn player_stuck_in_one_message_cannot_hold_the_log_for_ever() {
+        let mut log = log_with_key_frame();
+        let mut cursor = Cursor::join(&log, true, 0);
+        cursor.review(&log, &LIMITS, 0);
+        for step in 1..400 {
+            append(&mut log, 40 * step, false, 1_000);
+            cursor.advance(&log, 1, 40 * step);
+            if cursor.review(&log, &LIMITS, 40 * step) == PlayerAction::TooFarBehind {
+                assert!(log.head() - cursor.position().unwrap() <= 201_000);
+                return;
+            }
+        }
+        panic!("never disconnected");
     }
 }
