@@ -259,7 +259,7 @@ impl Connections {
         self.columns.received(conn, bytes as u64);
         ctx.counters.bytes_in += bytes as u64;
         ctx.load.bytes_in += bytes as u64;
-        let ends = handle_input(session, &ctx.read_buffer[..bytes]);
+        let ends = session.handle_input(&ctx.read_buffer[..bytes]);
         let to_end = session.peer_closed;
         if more && !to_end {
             self.read_next_turn(conn);
@@ -269,7 +269,7 @@ impl Connections {
 
     /// Takes in more of what a session has sent.
     pub(crate) fn handle_input(&mut self, conn: ConnId, input: &[u8]) -> Option<EndReason> {
-        handle_input(self.sessions.get_mut(conn)?, input)
+        self.sessions.get_mut(conn)?.handle_input(input)
     }
 
     /// What the session asks for next, of what it has sent.
@@ -427,24 +427,36 @@ impl Connections {
     }
 }
 
-/// Takes in what a session has sent. If that breaks the protocol, or ends it, says why the session ends.
-fn handle_input(session: &mut Session, input: &[u8]) -> Option<EndReason> {
-    if session.closing_at_ms.is_some() {
-        return None;
+impl Session {
+    /// Takes in what it has sent. If that breaks the protocol, or ends it, says why the session ends.
+    fn handle_input(&mut self, input: &[u8]) -> Option<EndReason> {
+        if self.closing_at_ms.is_some() {
+            return None;
+        }
+        match &mut self.state {
+            State::Rtmp(rtmp) => {
+                rtmp.machine.handle_input(input).err().map(|error| EndReason::Protocol(error.reason()))
+            }
+            State::HttpHead(head) => {
+                head.bytes.extend_from_slice(input);
+                None
+            }
+            State::HttpBody | State::Internal(_) => None,
+            State::WebSocket(frames) => match frames.handle_input(input, &mut self.pending.bytes) {
+                ClientInput::Continue => None,
+                ClientInput::Close => Some(EndReason::ClosedByPeer),
+            },
+        }
     }
-    match &mut session.state {
-        State::Rtmp(rtmp) => {
-            rtmp.machine.handle_input(input).err().map(|error| EndReason::Protocol(error.reason()))
+
+    /// Moves what the RTMP machine wants to say to the private bytes.
+    pub(crate) fn collect_output(&mut self) {
+        if let State::Rtmp(rtmp) = &mut self.state {
+            let output = rtmp.machine.output();
+            if !output.is_empty() {
+                self.pending.bytes.append(output);
+            }
         }
-        State::HttpHead(head) => {
-            head.bytes.extend_from_slice(input);
-            None
-        }
-        State::HttpBody | State::Internal(_) => None,
-        State::WebSocket(frames) => match frames.handle_input(input, &mut session.pending.bytes) {
-            ClientInput::Continue => None,
-            ClientInput::Close => Some(EndReason::ClosedByPeer),
-        },
     }
 }
 

@@ -151,16 +151,6 @@ impl Session {
         self.blocked |= !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
         Ok(())
     }
-
-    /// Moves what the RTMP machine wants to say to the private bytes.
-    pub(crate) fn collect_output(&mut self) {
-        if let State::Rtmp(rtmp) = &mut self.state {
-            let output = rtmp.machine.output();
-            if !output.is_empty() {
-                self.pending.bytes.append(output);
-            }
-        }
-    }
 }
 
 /// What was written to a session.
