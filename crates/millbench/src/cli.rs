@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::option_values::{positive, seconds};
+use crate::option_values::{RunArgs, positive, seconds};
 use crate::playback;
 use crate::rtc::cli::RtcCommand;
 
@@ -126,57 +126,6 @@ pub struct LoadArgs {
     pub html: Option<PathBuf>,
 }
 
-/// Options of every run, whatever the protocol.
-#[derive(Debug, Args)]
-pub struct RunArgs {
-    /// Server and stream; `{}` is replaced by the number of the session's stream, from 1.
-    pub url: String,
-
-    /// Sessions to hold. A list such as `300,1000,2000` is climbed step by step, each step measured.
-    #[arg(short = 'n', long, value_name = "N[,N...]", default_value = "1", value_delimiter = ',')]
-    pub sessions: Vec<usize>,
-
-    /// Streams that `{}` counts through; by default as many as sessions.
-    #[arg(long, value_name = "K")]
-    pub streams: Option<usize>,
-
-    /// Measured time of each step, seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub duration: Duration,
-
-    /// Time between "all sessions are up" and the begin of measuring, seconds.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
-    pub settle: Duration,
-
-    /// Time a session has to come up: connected, accepted, first (key) frame. Seconds.
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
-    pub start_timeout: Duration,
-
-    /// Look at the sockets at most every MS milliseconds. 0 looks as soon as anything arrives.
-    ///
-    /// A sleeping generator on the server's own machine makes the server pay for waking it, write
-    /// by write, which a client elsewhere would not. Adds MS to the largest latency and half of it
-    /// to the mean.
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    pub turn_ms: u32,
-
-    /// Pin thread i to core CORE + i (cores count from 0).
-    #[arg(long, value_name = "CORE")]
-    pub core: Option<usize>,
-
-    /// Report CPU time and memory of this process, the server under test.
-    #[arg(long, value_name = "PID")]
-    pub server_pid: Option<u32>,
-
-    /// Print the result as JSON on standard output instead of the table.
-    #[arg(long)]
-    pub json: bool,
-
-    /// No progress on standard error.
-    #[arg(long, short)]
-    pub quiet: bool,
-}
-
 /// Options of `floor`.
 #[derive(Debug, Args)]
 pub struct FloorArgs {
@@ -221,28 +170,6 @@ impl LoadArgs {
             return Err("--interval: at least 0.1 s".to_owned());
         }
         self.run.validate()
-    }
-}
-
-impl RunArgs {
-    /// Checks what clap cannot.
-    ///
-    /// # Errors
-    /// A text for the user.
-    pub fn validate(&self) -> Result<(), String> {
-        if self.sessions.first().is_none_or(|&first| first == 0) || !self.sessions.is_sorted_by(|a, b| a < b)
-        {
-            return Err("-n: give one number above 0 or a rising list".to_owned());
-        }
-        if self.streams == Some(0) {
-            return Err("--streams: at least 1".to_owned());
-        }
-        Ok(())
-    }
-
-    /// Sessions of the last step.
-    pub fn sessions_max(&self) -> usize {
-        self.sessions.last().copied().unwrap_or(1)
     }
 }
 

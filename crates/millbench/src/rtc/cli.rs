@@ -7,8 +7,7 @@ use srtp::Profile;
 
 use super::describe::SHAPES_MAX;
 use super::impair::Faults;
-use crate::cli::RunArgs;
-use crate::option_values::{positive, seconds};
+use crate::option_values::{RunArgs, positive, seconds};
 
 /// What WebRTC sessions do.
 #[derive(Debug, Subcommand)]
