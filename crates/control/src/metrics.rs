@@ -15,7 +15,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, NoLabelSet, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
@@ -276,39 +278,24 @@ impl Scrape {
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let label = |worker: &WorkerSnapshot| [("worker", worker.index.to_string())];
         for (name, help, value) in WORKER_COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for worker in &self.workers {
-                let labels = [("worker", worker.index.to_string())];
-                family
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, u64, u64>(&value(worker), None)?;
-            }
+            counters(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }
         for (name, help, microseconds) in WORKER_SECONDS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for worker in &self.workers {
-                let labels = [("worker", worker.index.to_string())];
-                let seconds = microseconds(worker) as f64 / 1e6;
-                family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
-            }
+            let seconds = |worker| (label(worker), microseconds(worker) as f64 / 1e6);
+            counters(encoder, name, help, self.workers.iter().map(seconds))?;
         }
         for (name, help, value) in WORKER_GAUGES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for worker in &self.workers {
-                let labels = [("worker", worker.index.to_string())];
-                family.encode_family(&labels)?.encode_gauge(&value(worker))?;
-            }
+            gauges(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }
-        let help = "Sessions that have ended, by cause";
-        let mut family =
-            encoder.encode_descriptor("millstream_sessions_ended", help, None, MetricType::Counter)?;
-        for worker in &self.workers {
-            for (cause, count) in worker.counters.ended.iter() {
-                let labels = [("worker", worker.index.to_string()), ("cause", cause.to_owned())];
-                family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
-            }
-        }
+        let ended = self.workers.iter().flat_map(|worker| {
+            let causes = worker.counters.ended.iter();
+            causes.map(|(cause, count)| {
+                ([("worker", worker.index.to_string()), ("cause", cause.to_owned())], count)
+            })
+        });
+        counters(encoder, "millstream_sessions_ended", "Sessions that have ended, by cause", ended)?;
         bridges::encode_workers(&self.workers, encoder)
     }
 
@@ -325,20 +312,41 @@ impl Scrape {
             [("app", stream.primary.app.clone()), ("stream", stream.primary.name.clone())]
         };
         for (name, help, value) in STREAM_GAUGES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for stream in &streams {
-                family.encode_family(&labels(stream))?.encode_gauge(&value(stream))?;
-            }
+            gauges(encoder, name, help, streams.iter().map(|stream| (labels(stream), value(stream))))?;
         }
+        let bytes = streams.iter().map(|stream| (labels(stream), stream.primary.bytes_in));
         let help = "Media bytes received for the stream";
-        let mut family =
-            encoder.encode_descriptor("millstream_stream_received_bytes", help, None, MetricType::Counter)?;
-        for stream in &streams {
-            let bytes = stream.primary.bytes_in;
-            family.encode_family(&labels(stream))?.encode_counter::<NoLabelSet, u64, u64>(&bytes, None)?;
-        }
+        counters(encoder, "millstream_stream_received_bytes", help, bytes)?;
         bridges::encode_streams(&streams, encoder)
     }
+}
+
+/// Writes a counter that has a sample for each of several label sets.
+fn counters<L: EncodeLabelSet, V: EncodeCounterValue>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = (L, V)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in samples {
+        family.encode_family(&labels)?.encode_counter::<NoLabelSet, V, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+/// Writes a gauge that has a sample for each of several label sets.
+fn gauges<L: EncodeLabelSet, V: EncodeGaugeValue>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl Iterator<Item = (L, V)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in samples {
+        family.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

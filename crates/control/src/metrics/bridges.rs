@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 
+use super::{counters, gauges};
 use crate::api::merge::Merged;
 use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot, WorkerSnapshot};
 
@@ -38,41 +38,27 @@ fn name(direction: BridgeDirection) -> &'static str {
 
 /// Of each worker: bridges started and running by direction, CPU time by where it was spent.
 pub(super) fn encode_workers(workers: &[WorkerSnapshot], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let by_direction = |frame_to_rtp, rtp_to_frame| {
-        [(BridgeDirection::FrameToRtp, frame_to_rtp), (BridgeDirection::RtpToFrame, rtp_to_frame)]
+    let by_direction = |of: fn(&BridgeCounters) -> [u64; 2]| {
+        workers.iter().flat_map(move |worker| {
+            let directions = [BridgeDirection::FrameToRtp, BridgeDirection::RtpToFrame].map(name);
+            let counts = directions.into_iter().zip(of(&worker.counters.bridges));
+            counts.map(|(direction, count)| {
+                ([("worker", worker.index.to_string()), ("direction", direction.to_owned())], count)
+            })
+        })
     };
-    let started = |of: &BridgeCounters| by_direction(of.frame_to_rtp_started, of.rtp_to_frame_started);
-    let running = |of: &BridgeCounters| by_direction(of.frame_to_rtp_running, of.rtp_to_frame_running);
-
-    let help = "Bridges between RTMP and WebRTC started";
-    let mut family =
-        encoder.encode_descriptor("millstream_bridge_started", help, None, MetricType::Counter)?;
-    for worker in workers {
-        for (direction, count) in started(&worker.counters.bridges) {
-            let labels = [("worker", worker.index.to_string()), ("direction", name(direction).to_owned())];
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
-        }
-    }
-    let help = "Bridges that run";
-    let mut family = encoder.encode_descriptor("millstream_bridge_running", help, None, MetricType::Gauge)?;
-    for worker in workers {
-        for (direction, count) in running(&worker.counters.bridges) {
-            let labels = [("worker", worker.index.to_string()), ("direction", name(direction).to_owned())];
-            family.encode_family(&labels)?.encode_gauge(&count)?;
-        }
-    }
-    let help = "CPU time of bridges, on workers and on transcoding threads";
-    let mut family =
-        encoder.encode_descriptor("millstream_bridge_cpu_seconds", help, None, MetricType::Counter)?;
-    for worker in workers {
+    let started = by_direction(|of| [of.frame_to_rtp_started, of.rtp_to_frame_started]);
+    counters(encoder, "millstream_bridge_started", "Bridges between RTMP and WebRTC started", started)?;
+    let running = by_direction(|of| [of.frame_to_rtp_running, of.rtp_to_frame_running]);
+    gauges(encoder, "millstream_bridge_running", "Bridges that run", running)?;
+    let cpu = workers.iter().flat_map(|worker| {
         let of = &worker.counters.bridges;
-        for (part, cpu_us) in [("worker", of.cpu_us), ("transcoding", of.transcoding_cpu_us)] {
-            let labels = [("worker", worker.index.to_string()), ("part", part.to_owned())];
-            let seconds = cpu_us as f64 / 1e6;
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
-        }
-    }
-    Ok(())
+        [("worker", of.cpu_us), ("transcoding", of.transcoding_cpu_us)].map(|(part, cpu_us)| {
+            ([("worker", worker.index.to_string()), ("part", part.to_owned())], cpu_us as f64 / 1e6)
+        })
+    });
+    let help = "CPU time of bridges, on workers and on transcoding threads";
+    counters(encoder, "millstream_bridge_cpu_seconds", help, cpu)
 }
 
 /// Of each stream with a bridge: what it costs, how long it takes, what it met.
@@ -80,35 +66,25 @@ pub(super) fn encode_streams(streams: &[Merged<'_>], encoder: &mut DescriptorEnc
     let bridged: Vec<_> =
         streams.iter().filter_map(|stream| Some((labels(stream, stream.bridge?), stream.bridge?))).collect();
     for (metric, help, value) in COUNTERS {
-        let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
-        for (labels, bridge) in &bridged {
-            family.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value(bridge), None)?;
-        }
+        counters(
+            encoder,
+            metric,
+            help,
+            bridged.iter().map(|(labels, bridge)| (labels.clone(), value(bridge))),
+        )?;
     }
+    let cpu = bridged.iter().flat_map(|(labels, bridge)| {
+        [("worker", bridge.cpu_us), ("transcoding", bridge.transcoding_cpu_us)]
+            .map(|(part, cpu_us)| (with(labels, ("part", part)), cpu_us as f64 / 1e6))
+    });
     let help = "CPU time of the bridge, on its worker and on transcoding threads";
-    let mut family =
-        encoder.encode_descriptor("millstream_stream_bridge_cpu_seconds", help, None, MetricType::Counter)?;
-    for (labels, bridge) in &bridged {
-        for (part, cpu_us) in [("worker", bridge.cpu_us), ("transcoding", bridge.transcoding_cpu_us)] {
-            let labels = with(labels, ("part", part));
-            let seconds = cpu_us as f64 / 1e6;
-            family.encode_family(&labels)?.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
-        }
-    }
+    counters(encoder, "millstream_stream_bridge_cpu_seconds", help, cpu)?;
+    let latencies = bridged.iter().flat_map(|(labels, bridge)| {
+        [("video", bridge.video_latency_us), ("audio", bridge.audio_latency_us)]
+            .map(|(kind, latency_us)| (with(labels, ("kind", kind)), f64::from(latency_us) / 1e6))
+    });
     let help = "Delay the bridge adds, median of the last second";
-    let mut family = encoder.encode_descriptor(
-        "millstream_stream_bridge_latency_seconds",
-        help,
-        None,
-        MetricType::Gauge,
-    )?;
-    for (labels, bridge) in &bridged {
-        for (kind, latency_us) in [("video", bridge.video_latency_us), ("audio", bridge.audio_latency_us)] {
-            let labels = with(labels, ("kind", kind));
-            family.encode_family(&labels)?.encode_gauge(&(f64::from(latency_us) / 1e6))?;
-        }
-    }
-    Ok(())
+    gauges(encoder, "millstream_stream_bridge_latency_seconds", help, latencies)
 }
 
 type Labels = [(&'static str, String); 3];

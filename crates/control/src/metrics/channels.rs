@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 
+use super::{counters, gauges};
 use sources::channels::{Figures, State};
 
 /// Channels as of one scrape.
@@ -30,20 +30,14 @@ impl ChannelMetrics {
     }
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut states =
-            encoder.encode_descriptor("millstream_channels", "Channels by state", None, MetricType::Gauge)?;
-        for state in State::ALL {
-            let count = self.channels.iter().filter(|channel| channel.state == state).count();
-            states.encode_family(&[("state", state.name())])?.encode_gauge(&(count as f64))?;
-        }
+        let count = |state| self.channels.iter().filter(|channel| channel.state == state).count() as f64;
+        let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
+        gauges(encoder, "millstream_channels", "Channels by state", states)?;
         for (name, help, value) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for channel in self.channels.iter().take(self.streams_max) {
-                let labels = [("app", channel.app.as_str()), ("stream", channel.name.as_str())];
-                family
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, u64, u64>(&value(channel), None)?;
-            }
+            let channels = self.channels.iter().take(self.streams_max);
+            let samples =
+                channels.map(|of| ([("app", of.app.as_str()), ("stream", of.name.as_str())], value(of)));
+            counters(encoder, name, help, samples)?;
         }
         Ok(())
     }

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{counter, gauge};
+use super::{counter, counters, gauge};
 use crate::context::HttpCounters;
 
 /// A copy of [`HttpCounters`].
@@ -35,13 +34,9 @@ impl HttpMetrics {
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Requests that were not for media, by version of HTTP";
-        let mut family =
-            encoder.encode_descriptor("millstream_http_requests", help, None, MetricType::Counter)?;
-        for (version, count) in [("1", self.http1_requests), ("2", self.http2_requests)] {
-            family
-                .encode_family(&[("version", version)])?
-                .encode_counter::<NoLabelSet, u64, u64>(&count, None)?;
-        }
+        let requests = [("1", self.http1_requests), ("2", self.http2_requests)];
+        let requests = requests.into_iter().map(|(version, count)| ([("version", version)], count));
+        counters(encoder, "millstream_http_requests", help, requests)?;
         let help = "Those of HTTP/1 on a connection that had carried one before";
         counter(encoder, "millstream_http_reused_requests", help, self.reused_requests)?;
         let help = "HTTP connections closed because their address, or HTTP/2, had too many";

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 
+use super::{counters, gauges};
 use sources::pull::{Pull, State, Status};
 
 /// Pulls as of one scrape.
@@ -32,20 +32,15 @@ impl PullMetrics {
     }
 
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut states =
-            encoder.encode_descriptor("millstream_pulls", "Pulls by state", None, MetricType::Gauge)?;
-        for state in State::ALL {
-            let count = self.pulls.iter().filter(|(.., status)| status.state == state).count();
-            states.encode_family(&[("state", state.name())])?.encode_gauge(&(count as f64))?;
-        }
+        let count = |state| self.pulls.iter().filter(|(.., status)| status.state == state).count() as f64;
+        let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
+        gauges(encoder, "millstream_pulls", "Pulls by state", states)?;
         for (name, help, value) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (app, name, status) in self.pulls.iter().take(self.streams_max) {
-                let labels = [("app", app.as_str()), ("stream", name.as_str())];
-                family
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, u64, u64>(&value(status), None)?;
-            }
+            let pulls = self.pulls.iter().take(self.streams_max);
+            let samples = pulls.map(|(app, name, status)| {
+                ([("app", app.as_str()), ("stream", name.as_str())], value(status))
+            });
+            counters(encoder, name, help, samples)?;
         }
         Ok(())
     }
