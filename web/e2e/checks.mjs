@@ -127,10 +127,10 @@ async function findsASessionByItsProgram({ page, url, api }) {
 async function showsAStreamLive({ page, url, api }) {
   const { demo_stream: demo } = await api('/server');
   await page.goto(`${url}#/stream/${demo}`);
-  const charts = page.getByRole('region', { name: 'Last minutes' });
+  const charts = page.getByRole('region', { name: 'Recent minutes' });
   await until('the charts show what comes in', async () => /In\s+[\d.]+\s*[kM]bit\/s/.test(await charts.innerText()));
   await until('the charts have lines', async () => {
-    const ink = await page.evaluate(inkOfCharts, 'section[aria-label="Last minutes"]');
+    const ink = await page.evaluate(inkOfCharts, 'section[aria-label="Recent minutes"]');
     return ink.length === 3 && ink[0] > 20;
   });
 }
@@ -261,7 +261,7 @@ async function explainsRefusals({ page, url }) {
   await page.route('**/api/**', answer(403, 'this machine only'));
   await page.goto('about:blank');
   await page.goto(`${url}#/`);
-  await page.getByText('closed from here').waitFor();
+  await page.getByText('not allowed from here').waitFor();
   await page.getByText('this machine only').waitFor();
   await page.unroute('**/api/**');
   await page.route('**/api/**', (route) => {
@@ -270,7 +270,7 @@ async function explainsRefusals({ page, url }) {
   });
   await page.goto('about:blank');
   await page.goto(`${url}#/`);
-  await page.getByText('wants a token').waitFor();
+  await page.getByText('needs a token').waitFor();
   await page.getByLabel('Management token').fill('wrong');
   await page.getByRole('button', { name: 'Use this token' }).click();
   await page.getByText('was not accepted').waitFor();

@@ -179,7 +179,7 @@ async function findsSessions(test) {
   await page.getByLabel('Search').fill(`${address} ${protocol} role:player worker:${id.split('-')[0]}`);
   await until('it is found by several words', async () => (await page.locator(`.session-row[data-session="${id}"]`).count()) === 1 && (await total())[0] < 10);
   await page.getByLabel('Search').fill(`${address} protocol:${other}`);
-  await page.getByText('All words of a search must fit.').waitFor();
+  await page.getByText('Lists sessions that match all words.').waitFor();
   await page.getByLabel('Search').fill('');
   await page.locator('.filters select').first().selectOption('publisher');
   await until('publishers alone are listed', async () => (await total())[0] === 4);
@@ -251,7 +251,7 @@ async function asksForAToken(test) {
   const server = await test.startServer({ sessions: 50, flags: ['--deny', '401'] });
   const { page } = await open(test, server.url);
   await page.goto(`${server.url}#/sessions`);
-  await page.getByText('wants a token').waitFor();
+  await page.getByText('needs a token').waitFor();
   await page.getByLabel('Management token').fill('secret');
   await page.getByRole('button', { name: 'Use this token' }).click();
   await page.locator('.session-row').first().waitFor();
@@ -264,7 +264,7 @@ async function asksOneByOneWithoutWebSockets(test) {
   await page.goto(`${server.url}#/sessions`);
   await page.locator('.session-row').first().waitFor();
   await until('figures are asked for', () => isIn(page, 'asking'));
-  await page.getByText('Figures are asked for once a second.').waitFor();
+  await page.getByText('Figures are polled once a second.').waitFor();
   await nextMessage(page);
   await nextMessage(page);
 }

@@ -24,9 +24,9 @@ async function showsWhatTheyDo(test) {
   const bar = evening.getByRole('progressbar');
   const before = await value(bar);
   await until('the position moves', async () => (await value(bar)) !== before);
-  await says(row(page, 'channel', 'tv/night'), 'tries again in');
+  await says(row(page, 'channel', 'tv/night'), 'retrying in');
   await says(row(page, 'channel', 'tv/night'), 'no moov box');
-  await says(row(page, 'channel', 'tv/premiere'), 'begins in 4 h 59 min');
+  await says(row(page, 'channel', 'tv/premiere'), 'starts in 4 h 59 min');
   await says(row(page, 'pull', 'sport/court-3'), 'connection refused');
   await says(row(page, 'pull', 'sport/court-4'), '1 reconnect');
   await says(evening, '4.3 s behind schedule');
@@ -49,7 +49,7 @@ async function skipsAndRemoves(test) {
   await until('another item is played', async () => (await item.innerText()) !== before, 2_000);
   await evening.getByRole('button', { name: /^Remove/ }).click();
   const dialog = page.getByRole('dialog');
-  await says(dialog, 'comes back when the server starts again');
+  await says(dialog, 'will be back after a restart');
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await row(page, 'pull', 'sport/court-3').getByRole('button', { name: /^Remove/ }).click();
   await dialog.getByRole('button', { name: 'Remove' }).click();
@@ -64,7 +64,7 @@ async function addsAndIsRefused(test) {
   await page.getByRole('button', { name: 'Add channel' }).click();
   const dialog = page.getByRole('dialog');
   const add = dialog.getByRole('button', { name: 'Add channel' });
-  await says(dialog, 'gone when the server starts again');
+  await says(dialog, 'lost when the server restarts');
   await dialog.getByLabel('Stream').fill('mill');
   await dialog.getByLabel('Playlist').fill('file:///etc/passwd');
   await says(dialog, 'file: is not possible');

@@ -94,7 +94,7 @@ it('takes the other at once when the first cannot, and says why', () => {
 
 it('leaves troubles that the other could not help with to the player', () => {
   const { last, transports } = setup();
-  expect(last().trouble(always('The connection broke off.'))).toBe(false);
+  expect(last().trouble(always('The connection was lost.'))).toBe(false);
   expect(last().trouble({ ...never('Token.'), needsToken: true })).toBe(false);
   expect(transports()).toEqual(['rtc']);
 });

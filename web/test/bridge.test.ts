@@ -72,8 +72,8 @@ it('has words for cost and delay', () => {
 it('tells what B-frames cost viewers, and what to set', () => {
   const bridge = aBridge(10, { b_frames_dropped: 300 });
   const cost = { workerPercent: 0, transcodingPercent: 0, framesPerSecond: 10, packetsPerSecond: 0, droppedPerSecond: 20 };
-  expect(bFramesWords(bridge, cost)).toMatch(/players by WebRTC miss two thirds of the pictures\. Set B-frames to 0/);
-  expect(bFramesWords(bridge, null)).toContain('miss half of the pictures');
+  expect(bFramesWords(bridge, cost)).toMatch(/WebRTC players miss two thirds of the frames\. Set B-frames to 0/);
+  expect(bFramesWords(bridge, null)).toContain('miss half of the frames');
   expect(bFramesWords(bridge, { ...cost, droppedPerSecond: 0 })).toMatch(/^B-frames were left out earlier\./);
 });
 

@@ -158,7 +158,7 @@ it.each([
   peer.become('connected');
   peer.become('failed');
   await vi.advanceTimersByTimeAsync(0);
-  expect(troubles).toMatchObject([{ text: 'The connection broke off.' }]);
+  expect(troubles).toMatchObject([{ text: 'The connection was lost.' }]);
 });
 
 it('counts as lost when the restarted path does not come', async () => {
@@ -170,7 +170,7 @@ it('counts as lost when the restarted path does not come', async () => {
   peer.become('failed');
   expect(troubles).toEqual([]);
   await vi.advanceTimersByTimeAsync(1);
-  expect(troubles).toMatchObject([{ text: 'The connection broke off.' }]);
+  expect(troubles).toMatchObject([{ text: 'The connection was lost.' }]);
 });
 
 it('ends when the server says goodbye on the encrypted channel', async () => {

@@ -77,7 +77,7 @@ describe('refusals', () => {
     [404, 'off', {}, { retry: 'never', elsewhere: 'cannot' }],
     [406, body('the stream has B-frames'), {}, { retry: 'always', elsewhere: 'absent', text: 'This stream cannot be played by WebRTC here. The server says: the stream has B-frames.' }],
     [409, body('nobody'), { 'retry-after': '3' }, { retry: 'always', elsewhere: 'nobody', waitMs: 3_000 }],
-    [409, body('soon', 'not_ready'), { 'retry-after': '1' }, { elsewhere: 'nobody', waitMs: 1_000, text: 'The publisher has just begun. The picture comes in a moment.' }],
+    [409, body('soon', 'not_ready'), { 'retry-after': '1' }, { elsewhere: 'nobody', waitMs: 1_000, text: 'The publisher has just started. Video will appear in a moment.' }],
     [422, '', {}, { retry: 'never', elsewhere: 'cannot' }],
     [503, '', { 'retry-after': '30' }, { retry: 'always', waitMs: 30_000 }],
     [200, 'v=0\r\n', {}, { retry: 'always', text: 'The server answered 200.' }],

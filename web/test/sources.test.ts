@@ -50,9 +50,9 @@ describe('words of a channel', () => {
     const now = Date.parse('2026-03-01T12:00:00Z');
     const start = now + 90_000;
     expect(waitWords(aChannel('tv/a', { state: 'waiting', start: new Date(start).toISOString() }), now)).toBe(
-      `begins in 1\u00a0min 30\u00a0s, at ${dayAndTime(start, now)}`,
+      `starts in 1\u00a0min 30\u00a0s, at ${dayAndTime(start, now)}`,
     );
-    expect(waitWords(aChannel('tv/a', { state: 'retrying', retry_in_ms: 4_100 }), now)).toBe('tries again in 5\u00a0s');
+    expect(waitWords(aChannel('tv/a', { state: 'retrying', retry_in_ms: 4_100 }), now)).toBe('retrying in 5\u00a0s');
     expect(waitWords(aChannel('tv/a', { state: 'ended' }), now)).toBe('played to its end');
     // Joined in the middle: the start is long past.
     expect(waitWords(aChannel('tv/a', { state: 'opening', start: '2026-01-01T00:00:00Z' }), now)).toBe('');
@@ -61,7 +61,7 @@ describe('words of a channel', () => {
   it('says which item is opened while nothing plays, and lets it be skipped', () => {
     const items = ['a.mp4', 'b.mp4'].map((location) => ({ location, duration_ms: null, last_error: null }));
     const waits = aChannel('tv/a', { items, state: 'opening', next: 1 });
-    expect([waitWords(waits, 0), canSkip(waits)]).toEqual(['opens b.mp4', true]);
+    expect([waitWords(waits, 0), canSkip(waits)]).toEqual(['opening b.mp4', true]);
     // Its place in the schedule is still looked for.
     expect(canSkip(aChannel('tv/a', { items, state: 'opening' }))).toBe(false);
     expect(canSkip(aChannel('tv/a', { items, state: 'playing', item: 0 }))).toBe(true);
@@ -142,10 +142,10 @@ it('says of a pull how long it has been there, or when it tries again', () => {
   const now = Date.parse('2026-01-01T00:01:00Z');
   expect(connectionWords(aPull('a/b', { state: 'live' }), now)).toBe('for 1\u00a0min 00\u00a0s');
   expect(connectionWords(aPull('a/b', { state: 'live', reconnects: 2 }), now)).toBe('for 1\u00a0min 00\u00a0s, 2 reconnects');
-  expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 3, retry_in_ms: 3_500 }), now)).toBe('3 tries, tries again in 4\u00a0s');
-  expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 0, retry_in_ms: 3_500 }), now)).toBe('tries again in 4\u00a0s');
-  expect(connectionWords(aPull('a/b'), now)).toBe('first try');
-  expect(connectionWords(aPull('a/b', { attempts: 3 }), now)).toBe('try 3');
+  expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 3, retry_in_ms: 3_500 }), now)).toBe('3 attempts, retrying in 4\u00a0s');
+  expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 0, retry_in_ms: 3_500 }), now)).toBe('retrying in 4\u00a0s');
+  expect(connectionWords(aPull('a/b'), now)).toBe('first attempt');
+  expect(connectionWords(aPull('a/b', { attempts: 3 }), now)).toBe('attempt 3');
 });
 
 it('says of a pull that is live when it failed last', () => {

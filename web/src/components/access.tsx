@@ -11,10 +11,10 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
   const forbidden = props.kind === 'forbidden';
   return (
     <div class="access">
-      <h1>{forbidden ? 'The management API is closed from here' : 'The management API wants a token'}</h1>
+      <h1>{forbidden ? 'The management API is not allowed from here' : 'The management API needs a token'}</h1>
       <p class="lead">
         {forbidden
-          ? 'By default Millstream answers management requests only from the machine it runs on, asked for by a local name. Watching is not affected.'
+          ? 'By default Millstream answers management requests only from the machine it runs on, under a local host name. Watching is not affected.'
           : 'Enter the token from the server’s configuration. It is kept for this tab only and sent to this server only.'}
       </p>
       <p class="muted" data-testid="access-message">
@@ -26,7 +26,7 @@ export function AccessPanel(props: { kind: 'unauthorized' | 'forbidden'; message
           <div class="stack pad">
             <p>
               Open it on the server itself, or make a tunnel and browse to{' '}
-              <code>http://127.0.0.1:{location.port || '8080'}/</code> at this end:
+              <code>http://127.0.0.1:{location.port || '8080'}/</code> on this computer:
             </p>
             <pre class="plain-code">
               <code>{`ssh -L ${location.port || '8080'}:127.0.0.1:${location.port || '8080'} ${location.hostname}`}</code>

@@ -43,11 +43,11 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
         problem={problem}
         rows={5}
         placeholder={'https://example.org/film.mp4'}
-        hint="MP4 files, one a line: web addresses, or files on the server below the folder that sources.files_root of its configuration names"
+        hint="MP4 files, one per line: URLs, or paths on the server below sources.files_root"
       />
       <label class="switch">
         <input type="checkbox" checked={loop} onChange={(event) => setLoop(event.currentTarget.checked)} />
-        <span>Begin again after the last item</span>
+        <span>Start over after the last item</span>
       </label>
       <div class="field">
         <label for="form-start">Start</label>
@@ -60,8 +60,8 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
           onInput={(event) => setStart(event.currentTarget.value)}
         />
         <small id="form-start-hint">
-          By the clock of this device ({zoneWords(start === '' ? new Date() : new Date(start))}). Empty: now.
-          A time gone by: joined in the middle, as if it had run since then.
+          In the time zone of this device ({zoneWords(start === '' ? new Date() : new Date(start))}). Empty: now.
+          A time in the past: join in the middle, as if it had been running since then.
         </small>
       </div>
       <Passing what="channel" />
@@ -104,8 +104,8 @@ export function AddPull({ onClose }: { onClose: () => void }) {
 function Passing({ what }: { what: 'channel' | 'pull' }) {
   return (
     <p class="muted">
-      A {what} that is added here is gone when the server starts again. One that is to stay belongs in its
-      configuration, as <code>[[{what}]]</code>.
+      A {what} added here is lost when the server restarts. To keep it, add it to the configuration as{' '}
+      <code>[[{what}]]</code>.
     </p>
   );
 }
@@ -119,7 +119,7 @@ function StreamFields({ stream, onStream }: { stream: StreamRef; onStream: (stre
         value={stream.app}
         onValue={(app) => onStream({ ...stream, app })}
         problem={nameProblem(stream.app, true)}
-        hint="A group of streams"
+        hint="Groups streams"
       />
       <TextField
         name="name"

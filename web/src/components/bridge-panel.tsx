@@ -9,8 +9,8 @@ import { useServices } from '../state/hooks';
 import { Fact, Panel } from './pieces';
 
 const DIRECTIONS: Record<BridgeInfo['direction'], { title: string; remark: string }> = {
-  rtmp_to_webrtc: { title: 'Bridge: RTMP to WebRTC', remark: 'One for all players by WebRTC.' },
-  webrtc_to_rtmp: { title: 'Bridge: WebRTC to RTMP', remark: 'One for all players by RTMP and FLV.' },
+  rtmp_to_webrtc: { title: 'Bridge: RTMP to WebRTC', remark: 'Shared by all WebRTC players.' },
+  webrtc_to_rtmp: { title: 'Bridge: WebRTC to RTMP', remark: 'Shared by all RTMP and FLV players.' },
 };
 
 /** Nothing for a stream that needs none at present and could have one. */
@@ -43,7 +43,7 @@ export function BridgePanel({ stream }: { stream: Stream }) {
         <Fact name="Audio" stat="bridge-audio">
           {audioWords(bridge)}
         </Fact>
-        <Fact name="Left out" stat="bridge-lost">
+        <Fact name="Dropped" stat="bridge-lost">
           {lostWords(bridge)}
         </Fact>
         <Fact name="Running">{duration(bridge.running_seconds)}</Fact>
@@ -116,7 +116,7 @@ export function bFramesWords(bridge: BridgeInfo, cost: BridgeCost | null): strin
   const advice = 'Set B-frames to 0 in the encoder (OBS: “B-frames 0” or tune “zerolatency”; ffmpeg: -bf 0).';
   // No more since then: whoever publishes now sends none.
   if (dropped === 0) return `B-frames were left out earlier. ${advice}`;
-  return `The publisher sends B-frames, which WebRTC does not have: players by WebRTC miss ${share(dropped, shown)} of the pictures. ${advice}`;
+  return `The publisher sends B-frames, which WebRTC does not have: WebRTC players miss ${share(dropped, shown)} of the frames. ${advice}`;
 }
 
 /** The server's reason as a sentence. */

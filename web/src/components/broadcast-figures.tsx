@@ -23,7 +23,7 @@ export function BroadcastFigures({ figures }: { figures: ConnectionFigures | nul
         title={`The network could carry ${bitrate(figures?.availableBitsPerSecond)}`}>
         {bitrate(figures?.bitsPerSecond)}
       </Figure>
-      <Figure name="Picture" stat="sent-picture">
+      <Figure name="Resolution" stat="sent-picture">
         {resolution(video?.width, video?.height)}
       </Figure>
       <Figure

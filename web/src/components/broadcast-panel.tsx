@@ -69,7 +69,7 @@ function ObstacleNote({ insecure }: { insecure: boolean }) {
         </>
       ) : (
         <>
-          <b>This browser gives pages neither camera nor screen.</b> The test picture can be published all the
+          <b>This browser cannot share a camera or screen with web pages.</b> The test picture can be published all the
           same.
         </>
       )}

@@ -60,7 +60,7 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
           options={LINES.map((lines) => [String(lines), `${lines}p`])}
         />
         <Choice
-          label="Bit rate up to"
+          label="Maximum bitrate"
           value={String(settings.videoBitsPerSecond)}
           onValue={(value) => choose({ videoBitsPerSecond: Number(value) })}
           options={BIT_RATES.map((rate) => [
@@ -91,7 +91,7 @@ export function BroadcastSettings({ state, obstructed }: { state: BroadcastState
 }
 
 const AUDIO_LABELS = {
-  camera: 'With the microphone',
+  camera: 'Use the microphone',
   screen: 'With the screen’s audio, where the browser can',
   test: 'With a beep every second',
 } as const;
@@ -100,7 +100,7 @@ const AUDIO_LABELS = {
 function Devices({ state }: { state: BroadcastState }) {
   const { broadcast } = useServices();
   const of = (kind: MediaDeviceKind, what: string): [string, string][] => [
-    ['', 'The browser’s choice'],
+    ['', 'Browser default'],
     ...state.devices
       .filter(
         (device) =>

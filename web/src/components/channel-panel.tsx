@@ -127,7 +127,7 @@ function PullPanel({ pull }: { pull: Pull }) {
           <code>{pull.url}</code>
         </Fact>
         <Fact name="Received">{bytes(pull.bytes)}</Fact>
-        <Fact name="Failed tries">{count(pull.failures)}</Fact>
+        <Fact name="Failed attempts">{count(pull.failures)}</Fact>
         <Fact name="Last error">{errorWords(pull, Date.now()) ?? 'none'}</Fact>
       </dl>
     </Panel>

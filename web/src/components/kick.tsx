@@ -50,8 +50,8 @@ export function KickDialog({ session, address, onClose }: KickDialogProps) {
       </p>
       <p class="muted">
         {session.role === 'publisher'
-          ? 'All players of the stream lose their picture until somebody publishes it again.'
-          : 'It may connect again at once; most players do.'}
+          ? 'Playback stops for all players until the stream is published again.'
+          : 'It may reconnect at once; most players do.'}
       </p>
     </Confirm>
   );

@@ -43,7 +43,7 @@ export function LiveNote({ view }: { view: LiveView }) {
   if (link.state === 'asking')
     return (
       <p class="note" data-testid="live-note">
-        Figures are asked for once a second. {link.why}
+        Figures are polled once a second. {link.why}
       </p>
     );
   // The first failure is over before it could be read.
@@ -63,8 +63,8 @@ export function LiveNote({ view }: { view: LiveView }) {
 }
 
 const HEADS = {
-  unauthorized: 'Live figures want a token.',
-  forbidden: 'Live figures are closed from here.',
+  unauthorized: 'Live figures need a token.',
+  forbidden: 'Live figures are not allowed from here.',
   absent: 'No live figures.',
-  version: 'Live figures cannot be read. Loading the page again may help.',
+  version: 'Live figures cannot be read. Reloading the page may help.',
 } as const;

@@ -74,13 +74,13 @@ function Row({ pull }: { pull: Pull }) {
   );
 }
 
-/** `3 tries, tries again in 4 s`, `try 4`, `for 2 min 05 s, 2 reconnects` */
+/** `3 attempts, retrying in 4 s`, `attempt 4`, `for 2 min 05 s, 2 reconnects` */
 export function connectionWords(pull: Pull, now = Date.now()): string {
   if (pull.state === 'live') {
     const since = `for ${duration(Math.max(0, (now - Date.parse(pull.since)) / 1000))}`;
     return pull.reconnects === 0 ? since : `${since}, ${plural(pull.reconnects, 'reconnect', 'reconnects')}`;
   }
-  if (pull.state === 'connecting') return pull.attempts <= 1 ? 'first try' : `try ${count(pull.attempts)}`;
-  const tries = pull.attempts === 0 ? '' : plural(pull.attempts, 'try', 'tries');
-  return [tries, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ');
+  if (pull.state === 'connecting') return pull.attempts <= 1 ? 'first attempt' : `attempt ${count(pull.attempts)}`;
+  const attempts = pull.attempts === 0 ? '' : plural(pull.attempts, 'attempt', 'attempts');
+  return [attempts, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ');
 }

@@ -45,7 +45,7 @@ export function RemoveChannel({ channel, onRemoved }: { channel: Channel; onRemo
       of={channel}
       remove={(stream) => client.removeChannel(stream)}
       onRemoved={onRemoved}>
-      Its stream ends, and with it the picture of all players.
+      Its stream ends, and playback stops for all players.
     </Remove>
   );
 }
@@ -54,7 +54,7 @@ export function RemovePull({ pull, onRemoved }: { pull: Pull; onRemoved?: () => 
   const { client } = useServices();
   return (
     <Remove what="pull" of={pull} remove={(stream) => client.removePull(stream)} onRemoved={onRemoved}>
-      The stream is fetched no more; its players lose their picture.
+      The stream is no longer pulled, and playback stops for all players.
     </Remove>
   );
 }
@@ -112,7 +112,7 @@ function Remove(props: RemoveProps) {
           <p class="muted">{props.children}</p>
           {props.of.source === 'configuration' && (
             <p class="muted">
-              It is in the server’s configuration, and comes back when the server starts again.
+              It is in the server’s configuration and will be back after a restart.
             </p>
           )}
         </Confirm>

@@ -14,17 +14,17 @@ export interface StateWords {
 }
 
 const CHANNEL_STATES: Record<ChannelState, StateWords> = {
-  waiting: { text: 'Waiting', tone: 'hollow', title: 'Not yet begun' },
-  opening: { text: 'Opening', tone: 'plain', title: 'Opens its next item' },
-  playing: { text: 'Playing', tone: 'live', title: 'Plays into its stream' },
-  retrying: { text: 'Retrying', tone: 'bad', title: 'No item can be played; tries again after a pause' },
+  waiting: { text: 'Waiting', tone: 'hollow', title: 'Has not started yet' },
+  opening: { text: 'Opening', tone: 'plain', title: 'Opening the next item' },
+  playing: { text: 'Playing', tone: 'live', title: 'Playing' },
+  retrying: { text: 'Retrying', tone: 'bad', title: 'No item can be played; retrying after a pause' },
   ended: { text: 'Ended', tone: 'hollow', title: 'Played to its end' },
 };
 
 const PULL_STATES: Record<PullState, StateWords> = {
-  connecting: { text: 'Connecting', tone: 'plain', title: 'Connects to the other server' },
-  live: { text: 'Live', tone: 'live', title: 'Receives the stream' },
-  waiting: { text: 'Waiting', tone: 'bad', title: 'Tries again after a pause' },
+  connecting: { text: 'Connecting', tone: 'plain', title: 'Connecting to the source' },
+  live: { text: 'Live', tone: 'live', title: 'Receiving the stream' },
+  waiting: { text: 'Waiting', tone: 'bad', title: 'Retrying after a pause' },
 };
 
 /** A server that is newer than the console may have states that have no words here. */
@@ -61,10 +61,10 @@ export function placeWords(channel: Channel): string {
 /** What a channel that shows no item waits for; empty when that is not known. */
 export function waitWords(channel: Channel, now: number): string {
   const next = channel.next === null ? undefined : channel.items[channel.next];
-  if (channel.state === 'opening' && next !== undefined) return `opens ${itemName(next.location)}`;
+  if (channel.state === 'opening' && next !== undefined) return `opening ${itemName(next.location)}`;
   if (channel.state === 'waiting' && channel.start !== null) {
     const start = Date.parse(channel.start);
-    if (start > now) return `begins in ${duration((start - now) / 1000)}, at ${dayAndTime(start, now)}`;
+    if (start > now) return `starts in ${duration((start - now) / 1000)}, at ${dayAndTime(start, now)}`;
   }
   return channel.state === 'ended' ? 'played to its end' : retryWords(channel.retry_in_ms);
 }
@@ -90,7 +90,7 @@ export function errorWords(pull: Pull, now: number): string | null {
 }
 
 export function retryWords(ms: number | null): string {
-  return ms === null ? '' : `tries again in ${duration(Math.ceil(ms / 1000))}`;
+  return ms === null ? '' : `retrying in ${duration(Math.ceil(ms / 1000))}`;
 }
 
 /** `12:05:09` today, with the date on other days; by the clock of the person at the page. */

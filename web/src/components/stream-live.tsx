@@ -27,7 +27,7 @@ export function StreamCharts({ stream }: { stream: StreamRef }) {
     <>
       <LiveNote view={view} />
       {seen !== null && (
-        <Panel title="Last minutes" aside={<LiveLamp view={view} />}>
+        <Panel title="Recent minutes" aside={<LiveLamp view={view} />}>
           <Charts track={seen.track} />
         </Panel>
       )}
@@ -53,7 +53,7 @@ export function StreamSessions({ stream, session }: { stream: StreamRef; session
           )
         }>
         {view.frame === null && view.link.state === 'connecting' && (
-          <p class="muted pad">Asking the server…</p>
+          <p class="muted pad">Loading…</p>
         )}
         {view.frame !== null && sessions === 0 && <Empty title="Nobody is connected to this stream" />}
         {view.frame !== null && sessions > 0 && (

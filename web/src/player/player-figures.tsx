@@ -26,10 +26,10 @@ function FlvFigures({ state, stats }: FiguresProps) {
   const showing = stats !== null && stats.width > 0;
   return (
     <>
-      <Figure name="Picture" stat="picture">
+      <Figure name="Resolution" stat="picture">
         {showing ? resolution(stats.width, stats.height) : UNKNOWN}
       </Figure>
-      <Figure name="Shown" stat="fps">
+      <Figure name="Frame rate" stat="fps">
         {showing ? frameRate(Math.round(stats.framesPerSecond ?? 0)) : UNKNOWN}
       </Figure>
       <Figure name="Decoded" stat="decoded">
@@ -81,10 +81,10 @@ function RtcFigures({ state, figures, delay }: FiguresProps) {
       <Figure name="Received" stat="received">
         {bitrate(figures?.bitsPerSecond)}
       </Figure>
-      <Figure name="Picture" stat="picture">
+      <Figure name="Resolution" stat="picture">
         {resolution(video?.width, video?.height)}
       </Figure>
-      <Figure name="Shown" stat="fps">
+      <Figure name="Frame rate" stat="fps">
         {video === null ? UNKNOWN : frameRate(Math.round(video.framesPerSecond ?? 0))}
       </Figure>
       <Figure

@@ -21,13 +21,13 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
       // A browser does not tell why a WebSocket was refused: it may be that the stream is there by
       // other transports only.
       if (webSocket)
-        return { ...always('The WebSocket connection could not be opened or broke.'), elsewhere: 'absent' };
+        return { ...always('The WebSocket connection could not be opened or was lost.'), elsewhere: 'absent' };
       return always('The server cannot be reached.');
     case 'EarlyEof':
     case 'UnrecoverableEarlyEof':
-      return always('The connection broke off.');
+      return always('The connection was lost.');
     case 'FormatError':
-      return { text: 'What arrives is not a valid FLV stream.', retry: 'few', needsToken: false };
+      return { text: 'The data received is not a valid FLV stream.', retry: 'few', needsToken: false };
     case 'FormatUnsupported':
     case 'CodecUnsupported':
       return {
@@ -65,7 +65,7 @@ function describeStatus(status: number): Trouble {
       return { ...always(NO_FLV), elsewhere: 'absent' };
     case 429:
     case 503:
-      return always('The server takes no more players at the moment.');
+      return always('The server accepts no more players at the moment.');
     case 502:
     case 504:
       return always('The server cannot be reached.');

@@ -36,7 +36,7 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
       };
     case 404:
     case 405:
-      return { ...never(`This server has WebRTC switched off.${said}`), elsewhere: 'cannot' };
+      return { ...never(`WebRTC is turned off on this server.${said}`), elsewhere: 'cannot' };
     case 406:
       if (publish) return never(`The server and this browser have no codec in common.${said}`);
       return { ...always(`This stream cannot be played by WebRTC here.${said}`), elsewhere: 'absent' };
@@ -44,7 +44,7 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
       if (publish) return always(`Somebody else publishes this stream.${said}`);
       if (code === 'not_ready')
         return {
-          ...always('The publisher has just begun. The picture comes in a moment.'),
+          ...always('The publisher has just started. Video will appear in a moment.'),
           elsewhere: 'nobody',
         };
       return {
@@ -59,8 +59,8 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
     case 503:
       return always(
         publish
-          ? 'The server takes no more publishers at the moment.'
-          : 'The server takes no more players at the moment.',
+          ? 'The server accepts no more publishers at the moment.'
+          : 'The server accepts no more players at the moment.',
       );
     case 502:
     case 504:
@@ -72,7 +72,7 @@ function byStatus(role: Role, { status, code, message }: Refusal): Trouble {
 
 export const UNREACHABLE = always('The server cannot be reached.');
 
-export const NO_WEBRTC: Trouble = { ...never('This browser has no WebRTC.'), elsewhere: 'cannot' };
+export const NO_WEBRTC: Trouble = { ...never('This browser does not support WebRTC.'), elsewhere: 'cannot' };
 
 export const NO_PATH: Trouble = {
   ...always(
@@ -81,7 +81,7 @@ export const NO_PATH: Trouble = {
   elsewhere: 'cannot',
 };
 
-export const LOST = always('The connection broke off.');
+export const LOST = always('The connection was lost.');
 
 export const ENDED = always('The server ended this session.');
 

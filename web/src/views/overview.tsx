@@ -43,7 +43,7 @@ export function Overview() {
         {streams !== null && streams.length > 0 && (
           <StreamsTable streams={streams} shown={last.current} onShow={setAsked} />
         )}
-        {streams === null && <p class="muted pad">Asking the server…</p>}
+        {streams === null && <p class="muted pad">Loading…</p>}
       </Panel>
     </>
   );

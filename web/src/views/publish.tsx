@@ -45,7 +45,7 @@ export function PublishPage() {
             value={app}
             onValue={(value) => broadcast.choose({ app: value })}
             problem={appProblem}
-            hint="A group of streams, e.g. live"
+            hint="Groups streams, e.g. live"
           />
           <Field
             label="Stream"
@@ -130,8 +130,8 @@ export function PublishPage() {
               </li>
               <li>
                 In <b>Settings → Output</b>, advanced mode, set the keyframe interval to <b>2 s</b> and
-                B-frames to <b>0</b> (x264: tune <b>zerolatency</b>): WebRTC has no B-frames, so its players
-                would miss those pictures.
+                B-frames to <b>0</b> (x264: tune <b>zerolatency</b>): WebRTC does not
+                support them, so its players would miss those frames.
               </li>
               <li>
                 Press <b>Start Streaming</b>. The stream appears on the <a href="#/">overview</a> and can be

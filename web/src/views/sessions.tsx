@@ -60,7 +60,7 @@ export function SessionsPage(props: { stream: string; role: string; session: str
             </p>
           )}
           {view.frame === null && view.link.state === 'connecting' && (
-            <p class="muted pad">Asking the server…</p>
+            <p class="muted pad">Loading…</p>
           )}
           {view.frame !== null && view.order.length === 0 && (
             <NoSessions filtered={filtered} searched={text !== ''} onAll={showAll} />
@@ -186,7 +186,7 @@ function Filters(props: FiltersProps) {
           <option value="">All roles</option>
           <option value="player">Players</option>
           <option value="publisher">Publishers</option>
-          <option value="pending">Not decided yet</option>
+          <option value="pending">Pending</option>
         </select>
       </label>
       <label>
@@ -219,13 +219,13 @@ function Filters(props: FiltersProps) {
 }
 
 const SEARCH_RULE =
-  'All words of a search must fit. Write role:, stream:, protocol: or worker: before a word to ask for one of them.';
+  'Lists sessions that match all words. Put role:, stream:, protocol: or worker: before a word to search that field only.';
 
 const SORT_WORDS: Record<Sort, string> = {
   role: 'Role',
   stream: 'Stream',
   rate: 'Rate',
-  packets: 'Packets a second',
+  packets: 'Packets per second',
   loss: 'Loss',
   rtt: 'Round trip',
   jitter: 'Jitter',

@@ -20,8 +20,8 @@ export function SourcesPage() {
     <>
       <PageHead title="Sources" />
       <p class="lead">
-        Streams that this server brings in by itself. A channel plays a list of files as if it were live; a
-        pull fetches a live stream of another server. Both play by every protocol, like any other stream.
+        Streams that this server publishes itself. A channel plays files as if they were live; a pull
+        fetches a live stream from another server. Both can be played over every protocol.
       </p>
       <Listed
         title="Channels"
@@ -31,7 +31,7 @@ export function SourcesPage() {
         words={(count) => plural(count, 'channel', 'channels')}
         add={{ text: 'Add channel', run: () => setAdds('channel') }}
         empty="No channel yet"
-        help="Give a list of MP4 files, from the web or on the server, and a stream to play them into.">
+        help="Add MP4 files, as URLs or paths on the server, to play them as a live stream.">
         <ChannelsTable channels={channels ?? []} />
       </Listed>
       <Listed
@@ -42,7 +42,7 @@ export function SourcesPage() {
         words={(count) => plural(count, 'pull', 'pulls')}
         add={{ text: 'Add pull', run: () => setAdds('pull') }}
         empty="No pull yet"
-        help="Give the address of a live stream, rtmp:// or http:// with FLV; it is fetched for as long as it is listed here.">
+        help="Add the URL of a live stream (RTMP, or FLV over HTTP) to publish it here.">
         <PullsTable pulls={pulls ?? []} />
       </Listed>
       {adds === 'channel' && <AddChannel onClose={close} />}
@@ -81,7 +81,7 @@ function Listed(props: ListedProps) {
   return (
     <Panel title={props.title} aside={head}>
       {list === null && (
-        <p class="muted pad">{asked ? `This server has no ${props.what}.` : 'Asking the server…'}</p>
+        <p class="muted pad">{asked ? `This server has no ${props.what}.` : 'Loading…'}</p>
       )}
       {list !== null && list.length === 0 && (
         <Empty title={props.empty}>

@@ -54,7 +54,7 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
           </>
         }>
         <a class="button" href={watchHref(props.stream, token ?? '')} target="_blank" rel="noopener">
-          <Icon name="external" size={17} /> Page for viewers
+          <Icon name="external" size={17} /> Viewer page
         </a>
       </PageHead>
       <div class="stream-top">
@@ -115,7 +115,7 @@ function Details({ stream }: { stream: Stream }) {
             {[bitrate(audio.bitrate_bits_per_second), audio.profile].filter(Boolean).join(' · ')}
           </Fact>
         )}
-        <Fact name="GOP held">{gopWords(stream.gop)}</Fact>
+        <Fact name="GOP cache">{gopWords(stream.gop)}</Fact>
         <Fact name="Players">{count(stream.players)}</Fact>
         <Fact name="Received">{`${bytes(stream.bytes_in)} in ${duration(stream.uptime_seconds)}`}</Fact>
         <Fact name="Publisher">
@@ -150,7 +150,7 @@ function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
     return (
       <Panel title="Details" class="details">
         <Empty title="Not on air">
-          <p>What the server does about it stands below.</p>
+          <p>See below what the server is doing.</p>
         </Empty>
       </Panel>
     );
@@ -159,11 +159,11 @@ function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
     <Panel title="Details" class="details">
       {known ? (
         <Empty title="Nobody publishes this stream">
-          <p>It appears here as soon as somebody does. For a test picture:</p>
+          <p>It appears here as soon as it is published. For a test picture:</p>
           <Command label="ffmpeg" text={ffmpegTestCommand(publishTarget(base, stream, '').url)} />
         </Empty>
       ) : (
-        <p class="muted pad">Asking the server…</p>
+        <p class="muted pad">Loading…</p>
       )}
     </Panel>
   );

@@ -41,8 +41,8 @@ function Addresses(props: { stream: StreamRef; token: string }) {
   return (
     <div class="stack pad">
       <p class="muted">
-        WHEP has the shortest delay. Whichever way a stream is published, it plays by all of these, as far as
-        the player knows its codecs.
+        WHEP has the shortest delay. However a stream is published, it can be played in all of these ways if
+        the player supports its codecs.
       </p>
       <CopyLine
         label="WHEP"

@@ -21,7 +21,7 @@ export function WorkersPage() {
         thread is busy.
       </p>
       <div class="worker-grid">
-        {workers === null && <p class="muted">Asking the server…</p>}
+        {workers === null && <p class="muted">Loading…</p>}
         {(workers ?? []).map((worker) => (
           <WorkerCard key={worker.index} worker={worker} />
         ))}
