@@ -67,6 +67,20 @@ pub struct EngineConfig {
     pub token: Option<String>,
 }
 
+/// What all sessions share.
+pub struct Shared {
+    /// What they count together.
+    pub counters: Counters,
+    media: Media,
+    scratch: Vec<u8>,
+}
+
+impl Shared {
+    fn lend(&mut self, now: Instant, wall_ns: u64) -> Lent<'_> {
+        Lent { now, wall_ns, counters: &mut self.counters, media: &self.media, scratch: &mut self.scratch }
+    }
+}
+
 /// All sessions of a run.
 pub struct Engine {
     config: EngineConfig,
@@ -75,9 +89,8 @@ pub struct Engine {
     batch: RecvBatch,
     /// Every session that was ever started.
     pub sessions: Vec<Session>,
-    /// What they count together.
-    pub counters: Counters,
-    media: Media,
+    /// What they share.
+    pub shared: Shared,
     /// What RTMP publishers send.
     flv_media: Option<Arc<FlvMedia>>,
     certificate: Arc<Certificate>,
@@ -91,7 +104,6 @@ pub struct Engine {
     ramps: [Ramp; 2],
     /// Which of this host's addresses reaches a server.
     sources: HashMap<IpAddr, IpAddr>,
-    scratch: Vec<u8>,
     run: u64,
     turn_at: Instant,
     tick_at: Instant,
@@ -158,8 +170,7 @@ impl Engine {
             events: Events::with_capacity(EVENTS_PER_TURN),
             batch: RecvBatch::new(RecvConfig::default()),
             sessions: Vec::new(),
-            counters: Counters::default(),
-            media: Media::new(),
+            shared: Shared { counters: Counters::default(), media: Media::new(), scratch: Vec::new() },
             flv_media,
             certificate: Arc::new(certificate),
             signalling,
@@ -168,7 +179,6 @@ impl Engine {
             agenda: BinaryHeap::new(),
             ramps: [Ramp::default(), Ramp::default()],
             sources: HashMap::new(),
-            scratch: Vec::new(),
             run: clock::wall_ns() >> 10,
             turn_at: now,
             tick_at: now,
@@ -251,13 +261,7 @@ impl Engine {
             let Token(index) = event.token();
             // Wake-ups have a token beyond every session.
             let Some(session) = self.sessions.get_mut(index) else { continue };
-            let mut lent = Lent {
-                now,
-                wall_ns,
-                counters: &mut self.counters,
-                media: &self.media,
-                scratch: &mut self.scratch,
-            };
+            let mut lent = self.shared.lend(now, wall_ns);
             if session.handle_ready(&mut self.batch, &mut lent) {
                 self.agenda.push(Reverse((wall_ns, index)));
             }
@@ -270,13 +274,7 @@ impl Engine {
             && due_ns <= wall_ns
         {
             self.agenda.pop();
-            let mut lent = Lent {
-                now,
-                wall_ns,
-                counters: &mut self.counters,
-                media: &self.media,
-                scratch: &mut self.scratch,
-            };
+            let mut lent = self.shared.lend(now, wall_ns);
             if let Some(next_ns) = self.sessions[index].send_due(&mut lent) {
                 self.agenda.push(Reverse((next_ns, index)));
             }
@@ -287,13 +285,7 @@ impl Engine {
     fn tick(&mut self, now: Instant) {
         let wall_ns = clock::wall_ns();
         for (index, session) in self.sessions.iter_mut().enumerate() {
-            let mut lent = Lent {
-                now,
-                wall_ns,
-                counters: &mut self.counters,
-                media: &self.media,
-                scratch: &mut self.scratch,
-            };
+            let mut lent = self.shared.lend(now, wall_ns);
             if session.run(&mut lent) {
                 self.agenda.push(Reverse((wall_ns, index)));
             }
@@ -456,13 +448,7 @@ impl Engine {
         } else {
             Role::Viewer(Some(Box::new(Viewer::new(self.config.viewer, &agreed, number, now))))
         };
-        let mut lent = Lent {
-            now,
-            wall_ns,
-            counters: &mut self.counters,
-            media: &self.media,
-            scratch: &mut self.scratch,
-        };
+        let mut lent = self.shared.lend(now, wall_ns);
         session.run(&mut lent);
         Ok(())
     }
@@ -488,7 +474,7 @@ impl Engine {
         let now = clock::monotonic();
         for index in 0..self.sessions.len() {
             let session = &mut self.sessions[index];
-            session.end(now, &mut self.counters);
+            session.end(now, &mut self.shared.counters);
             let role = if session.is_publisher() { PUBLISH } else { PLAY };
             if let (Some(location), true) = (session.location.take(), session.phase == Phase::Up) {
                 self.ask(role, index, Ask::Delete { location });

@@ -224,7 +224,7 @@ impl Conductor {
     }
 
     fn measure(&mut self, sessions: usize, load: &RtcLoadArgs) -> Result<RtcStep, String> {
-        let counters = &mut self.engine.counters;
+        let counters = &mut self.engine.shared.counters;
         // What was started for this step, before what is measured now.
         let started = (counters.first_key.percentiles(), counters.connected.percentiles());
         counters.latency.clear();
@@ -236,8 +236,8 @@ impl Conductor {
         if self.server_pid.is_some() && after.usage.is_none() {
             return Err("the server under test has ended".to_owned());
         }
-        self.engine.counters.first_key.clear();
-        self.engine.counters.connected.clear();
+        self.engine.shared.counters.first_key.clear();
+        self.engine.shared.counters.connected.clear();
         let mut step = self.step(sessions, &before, &after);
         (step.first_key, step.connected) = started;
         Ok(step)
@@ -310,7 +310,7 @@ impl Conductor {
             usage: self.usage(),
             own_cpu_s: machine::own_cpu_s(),
             machine_cpu_s: procfs::machine_cpu_s().ok(),
-            counters: self.engine.counters.clone(),
+            counters: self.engine.shared.counters.clone(),
             tracks: [0, 1].map(|track| sum(self.viewers(), track..=track)),
         }
     }
@@ -355,7 +355,7 @@ impl Conductor {
         }
         let tracks = sum(self.viewers(), 0..=1);
         self.engine.end(END_TIME)?;
-        set_outcome(&mut outcome, &tracks, &self.engine.counters, load);
+        set_outcome(&mut outcome, &tracks, &self.engine.shared.counters, load);
         self.report.outcome = outcome;
         Ok(self.report)
     }
