@@ -203,7 +203,8 @@ impl Worker {
             let conn = claim.conn;
             self.claim(claim, false);
             // Gives the events that waited for the answer, too.
-            let ends = self.connections.handle_input(conn, &[]);
+            let session = self.connections.sessions.get_mut(conn);
+            let ends = session.and_then(|session| session.handle_input(&[]));
             self.handle_requests(conn, ends);
         }
     }
@@ -298,7 +299,7 @@ impl Worker {
             }
             _ => State::HttpBody,
         };
-        if let Some(reason) = self.connections.handle_input(conn, rest) {
+        if let Some(reason) = session.handle_input(rest) {
             return self.end(conn, reason);
         }
         self.write(conn);

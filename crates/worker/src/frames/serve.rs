@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use delivery::{Cursor, PlayerAction, PlayerId, SlotId};
 
 use super::Frames;
-use super::stream::{Format, FrameStream, write_file_header};
+use super::stream::{Format, write_file_header};
 use crate::context::Context;
 use crate::ids::{ConnId, FrameStreamId};
 use crate::proto::http;
@@ -168,100 +168,93 @@ impl Frames {
     ) -> Result<(), EndReason> {
         let Some(player) = self.players.get_mut(id) else { return Ok(()) };
         let stream = &self.streams[player.stream];
-        let result = serve_player(ctx, player, stream, session, written);
-        written.dropped = player.cursor.dropped();
-        result
-    }
-}
-
-fn serve_player(
-    ctx: &mut Context,
-    player: &mut Player,
-    stream: &FrameStream,
-    session: &mut Session,
-    written: &mut Written,
-) -> Result<(), EndReason> {
-    let now_ms = ctx.now_ms;
-    let Some(connection) = &mut session.connection else { return Ok(()) };
-    let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
-    let log = &channel.log;
-    loop {
-        let action = player.cursor.review(log, &stream.queue_limits, now_ms);
-        let mut end = match action {
-            // What it does not take it cannot be told either.
-            PlayerAction::Stalled => {
-                ctx.counters.slow_disconnects += 1;
-                return Err(EndReason::Stalled);
-            }
-            PlayerAction::TooFarBehind => {
-                ctx.counters.slow_disconnects += 1;
-                return Err(EndReason::TooFarBehind);
-            }
-            PlayerAction::Idle => None,
-            PlayerAction::Send(end) | PlayerAction::Begin(end) => {
-                if !player.begun {
-                    player.begun = true;
-                    let (format, out) = (player.format, &mut session.pending.bytes);
-                    if let Format::Flv | Format::FlvChunked = format {
-                        let cors = ctx.settings.cors_allow_origin.as_deref();
-                        http::write_stream_head(out, cors, format == Format::FlvChunked);
-                    }
-                    if format != Format::Rtmp {
-                        write_file_header(format, out, &stream.relay);
-                    }
+        let now_ms = ctx.now_ms;
+        let Some(connection) = &mut session.connection else { return Ok(()) };
+        let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
+        let log = &channel.log;
+        loop {
+            let action = player.cursor.review(log, &stream.queue_limits, now_ms);
+            written.dropped = player.cursor.dropped();
+            let mut end = match action {
+                // What it does not take it cannot be told either.
+                PlayerAction::Stalled => {
+                    ctx.counters.slow_disconnects += 1;
+                    return Err(EndReason::Stalled);
                 }
-                if matches!(action, PlayerAction::Begin(_)) {
-                    let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
-                    channel.write_headers(&mut session.pending.bytes, stream.relay.entry_headers(), time_ms);
+                PlayerAction::TooFarBehind => {
+                    ctx.counters.slow_disconnects += 1;
+                    return Err(EndReason::TooFarBehind);
                 }
-                Some(end)
-            }
-        };
-        if session.blocked {
-            return Ok(());
-        }
-        let position = player.cursor.position().unwrap_or(log.head());
-        let private = session.pending.len() > 0;
-        // Private bytes go between two messages: the one that has been begun is finished first.
-        let private_first =
-            session.pending.is_partly_sent() || !private || !player.cursor.is_inside_message(log);
-        if !private_first {
-            end = Some(log.message_end(position));
-        }
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let first = usize::from(private && private_first);
-        if first == 1 {
-            slices[0] = session.pending.rest();
-        }
-        let (count, _) = match end {
-            Some(end) => log.slices(position, end, &mut slices[first..]),
-            None => (0, 0),
-        };
-        let slices = &slices[..first + count];
-        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        if offered == 0 {
-            session.blocked = !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
-            return Ok(());
-        }
-        written.writes += 1;
-        let bytes = match connection.write(slices) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                (session.blocked, session.written_ms) = (true, now_ms);
+                PlayerAction::Idle => None,
+                PlayerAction::Send(end) | PlayerAction::Begin(end) => {
+                    if !player.begun {
+                        player.begun = true;
+                        let (format, out) = (player.format, &mut session.pending.bytes);
+                        if let Format::Flv | Format::FlvChunked = format {
+                            let cors = ctx.settings.cors_allow_origin.as_deref();
+                            http::write_stream_head(out, cors, format == Format::FlvChunked);
+                        }
+                        if format != Format::Rtmp {
+                            write_file_header(format, out, &stream.relay);
+                        }
+                    }
+                    if matches!(action, PlayerAction::Begin(_)) {
+                        let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
+                        channel.write_headers(
+                            &mut session.pending.bytes,
+                            stream.relay.entry_headers(),
+                            time_ms,
+                        );
+                    }
+                    Some(end)
+                }
+            };
+            if session.blocked {
                 return Ok(());
             }
-            Err(_) => return Err(EndReason::ConnectionFailed),
-        };
-        written.bytes += bytes as u64;
-        session.written_ms = now_ms;
-        let shared = if first == 1 { session.pending.advance(bytes) } else { bytes };
-        written.messages += player.cursor.advance(log, shared as u64, now_ms);
-        // TLS takes only so much at a time; a plain socket that takes less than offered is full.
-        session.blocked = bytes < offered && !connection.is_tls();
-        let more = session.pending.len() > 0 || player.cursor.lag_bytes(log) > 0;
-        if session.blocked || !more {
-            session.blocked |= connection.holds_ciphertext();
-            return Ok(());
+            let position = player.cursor.position().unwrap_or(log.head());
+            let private = session.pending.len() > 0;
+            // Private bytes go between two messages: the one that has been begun is finished first.
+            let private_first =
+                session.pending.is_partly_sent() || !private || !player.cursor.is_inside_message(log);
+            if !private_first {
+                end = Some(log.message_end(position));
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let first = usize::from(private && private_first);
+            if first == 1 {
+                slices[0] = session.pending.rest();
+            }
+            let (count, _) = match end {
+                Some(end) => log.slices(position, end, &mut slices[first..]),
+                None => (0, 0),
+            };
+            let slices = &slices[..first + count];
+            let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+            if offered == 0 {
+                session.blocked = !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
+                return Ok(());
+            }
+            written.writes += 1;
+            let bytes = match connection.write(slices) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    (session.blocked, session.written_ms) = (true, now_ms);
+                    return Ok(());
+                }
+                Err(_) => return Err(EndReason::ConnectionFailed),
+            };
+            written.bytes += bytes as u64;
+            session.written_ms = now_ms;
+            let shared = if first == 1 { session.pending.advance(bytes) } else { bytes };
+            written.messages += player.cursor.advance(log, shared as u64, now_ms);
+            // TLS takes only so much at a time; a plain socket that takes less than offered is full.
+            session.blocked = bytes < offered && !connection.is_tls();
+            let more = session.pending.len() > 0 || player.cursor.lag_bytes(log) > 0;
+            if session.blocked || !more {
+                session.blocked |= connection.holds_ciphertext();
+                return Ok(());
+            }
         }
     }
 }

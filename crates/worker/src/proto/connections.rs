@@ -267,11 +267,6 @@ impl Connections {
         Read::Input { ends, to_end }
     }
 
-    /// Takes in more of what a session has sent.
-    pub(crate) fn handle_input(&mut self, conn: ConnId, input: &[u8]) -> Option<EndReason> {
-        self.sessions.get_mut(conn)?.handle_input(input)
-    }
-
     /// What the session asks for next, of what it has sent.
     pub(crate) fn next_request(&mut self, conn: ConnId) -> Option<ClientRequest> {
         let session = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())?;
@@ -429,7 +424,7 @@ impl Connections {
 
 impl Session {
     /// Takes in what it has sent. If that breaks the protocol, or ends it, says why the session ends.
-    fn handle_input(&mut self, input: &[u8]) -> Option<EndReason> {
+    pub(crate) fn handle_input(&mut self, input: &[u8]) -> Option<EndReason> {
         if self.closing_at_ms.is_some() {
             return None;
         }
