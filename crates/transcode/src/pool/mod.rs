@@ -208,7 +208,7 @@ pub enum PoolRefused {
 /// Why a piece was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushError {
-    /// [`PIECES_MAX`] pieces wait already.
+    /// The queue of the stream is full.
     Full,
     /// Longer than any piece can be ([`PIECE_BYTES_MAX`]).
     Oversized,
