@@ -23,7 +23,7 @@ const DELAY_SAMPLES: f64 = SINC_LENGTH as f64 / 2.0 + 0.5;
 /// Over how much audio a seam is faded.
 const FADE_SECONDS: f64 = 0.002;
 
-/// See the module documentation.
+/// Audio at the output rate, kept in step with the timestamps of the input.
 pub(crate) struct Aligned {
     rate: u32,
     channels: usize,

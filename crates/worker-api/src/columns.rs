@@ -13,13 +13,13 @@ pub const NO_STREAM: u32 = u32::MAX;
 /// Declares the columns once: their type, and what a vacant row holds.
 macro_rules! columns {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $vacant:expr;)*) => {
-        /// See the module.
+        /// What the statistics say of each session, a column for each figure.
         #[derive(Debug, Default)]
-        pub struct Told {
+        pub struct SessionStats {
             $($(#[$doc])* pub $name: Vec<$type>,)*
         }
 
-        impl Told {
+        impl SessionStats {
             /// Makes the columns `rows` long; new rows are vacant.
             pub fn resize(&mut self, rows: usize) {
                 $(self.$name.resize(rows, $vacant);)*
@@ -76,7 +76,7 @@ columns! {
     dropped_frames: u64 = 0;
 }
 
-impl Told {
+impl SessionStats {
     /// Rows, vacant ones included.
     pub fn rows(&self) -> usize {
         self.serial.len()
@@ -120,7 +120,7 @@ pub struct StatsSnapshot {
     /// CPU time the worker took for this snapshot: rates, queues and the copy, microseconds.
     pub took_us: u32,
     /// Sessions: first the rows of connections, then those of WebRTC.
-    pub sessions: Told,
+    pub sessions: SessionStats,
     /// Streams that the worker knows; one that has frames and packets here is in it twice.
     pub streams: Vec<StreamRow>,
 }

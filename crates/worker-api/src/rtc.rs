@@ -23,7 +23,7 @@ pub enum RtcRole {
 
 impl RtcRole {
     /// As told to the outside, once the session is connected.
-    pub fn told(self) -> Role {
+    pub fn for_stats(self) -> Role {
         match self {
             Self::Publish => Role::Publisher,
             Self::Play => Role::Player,

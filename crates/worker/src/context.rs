@@ -5,8 +5,8 @@
 //! act, they return a value that says so, and the worker, which owns all of them, passes it on:
 //!
 //! ```text
-//! let tapped = self.packets.forward(&mut self.ctx);
-//! self.bridges.packets(&mut self.ctx, &tapped);
+//! self.packets.input(&mut self.ctx, &mut self.received);
+//! self.carry_out_actions(); // of `packets.take_actions()`: a bridge gets a batch, a publication ends
 //! ```
 //!
 //! Whatever needs several subsystems at once (a publication that begins or ends, a snapshot) is a method of
@@ -29,7 +29,7 @@ pub(crate) const READ_BYTES: usize = 256 << 10;
 /// Ciphertext read per call; less than [`READ_BYTES`], so that the plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// What every subsystem of a worker uses.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// This worker.

@@ -99,7 +99,8 @@ impl Worker {
             return self.end(conn, reason);
         }
         session.collect_output();
-        if session.pending.len() == 0 {
+        // What a player by HTTP sends is no request: it is served when it is due.
+        if session.pending.len() == 0 || matches!(session.state, State::HttpBody) {
             return;
         }
         self.write(conn);
@@ -126,6 +127,7 @@ impl Worker {
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
         let Ok((first, others)) = read_frames(message) else {
             self.ctx.counters.frames_invalid += 1;
+            tracing::trace!(stream = self.stream_key(stream), "message dropped: not a frame");
             return;
         };
         self.receive_frame(stream, &Arc::new(first));
@@ -292,7 +294,7 @@ impl Worker {
         session.state = match request.method {
             Method::WebSocket { accept } => {
                 let tls = session.is_tls();
-                self.connections.columns.told.protocol[conn.index()] =
+                self.connections.columns.stats.protocol[conn.index()] =
                     if tls { Protocol::WssFlv } else { Protocol::WsFlv };
                 http::write_upgrade(&mut session.pending.bytes, &accept);
                 State::WebSocket(ClientFrames::default())
@@ -370,7 +372,7 @@ impl Worker {
         };
         self.connections.columns.sent(conn, written.bytes);
         self.connections.columns.passed(conn, written.messages);
-        self.connections.columns.told.dropped_frames[conn.index()] = written.dropped;
+        self.connections.columns.stats.dropped_frames[conn.index()] = written.dropped;
         self.ctx.counters.writes += written.writes;
         self.ctx.counters.bytes_out += written.bytes;
         self.ctx.counters.frames_out += written.messages;

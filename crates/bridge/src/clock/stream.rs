@@ -1,7 +1,7 @@
 //! Which stream time it is now, by the times of frames as they arrive.
 //!
 //! The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at once (a GOP the bridge
-//! begins with, a network that stalled). The frame with the least delay counts, and what was told moves towards it by
+//! begins with, a network that stalled). The frame with the least delay counts, and what was reported moves towards it by
 //! very little, because receivers fit a line through it. Both tracks share the result, so an error shifts audio and
 //! picture alike.
 
@@ -14,14 +14,14 @@ use super::{LeastDelay, micros};
 pub struct StreamClock {
     base: Instant,
     least: LeastDelay,
-    told: Option<Told>,
+    reported: Option<ReportedDelay>,
     /// Delay of a frame that seems to come from the future, until a second one confirms it.
     suspect_us: Option<i64>,
 }
 
-/// What is told: `stream time = time since base - delay`.
+/// What is reported: `stream time = time since base - delay`.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct ReportedDelay {
     delay_us: i64,
     /// When it began and when it last moved, in time since base.
     since_us: i64,
@@ -31,7 +31,7 @@ struct Told {
 impl StreamClock {
     /// A clock of a stream of which nothing has arrived.
     pub fn new(now: Instant) -> Self {
-        Self { base: now, least: LeastDelay::default(), told: None, suspect_us: None }
+        Self { base: now, least: LeastDelay::default(), reported: None, suspect_us: None }
     }
 
     /// Another publisher begins: how late the frames of the last one were says nothing about its own.
@@ -43,14 +43,14 @@ impl StreamClock {
     pub fn arrived(&mut self, now: Instant, time_us: i64) {
         let at_us = micros(self.base, now);
         let delay_us = at_us - time_us.clamp(-TIME_US_MAX, TIME_US_MAX);
-        let Some(told) = self.told else {
+        let Some(reported) = self.reported else {
             self.least.note(at_us, delay_us);
-            self.told = Some(Told { delay_us, since_us: at_us, moved_us: at_us });
+            self.reported = Some(ReportedDelay { delay_us, since_us: at_us, moved_us: at_us });
             return;
         };
-        let is_settled = at_us - told.since_us > SETTLING_US;
+        let is_settled = at_us - reported.since_us > SETTLING_US;
         let ahead_of = |reference_us: i64| reference_us - delay_us;
-        if is_settled && ahead_of(told.delay_us) > STEP_US {
+        if is_settled && ahead_of(reported.delay_us) > STEP_US {
             let is_confirmed = self.suspect_us.is_some_and(|suspect| ahead_of(suspect).abs() <= STEP_US);
             self.suspect_us = Some(delay_us);
             if !is_confirmed {
@@ -59,26 +59,26 @@ impl StreamClock {
         }
         self.suspect_us = self.suspect_us.filter(|suspect| *suspect == delay_us);
         let least_us = self.least.note(at_us, delay_us);
-        let off_us = least_us - told.delay_us;
-        let slew_us = (at_us - told.moved_us) / SLEW_DIVISOR;
+        let off_us = least_us - reported.delay_us;
+        let slew_us = (at_us - reported.moved_us) / SLEW_DIVISOR;
         if off_us.abs() > STEP_US || (!is_settled && off_us < 0) {
-            self.told = Some(Told { delay_us: least_us, moved_us: at_us, ..told });
+            self.reported = Some(ReportedDelay { delay_us: least_us, moved_us: at_us, ..reported });
         } else if slew_us > 0 {
-            let delay_us = told.delay_us + off_us.clamp(-slew_us, slew_us);
-            self.told = Some(Told { delay_us, moved_us: at_us, ..told });
+            let delay_us = reported.delay_us + off_us.clamp(-slew_us, slew_us);
+            self.reported = Some(ReportedDelay { delay_us, moved_us: at_us, ..reported });
         }
         // Else too short a time has passed to move by a microsecond: it counts with the next frame.
     }
 
     /// Stream time at `now` in microseconds; `None` before the first frame.
     pub fn time_us(&self, now: Instant) -> Option<i64> {
-        let told = self.told?;
-        Some(micros(self.base, now) - told.delay_us)
+        let reported = self.reported?;
+        Some(micros(self.base, now) - reported.delay_us)
     }
 
-    /// Delay that is told, to see that it has stepped.
+    /// Delay that is reported, to see that it has stepped.
     pub(super) fn delay_us(&self) -> Option<i64> {
-        self.told.map(|told| told.delay_us)
+        self.reported.map(|reported| reported.delay_us)
     }
 }
 
@@ -120,10 +120,10 @@ mod tests {
             self.clock.arrived(self.now(), time_us);
         }
 
-        /// What is told, minus what is true if stream time `shift_us` was 0 at the beginning and runs `ppm` fast.
+        /// What is reported, minus what is true if stream time `shift_us` was 0 at the beginning and runs `ppm` fast.
         fn off_us(&self, shift_us: i64, ppm: i64) -> i64 {
-            let told_us = self.clock.time_us(self.now()).unwrap();
-            told_us - (shift_us + self.now_us + self.now_us * ppm / 1_000_000)
+            let reported_us = self.clock.time_us(self.now()).unwrap();
+            reported_us - (shift_us + self.now_us + self.now_us * ppm / 1_000_000)
         }
     }
 

@@ -119,7 +119,7 @@ pub struct RtpToFrameStats {
     pub video_latency: Option<Duration>,
 }
 
-/// See the module documentation.
+/// Converts the packets of one stream to frames.
 #[derive(Debug)]
 pub struct RtpToFrame {
     clock: CaptureClock,

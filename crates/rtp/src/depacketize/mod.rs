@@ -44,7 +44,7 @@ pub enum Broken {
 /// Longest frame, in bytes: half of what an FLV tag can hold. A longer one is given up.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
 
-/// Puts the frames of one track together. See the module.
+/// Puts the frames of one track together.
 #[derive(Debug)]
 pub struct Depacketizer {
     codec: Codec,

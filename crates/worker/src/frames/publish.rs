@@ -27,6 +27,7 @@ impl Frames {
         let is_header = matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
         if is_header && frame.bytes() > HEADER_BYTES_MAX {
             ctx.counters.frames_invalid += 1;
+            tracing::trace!(?stream, bytes = frame.bytes(), "header dropped: too long");
             return FrameAction::None;
         }
         let received = self.fan_out(ctx, stream, frame);
@@ -67,7 +68,10 @@ impl Frames {
             let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
             let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
             remote.lost = !ctx.mailboxes.try_send(remote.worker, message);
-            ctx.counters.ring_drops += u64::from(remote.lost);
+            if remote.lost {
+                ctx.counters.ring_drops += 1;
+                tracing::trace!(?stream, worker = ?remote.worker, "frame dropped: the ring is full");
+            }
         }
         self.deliver(ctx, stream, frame)
     }

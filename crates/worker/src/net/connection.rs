@@ -16,7 +16,7 @@ use crate::net::TcpSocket;
 /// Plaintext one write may hand to TLS, bytes; it is kept encrypted until the socket has taken it.
 const TLS_WRITE_BYTES: usize = 64 << 10;
 
-/// See the module.
+/// A TCP connection, in clear text or TLS.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: TcpSocket,

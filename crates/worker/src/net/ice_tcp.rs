@@ -152,6 +152,7 @@ impl TcpPeers {
         let peer = self.slab.get_mut(id).filter(|peer| peer.path == *path)?;
         if peer.waiting.len() - peer.written + len_max > WAITING_BYTES_MAX {
             self.dropped += 1;
+            tracing::trace!(?id, "datagram dropped: the peer does not read its connection");
             return None;
         }
         let start = peer.waiting.len();

@@ -50,9 +50,11 @@ pub(crate) fn bind(settings: &WorkerSettings) -> io::Result<(ListenAddresses, Ve
 }
 
 fn bind_for_all(mut address: SocketAddr, entry: Entry, workers: &mut [Listeners]) -> io::Result<SocketAddr> {
+    let named = |address: SocketAddr| {
+        move |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"))
+    };
     let bind = |address, shared| {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
-        TcpListener::bind(address, BindOptions { dual_stack: true, shared }).map_err(named)
+        TcpListener::bind(address, BindOptions { dual_stack: true, shared }).map_err(named(address))
     };
     // Without SO_REUSEPORT first: another server on the port must be an error, not a silent sharing of it.
     if address.port() != 0 {
@@ -60,7 +62,7 @@ fn bind_for_all(mut address: SocketAddr, entry: Entry, workers: &mut [Listeners]
     }
     for listeners in workers {
         let socket = bind(address, true)?;
-        socket.listen(BACKLOG)?;
+        socket.listen(BACKLOG).map_err(named(address))?;
         address = socket.local_addr()?;
         listeners.push((entry, socket));
     }

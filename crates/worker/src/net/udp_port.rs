@@ -44,7 +44,7 @@ pub(crate) struct SendCounters {
     pub(crate) blocked: u64,
 }
 
-/// See the module.
+/// A UDP socket, the sessions by address, and the datagrams that wait for the next flush.
 pub(crate) struct UdpPort {
     socket: UdpSocket,
     pub(crate) local: SocketAddr,
@@ -153,12 +153,19 @@ impl UdpPort {
         let progress = self.sender.flush(&mut self.batch, usize::MAX);
         counters.sent += progress.sent as u64;
         counters.failed += progress.failed as u64;
+        if progress.failed > 0 {
+            tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused by the network");
+        }
         self.blocked = progress.blocked;
         if progress.blocked {
             counters.blocked += 1;
             let before = self.batch.len();
             self.batch.retain(|envelope, _| envelope.stamp + WAIT_MS_MAX >= now_ms);
-            counters.dropped += (before - self.batch.len()) as u64;
+            let dropped = before - self.batch.len();
+            counters.dropped += dropped as u64;
+            if dropped > 0 {
+                tracing::trace!(local = %self.local, dropped, "datagrams dropped: no room to send for too long");
+            }
         }
     }
 }

@@ -147,6 +147,11 @@ impl Packets {
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
                 self.sockets.sent.paused += packets.len() as u64;
+                tracing::trace!(
+                    ?peer,
+                    packets = packets.len(),
+                    "packets dropped: the viewer's path is paused"
+                );
                 continue;
             };
             let (mut sent, mut bytes) = (0, 0);

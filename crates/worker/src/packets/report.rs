@@ -54,9 +54,9 @@ impl Packets {
         let rows = self.sessions.rows();
         self.columns.sample(elapsed_ms, rows);
         // Datagrams wait for nobody; what waits is in connections of those without UDP.
-        self.columns.told.queue_bytes.fill(0);
+        self.columns.stats.queue_bytes.fill(0);
         for (session, bytes) in self.sockets.tcp.waiting() {
-            if let Some(queued) = self.columns.told.queue_bytes.get_mut(session.index()) {
+            if let Some(queued) = self.columns.stats.queue_bytes.get_mut(session.index()) {
                 *queued += bytes as u64;
             }
         }
@@ -112,7 +112,7 @@ impl Packets {
         ctx: &'a Context,
         listed: &'a Listed,
     ) -> impl Iterator<Item = SessionSnapshot> + 'a {
-        let rows = self.columns.told.listed(ctx.worker.index(), listed);
+        let rows = self.columns.stats.listed(ctx.worker.index(), listed);
         rows.filter_map(|row| {
             let peer = PeerId::at(row);
             let session = self.sessions.get(peer)?;
@@ -145,7 +145,7 @@ impl Packets {
             resent_packets += stats.resent_packets;
             key_frame_requests += stats.key_frame_requests;
         }
-        let columns = &self.columns.told;
+        let columns = &self.columns.stats;
         let known = |value: f32| Some(value).filter(|value| !value.is_nan());
         let state = match (session.is_connected(), session.transport.peer.path().is_some()) {
             (true, _) => RtcState::Connected,

@@ -18,7 +18,7 @@ use crate::registry::{Epoch, PublishedTracks};
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 
-/// See the module.
+/// A WebRTC session: a transport, with the publications and subscriptions that use it.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// How it was opened: by WHIP or by WHEP.

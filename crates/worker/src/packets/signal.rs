@@ -87,7 +87,7 @@ impl Packets {
         session.transport.state = State::Connected(Box::new(inbound));
         session.transport.received_ms = ctx.now_ms;
         let stream = session.streams().next().map_or(NO_STREAM, packets_reference);
-        self.columns.takes_role(peer, session.role.told(), stream);
+        self.columns.takes_role(peer, session.role.for_stats(), stream);
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.transport.peer.path();
         let route = path.and_then(|path| self.route(peer, &path));

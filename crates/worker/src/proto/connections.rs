@@ -31,7 +31,7 @@ use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::Protocol;
 
 /// Bytes read per call from a connection that does not publish.
-const COMMAND_READ_BYTES: usize = 16 << 10;
+pub(crate) const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Silence after which the kernel asks a peer whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// Time a session has to take its last bytes, milliseconds.

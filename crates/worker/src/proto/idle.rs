@@ -6,10 +6,11 @@
 
 use std::net::SocketAddr;
 
-use crate::context::Context;
+use crate::context::{Context, READ_BYTES};
 use crate::ids::{IdleId, Table};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::{Interest, Readiness, Token};
+use crate::proto::connections::COMMAND_READ_BYTES;
 use worker_api::AddressSlot;
 use worker_api::link::Handoff;
 
@@ -99,7 +100,9 @@ impl IdleConnections {
     /// Reads from an idle connection: it closes, or has a request.
     pub(crate) fn read(&mut self, ctx: &mut Context, id: IdleId, ready: &Readiness) -> Option<NextRequest> {
         let idle = self.connections.get_mut(id)?;
-        let bytes = match idle.connection.read(&mut ctx.read_buffer, &mut ctx.cipher_buffer) {
+        // Bytes of all that have a request in one turn are held at once; the rest is read by the session.
+        let most = if idle.connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
+        let bytes = match idle.connection.read(&mut ctx.read_buffer[..most], &mut ctx.cipher_buffer) {
             // A TLS record that carries no data, or half of one.
             Ok(ReadOutcome::WouldBlock) => return None,
             Ok(ReadOutcome::Data { bytes, .. }) => ctx.read_buffer[..bytes].to_vec(),

@@ -17,7 +17,7 @@ use worker_api::EndReason;
 use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
 
-/// See the module.
+/// A client: its connection, what it is in the middle of, and what it publishes or plays.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// `None` for a publisher inside this process.

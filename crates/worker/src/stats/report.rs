@@ -14,7 +14,7 @@ impl Worker {
     /// Copies the state out.
     pub(crate) fn snapshot(&self, listed: &Listed) -> WorkerSnapshot {
         let last = self.ctx.load.last;
-        let rows = self.connections.columns.told.listed(self.ctx.worker.index(), listed);
+        let rows = self.connections.columns.stats.listed(self.ctx.worker.index(), listed);
         let sessions =
             rows.filter_map(|row| Some((ConnId::at(row), self.connections.sessions.get(ConnId::at(row))?)));
         WorkerSnapshot {
@@ -48,7 +48,7 @@ impl Worker {
         counters.sessions = self.connections.sessions.len() as u64;
         counters.http_idle = self.idle.len() as u64;
         (counters.publishers, counters.players) = self.connections.columns.publishers_and_players();
-        counters.queue_drops += self.connections.columns.told.dropped_frames.iter().sum::<u64>();
+        counters.queue_drops += self.connections.columns.stats.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;
         self.packets.count(&mut counters);
         counters.bridges = self.bridges.counters();
@@ -60,7 +60,7 @@ impl Worker {
             .publication
             .connection()
             .and_then(|conn| Some((conn, self.connections.sessions.get(conn)?)));
-        let told = &self.connections.columns.told;
+        let stats = &self.connections.columns.stats;
         let rates = stream.relay.rates();
         let gop = stream.relay.gop();
         StreamSnapshot {
@@ -70,8 +70,8 @@ impl Worker {
             publisher: publisher.map(|(conn, session)| PublisherSnapshot {
                 session: session.id,
                 address: session.address,
-                protocol: told.protocol[conn.index()],
-                connected_ms: self.ctx.now_ms - told.opened_ms[conn.index()],
+                protocol: stats.protocol[conn.index()],
+                connected_ms: self.ctx.now_ms - stats.opened_ms[conn.index()],
             }),
             uptime_ms: stream
                 .publication

@@ -29,8 +29,8 @@ impl Worker {
         snapshot.load_percent = last.load_percent;
         snapshot.bytes_in_per_second = last.bytes_in;
         snapshot.bytes_out_per_second = last.bytes_out;
-        snapshot.sessions.append_copy(&self.connections.columns.told);
-        snapshot.sessions.append_copy(&self.packets.columns.told);
+        snapshot.sessions.append_copy(&self.connections.columns.stats);
+        snapshot.sessions.append_copy(&self.packets.columns.stats);
         snapshot.streams.extend(self.frames.streams.iter().map(|(id, stream)| StreamRow {
             reference: frames_reference(id),
             name: stream.publication.key.clone(),
@@ -51,17 +51,17 @@ impl Worker {
 
     /// Notes how far each player is behind what there is for it.
     fn note_queues(&mut self) {
-        let told = &mut self.connections.columns.told;
+        let stats = &mut self.connections.columns.stats;
         let mut seen = [(usize::MAX, 0, 0); SEEN];
         for (_, player) in self.frames.players.iter() {
             let conn = player.conn.index();
             let stream = &self.frames.streams[player.stream];
             let Some(Channel { log, .. }) = &stream.channels[player.format as usize] else { continue };
-            told.queue_bytes[conn] = player.cursor.lag_bytes(log);
+            stats.queue_bytes[conn] = player.cursor.lag_bytes(log);
             // Players that are served together are at the same place: finding the message there once is
             // enough.
             let Some(position) = player.cursor.position() else {
-                told.queue_ms[conn] = 0;
+                stats.queue_ms[conn] = 0;
                 continue;
             };
             let channel = player.stream.index() * Format::COUNT + player.format as usize;
@@ -69,7 +69,7 @@ impl Worker {
             if (known.0, known.1) != (channel, position) {
                 *known = (channel, position, player.cursor.lag_ms(log) as u32);
             }
-            told.queue_ms[conn] = known.2;
+            stats.queue_ms[conn] = known.2;
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use outbox::Outbox;
 use worker_api::columns::NO_STREAM;
 
 use crate::ids::{FrameStreamId, PacketStreamId, TableId};
-use worker_api::columns::Told;
+use worker_api::columns::SessionStats;
 use worker_api::snapshot::{Protocol, Role, SessionId, SessionSnapshot};
 
 /// `stream` of a session that has frames of the stream at `index`.
@@ -33,14 +33,14 @@ pub(crate) fn packets_reference(stream: PacketStreamId) -> u32 {
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     /// What a snapshot copies.
-    pub(crate) told: Told,
+    pub(crate) stats: SessionStats,
     /// Bytes received.
     bytes_in: Vec<u64>,
     /// Bytes sent.
     bytes_out: Vec<u64>,
     /// Bytes in the direction of the role at the last sample.
     sampled_bytes: Vec<u64>,
-    /// `told.packets` at the last sample.
+    /// `stats.packets` at the last sample.
     sampled_packets: Vec<u64>,
     /// Packets that should have come from a publisher at the last sample, or [`NOT_YET`].
     sampled_expected: Vec<u64>,
@@ -79,13 +79,13 @@ impl Columns {
     /// A session begins at `row`.
     pub(crate) fn open(&mut self, row: impl TableId, id: SessionId, protocol: Protocol, now_ms: u64) {
         let row = row.index();
-        if self.told.rows() <= row {
+        if self.stats.rows() <= row {
             self.resize(row + 1);
         }
         self.reset(row);
-        self.told.serial[row] = id.serial();
-        self.told.protocol[row] = protocol;
-        self.told.opened_ms[row] = now_ms;
+        self.stats.serial[row] = id.serial();
+        self.stats.protocol[row] = protocol;
+        self.stats.opened_ms[row] = now_ms;
     }
 
     /// The session at `row` is over: nothing of it stays.
@@ -94,7 +94,7 @@ impl Columns {
     }
 
     fn reset(&mut self, row: usize) {
-        self.told.reset(row);
+        self.stats.reset(row);
         for column in
             [&mut self.bytes_in, &mut self.bytes_out, &mut self.sampled_bytes, &mut self.sampled_packets]
         {
@@ -106,18 +106,18 @@ impl Columns {
     /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes
     /// still count.
     pub(crate) fn retire(&mut self, row: impl TableId) {
-        self.told.serial[row.index()] = 0;
+        self.stats.serial[row.index()] = 0;
     }
 
     /// What the session at `row` does from now on, with which stream. Its packets and what describes its
     /// reception and its queue begin anew.
     pub(crate) fn takes_role(&mut self, row: impl TableId, role: Role, stream: u32) {
         let row = row.index();
-        let kept = (self.told.serial[row], self.told.protocol[row], self.told.opened_ms[row]);
-        self.told.reset(row);
-        (self.told.serial[row], self.told.protocol[row], self.told.opened_ms[row]) = kept;
-        self.told.role[row] = role;
-        self.told.stream[row] = stream;
+        let kept = (self.stats.serial[row], self.stats.protocol[row], self.stats.opened_ms[row]);
+        self.stats.reset(row);
+        (self.stats.serial[row], self.stats.protocol[row], self.stats.opened_ms[row]) = kept;
+        self.stats.role[row] = role;
+        self.stats.stream[row] = stream;
         self.sampled_packets[row] = 0;
         self.sampled_expected[row] = NOT_YET;
         self.sampled_bytes[row] = if role == Role::Player { self.bytes_out[row] } else { self.bytes_in[row] };
@@ -135,7 +135,7 @@ impl Columns {
 
     /// Packets, or messages, went by in the direction of the role.
     pub(crate) fn passed(&mut self, row: impl TableId, packets: u64) {
-        self.told.packets[row.index()] += packets;
+        self.stats.packets[row.index()] += packets;
     }
 
     /// A report came.
@@ -144,10 +144,10 @@ impl Columns {
     }
 
     fn set_reception(&mut self, row: usize, reception: Reception) {
-        self.told.lost_packets[row] = reception.lost_packets;
-        self.told.loss_percent[row] = reception.loss_percent;
-        self.told.rtt_ms[row] = reception.rtt_ms;
-        self.told.jitter_ms[row] = reception.jitter_ms;
+        self.stats.lost_packets[row] = reception.lost_packets;
+        self.stats.loss_percent[row] = reception.loss_percent;
+        self.stats.rtt_ms[row] = reception.rtt_ms;
+        self.stats.jitter_ms[row] = reception.jitter_ms;
     }
 
     /// A publisher's packets have been looked at. Its loss is that of the time since the last look.
@@ -160,7 +160,7 @@ impl Columns {
             // The first look, a stream that began anew, or silence: there is no share of nothing.
             None | Some(0) => f32::NAN,
             Some(expected) => {
-                let lost = lost_packets.saturating_sub(self.told.lost_packets[row]).min(expected);
+                let lost = lost_packets.saturating_sub(self.stats.lost_packets[row]).min(expected);
                 lost as f32 * 100.0 / expected as f32
             }
         };
@@ -179,12 +179,12 @@ impl Columns {
 
     /// When the session was accepted, milliseconds.
     pub(crate) fn opened_ms(&self, row: impl TableId) -> u64 {
-        self.told.opened_ms[row.index()]
+        self.stats.opened_ms[row.index()]
     }
 
     /// Publishers and players.
     pub(crate) fn publishers_and_players(&self) -> (u64, u64) {
-        let count = |role| self.told.role.iter().filter(|other| **other == role).count() as u64;
+        let count = |role| self.stats.role.iter().filter(|other| **other == role).count() as u64;
         (count(Role::Publisher), count(Role::Player))
     }
 
@@ -197,27 +197,27 @@ impl Columns {
         now_ms: u64,
     ) -> SessionSnapshot {
         let row = row.index();
-        let told = &self.told;
+        let stats = &self.stats;
         SessionSnapshot {
             id,
-            role: told.role[row],
-            protocol: told.protocol[row],
+            role: stats.role[row],
+            protocol: stats.protocol[row],
             stream: None,
             address,
-            connected_ms: now_ms - told.opened_ms[row],
+            connected_ms: now_ms - stats.opened_ms[row],
             bytes_in: self.bytes_in[row],
             bytes_out: self.bytes_out[row],
-            bits_per_second: told.bits_per_second[row],
-            queue_bytes: told.queue_bytes[row],
-            queue_ms: told.queue_ms[row],
-            dropped_frames: told.dropped_frames[row],
+            bits_per_second: stats.bits_per_second[row],
+            queue_bytes: stats.queue_bytes[row],
+            queue_ms: stats.queue_ms[row],
+            dropped_frames: stats.dropped_frames[row],
             user_agent: None,
             rtc: None,
         }
     }
 
     fn resize(&mut self, rows: usize) {
-        self.told.resize(rows);
+        self.stats.resize(rows);
         for column in
             [&mut self.bytes_in, &mut self.bytes_out, &mut self.sampled_bytes, &mut self.sampled_packets]
         {
@@ -248,9 +248,9 @@ mod tests {
             ConnId(2),
             Reception { lost_packets: 1, loss_percent: 2.0, rtt_ms: 3.0, jitter_ms: 4.0 },
         );
-        assert_eq!(columns.told.serial, [0, 0, 7]);
+        assert_eq!(columns.stats.serial, [0, 0, 7]);
         assert_eq!(
-            (columns.told.stream[2], columns.opened_ms(ConnId(2)), columns.bytes_out(ConnId(2))),
+            (columns.stats.stream[2], columns.opened_ms(ConnId(2)), columns.bytes_out(ConnId(2))),
             (4, 500, 10)
         );
         columns.close(ConnId(2));
@@ -266,16 +266,16 @@ mod tests {
         columns.retire(ConnId(2));
         columns.received(ConnId(2), 5);
         assert_eq!(
-            (columns.told.serial[2], columns.bytes_in(ConnId(2))),
+            (columns.stats.serial[2], columns.bytes_in(ConnId(2))),
             (0, 15),
             "its last bytes count for its log line"
         );
         columns.open(ConnId(2), SessionId::new(3, 8), Protocol::Rtmp, 900);
         assert_eq!(
-            (columns.told.serial[2], columns.bytes_in(ConnId(2)), columns.told.role[2]),
+            (columns.stats.serial[2], columns.bytes_in(ConnId(2)), columns.stats.role[2]),
             (8, 0, Role::Pending)
         );
-        assert_eq!(columns.told.stream[2], NO_STREAM);
+        assert_eq!(columns.stats.stream[2], NO_STREAM);
     }
 
     #[test]
@@ -293,14 +293,14 @@ mod tests {
         for (expected_packets, arrived_packets, lost, percent) in rows {
             let arrival = Arrival { expected_packets, arrived_packets, rtt_ms: 20.0, jitter_ms: 1.5 };
             columns.arrived(ConnId(2), arrival);
-            let told = &columns.told;
-            let found = Some(told.loss_percent[2]).filter(|percent| !percent.is_nan());
+            let stats = &columns.stats;
+            let found = Some(stats.loss_percent[2]).filter(|percent| !percent.is_nan());
             assert_eq!(
-                (told.lost_packets[2], found),
+                (stats.lost_packets[2], found),
                 (lost, percent),
                 "{expected_packets} {arrived_packets}"
             );
-            assert_eq!((told.rtt_ms[2], told.jitter_ms[2]), (20.0, 1.5));
+            assert_eq!((stats.rtt_ms[2], stats.jitter_ms[2]), (20.0, 1.5));
         }
     }
 

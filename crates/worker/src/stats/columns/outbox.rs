@@ -10,7 +10,7 @@ use tokio::sync::mpsc::Sender;
 
 use worker_api::columns::{OutboxCounters, StatsSnapshot};
 
-/// See the module.
+/// The way of statistics snapshots to the control side and of used ones back.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     queue: Sender<Box<StatsSnapshot>>,

@@ -9,18 +9,18 @@ impl Columns {
     pub(crate) fn sample(&mut self, elapsed_ms: u64, rows: usize) {
         self.resize(rows);
         let per_second = 1000.0 / elapsed_ms.max(1) as f64;
-        let Self { told, bytes_in, bytes_out, sampled_bytes, sampled_packets, .. } = self;
-        for row in 0..told.serial.len() {
-            let role = told.role[row];
+        let Self { stats, bytes_in, bytes_out, sampled_bytes, sampled_packets, .. } = self;
+        for row in 0..stats.serial.len() {
+            let role = stats.role[row];
             let bytes = if role == Role::Player { bytes_out[row] } else { bytes_in[row] };
             let fresh = bytes.saturating_sub(sampled_bytes[row]);
             let counts = if role == Role::Pending { 0.0 } else { 8.0 * per_second };
             sampled_bytes[row] = bytes;
-            told.bits_per_second[row] = (fresh as f64 * counts) as u64;
-            let packets = told.packets[row];
+            stats.bits_per_second[row] = (fresh as f64 * counts) as u64;
+            let packets = stats.packets[row];
             let fresh = packets.saturating_sub(sampled_packets[row]);
             sampled_packets[row] = packets;
-            told.packets_per_second[row] = (fresh as f64 * per_second).round() as u32;
+            stats.packets_per_second[row] = (fresh as f64 * per_second).round() as u32;
         }
     }
 }
@@ -52,14 +52,14 @@ mod tests {
         }
         columns.sample(1000, 3);
         for (row, (role, bits, packets)) in rows.into_iter().enumerate() {
-            let found = (columns.told.bits_per_second[row], columns.told.packets_per_second[row]);
+            let found = (columns.stats.bits_per_second[row], columns.stats.packets_per_second[row]);
             assert_eq!(found, (bits, packets), "{role:?}");
         }
         columns.sent(ConnId(2), 3000);
         columns.passed(ConnId(2), 11);
         columns.sample(1100, 3);
-        assert_eq!((columns.told.bits_per_second[2], columns.told.packets_per_second[2]), (21_818, 10));
-        assert_eq!((columns.told.bits_per_second[1], columns.told.packets_per_second[1]), (0, 0));
+        assert_eq!((columns.stats.bits_per_second[2], columns.stats.packets_per_second[2]), (21_818, 10));
+        assert_eq!((columns.stats.bits_per_second[1], columns.stats.packets_per_second[1]), (0, 0));
     }
 
     #[test]
@@ -72,11 +72,11 @@ mod tests {
         columns.retire(ConnId(3));
         columns.sample(1000, 4);
         assert_eq!(
-            (columns.told.rows(), columns.told.sessions()),
+            (columns.stats.rows(), columns.stats.sessions()),
             (4, 3),
             "a session that is closing keeps its row"
         );
         columns.open(ConnId(7), SessionId::new(0, 11), Protocol::Rtmp, 5);
-        assert_eq!(columns.told.serial, [1, 2, 3, 0, 0, 0, 0, 11]);
+        assert_eq!(columns.stats.serial, [1, 2, 3, 0, 0, 0, 0, 11]);
     }
 }
