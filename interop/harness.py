@@ -26,7 +26,8 @@ ROOT = INTEROP.parent
 # Longer than anything takes on a busy machine.
 PATIENCE = 60
 FRAMES = 50
-# How many checks run at once. What decodes or encodes in its own time and is measured has the weight of several.
+# How many checks run at once. What decodes or encodes in its own time and is measured has the weight of
+# several.
 CAPACITY = 5
 HEAVY = 3
 HEAVY_NAMES = ("Chromium", "browser", "aiortc by WHIP")

@@ -5,10 +5,9 @@
 //! ```
 //!
 //! A presentation time (pts) is when the first sample that a decoder makes of a piece is to be heard; delays
-//! of resampler and encoder are taken off, so that an impulse keeps its time. Decoding and encoding take a good
-//! part of a millisecond a frame, so none of this belongs on a thread that serves sockets: [`Pool`] has
-//! threads for it. G.711 and Opus need no transcoding towards WebRTC: browsers must have both
-//! (RFC 7874 §3).
+//! of resampler and encoder are taken off, so that an impulse keeps its time. Decoding and encoding take a
+//! good part of a millisecond a frame, so none of this belongs on a thread that serves sockets: [`Pool`] has
+//! threads for it. G.711 and Opus need no transcoding towards WebRTC: browsers must have both (RFC 7874 §3).
 
 mod aligned;
 mod audio_specific_config;

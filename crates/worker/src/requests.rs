@@ -1,8 +1,8 @@
 //! What clients ask for, and what becomes of it: the way from a connection to its stream and back.
 //!
-//! `proto` reads a connection and says what it asks for, one [`ClientRequest`] after the other. Here the worker
-//! does that, with the subsystems it takes: media goes to `frames` and bridges, a stream is published or played
-//! (`publish.rs`), a connection ends or goes to the control side.
+//! `proto` reads a connection and says what it asks for, one [`ClientRequest`] after the other. Here the
+//! worker does that, with the subsystems it takes: media goes to `frames` and bridges, a stream is published
+//! or played (`publish.rs`), a connection ends or goes to the control side.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 /**
  * A form above the page. The native dialog keeps the focus inside and closes on Escape; what the server says
- * against what was entered stands in the form, which keeps it.
+ * against the input is shown in the form, which keeps it.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';

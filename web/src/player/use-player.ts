@@ -55,7 +55,7 @@ export interface Advice {
 }
 
 /**
- * `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked anew.
+ * `key` is `app/name`; `sources` are asked at every round, `identity` says when they have to be asked again.
  */
 export function usePlayer(key: string, identity: string, sources: () => Source[], advice: Advice): UsePlayer {
   const video = useRef<HTMLVideoElement>(null);

@@ -30,9 +30,10 @@ fn micros(base: Instant, at: Instant) -> i64 {
 
 /// Least delay in the last 10 to 20 s, in microseconds; only differences of delays mean something.
 ///
-/// What arrives was stamped by a clock that cannot be read here, and delayed by an unknown time. The piece that
-/// was under way for the shortest time says best how that clock stands to ours; but clocks drift, so old pieces
-/// are forgotten. Two stretches of time take turns, as a window that moves would need every piece to be kept.
+/// What arrives was stamped by a clock that cannot be read here, and delayed by an unknown time. The piece
+/// that was under way for the shortest time says best how that clock stands to ours; but clocks drift, so old
+/// pieces are forgotten. Two stretches of time take turns, as a window that moves would need every piece to
+/// be kept.
 #[derive(Debug, Clone, Default)]
 struct LeastDelay {
     since_us: i64,

@@ -1,9 +1,9 @@
 //! Which stream time it is now, by the times of frames as they arrive.
 //!
 //! The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at once (a GOP the bridge
-//! begins with, a network that stalled). The frame with the least delay counts, and what was reported moves towards it by
-//! very little, because receivers fit a line through it. Both tracks share the result, so an error shifts audio and
-//! picture alike.
+//! begins with, a network that stalled). The frame with the least delay counts, and what was reported moves
+//! towards it by very little, because receivers fit a line through it. Both tracks share the result, so an
+//! error shifts audio and picture alike.
 
 use std::time::Instant;
 
@@ -120,7 +120,8 @@ mod tests {
             self.clock.arrived(self.now(), time_us);
         }
 
-        /// What is reported, minus what is true if stream time `shift_us` was 0 at the beginning and runs `ppm` fast.
+        /// What is reported, minus what is true if stream time `shift_us` was 0 at the beginning and runs
+        /// `ppm` fast.
         fn off_us(&self, shift_us: i64, ppm: i64) -> i64 {
             let reported_us = self.clock.time_us(self.now()).unwrap();
             reported_us - (shift_us + self.now_us + self.now_us * ppm / 1_000_000)

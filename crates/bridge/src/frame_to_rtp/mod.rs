@@ -298,7 +298,8 @@ pub const VIDEO_SSRC: u32 = 1;
 /// SSRC of audio.
 pub const AUDIO_SSRC: u32 = 2;
 
-/// Payload type of a codec: the static one where there is one (RFC 3551 section 6), else of the dynamic range.
+/// Payload type of a codec: the static one where there is one (RFC 3551 section 6), else of the dynamic
+/// range.
 pub fn payload_type(codec: Codec) -> u8 {
     match codec {
         Codec::Pcmu => 0,

@@ -175,7 +175,8 @@ impl Video {
                 let filter = PictureFilter::new(codec, record, settings.b_frames).ok();
                 filter.map(|filter| Coding::Nal(Box::new(filter), Nals::default()))
             }
-            // av1C ("AV1 Codec ISO Media File Format Binding", section 2.3): 1, version 1 | profile 3, level 5
+            // av1C ("AV1 Codec ISO Media File Format Binding", section 2.3): 1, version 1 | profile 3, level
+            // 5
             // | tier 1, .. | .. | OBUs: the sequence header.
             Codec::Av1 => match record {
                 [0x81, _, _, _, obus @ ..]

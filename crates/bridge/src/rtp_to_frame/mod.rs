@@ -241,7 +241,7 @@ struct Context<'a> {
     out: &'a mut FramesOut,
 }
 
-/// What players have been told of the stream as a whole.
+/// What players know about the stream as a whole.
 /// It is sent again whenever it has changed.
 #[derive(Debug, Default)]
 struct Headers(Metadata);

@@ -79,8 +79,8 @@ pub(super) struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Looks through a frame and keeps its parameter sets. Returns whether a decoder can start with it. Broken
-    /// if a set is longer than a record can hold, or there are too many.
+    /// Looks through a frame and keeps its parameter sets. Returns whether a decoder can start with it.
+    /// Broken if a set is longer than a record can hold, or there are too many.
     fn look_through(&mut self, codec: Codec, frame: &[u8]) -> Result<bool, NoPicture> {
         let (mut is_picture, mut is_key) = (false, false);
         let (mut all_intra, mut recovers, mut has_sps) = (true, false, false);

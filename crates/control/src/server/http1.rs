@@ -161,7 +161,8 @@ impl Stay {
         // The first request was seen by the worker: whatever its path is, it is not for media.
         let unserved = if !is_first && request.uri().path().ends_with(".flv") {
             Some(Outcome::ForWorker(head(&request)))
-        // Only a request without a body can be read a second time: of a body, a piece may be in the channel by now.
+        // Only a request without a body can be read a second time: of a body, a piece may be in the channel
+        // by now.
         } else if request.method() == Method::GET
             && request.body().is_end_stream()
             && request.headers().get(header::UPGRADE).is_some_and(upgrades)

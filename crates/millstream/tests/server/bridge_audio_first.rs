@@ -1,4 +1,5 @@
-//! A publisher whose audio is known some time before its video: nobody who asks for video is let in to audio alone.
+//! A publisher whose audio is known some time before its video: nobody who asks for video is let in to audio
+//! alone.
 
 #![expect(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
 
@@ -16,7 +17,8 @@ use rtp::payload::Codec;
 
 /// How much later the header of the video comes.
 const LATER: Duration = Duration::from_millis(200);
-/// What comes this long after the beginning proves nothing: by and by, a stream that has sent only audio is one of audio.
+/// What comes this long after the beginning proves nothing: by and by, a stream that has sent only audio is
+/// one of audio.
 const VOID: Duration = Duration::from_millis(400);
 /// On a loaded machine a round takes too long.
 const ROUNDS: usize = 20;
@@ -32,7 +34,8 @@ fn ask(server: &Server, stream: &str, end: Instant) -> Vec<Result<Client, u16>> 
     answers
 }
 
-/// Publishes; `None` if the machine was too slow to tell, else what was answered before the header of the video.
+/// Publishes; `None` if the machine was too slow to tell, else what was answered before the header of the
+/// video.
 fn round(server: &Server, stream: &str) -> Option<Vec<u16>> {
     let mut listener = RtmpClient::play(server.rtmp, stream);
     let began = Instant::now();

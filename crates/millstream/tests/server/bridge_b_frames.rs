@@ -1,4 +1,5 @@
-//! Streams with B-frames: frames are left out and the viewer is never sent back in time, or the player is told why not.
+//! Streams with B-frames: frames are left out and the viewer is never sent back in time, or the player is
+//! told why not.
 
 use crate::common::bridge::{LivePublisher, Viewed, metric, video_sample};
 use crate::common::eventually;

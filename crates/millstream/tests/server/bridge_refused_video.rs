@@ -1,5 +1,5 @@
-//! Video that turns out to be none for WebRTC only with its frames, which its sequence header does not tell: players of
-//! audio get audio, players of video are told why not, and the bridge is one bridge all the time.
+//! Video that turns out to be none for WebRTC only with its frames, which its sequence header does not tell:
+//! players of audio get audio, players of video are told why not, and the bridge is one bridge all the time.
 
 use crate::common::bridge::{
     LivePublisher, SteppedPublisher, Viewed, is_header, metric, sample_audio, video_sample, wait_for_metric,

@@ -1,5 +1,6 @@
-//! A WebRTC player that comes to a channel while an item without video plays sees those of the next item, without connecting
-//! again; until then it hears the audio, and gets a frame that stands in, so that browsers play it. The same for audio.
+//! A WebRTC player that comes to a channel while an item without video plays sees those of the next item,
+//! without connecting again; until then it hears the audio, and gets a filler frame, so that browsers
+//! play it. The same for audio.
 
 use crate::common::bridge::Viewed;
 use crate::common::channel::{make_mp4, wait_for_channel};
@@ -8,7 +9,7 @@ use crate::common::server::{ScratchDir, Server};
 use crate::common::tools::{ffmpeg, run};
 use rtp::payload::Codec;
 
-/// More frames than those that stand in, one a second.
+/// More frames than the fillers, one a second.
 const MOVES: u32 = 30;
 
 /// A channel of two items, of which the second lacks what ffmpeg leaves out with this option.

@@ -23,7 +23,7 @@ fn players_are_served_on_and_time_never_runs_back() {
     server.wait_for_players("live/copy", 1);
     let (mut opening, mut player) = (Some(opening), None);
     let mut played: Vec<Tag> = Vec::new();
-    // The origin's clock starts anew, jumps, and is about to wrap.
+    // The origin's clock restarts, jumps, and is about to wrap.
     for (round, offset_ms) in [0, 0, 5_000_000, 0xffff_fc00].into_iter().enumerate() {
         let mut asked = origin.accept();
         asked.begin();

@@ -129,7 +129,7 @@ fn made_up_ssrcs_take_no_memory_and_stop_nothing() {
         };
         publisher.send_rtp(fields, &[0xf8; 40]);
     }
-    // The last of those may have taken the place of the audio, as an encoder that begins anew would; nothing
+    // The last of those may have taken the place of the audio, as an encoder that restarts would; nothing
     // follows it, so the publisher's own comes back.
     let mut next = number;
     viewer.until("the publisher's own audio", |viewer| {

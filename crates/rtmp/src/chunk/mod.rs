@@ -16,8 +16,9 @@
 //! ```
 //!
 //! `reader.rs` turns bytes into messages, `writer.rs` messages into bytes with state per chunk stream, and
-//! `play.rs` writes the media bytes that are the same for every player. What a message means is decided in `connection.rs` and above; only Set Chunk Size and Abort are
-//! handled here, since they change how the next chunk is read.
+//! `play.rs` writes the media bytes that are the same for every player. What a message means is decided in
+//! `connection.rs` and above; only Set Chunk Size and Abort are handled here, since they change how the next
+//! chunk is read.
 
 mod play;
 mod reader;

@@ -64,8 +64,8 @@ pub(super) enum Packet {
 }
 
 impl<'a> TagHeader<'a> {
-    /// Reads the body of a video tag. Inlined, as this and the next are: a header is moved several times else,
-    /// which takes longer than reading it.
+    /// Reads the body of a video tag. Inlined, as this and the next are: a header is moved several times
+    /// else, which takes longer than reading it.
     #[inline]
     pub(super) fn of_video(body: &'a [u8]) -> Result<Self, FlvError> {
         let mut cursor = Cursor(body);
@@ -308,8 +308,8 @@ pub(super) fn fourcc(codec: Codec) -> Option<[u8; 4]> {
     FOURCCS.iter().find(|(known, _)| *known == codec).map(|(_, fourcc)| *fourcc)
 }
 
-/// `videocodecid` and `audiocodecid` of `onMetaData`: the number of FLV, or the FourCC (Enhanced RTMP v2, "Metadata
-/// Frame"); 0 if there is none.
+/// `videocodecid` and `audiocodecid` of `onMetaData`: the number of FLV, or the FourCC (Enhanced RTMP v2,
+/// "Metadata Frame"); 0 if there is none.
 pub(super) fn codec_number(codec: Codec) -> u32 {
     match codec {
         Codec::H264 | Codec::Pcma => 7,

@@ -14,8 +14,8 @@ pub(super) const EVENTS_MAX: usize = 64;
 /// Longest message of an event, in bytes.
 const MESSAGE_BYTES_MAX: usize = 400;
 
-/// What a channel does: it waits for its start or its stream, opens its first item or its next one while nothing plays, plays,
-/// waits because no item can be played, or is over.
+/// What a channel does: it waits for its start or its stream, opens its first item or its next one while
+/// nothing plays, plays, waits because no item can be played, or is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ChannelState)]
@@ -61,8 +61,8 @@ pub struct Event {
     pub message: String,
 }
 
-/// What kind of thing happened: an item could not be played, or was left on request; frames came late; the stream was
-/// refused or taken away; no item could be played.
+/// What kind of thing happened: an item could not be played, or was left on request; frames came late; the
+/// stream was refused or taken away; no item could be played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ChannelEventKind)]

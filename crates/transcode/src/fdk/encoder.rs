@@ -22,8 +22,8 @@ const CONCEAL_SAMPLES: usize = 480;
 /// Longest hole that is concealed; after a longer one the times jump.
 const HOLE_US_MAX: i64 = 1_000_000;
 
-/// Decodes and encodes: always two channels at 48 kHz, 1,024 samples a frame. **Call [`ToAac::push`] with every packet
-/// in order, off the threads that serve sockets.**
+/// Decodes and encodes: always two channels at 48 kHz, 1,024 samples a frame. **Call [`ToAac::push`] with
+/// every packet in order, off the threads that serve sockets.**
 pub struct ToAac {
     decoder: opus::Decoder,
     aligned: Aligned,
@@ -67,8 +67,8 @@ impl ToAac {
         &self.encoder.config.record
     }
 
-    /// Transcodes an Opus packet and appends the frames that it completes to `out`, usually one. The first frame has
-    /// the format.
+    /// Transcodes an Opus packet and appends the frames that it completes to `out`, usually one. The first
+    /// frame has the format.
     ///
     /// A hole of up to a second is concealed by the Opus decoder; after a longer one the times jump.
     pub fn push(

@@ -1,13 +1,14 @@
 //! Threads that transcode audio, shared by all streams of all workers; never a worker.
 //!
 //! ```text
-//!  worker ─ Transcoder::push ─▶ queue of the stream ─▶ thread: one piece of each stream in turn ─▶ Replies ─▶ worker
+//!  worker ─ Transcoder::push ─▶ queue of the stream ─▶ thread: one piece of each stream in turn ─▶ Replies
+//!  ─▶ worker
 //! ```
 //!
 //! Nobody waits: a full queue refuses the piece, and results that a worker does not take are left out and
-//! counted. A new stream goes to the thread with the fewest. A thread starts with the first stream it gets and
-//! ends with its last, so that a server without bridges has none. The lock is held when streams come and go,
-//! never for a piece.
+//! counted. A new stream goes to the thread with the fewest. A thread starts with the first stream it gets
+//! and ends with its last, so that a server without bridges has none. The lock is held when streams come and
+//! go, never for a piece.
 
 mod replies;
 mod thread;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use media::CodedAudio;
 
-/// Replies that wait for a worker; when full, further ones are dropped and their pieces counted in a later one.
+/// Replies that wait for a worker; when full, further ones are dropped and their pieces counted in a later
+/// one.
 const REPLIES_MAX: usize = 8_192;
 
 /// What became of one or more pieces.

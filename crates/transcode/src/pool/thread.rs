@@ -48,7 +48,8 @@ pub(super) fn run(index: usize, seats: &Seats, inbox: &Receiver<Stream>) {
             return;
         }
         if !is_busy {
-            // Whoever pushes, opens or drops unparks afterwards; a token from before makes this return at once.
+            // Whoever pushes, opens or drops unparks afterwards; a token from before makes this return at
+            // once.
             std::thread::park();
         }
     }

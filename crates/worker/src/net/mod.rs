@@ -1,29 +1,32 @@
 //! Sockets and the clock: the only place of the worker that asks the operating system for either.
 //!
 //! `system/` is the operating system as a worker sees it: [`EventQueue`], [`TcpListener`], [`TcpSocket`],
-//! [`UdpSocket`] and [`Clock`]. The other files here are built on these types: TLS connections, accepting, UDP
-//! ports and ICE over TCP. They carry bytes in and out and know nothing of what they mean; `proto` and `packets`
-//! read them.
+//! [`UdpSocket`] and [`Clock`]. The other files here are built on these types: TLS connections, accepting,
+//! UDP ports and ICE over TCP. They carry bytes in and out and know nothing of what they mean; `proto` and
+//! `packets` read them.
 //!
 //! A simulation of whole servers in virtual time replaces `system/` by a module with the same types. What its
 //! types have to keep to, because the worker relies on it:
 //!
-//! - **[`EventQueue`]** is edge-triggered. A socket is reported when it becomes ready and then not again before a
-//!   call on it has returned `WouldBlock`; [`add`](EventQueue::add) and [`change`](EventQueue::change) report
-//!   whatever is ready already. A report may be wrong: every call may return `WouldBlock`. A socket that was
-//!   dropped or removed is not reported by later waits. `wait` returns at once when a waker was used since the
-//!   last one; wake-ups merge, none is lost, and wakers work from any thread.
-//! - **[`TcpSocket`]** never blocks. Reads and writes may be partial, of one byte too. 0 bytes read is the peer's
-//!   end, after which it can still be written to (half-close); a reset is an error of the next call, and both are
-//!   reported as [`Readiness::closed`]. A full send buffer is `WouldBlock`, and the socket is reported writable
-//!   once there is room.
-//! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders, each
-//!   on its own whether or not they came coalesced (GRO). [`UdpSender::flush`] sends a batch in order per
-//!   destination, as segments (GSO) where it can. Without room (`ENOBUFS`, `EAGAIN`) it leaves the rest in the
-//!   batch and says `blocked`; nothing reports when there is room again. A datagram refused for good is counted.
+//! - **[`EventQueue`]** is edge-triggered. A socket is reported when it becomes ready and then not again
+//!   before a call on it has returned `WouldBlock`; [`add`](EventQueue::add) and
+//!   [`change`](EventQueue::change) report whatever is ready already. A report may be wrong: every call may
+//!   return `WouldBlock`. A socket that was dropped or removed is not reported by later waits. `wait` returns
+//!   at once when a waker was used since the last one; wake-ups merge, none is lost, and wakers work from any
+//!   thread.
+//! - **[`TcpSocket`]** never blocks. Reads and writes may be partial, of one byte too. 0 bytes read is the
+//!   peer's end, after which it can still be written to (half-close); a reset is an error of the next call,
+//!   and both are reported as [`Readiness::closed`]. A full send buffer is `WouldBlock`, and the socket is
+//!   reported writable once there is room.
+//! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders,
+//!   each on its own whether or not they came coalesced (GRO). [`UdpSender::flush`] sends a batch in order
+//!   per destination, as segments (GSO) where it can. Without room (`ENOBUFS`, `EAGAIN`) it leaves the rest
+//!   in the batch and says `blocked`; nothing reports when there is room again. A datagram refused for good
+//!   is counted.
 //! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
 //!
-//! The types find the simulated host they belong to by themselves (its thread, say): nothing above passes it on.
+//! The types find the simulated host they belong to by themselves (its thread, say): nothing above passes it
+//! on.
 
 pub(crate) mod accept;
 pub(crate) mod connection;

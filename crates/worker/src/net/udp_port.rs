@@ -154,7 +154,7 @@ impl UdpPort {
         counters.sent += progress.sent as u64;
         counters.failed += progress.failed as u64;
         if progress.failed > 0 {
-            tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused by the network");
+            tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
         }
         self.blocked = progress.blocked;
         if progress.blocked {
@@ -164,7 +164,7 @@ impl UdpPort {
             let dropped = before - self.batch.len();
             counters.dropped += dropped as u64;
             if dropped > 0 {
-                tracing::trace!(local = %self.local, dropped, "datagrams dropped: no room to send for too long");
+                tracing::trace!(local = %self.local, dropped, "datagrams dropped: no room for too long");
             }
         }
     }

@@ -195,7 +195,8 @@ fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     counters.unacknowledged += stats.unacknowledged_packets;
 }
 
-/// Tracks as the publisher described them, the first audio track with what the first is received of, and so on.
+/// Tracks as the publisher described them, the first audio track with what the first is received of, and so
+/// on.
 fn track_snapshots(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
     let described = stream.tracks.as_deref().unwrap_or_default().iter();
     let mut counts = [0; 2];

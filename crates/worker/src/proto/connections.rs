@@ -1,8 +1,9 @@
 //! TCP connections: opened, read, told why they end, and taken out.
 //!
-//! [`Connections`] has a session (`session.rs`) for each connection, and for each publisher inside this process.
-//! It reads what clients send and says what they ask for, one [`ClientRequest`] after the other; the worker acts
-//! on it (`requests.rs`) and has it answered here. How players are written to is in `frames/serve.rs`.
+//! [`Connections`] has a session (`session.rs`) for each connection, and for each publisher inside this
+//! process. It reads what clients send and says what they ask for, one [`ClientRequest`] after the other; the
+//! worker acts on it (`requests.rs`) and has it answered here. How players are written to is in
+//! `frames/serve.rs`.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -44,7 +44,7 @@ pub enum Kind {
     Float,
 }
 
-/// A number as it stands in the bytes, floats by their bits.
+/// A number as its bytes encode it, floats by their bits.
 #[derive(Debug, Clone, Copy)]
 pub enum Number {
     Unsigned(u64),

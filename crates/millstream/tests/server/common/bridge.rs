@@ -61,8 +61,8 @@ pub(crate) fn is_header(tag: &Tag) -> bool {
     tag.kind == MediaKind::Data || tag.timestamp == 0 && tag.body.get(1) == Some(&0)
 }
 
-/// A publisher whose audio goes on at the speed of its timestamps as long as it is asked to, and whose frames come when
-/// the test says so.
+/// A publisher whose audio goes on at the speed of its timestamps as long as it is asked to, and whose frames
+/// come when the test says so.
 pub(crate) struct SteppedPublisher {
     pub(crate) client: RtmpClient,
     /// Behind its sequence header.
@@ -142,7 +142,8 @@ pub(crate) struct Viewed {
     pub(crate) audio: u32,
     /// Frames whose timestamp was before that of the frame before.
     pub(crate) backwards: u32,
-    /// Whether a packet of video begins with an H.264 key frame or its parameter sets (RFC 6184: IDR, SPS, STAP-A).
+    /// Whether a packet of video begins with an H.264 key frame or its parameter sets (RFC 6184: IDR, SPS,
+    /// STAP-A).
     pub(crate) key_frame: bool,
     last: Option<u32>,
 }

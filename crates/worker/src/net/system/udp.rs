@@ -65,8 +65,8 @@ impl AsRawFd for UdpSocket {
 }
 
 /// Addresses of this host's interfaces that are up, without those that are valid on one link only: a peer
-/// elsewhere cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one interface,
-/// if it is named.
+/// elsewhere cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one
+/// interface, if it is named.
 pub(crate) fn local_addresses(only: Option<&str>) -> Vec<IpAddr> {
     use nix::net::if_::InterfaceFlags;
     let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();

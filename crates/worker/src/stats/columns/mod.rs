@@ -110,7 +110,7 @@ impl Columns {
     }
 
     /// What the session at `row` does from now on, with which stream. Its packets and what describes its
-    /// reception and its queue begin anew.
+    /// reception and its queue restart.
     pub(crate) fn takes_role(&mut self, row: impl TableId, role: Role, stream: u32) {
         let row = row.index();
         let kept = (self.stats.serial[row], self.stats.protocol[row], self.stats.opened_ms[row]);
@@ -157,7 +157,7 @@ impl Columns {
         let lost_packets = expected_packets.saturating_sub(arrived_packets);
         let before = std::mem::replace(&mut self.sampled_expected[row], expected_packets);
         let loss_percent = match expected_packets.checked_sub(before) {
-            // The first look, a stream that began anew, or silence: there is no share of nothing.
+            // The first look, a stream that restarted, or silence: there is no share of nothing.
             None | Some(0) => f32::NAN,
             Some(expected) => {
                 let lost = lost_packets.saturating_sub(self.stats.lost_packets[row]).min(expected);
