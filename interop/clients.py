@@ -28,11 +28,7 @@ class Clients(Bench):
 
     def ffmpeg(self):
         """One that knows Enhanced RTMP; the distribution's need not."""
-
-        def find():
-            return run(self.python(), "-c", "import imageio_ffmpeg as it; print(it.get_ffmpeg_exe())").strip()
-
-        return self.once("ffmpeg", find)
+        return self.new_ffmpeg()
 
     def rtmp(self, url, codec="h264", audio="aac", seconds=None, more=(), **source):
         """Publishes flash and beep."""

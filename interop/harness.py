@@ -219,14 +219,31 @@ class Bench:
         return self.start(python, INTEROP / "aiortc/peer.py", action, url, "--codec", codec, "--frames", FRAMES)
 
     def aiortc_environment(self):
-        environment = self.folder / "venv"
-        requirements = INTEROP / "aiortc/requirements.txt"
+        return self.environment("venv", INTEROP / "aiortc/requirements.txt") / "python"
+
+    def environment(self, name, requirements, *how):
+        """Programs of a Python environment that has these packages; made again when they change."""
+        environment = self.folder / name
         stamp = environment / "requirements.txt"
         if not stamp.exists() or stamp.read_text() != requirements.read_text():
             run(sys.executable, "-m", "venv", environment)
-            run(environment / "bin/pip", "install", "--quiet", "-r", requirements)
+            run(environment / "bin/pip", "install", "--quiet", *how, "-r", requirements)
             shutil.copy(requirements, stamp)
-        return environment / "bin/python"
+        return environment / "bin"
+
+    def new_ffmpeg(self):
+        """A newer ffmpeg than the distribution's: it knows Enhanced RTMP and WHIP. Tests in Rust run it by the path returned."""
+
+        def make():
+            programs = self.environment("new-ffmpeg", INTEROP / "ffmpeg/requirements.txt", "--require-hashes", "--no-deps")
+            there = run(programs / "python", "-c", "import imageio_ffmpeg as it; print(it.get_ffmpeg_exe())").strip()
+            link = programs / "ffmpeg"
+            if not link.exists():
+                link.unlink(missing_ok=True)
+                link.symlink_to(os.path.relpath(there, programs))
+            return link
+
+        return self.once("new-ffmpeg", make)
 
     def pion(self, action, url, codec="h264", network="udp4"):
         program = self.once("pion", self.pion_program)
