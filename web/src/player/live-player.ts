@@ -5,11 +5,11 @@
  * to tell the person watching, and how long to wait before the next try.
  */
 import type Mpegts from 'mpegts.js';
-import { backoffDelay } from '../lib/backoff';
-import { always, type Trouble } from '../lib/trouble';
+import { always } from '../lib/trouble';
 import { PLAYER_CONFIG } from './config';
+import { BasePlayer } from './base-player';
 import { keepLastPicture } from './last-picture';
-import { IDLE, type PlayerState, type StreamPlayer, type StreamPlayerOptions } from './player';
+import { IDLE, type StreamPlayer, type StreamPlayerOptions } from './player';
 import { bufferedEnd, nextRangeStart } from './stats';
 import { Tracks, UNKNOWN_TRACKS, type TrackHints } from './tracks';
 import { describeEnd, describeError, type ErrorInfo } from './words';
@@ -30,53 +30,34 @@ const STUCK_MS = 6_000;
 const FIRST_PICTURE_MS = 1_500;
 /** `HTMLMediaElement.HAVE_CURRENT_DATA`: nothing to play on with. */
 const HAVE_CURRENT_DATA = 2;
-/** Playing for this long makes the next failure count as the first. */
-const STABLE_MS = 5_000;
-/** Paused for this long: give the connection back to the server. */
-const PAUSED_MAX_MS = 20_000;
-const TRIES_MAX_FEW = 3;
 const SILENT = 'No data arrives. Waiting for the publisher.';
 const WATCH_MS = 500;
-const RETRY = { firstMs: 1_000, capMs: 8_000 };
 
-export class LivePlayer implements StreamPlayer {
-  readonly #options: LivePlayerOptions;
-  readonly #video: HTMLVideoElement;
-  #state: PlayerState = IDLE;
+export class LivePlayer extends BasePlayer<LivePlayerOptions> implements StreamPlayer {
   #url: string | null = null;
   #player: Mpegts.Player | null = null;
   /** Counts openings; late answers of an earlier one are ignored. */
   #generation = 0;
-  #failures = 0;
-  #retryTimer: ReturnType<typeof setTimeout> | null = null;
   #watchTimer: ReturnType<typeof setInterval> | null = null;
   #dataAtMs = 0;
   #dataEnd = 0;
   #moveAtMs = 0;
   #moveTime = 0;
-  #playingSinceMs: number | null = null;
-  #pausedSinceMs: number | null = null;
   #openedAtMs = 0;
   #tracks = new Tracks();
 
   constructor(options: LivePlayerOptions) {
-    this.#options = options;
-    this.#video = options.video;
-    this.#video.addEventListener('playing', this.#onPlaying);
-    this.#video.addEventListener('waiting', this.#onWaiting);
-    this.#video.addEventListener('pause', this.#onPause);
-  }
-
-  get state(): PlayerState {
-    return this.#state;
+    super(options);
+    this.video.addEventListener('playing', this.#onPlaying);
+    this.video.addEventListener('waiting', this.#onWaiting);
+    this.video.addEventListener('pause', this.#onPause);
   }
 
   start(url: string): void {
     this.stop();
     this.#url = url;
-    this.#failures = 0;
+    this.failures = 0;
     this.#tracks = new Tracks();
-    this.#state = IDLE;
     this.#watchTimer = setInterval(() => this.#watch(), WATCH_MS);
     void this.#open();
   }
@@ -85,33 +66,29 @@ export class LivePlayer implements StreamPlayer {
     this.#url = null;
     if (this.#watchTimer !== null) clearInterval(this.#watchTimer);
     this.#watchTimer = null;
-    this.#close();
-    this.#set({ ...IDLE });
+    this.close();
+    this.set({ ...IDLE });
   }
 
   destroy(): void {
     this.stop();
-    this.#video.removeEventListener('playing', this.#onPlaying);
-    this.#video.removeEventListener('waiting', this.#onWaiting);
-    this.#video.removeEventListener('pause', this.#onPause);
+    this.video.removeEventListener('playing', this.#onPlaying);
+    this.video.removeEventListener('waiting', this.#onWaiting);
+    this.video.removeEventListener('pause', this.#onPause);
   }
 
   retryNow(): void {
     if (this.#url === null) return;
-    this.#failures = 0;
-    this.#reopen();
+    this.failures = 0;
+    this.reopen();
   }
 
   formatChanged(): void {
     if (this.#url === null) return;
     // What could not be played says nothing of what comes now.
-    this.#failures = 0;
+    this.failures = 0;
     this.#tracks = new Tracks();
-    if (this.#state.phase === 'retrying' || this.#state.phase === 'failed') this.#reopen();
-  }
-
-  pause(): void {
-    this.#video.pause();
+    if (this.state.phase === 'retrying' || this.state.phase === 'failed') this.reopen();
   }
 
   resume(): void {
@@ -119,9 +96,9 @@ export class LivePlayer implements StreamPlayer {
       this.retryNow();
       return;
     }
-    const end = bufferedEnd(this.#video.buffered);
-    if (end !== null && end - this.#video.currentTime > 1) this.#video.currentTime = end - 0.5;
-    this.#pausedSinceMs = null;
+    const end = bufferedEnd(this.video.buffered);
+    if (end !== null && end - this.video.currentTime > 1) this.video.currentTime = end - 0.5;
+    this.pausedSinceMs = null;
     this.#play();
   }
 
@@ -129,19 +106,19 @@ export class LivePlayer implements StreamPlayer {
     const url = this.#url;
     if (url === null) return;
     const generation = ++this.#generation;
-    this.#set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
+    this.set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
     let mpegts: typeof Mpegts;
     try {
-      mpegts = await this.#options.load();
+      mpegts = await this.options.load();
     } catch {
-      if (generation === this.#generation) this.#fail(always('The player could not be loaded.'));
+      if (generation === this.#generation) this.fail(always('The player could not be loaded.'));
       return;
     }
     if (generation !== this.#generation) return;
     if (!mpegts.isSupported()) {
       const text =
         'This browser has no Media Source Extensions, so it cannot play FLV. Try VLC or ffplay with the addresses given.';
-      this.#fail({ text, retry: 'never', needsToken: false, elsewhere: 'cannot' });
+      this.fail({ text, retry: 'never', needsToken: false, elsewhere: 'cannot' });
       return;
     }
     this.#attach(mpegts, url, generation);
@@ -150,7 +127,7 @@ export class LivePlayer implements StreamPlayer {
   #attach(mpegts: typeof Mpegts, url: string, generation: number): void {
     const webSocket = url.startsWith('ws');
     const source: Mpegts.MediaDataSource = { type: 'flv', isLive: true, cors: true, url };
-    const tracks = this.#tracks.open(this.#options.hints?.() ?? UNKNOWN_TRACKS);
+    const tracks = this.#tracks.open(this.options.hints?.() ?? UNKNOWN_TRACKS);
     if (tracks.hasAudio !== null) source.hasAudio = tracks.hasAudio;
     if (tracks.hasVideo !== null) source.hasVideo = tracks.hasVideo;
     const player = mpegts.createPlayer(source, PLAYER_CONFIG);
@@ -160,128 +137,89 @@ export class LivePlayer implements StreamPlayer {
     // calls are queued as microtasks, which find nothing where a player was that is destroyed.
     const later = (close: () => void) => setTimeout(() => current() && close());
     player.on(mpegts.Events.ERROR, (_type: string, detail: string, info: ErrorInfo) => {
-      if (current()) later(() => this.#fail(describeError(detail, info ?? {}, webSocket)));
+      if (current()) later(() => this.fail(describeError(detail, info ?? {}, webSocket)));
     });
     player.on(mpegts.Events.LOADING_COMPLETE, () => {
-      if (current()) later(() => this.#fail(describeEnd()));
+      if (current()) later(() => this.fail(describeEnd()));
     });
     player.on(mpegts.Events.METADATA_ARRIVED, (metadata: Record<string, unknown>) => {
-      if (current() && this.#tracks.announce(metadata)) later(() => this.#reopen(false));
+      if (current() && this.#tracks.announce(metadata)) later(() => this.reopen(false));
     });
     player.on(mpegts.Events.STATISTICS_INFO, (statistics: { speed?: number }) => {
       if (current()) this.#measured((statistics.speed ?? 0) * 1024);
     });
-    const now = this.#now();
+    const now = this.now();
     this.#openedAtMs = now;
     this.#dataAtMs = now;
     this.#dataEnd = 0;
     this.#moveAtMs = now;
     this.#moveTime = -1;
-    this.#pausedSinceMs = null;
-    player.attachMediaElement(this.#video);
+    this.pausedSinceMs = null;
+    player.attachMediaElement(this.video);
     player.load();
     this.#play();
   }
 
   #play(): void {
     const generation = this.#generation;
-    this.#video.play().catch((cause: unknown) => {
-      // Other reasons (a new source was set meanwhile) report themselves in other ways.
-      const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
-      if (refused && generation === this.#generation) {
-        this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
-      }
-    });
+    this.play(() => generation === this.#generation);
   }
 
   #measured(bytesPerSecond: number): void {
-    if (bytesPerSecond > 0) this.#dataAtMs = this.#now();
-    this.#set({ bytesPerSecond });
+    if (bytesPerSecond > 0) this.#dataAtMs = this.now();
+    this.set({ bytesPerSecond });
   }
 
-  #fail(trouble: Trouble): void {
-    this.#failures += 1;
-    this.#close();
-    if (this.#options.onTrouble?.(trouble) === true) return;
-    const giveUp = trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW);
-    if (giveUp) {
-      this.#set({
-        phase: 'failed',
-        message: trouble.text,
-        needsToken: trouble.needsToken,
-        retryAtMs: null,
-        bytesPerSecond: 0,
-      });
-      return;
-    }
-    const delay = backoffDelay(RETRY, this.#failures, this.#options.random);
-    this.#set({
-      phase: 'retrying',
-      message: trouble.text,
-      needsToken: false,
-      retryAtMs: this.#now() + delay,
-      bytesPerSecond: 0,
-    });
-    this.#retryTimer = setTimeout(() => this.#reopen(), delay);
-  }
-
-  #reopen(counted = true): void {
+  protected reopen(counted = true): void {
     if (this.#url === null) return;
-    this.#close();
-    if (counted) this.#set({ reconnects: this.#state.reconnects + 1 });
+    this.close();
+    if (counted) this.set({ reconnects: this.state.reconnects + 1 });
     void this.#open();
   }
 
-  #close(): void {
+  protected close(): void {
     this.#generation += 1;
-    if (this.#retryTimer !== null) clearTimeout(this.#retryTimer);
-    this.#retryTimer = null;
-    this.#playingSinceMs = null;
+    clearTimeout(this.retryTimer);
+    this.playingSinceMs = null;
     const player = this.#player;
     this.#player = null;
     if (player === null) return;
-    keepLastPicture(this.#video);
+    keepLastPicture(this.video);
     player.destroy();
   }
 
   readonly #onPlaying = (): void => {
     if (this.#player === null) return;
-    this.#playingSinceMs ??= this.#now();
-    this.#pausedSinceMs = null;
-    this.#set({ phase: 'playing', message: '' });
+    this.playing();
   };
 
   readonly #onWaiting = (): void => {
-    if (this.#player !== null && this.#state.phase === 'playing')
-      this.#set({ phase: 'buffering', message: '' });
+    if (this.#player !== null && this.state.phase === 'playing')
+      this.set({ phase: 'buffering', message: '' });
   };
 
   readonly #onPause = (): void => {
     // Tearing down a connection pauses the element as well; only a person's pause counts.
-    const showing =
-      this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting';
-    if (this.#player === null || !showing) return;
-    this.#pausedSinceMs = this.#now();
-    this.#set({ phase: 'paused', message: '' });
+    if (this.#player !== null) this.paused();
   };
 
   /** Looks after the connection twice a second. */
   #watch(): void {
     if (this.#player === null) return;
-    const now = this.#now();
-    const end = bufferedEnd(this.#video.buffered);
+    const now = this.now();
+    const end = bufferedEnd(this.video.buffered);
     if (end !== null && end > this.#dataEnd) {
       this.#dataEnd = end;
       this.#dataAtMs = now;
     }
-    if (this.#video.currentTime !== this.#moveTime) {
-      this.#moveTime = this.#video.currentTime;
+    if (this.video.currentTime !== this.#moveTime) {
+      this.#moveTime = this.video.currentTime;
       this.#moveAtMs = now;
     }
-    if (this.#playingSinceMs !== null && now - this.#playingSinceMs > STABLE_MS) this.#failures = 0;
-    switch (this.#state.phase) {
+    this.forgetFailures(now);
+    switch (this.state.phase) {
       case 'paused':
-        this.#watchPaused(now);
+        this.watchPaused(now);
         break;
       case 'connecting':
       case 'playing':
@@ -293,49 +231,34 @@ export class LivePlayer implements StreamPlayer {
     }
   }
 
-  #watchPaused(now: number): void {
-    if (this.#pausedSinceMs === null || now - this.#pausedSinceMs < PAUSED_MAX_MS) return;
-    this.#close();
-    this.#set({ bytesPerSecond: 0 });
-  }
-
   #watchRunning(now: number): void {
     const silent = now - this.#dataAtMs;
     const still = now - this.#moveAtMs;
-    const hole = nextRangeStart(this.#video.buffered, this.#video.currentTime);
-    const starved = this.#video.readyState <= HAVE_CURRENT_DATA && now - this.#openedAtMs >= FIRST_PICTURE_MS;
+    const hole = nextRangeStart(this.video.buffered, this.video.currentTime);
+    const starved = this.video.readyState <= HAVE_CURRENT_DATA && now - this.#openedAtMs >= FIRST_PICTURE_MS;
     if (still > 1_000 && hole !== null) {
-      this.#video.currentTime = hole + 0.01;
+      this.video.currentTime = hole + 0.01;
     } else if (
       starved &&
       still >= FIRST_PICTURE_MS &&
       silent < FIRST_PICTURE_MS &&
       this.#tracks.suspectMissing()
     ) {
-      this.#reopen(false);
+      this.reopen(false);
     } else if (silent > DEAD_MS) {
-      this.#reopen();
+      this.reopen();
     } else if (
       silent > SILENT_MS &&
       still > SILENT_MS &&
       this.#dataEnd === 0 &&
-      this.#options.onTrouble?.({ ...always(SILENT), elsewhere: 'absent' }) === true
+      this.options.onTrouble?.({ ...always(SILENT), elsewhere: 'absent' }) === true
     ) {
       // Nothing at all came: the stream may be there by another transport, which its owner tries.
     } else if (silent > SILENT_MS && still > SILENT_MS) {
-      this.#set({ phase: 'waiting', message: SILENT });
+      this.set({ phase: 'waiting', message: SILENT });
     } else if (still > STUCK_MS && silent < STUCK_MS / 2) {
-      if (this.#video.readyState === 0) this.#tracks.guess();
-      this.#fail(always('Data arrives, but the picture stands still.'));
+      if (this.video.readyState === 0) this.#tracks.guess();
+      this.fail(always('Data arrives, but the picture stands still.'));
     }
-  }
-
-  #set(change: Partial<PlayerState>): void {
-    this.#state = { ...this.#state, ...change };
-    this.#options.onState(this.#state);
-  }
-
-  #now(): number {
-    return (this.#options.now ?? Date.now)();
   }
 }

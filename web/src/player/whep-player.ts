@@ -4,13 +4,13 @@
  * The browser decodes and keeps the delay small by itself. This file decides when a connection counts as
  * lost, what to tell the person watching, and how long to wait before the next try.
  */
-import { backoffDelay } from '../lib/backoff';
-import { always, type Trouble } from '../lib/trouble';
+import { always } from '../lib/trouble';
 import { wantCaptureTime } from '../rtc/codecs';
 import { Connection, type Link } from '../rtc/connection';
 import { entries, FiguresSampler, type ConnectionFigures } from '../rtc/stats';
+import { BasePlayer } from './base-player';
 import { keepLastPicture } from './last-picture';
-import { IDLE, type PlayerState, type StreamPlayer, type StreamPlayerOptions } from './player';
+import { IDLE, type StreamPlayer, type StreamPlayerOptions } from './player';
 
 type Connect = (
   options: ConstructorParameters<typeof Connection>[0],
@@ -29,26 +29,15 @@ const ASK_MS = 900;
 const SILENT_MS = 4_000;
 /** Packets of a picture arrive but none is decoded for this long: start over. */
 const STUCK_MS = 8_000;
-/** Playing for this long makes the next failure count as the first. */
-const STABLE_MS = 5_000;
-/** Paused for this long: give the connection back to the server. */
-const PAUSED_MAX_MS = 20_000;
-const TRIES_MAX_FEW = 3;
-const RETRY = { firstMs: 1_000, capMs: 8_000 };
 
 const SILENT = 'No data arrives. Waiting for the publisher.';
 const LEFT = 'The publisher has left. Waiting for it to come back.';
 
-export class WhepPlayer implements StreamPlayer {
-  readonly #options: WhepPlayerOptions;
-  readonly #video: HTMLVideoElement;
-  #state: PlayerState = IDLE;
+export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamPlayer {
   #target: { url: string; token: string } | null = null;
   #connection: ReturnType<Connect> | null = null;
   #sampler = new FiguresSampler();
   #figures: ConnectionFigures | null = null;
-  #failures = 0;
-  #retryTimer: ReturnType<typeof setTimeout> | undefined;
   #watchTimer: ReturnType<typeof setInterval> | undefined;
   #packets = 0;
   #packetsAtMs = 0;
@@ -56,14 +45,11 @@ export class WhepPlayer implements StreamPlayer {
   #left = false;
   #frames = 0;
   #framesAtMs = 0;
-  #playingSinceMs: number | null = null;
-  #pausedSinceMs: number | null = null;
 
   constructor(options: WhepPlayerOptions) {
-    this.#options = options;
-    this.#video = options.video;
-    this.#video.addEventListener('playing', this.#onPlaying);
-    this.#video.addEventListener('pause', this.#onPause);
+    super(options);
+    this.video.addEventListener('playing', this.#onPlaying);
+    this.video.addEventListener('pause', this.#onPause);
   }
 
   /** Of the last second; null while there is no connection. */
@@ -78,8 +64,7 @@ export class WhepPlayer implements StreamPlayer {
   start(url: string, token = ''): void {
     this.stop();
     this.#target = { url, token };
-    this.#failures = 0;
-    this.#state = IDLE;
+    this.failures = 0;
     this.#watchTimer = setInterval(() => void this.#watch(), WATCH_MS);
     this.#open();
   }
@@ -87,55 +72,51 @@ export class WhepPlayer implements StreamPlayer {
   stop(): void {
     this.#target = null;
     clearInterval(this.#watchTimer);
-    this.#close();
-    this.#set({ ...IDLE });
+    this.close();
+    this.set({ ...IDLE });
   }
 
   destroy(): void {
     this.stop();
-    this.#video.removeEventListener('playing', this.#onPlaying);
-    this.#video.removeEventListener('pause', this.#onPause);
+    this.video.removeEventListener('playing', this.#onPlaying);
+    this.video.removeEventListener('pause', this.#onPause);
   }
 
   retryNow(): void {
     if (this.#target === null) return;
-    this.#failures = 0;
-    this.#reopen();
+    this.failures = 0;
+    this.reopen();
   }
 
   formatChanged(): void {
     if (this.#target === null) return;
-    this.#failures = 0;
-    if (this.#state.phase === 'retrying' || this.#state.phase === 'failed') this.#reopen();
-  }
-
-  pause(): void {
-    this.#video.pause();
+    this.failures = 0;
+    if (this.state.phase === 'retrying' || this.state.phase === 'failed') this.reopen();
   }
 
   resume(): void {
     if (this.#connection === null) return this.retryNow();
-    this.#pausedSinceMs = null;
+    this.pausedSinceMs = null;
     this.#play();
   }
 
   #open(): void {
     if (this.#target === null) return;
-    this.#set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
-    const connect = this.#options.connect ?? ((options) => new Connection(options));
+    this.set({ phase: 'connecting', message: '', needsToken: false, retryAtMs: null, bytesPerSecond: 0 });
+    const connect = this.options.connect ?? ((options) => new Connection(options));
     const media = new MediaStream();
     const connection: ReturnType<Connect> = connect({
       role: 'play',
       ...this.#target,
       prepare: (peer) => this.#prepare(peer, media),
       onLink: (link) => connection === this.#connection && this.#linked(link),
-      onTrouble: (trouble) => connection === this.#connection && this.#fail(trouble),
+      onTrouble: (trouble) => connection === this.#connection && this.fail(trouble),
     });
     this.#connection = connection;
     this.#sampler = new FiguresSampler();
     [this.#packets, this.#frames] = [0, 0];
     this.#left = false;
-    this.#packetsAtMs = this.#framesAtMs = this.#now();
+    this.#packetsAtMs = this.#framesAtMs = this.now();
     void connection.open();
   }
 
@@ -144,89 +125,49 @@ export class WhepPlayer implements StreamPlayer {
       wantCaptureTime(peer.addTransceiver(kind, { direction: 'recvonly' }));
     peer.addEventListener('track', ({ track }) => {
       media.addTrack(track);
-      if (this.#video.srcObject === media) return;
-      this.#video.srcObject = media;
+      if (this.video.srcObject === media) return;
+      this.video.srcObject = media;
       this.#play();
     });
   }
 
   #play(): void {
     const connection = this.#connection;
-    this.#video.play().catch((cause: unknown) => {
-      // Other reasons (a new source was set meanwhile) report themselves in other ways.
-      const refused = cause instanceof DOMException && cause.name === 'NotAllowedError';
-      if (refused && connection === this.#connection)
-        this.#set({ phase: 'blocked', message: 'The browser waits for a click before it plays.' });
-    });
+    this.play(() => connection === this.#connection);
   }
 
   #linked(link: Link): void {
-    if (link === 'interrupted' && this.#showing) this.#set({ phase: 'buffering', message: '' });
-    if (link === 'connected') this.#packetsAtMs = this.#framesAtMs = this.#now();
+    if (link === 'interrupted' && this.showing) this.set({ phase: 'buffering', message: '' });
+    if (link === 'connected') this.#packetsAtMs = this.#framesAtMs = this.now();
   }
 
-  #fail(trouble: Trouble): void {
-    this.#failures += 1;
-    this.#close();
-    if (this.#options.onTrouble?.(trouble) === true) return;
-    if (trouble.retry === 'never' || (trouble.retry === 'few' && this.#failures > TRIES_MAX_FEW)) {
-      this.#set({
-        phase: 'failed',
-        message: trouble.text,
-        needsToken: trouble.needsToken,
-        retryAtMs: null,
-        bytesPerSecond: 0,
-      });
-      return;
-    }
-    const delay = Math.max(backoffDelay(RETRY, this.#failures, this.#options.random), trouble.waitMs ?? 0);
-    this.#set({
-      phase: 'retrying',
-      message: trouble.text,
-      needsToken: false,
-      retryAtMs: this.#now() + delay,
-      bytesPerSecond: 0,
-    });
-    this.#retryTimer = setTimeout(() => this.#reopen(), delay);
-  }
-
-  #reopen(): void {
-    this.#close();
-    this.#set({ reconnects: this.#state.reconnects + 1 });
+  protected reopen(): void {
+    this.close();
+    this.set({ reconnects: this.state.reconnects + 1 });
     this.#open();
   }
 
-  #close(): void {
-    clearTimeout(this.#retryTimer);
-    this.#playingSinceMs = null;
+  protected close(): void {
+    clearTimeout(this.retryTimer);
+    this.playingSinceMs = null;
     this.#figures = null;
     const connection = this.#connection;
     this.#connection = null;
     if (connection === null) return;
     connection.close();
-    if (this.#video.srcObject === null) return;
-    keepLastPicture(this.#video);
-    this.#video.srcObject = null;
-  }
-
-  get #showing(): boolean {
-    return (
-      this.#state.phase === 'playing' || this.#state.phase === 'buffering' || this.#state.phase === 'waiting'
-    );
+    if (this.video.srcObject === null) return;
+    keepLastPicture(this.video);
+    this.video.srcObject = null;
   }
 
   readonly #onPlaying = (): void => {
     if (this.#connection === null) return;
-    this.#playingSinceMs ??= this.#now();
-    this.#pausedSinceMs = null;
-    this.#set({ phase: 'playing', message: '' });
+    this.playing();
   };
 
   readonly #onPause = (): void => {
     // Taking the source away pauses the element as well; only a person's pause counts.
-    if (this.#connection === null || !this.#showing) return;
-    this.#pausedSinceMs = this.#now();
-    this.#set({ phase: 'paused', message: '' });
+    if (this.#connection !== null) this.paused();
   };
 
   /** Looks after the connection once a second. */
@@ -234,12 +175,12 @@ export class WhepPlayer implements StreamPlayer {
     const peer = this.peer;
     const stats = await peer?.getStats().catch(() => null);
     if (!stats || peer !== this.peer) return;
-    const now = this.#now();
+    const now = this.now();
     this.#figures = this.#sampler.sample(entries(stats), now);
     this.#note(this.#figures, now);
-    this.#set({ bytesPerSecond: (this.#figures.bitsPerSecond ?? 0) / 8 });
-    if (this.#playingSinceMs !== null && now - this.#playingSinceMs > STABLE_MS) this.#failures = 0;
-    if (this.#state.phase === 'paused') this.#watchPaused(now);
+    this.set({ bytesPerSecond: (this.#figures.bitsPerSecond ?? 0) / 8 });
+    this.forgetFailures(now);
+    if (this.state.phase === 'paused') this.watchPaused(now);
     else if (peer?.connectionState === 'connected') this.#watchRunning(now);
   }
 
@@ -258,44 +199,29 @@ export class WhepPlayer implements StreamPlayer {
     }
   }
 
-  #watchPaused(now: number): void {
-    if (this.#pausedSinceMs === null || now - this.#pausedSinceMs < PAUSED_MAX_MS) return;
-    this.#close();
-    this.#set({ bytesPerSecond: 0 });
-  }
-
   #watchRunning(now: number): void {
-    const { phase } = this.#state;
+    const { phase } = this.state;
     const silent = now - this.#packetsAtMs;
     if (silent >= ASK_MS && !this.#left) void this.#askWhetherLeft();
     if (silent > SILENT_MS || this.#left) {
-      if (phase !== 'blocked') this.#set({ phase: 'waiting', message: this.#left ? LEFT : SILENT });
+      if (phase !== 'blocked') this.set({ phase: 'waiting', message: this.#left ? LEFT : SILENT });
     } else if (now - this.#framesAtMs > STUCK_MS) {
       const first = this.#frames === 0;
-      this.#fail({
+      this.fail({
         ...always('Data arrives, but the picture stands still.'),
         ...(first ? { elsewhere: 'cannot' as const } : {}),
       });
     } else if ((phase === 'waiting' || phase === 'buffering') && silent < WATCH_MS * 2) {
-      this.#set({ phase: 'playing', message: '' });
+      this.set({ phase: 'playing', message: '' });
     }
   }
 
   async #askWhetherLeft(): Promise<void> {
     const [connection, packets] = [this.#connection, this.#packets];
-    const live = await this.#options.live?.().catch(() => null);
+    const live = await this.options.live?.().catch(() => null);
     if (live !== false || connection === null || connection !== this.#connection || packets !== this.#packets)
       return;
     this.#left = true;
-    if (this.#showing) this.#set({ phase: 'waiting', message: LEFT });
-  }
-
-  #set(change: Partial<PlayerState>): void {
-    this.#state = { ...this.#state, ...change };
-    this.#options.onState(this.#state);
-  }
-
-  #now(): number {
-    return (this.#options.now ?? Date.now)();
+    if (this.showing) this.set({ phase: 'waiting', message: LEFT });
   }
 }
