@@ -194,22 +194,20 @@ fn seal<S: OutboundSet + ?Sized>(contexts: &S, packets: &mut [Outgoing<'_>], wai
     for (at, packet) in packets.iter_mut().enumerate() {
         let Some((_, reserved)) = next.next_if(|waiting| waiting.0 == at) else { continue };
         packet.result = Err(ProtectError::UnknownContext);
-        let context = contexts.outbound(packet.context);
-        let Some(key) = context.and_then(|context| context.key(reserved)) else { continue };
-        packet.result = Ok(reserved.len() + reserved.trailer_len());
+        let Some(context) = contexts.outbound(packet.context) else { continue };
+        let Some(key) = context.key(reserved) else { continue };
         let source = match packet.plaintext {
             Plaintext::From { payload, .. } => Some(payload),
             Plaintext::InPlace { .. } => None,
         };
+        let Cipher::Cm(cipher) = &key.rtp.cipher else {
+            packet.result = context.seal_one(*reserved, source, packet.out);
+            continue;
+        };
+        packet.result = Ok(reserved.len() + reserved.trailer_len());
         let (body, trailer) = packet.out.split_at_mut(reserved.len());
-        let trailer = &mut trailer[..reserved.trailer_len()];
-        match &key.rtp.cipher {
-            Cipher::Gcm(_) => reserved.seal_gcm(key, source, body, trailer),
-            Cipher::Cm(cipher) => {
-                jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
-                trailers.push((trailer, &key.mki));
-            }
-        }
+        jobs.push(reserved.cm_job(&key.rtp, cipher, source, body));
+        trailers.push((&mut trailer[..reserved.trailer_len()], &key.mki));
     }
     cm::seal(&mut jobs);
     for (job, (trailer, mki)) in jobs.iter().zip(trailers) {

@@ -1,6 +1,6 @@
 //! Limits of a context.
 
-use crate::replay_window::ReplayWindow;
+use crate::packet::ReplayWindow;
 use crate::{Backend, SetupError};
 
 /// How large a context may grow, and which code it runs.

@@ -11,10 +11,8 @@ use ssrc_map::SsrcMap;
 
 use crate::cipher::cm::{self, CmJob, CmKey};
 use crate::config::Config;
-use crate::header::{RTCP_CLEAR, RtpHeader, rtcp_sender};
 use crate::outbound::{E_FLAG, rtcp_aad};
-use crate::packet_index::PacketIndex;
-use crate::replay_window::{ReplayWindow, Verdict};
+use crate::packet::{PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
 use crate::{MasterKey, Profile, SetupError, UnprotectError};
 
@@ -110,15 +108,26 @@ impl InboundContext {
     #[inline]
     pub fn unprotect_rtp(&mut self, packet: &mut [u8]) -> Result<usize, UnprotectError> {
         let candidate = self.examine(packet)?;
-        let key = self.fresh_rtp_key(&candidate)?;
-        let Cipher::Cm(cipher) = &key.rtp.cipher else { return self.open_gcm(&candidate, packet) };
+        let transform = &self.fresh_rtp_key(&candidate)?.rtp;
         let (body, trailer) = packet.split_at_mut(candidate.len());
-        let mut job = [candidate.cm_job(&key.rtp, cipher, body)];
-        cm::authenticate(&mut job);
-        if !candidate.tag_is(trailer, &job[0].tag) {
-            return Err(UnprotectError::AuthFailed);
+        match &transform.cipher {
+            Cipher::Gcm(cipher) => {
+                // Authenticates and decrypts in one pass, and leaves the packet as it was if it is forged.
+                let (header, text) = body.split_at_mut(candidate.header_len.into());
+                let tag = trailer.first_chunk().ok_or(UnprotectError::TooShort)?;
+                if !cipher.open(&transform.nonce(candidate.ssrc, candidate.index.0), header, text, tag) {
+                    return Err(UnprotectError::AuthFailed);
+                }
+            }
+            Cipher::Cm(cipher) => {
+                let mut job = [candidate.cm_job(transform, cipher, body)];
+                cm::authenticate(&mut job);
+                if !candidate.tag_is(trailer, &job[0].tag) {
+                    return Err(UnprotectError::AuthFailed);
+                }
+                cm::decrypt(&mut job[0]);
+            }
         }
-        cm::decrypt(&mut job[0]);
         self.accept(&candidate)?;
         Ok(candidate.len())
     }
@@ -233,7 +242,8 @@ impl InboundContext {
         let index = match stream {
             None => PacketIndex::new(0, header.sequence),
             Some(stream) => {
-                let index = stream.next_index(header.sequence).ok_or(UnprotectError::KeyExpired)?;
+                let index = PacketIndex::next(stream.roc, stream.rtp.highest(), header.sequence)
+                    .ok_or(UnprotectError::KeyExpired)?;
                 not_replayed(&stream.rtp, index)?;
                 index
             }
@@ -249,26 +259,6 @@ impl InboundContext {
             tag_len: tag_len as u8,
             own_keys: own_keys.into(),
         })
-    }
-
-    /// Second and third step for a packet whose key is a GCM key: authenticate and decrypt in one
-    /// pass, accept.
-    #[inline]
-    pub(crate) fn open_gcm(
-        &mut self,
-        candidate: &Candidate,
-        packet: &mut [u8],
-    ) -> Result<usize, UnprotectError> {
-        let transform = &self.key(candidate).ok_or(UnprotectError::UnknownContext)?.rtp;
-        let Cipher::Gcm(cipher) = &transform.cipher else { return Err(UnprotectError::UnknownContext) };
-        let (body, trailer) = packet.split_at_mut(candidate.len());
-        let (header, text) = body.split_at_mut(candidate.header_len.into());
-        let tag = trailer.first_chunk().ok_or(UnprotectError::TooShort)?;
-        if !cipher.open(&transform.nonce(candidate.ssrc, candidate.index.0), header, text, tag) {
-            return Err(UnprotectError::AuthFailed);
-        }
-        self.accept(candidate)?;
-        Ok(candidate.len())
     }
 
     /// Third step: the packet is authentic.
@@ -359,17 +349,12 @@ impl InboundContext {
     /// Keys for packets of `stream`, or of a stream that is not there yet and could begin.
     #[inline]
     fn keys_of<'a>(&'a self, stream: Option<&'a InboundStream>) -> Result<&'a KeyGroup, UnprotectError> {
-        match stream {
-            Some(InboundStream { own: Some(own), .. }) => Ok(own),
-            Some(_) => self.template.as_ref().ok_or(UnprotectError::UnknownSsrc),
-            None => {
-                let template = self.template.as_ref().ok_or(UnprotectError::UnknownSsrc)?;
-                if self.streams.len() >= self.streams.limit() {
-                    return Err(UnprotectError::TooManyStreams);
-                }
-                Ok(template)
-            }
+        let own = stream.and_then(|stream| stream.own.as_deref());
+        let keys = own.or(self.template.as_ref()).ok_or(UnprotectError::UnknownSsrc)?;
+        if stream.is_none() && self.streams.len() >= self.streams.limit() {
+            return Err(UnprotectError::TooManyStreams);
         }
+        Ok(keys)
     }
 
     fn insert(&mut self, ssrc: u32, own: Option<Box<KeyGroup>>) -> Result<(), UnprotectError> {
@@ -389,17 +374,6 @@ impl fmt::Debug for InboundContext {
             .field("profile", &self.profile())
             .field("streams", &self.streams())
             .finish_non_exhaustive()
-    }
-}
-
-impl InboundStream {
-    #[inline]
-    fn next_index(&self, sequence: u16) -> Option<PacketIndex> {
-        match (self.roc, self.rtp.highest()) {
-            (Some(roc), _) => Some(PacketIndex::new(roc, sequence)),
-            (None, Some(highest)) => PacketIndex(highest).estimate(sequence),
-            (None, None) => Some(PacketIndex::new(0, sequence)),
-        }
     }
 }
 

@@ -32,16 +32,14 @@ mod batch;
 mod cipher;
 mod config;
 mod error;
-mod header;
 mod inbound;
 #[cfg(feature = "internals")]
 pub mod internals;
 mod key_derivation;
 mod master_key;
 mod outbound;
-mod packet_index;
+mod packet;
 mod profile;
-mod replay_window;
 mod session_key;
 
 pub use backend::{Backend, Unsupported};

@@ -10,9 +10,7 @@ use ssrc_map::SsrcMap;
 
 use crate::cipher::cm::{self, CmJob};
 use crate::config::Config;
-use crate::header::{PACKET_MAX, RTCP_CLEAR, RtpHeader, rtcp_sender};
-use crate::packet_index::PacketIndex;
-use crate::replay_window::{ReplayWindow, Verdict};
+use crate::packet::{PACKET_MAX, PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
 use crate::{MasterKey, Profile, ProtectError, SetupError};
 
@@ -260,7 +258,7 @@ impl OutboundContext {
             }
         };
         let own_keys = u16::from(stream.own.is_some());
-        let index = stream.next_index(header.sequence);
+        let index = PacketIndex::next(stream.roc, stream.used.highest(), header.sequence);
         let keys = match &mut stream.own {
             Some(own) => &mut **own,
             None => self.template.as_mut().ok_or(ProtectError::UnknownSsrc)?,
@@ -326,7 +324,16 @@ impl OutboundContext {
         let (body, trailer) = out.split_at_mut(reserved.len());
         let trailer = &mut trailer[..reserved.trailer_len()];
         match &key.rtp.cipher {
-            Cipher::Gcm(_) => reserved.seal_gcm(key, source, body, trailer),
+            Cipher::Gcm(cipher) => {
+                // The header is associated data; tag, then MKI (RFC 7714 section 8.2).
+                let (header, text) = body.split_at_mut(reserved.header_len as usize);
+                let tag = cipher.seal(&key.rtp.nonce(reserved.ssrc, reserved.index.0), header, source, text);
+                let (tag_place, mki) = trailer.split_at_mut(tag.len());
+                tag_place.copy_from_slice(&tag);
+                if !mki.is_empty() {
+                    mki.copy_from_slice(&key.mki);
+                }
+            }
             Cipher::Cm(cipher) => {
                 let mut job = [reserved.cm_job(&key.rtp, cipher, source, body)];
                 cm::seal(&mut job);
@@ -428,15 +435,6 @@ impl fmt::Debug for OutboundContext {
 }
 
 impl OutboundStream {
-    #[inline]
-    fn next_index(&self, sequence: u16) -> Option<PacketIndex> {
-        match (self.roc, self.used.highest()) {
-            (Some(roc), _) => Some(PacketIndex::new(roc, sequence)),
-            (None, Some(highest)) => PacketIndex(highest).estimate(sequence),
-            (None, None) => Some(PacketIndex::new(0, sequence)),
-        }
-    }
-
     fn rollover_counter(&self) -> u32 {
         self.roc.unwrap_or_else(|| PacketIndex(self.used.highest().unwrap_or(0)).roc())
     }
@@ -453,25 +451,6 @@ impl Reserved {
     #[inline]
     pub(crate) fn trailer_len(&self) -> usize {
         self.trailer_len.into()
-    }
-
-    /// Protects a GCM packet: header as associated data, tag, then MKI (RFC 7714 section 8.2).
-    #[inline]
-    pub(crate) fn seal_gcm(
-        &self,
-        key: &SessionKey,
-        source: Option<&[u8]>,
-        body: &mut [u8],
-        trailer: &mut [u8],
-    ) {
-        let Cipher::Gcm(cipher) = &key.rtp.cipher else { unreachable!("the caller has matched the cipher") };
-        let (header, text) = body.split_at_mut(self.header_len as usize);
-        let tag = cipher.seal(&key.rtp.nonce(self.ssrc, self.index.0), header, source, text);
-        let (tag_place, mki) = trailer.split_at_mut(tag.len());
-        tag_place.copy_from_slice(&tag);
-        if !mki.is_empty() {
-            mki.copy_from_slice(&key.mki);
-        }
     }
 
     /// The work of protecting a counter-mode packet.
