@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - [`Packet`] is a view over a received packet, [`HeaderFields`] writes one; [`extension`] reads
-//!   and writes header extensions and renames their ids.
+//!   and writes header extensions.
 //! - [`rtcp`] walks through compound packets and appends packets to a buffer, one file per type.
 //! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders, layers.
 //! - [`packetize`] cuts coded frames into packets, [`depacketize`] puts them together again.
