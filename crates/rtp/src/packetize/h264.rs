@@ -9,8 +9,7 @@
 //! equal fragments (section 5.8). Units are sent unchanged: the caller leaves out what receivers do
 //! not need (delimiters, filler).
 
-use super::FrameWriter;
-use super::units::Format;
+use super::{FrameWriter, UnitFormat};
 
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
@@ -25,7 +24,7 @@ pub fn packetize<'a>(
     FORMAT.packetize(units, payload_bytes_max, writer);
 }
 
-const FORMAT: Format = Format { header_len: 1, aggregation, fragment, is_unit };
+const FORMAT: UnitFormat = UnitFormat { header_len: 1, aggregation, fragment, is_unit };
 
 fn is_unit(unit: &[u8]) -> bool {
     // A unit has a body, of whose bytes the last is not 0; end of sequence and of stream have none.

@@ -7,8 +7,7 @@
 //! ```
 //! Without decoding order numbers: `sprop-max-don-diff` is 0. Otherwise as `h264.rs`.
 
-use super::FrameWriter;
-use super::units::Format;
+use super::{FrameWriter, UnitFormat};
 
 /// Writes the NAL units of one access unit, without start codes or lengths ahead of them, in decoding order.
 ///
@@ -22,7 +21,7 @@ pub fn packetize<'a>(
     FORMAT.packetize(units, payload_bytes_max, writer);
 }
 
-const FORMAT: Format = Format { header_len: 2, aggregation, fragment, is_unit };
+const FORMAT: UnitFormat = UnitFormat { header_len: 2, aggregation, fragment, is_unit };
 
 fn is_unit(unit: &[u8]) -> bool {
     unit.len() >= 2 && unit[0] >> 1 < AGGREGATION && unit[1] & 7 != 0
