@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sfu::NtpRtpMapping;
 
-use super::stream::StreamClock;
+use super::StreamClock;
 use super::timestamps::rtp_timestamp;
 
 /// The mappings of both tracks at one instant; `None` of a track that has sent nothing, or while nothing is due.

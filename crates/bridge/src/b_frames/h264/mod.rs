@@ -8,13 +8,11 @@
 //! They are sent as IDR pictures: pictures behind a recovery point do not depend on what is ahead of it, and
 //! those shown ahead of it, which may, are left out anyway. Numbers and orders behind it then start over.
 
-mod order;
 mod references;
 mod sets;
 mod slice;
 
-use order::PictureOrder;
-use references::References;
+use references::{PictureOrder, References};
 use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 

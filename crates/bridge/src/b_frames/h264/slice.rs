@@ -100,6 +100,11 @@ pub(crate) struct SliceHeader {
 }
 
 impl SliceHeader {
+    /// Whether the picture makes all others of no use, with operation 5.
+    pub(crate) fn resets(&self) -> bool {
+        matches!(&self.markings, Some(Markings::Adaptive(markings)) if markings.contains(&Marking::UnuseAll))
+    }
+
     /// The picture parameter set the slice refers to, which must be known to read on.
     pub(crate) fn pps_id(nal: &[u8]) -> Result<u32, Malformed> {
         let mut reader = BitReader::nal(nal.get(1..).ok_or(Malformed)?);
