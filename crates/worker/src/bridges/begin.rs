@@ -6,9 +6,8 @@ use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
 use media::{Frame, FrameRole, Timestamp};
 use sfu::Packet;
 
-use super::convert::Audio;
-use super::cost::Cost;
-use super::{Bridge, BridgeEnd, Bridges, Machine, describe};
+use super::transcoding::Audio;
+use super::{Bridge, BridgeEnd, Bridges, Cost, Machine, describe};
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId};

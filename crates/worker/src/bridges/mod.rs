@@ -12,29 +12,29 @@
 //! as with a publisher.
 //!
 //! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument,
-//! what comes out is an `Output` (`convert.rs`). The worker
-//! begins and ends bridges (`begin.rs`) and puts outputs into the streams they are for (`run.rs`).
-//! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. Media itself is
-//! the business of the crates `bridge` and `transcode`.
+//! what comes out is an [`Output`], which the worker puts into the streams it is for (`run.rs`). It also
+//! begins and ends bridges (`begin.rs`). `transcoding.rs` is the way of audio, `describe.rs` says what a
+//! stream of frames is as packets, `report.rs` what bridges cost. Media itself is the business of the
+//! crates `bridge` and `transcode`.
 
 mod begin;
-mod convert;
-mod cost;
 mod describe;
 mod report;
 mod run;
+mod transcoding;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use ::bridge::clock::ClockMappings;
 use ::bridge::{FrameToRtp, FramesOut, PacketsOut, Refused, RtpToFrame};
 
-use self::convert::Audio;
-pub(crate) use self::convert::Transcoding;
-use self::cost::Cost;
+use self::transcoding::Audio;
+pub(crate) use self::transcoding::Transcoding;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId, Table};
+use crate::net::Clock;
 use crate::registry::{Epoch, StreamId};
 use worker_api::snapshot::BridgeCounters;
 
@@ -125,5 +125,105 @@ impl Bridges {
 impl std::fmt::Debug for Bridges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bridges").field("running", &self.slab.len()).finish_non_exhaustive()
+    }
+}
+
+/// What came out of a bridge, to be put into the streams that it is between, then given to
+/// [`Bridges::finish`].
+pub(super) struct Output {
+    bridge: BridgeId,
+    /// For the stream of packets, as if they had been received.
+    packets: PacketsOut,
+    /// What ties the timestamps of that stream to the clock.
+    mappings: ClockMappings,
+    /// For the stream of frames, as if a publisher had sent them.
+    frames: FramesOut,
+    /// CPU time of this thread when it began.
+    begun: Duration,
+    /// A video frame went in.
+    is_video: bool,
+}
+
+impl Output {
+    /// In memory that was used before.
+    fn begin(spare: &mut (PacketsOut, FramesOut), bridge: BridgeId) -> Self {
+        let (packets, frames) = std::mem::take(spare);
+        Self {
+            bridge,
+            packets,
+            frames,
+            mappings: ClockMappings::default(),
+            begun: Clock::thread_cpu_time(),
+            is_video: false,
+        }
+    }
+}
+
+/// Costs of one bridge since it started.
+#[derive(Debug, Default)]
+struct Cost {
+    /// On the worker.
+    cpu: Duration,
+    /// On transcoding threads.
+    transcoding: Duration,
+    audio_frames: u64,
+    audio_dropped: u64,
+    /// Audio frames that could not be decoded.
+    broken: u64,
+    video: Latency,
+    audio: Latency,
+}
+
+/// The median latency of the last second.
+#[derive(Debug, Default)]
+struct Latency {
+    samples_us: Vec<u32>,
+    median_us: u32,
+}
+
+impl Latency {
+    /// Notes one.
+    fn note(&mut self, latency: Duration) {
+        if self.samples_us.len() < SAMPLES_MAX {
+            self.samples_us.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Ends a second.
+    fn sample(&mut self) {
+        if self.samples_us.is_empty() {
+            return;
+        }
+        let middle = self.samples_us.len() / 2;
+        self.median_us = *self.samples_us.select_nth_unstable(middle).1;
+        self.samples_us.clear();
+    }
+
+    /// Of the last second that had any, microseconds.
+    fn median_us(&self) -> u32 {
+        self.median_us
+    }
+}
+
+/// Latencies kept of a second; of more frames the first are representative enough.
+const SAMPLES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_the_last_second_that_had_samples() {
+        let mut latency = Latency::default();
+        for us in [5, 1, 9] {
+            latency.note(Duration::from_micros(us));
+        }
+        latency.sample();
+        assert_eq!(latency.median_us(), 5);
+        latency.sample();
+        assert_eq!(latency.median_us(), 5, "a second without frames says nothing new");
+        (0..2 * SAMPLES_MAX).for_each(|_| latency.note(Duration::from_micros(7)));
+        latency.sample();
+        assert_eq!(latency.median_us(), 7);
     }
 }

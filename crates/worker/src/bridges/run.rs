@@ -1,21 +1,26 @@
 //! Media to bridges and from them: from the lane it comes in by to the stream of the other lane.
 
+use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use media::{Frame, MediaKind, Timestamp};
 use sfu::{Packet, TrackIndex};
 
-use super::convert::Output;
-use super::{Bridge, BridgeEnd, Bridges, Machine, describe};
+use super::{Bridge, BridgeEnd, Bridges, Machine, Output, describe};
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::ids::BridgeId;
 use crate::mailbox::{MessageBody, Start};
+use crate::net::Clock;
 use crate::registry::Lane;
 
 const AUDIO: MediaKind = MediaKind::Audio;
 const VIDEO: MediaKind = MediaKind::Video;
+
+/// Soonest a bridge is asked again, by a timer of its own.
+const TIMER_MIN: Duration = Duration::from_millis(1);
 
 impl Worker {
     /// A frame of the publisher, at its place on the stream's timeline.
@@ -53,6 +58,9 @@ impl Worker {
     ) {
         let worked = catch_unwind(AssertUnwindSafe(|| {
             if let Some(mut out) = work(&mut self.bridges, &self.ctx) {
+                if !out.packets.audio.is_empty() || !out.frames.audio.is_empty() {
+                    self.bridges.transcode(&self.ctx, &mut out);
+                }
                 self.take_output(&mut out);
                 self.bridges.finish(&self.ctx, out);
             }
@@ -132,5 +140,111 @@ impl Worker {
             }
             self.packets.end_video_players(&mut self.ctx, packets);
         }
+    }
+}
+
+impl Bridges {
+    /// A frame of the publisher, at its place on the stream's timeline.
+    pub(super) fn frame(
+        &mut self,
+        ctx: &Context,
+        id: BridgeId,
+        time: Timestamp,
+        frame: &Frame,
+    ) -> Option<Output> {
+        let Machine::FrameToRtp(machine) = &mut self.slab.get_mut(id)?.machine else { return None };
+        let mut out = Output::begin(&mut self.spare, id);
+        machine.frame(ctx.now, time, frame, &mut out.packets);
+        out.is_video = frame.track.kind == VIDEO;
+        Some(out)
+    }
+
+    /// The configuration of a track that has ended, and may go on.
+    pub(super) fn ended_track(
+        &mut self,
+        ctx: &Context,
+        id: BridgeId,
+        time: Timestamp,
+        config: &Frame,
+    ) -> Option<Output> {
+        let mut out = self.frame(ctx, id, time, config)?;
+        if let Machine::FrameToRtp(machine) = &mut self.slab[id].machine {
+            machine.track_ended(config.track.kind, &mut out.packets);
+        }
+        Some(out)
+    }
+
+    /// Packets of the publisher that have just been taken in.
+    pub(super) fn packets(&mut self, ctx: &Context, id: BridgeId, packets: &[Arc<Packet>]) -> Option<Output> {
+        let Machine::RtpToFrame(machine) = &mut self.slab.get_mut(id)?.machine else { return None };
+        let mut out = Output::begin(&mut self.spare, id);
+        for packet in packets {
+            machine.packet(ctx.now, packet, &mut out.frames);
+        }
+        Some(out)
+    }
+
+    /// Does what is due by the clock.
+    pub(super) fn poll(&mut self, ctx: &Context, id: BridgeId) -> Option<Output> {
+        let bridge = self.slab.get_mut(id)?;
+        let mut out = Output::begin(&mut self.spare, id);
+        match &mut bridge.machine {
+            Machine::FrameToRtp(machine) => out.mappings = machine.report(ctx.now),
+            Machine::RtpToFrame(machine) => machine.poll(ctx.now, &mut out.frames),
+        }
+        Some(out)
+    }
+
+    /// Adds up what a call has cost, what came of its output included, and sets the timer.
+    pub(super) fn finish(&mut self, ctx: &Context, mut out: Output) {
+        // CPU time of this thread, twice for a frame of a bridged stream, never per packet.
+        let took = Clock::thread_cpu_time().saturating_sub(out.begun);
+        self.counters.cpu_us += took.as_micros() as u64;
+        // Of a bridge that has ended, the memory goes too.
+        let Some(bridge) = self.slab.get_mut(out.bridge) else { return };
+        bridge.cost.cpu += took;
+        let due = match &bridge.machine {
+            Machine::FrameToRtp(machine) => {
+                out.packets.clear();
+                // The frame came in within this turn.
+                if out.is_video {
+                    bridge.cost.video.note(Clock::now().saturating_duration_since(ctx.now));
+                }
+                // The first report is due at once, but after everything else of the turn.
+                let has_sent = machine.stats().packets > 0;
+                has_sent.then(|| machine.next_timeout().unwrap_or(ctx.now))
+            }
+            Machine::RtpToFrame(machine) => {
+                out.frames.clear();
+                if let Some(latency) = machine.stats().video_latency {
+                    // As of the beginning of this turn, when the packet came in that was waited for.
+                    bridge.cost.video.note(latency + Clock::now().saturating_duration_since(ctx.now));
+                }
+                machine.next_timeout()
+            }
+        };
+        let due = due.map(|due| due.max(ctx.now + TIMER_MIN));
+        if let Some(due) = due.filter(|due| bridge.due.is_none_or(|set| *due < set)) {
+            bridge.due = Some(due);
+            self.timers.push(Reverse((due, out.bridge)));
+        }
+        self.spare = (out.packets, out.frames);
+    }
+
+    /// A bridge whose timer has run out; call it until there is none.
+    pub(super) fn next_due(&mut self, now: Instant) -> Option<BridgeId> {
+        while let Some(&Reverse((due, id))) = self.timers.peek().filter(|entry| entry.0.0 <= now) {
+            self.timers.pop();
+            if let Some(bridge) = self.slab.get_mut(id).filter(|bridge| bridge.due == Some(due)) {
+                bridge.due = None;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// How long the loop may sleep as far as bridges are concerned.
+    pub(crate) fn timeout(&self, now: Instant) -> Duration {
+        self.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now))
     }
 }
