@@ -1,14 +1,13 @@
 //! The frames lane: coded frames from a publisher (RTMP, FLV) to its players.
 //!
 //! ```text
-//! proto ─▶ publish.rs ─▶ stream.rs (bytes of a format, once) ─▶ serve.rs ─▶ socket
+//! proto ─▶ stream.rs (bytes of a format, once) ─▶ serve.rs ─▶ socket
 //! ```
 //!
 //! [`Frames`] has streams, players and the times at which they are served, and knows no connection: whom
 //! [`Frames::next_due`] names, the worker serves with the connection's session as an argument. What bridges
 //! have to do about a frame is returned as a [`FrameAction`].
 
-pub(crate) mod publish;
 pub(crate) mod serve;
 pub(crate) mod stream;
 
