@@ -96,7 +96,7 @@ impl Viewer {
     fn watch(&mut self, out: &PacketsOut) -> u64 {
         let mut pictures = 0;
         let mut picture: Option<Depacketizer> = None;
-        for (packet, payload) in out.packets() {
+        for (packet, payload, _) in out.packets() {
             let codec =
                 rtp::payload::CODECS.into_iter().find(|codec| payload_type(*codec) == packet.payload_type);
             let codec = codec.expect("a codec of ours");

@@ -192,12 +192,12 @@ fn bridged(frames: &Frames) -> (Timed<Vec<u8>>, Timed<Arc<Packet>>) {
     for (time, frame) in frames {
         let now = at(start, *time);
         bridge.frame(now, *time, frame, &mut out);
-        for (fields, payload) in out.packets() {
+        for (fields, payload, is_key) in out.packets() {
             let mut packet = vec![0; FIXED_HEADER_LEN];
             fields.write(&[], &mut packet);
             packet.extend_from_slice(payload);
             rtp.push((now, packet));
-            stream.receive_packet(now, fields, payload).expect("the bridge is the publisher");
+            stream.receive_packet(now, fields, payload, is_key).expect("the bridge is the publisher");
         }
         out.clear();
         let turn = stream.prepare_batch();

@@ -9,9 +9,9 @@ use rtp::payload::MediaKind;
 use tracing::trace;
 
 use super::header_profile::{HeaderProfiles, HeaderTemplate, ProfileId, ViewerFields};
-use super::inputs::TrackIndex;
-use super::packet::Packet;
+use super::packet_cache::Packet;
 use super::stream::PacketStream;
+use super::track::TrackIndex;
 use super::viewers::Viewers;
 
 /// A packet that goes to the viewers in this batch.
@@ -91,7 +91,6 @@ impl PacketStream {
         let batch = &mut self.batch.forwards;
         if batch.len() >= BATCH_PACKETS_MAX {
             trace!(packets = batch.len(), "dropped a batch that nobody took");
-            self.stats.dropped_packets += batch.len() as u64;
             self.stats.forwarded_packets -= batch.len() as u64;
             self.finish_batch();
         }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rtp::rtcp::NtpTime;
 
+use super::rtp_rewriter::rtp_units;
+
 /// Wall time at one instant, from which any other follows. The same value serves all workers.
 #[derive(Debug, Clone, Copy)]
 pub struct WallClock {
@@ -96,13 +98,6 @@ impl RemoteClock {
         let length = NtpTime(distance.unsigned_abs()).since(NtpTime(0));
         if distance < 0 { at.checked_sub(length) } else { at.checked_add(length) }
     }
-}
-
-/// Duration as a number of RTP timestamp units; wraps as timestamps do.
-pub(crate) fn rtp_units(duration: Duration, clock_rate: u32) -> u32 {
-    let whole = duration.as_secs().wrapping_mul(u64::from(clock_rate));
-    let part = u64::from(duration.subsec_nanos()) * u64::from(clock_rate) / 1_000_000_000;
-    whole.wrapping_add(part) as u32
 }
 
 fn ntp_units(duration: Duration) -> u64 {

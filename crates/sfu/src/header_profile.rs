@@ -14,7 +14,7 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
 use super::inputs::{ViewerPayload, ViewerTrackInput};
-use super::packet::{EXTENSION_BYTES_MAX, Packet};
+use super::packet_cache::{EXTENSION_BYTES_MAX, Packet};
 
 /// Longest header of an outgoing packet, in bytes; a multiple of 32.
 pub const HEADER_LEN_MAX: usize = 256;
@@ -72,19 +72,8 @@ impl HeaderProfile {
         Some(self.write(packet, to, payload_type, out))
     }
 
-    /// Writes the header of a retransmission of `packet`; `None` if viewers of this profile take
-    /// none (RFC 4588).
-    pub(crate) fn rtx_header(
-        &self,
-        packet: &Packet,
-        to: ViewerFields,
-        out: &mut [u8; HEADER_LEN_MAX],
-    ) -> Option<usize> {
-        let payload_type = self.payload_of(packet)?.rtx?;
-        Some(self.write(packet, to, payload_type, out))
-    }
-
-    fn write(
+    /// Writes a header with this payload type.
+    pub(crate) fn write(
         &self,
         packet: &Packet,
         to: ViewerFields,
@@ -298,7 +287,7 @@ const SHARED: u32 = 2;
 mod tests {
     use rtp::payload::MediaKind;
 
-    use super::super::inputs::TrackIndex;
+    use super::super::track::TrackIndex;
     use super::*;
 
     fn profile(mid: usize) -> HeaderProfile {

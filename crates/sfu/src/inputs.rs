@@ -6,39 +6,12 @@
 use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 
-use super::limits::TRACKS_MAX;
-
-/// One track of a stream: even ones are audio, odd ones are video.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TrackIndex(u8);
-
-impl TrackIndex {
-    /// The `nth` track of a kind, counted from 0. `None` beyond [`TRACKS_MAX`].
-    pub fn new(kind: MediaKind, nth: usize) -> Option<Self> {
-        let index = nth.checked_mul(2)? + usize::from(kind == MediaKind::Video);
-        (index < TRACKS_MAX).then_some(Self(index as u8))
-    }
-
-    /// Audio or video.
-    pub fn kind(self) -> MediaKind {
-        if self.0.is_multiple_of(2) { MediaKind::Audio } else { MediaKind::Video }
-    }
-
-    /// Position among the tracks of a stream, below [`TRACKS_MAX`].
-    pub fn position(self) -> usize {
-        usize::from(self.0)
-    }
-
-    /// All there can be.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..TRACKS_MAX as u8).map(Self)
-    }
-}
+use super::track::TrackIndex;
 
 /// What a publisher may send, by the answer it got.
 #[derive(Debug, Clone, Default)]
 pub struct PublisherInput {
-    /// Its m-lines that were accepted, in order. Those that are no track of ours ([`TRACKS_MAX`])
+    /// Its m-lines that were accepted, in order. Those that are no track of ours ([`TRACKS_MAX`](super::TRACKS_MAX))
     /// are left out.
     pub tracks: Vec<TrackInput>,
     /// SSRC our RTCP to it comes from.

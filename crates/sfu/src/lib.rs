@@ -28,7 +28,6 @@ mod joining;
 mod layers;
 mod limits;
 mod nack;
-mod packet;
 mod packet_cache;
 mod publisher;
 mod receive;
@@ -39,23 +38,21 @@ mod rtp_rewriter;
 mod ssrc_table;
 mod stream;
 mod track;
-mod transport_feedback;
 mod viewer;
 mod viewers;
 
 pub use batch::{Batch, BatchPackets};
 pub use clock::{NtpRtpMapping, WallClock};
 pub use header_profile::HEADER_LEN_MAX;
-pub use inputs::{
-    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
-};
+pub use inputs::{PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput};
 pub use joining::JoinError;
 pub use limits::{LAYERS_MAX, Limits, TRACKS_MAX};
-pub use packet::Packet;
+pub use packet_cache::Packet;
 pub use receive::{DropReason, PublisherEvents, Received};
 pub use reports::ViewerEvents;
 pub use resend::Resend;
 pub use stream::{PacketStream, StreamStats, TrackReception};
+pub use track::TrackIndex;
 pub use viewer::{Viewer, ViewerStats};
 pub use viewers::{ViewerId, Viewers};
 

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::clock::RemoteClock;
-use super::feedback::{Estimate, REPORT_INTERVAL};
+use super::feedback::{Arrivals, Estimate, REPORT_INTERVAL};
 use super::inputs::PublisherInput;
 use super::ssrc_table::SsrcTable;
-use super::transport_feedback::Arrivals;
 
 /// What exists only while there is a publisher.
 #[derive(Debug)]

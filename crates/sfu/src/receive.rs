@@ -13,13 +13,13 @@ use rtp::{FIXED_HEADER_LEN, HeaderFields};
 use tracing::trace;
 
 use super::clock::NtpRtpMapping;
-use super::inputs::{TrackIndex, TrackPayload};
-use super::packet::Packet;
+use super::inputs::TrackPayload;
+use super::packet_cache::Packet;
 use super::reception::Sequence;
 use super::rtp_rewriter::EncodingId;
 use super::ssrc_table::{SsrcRole, UnknownSsrc};
 use super::stream::PacketStream;
-use super::track::Identified;
+use super::track::{Identified, TrackIndex};
 
 /// What became of a received packet that was not dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,67 +99,6 @@ impl PacketStream {
     /// [`DropReason`]; the packet changes nothing then, except that its number may show that others
     /// are missing.
     pub fn receive(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
-        let received = self.receive_wire(now, rtp);
-        self.count_received(now, rtp.len(), received)
-    }
-
-    /// Takes in a packet of a publisher inside this process, as values: nothing is parsed. Its SSRC
-    /// must be one the publisher signalled ([`TrackInput::ssrcs`](super::TrackInput::ssrcs)).
-    ///
-    /// # Errors
-    /// As [`PacketStream::receive`].
-    pub fn receive_packet(
-        &mut self,
-        now: Instant,
-        fields: &HeaderFields,
-        payload: &[u8],
-    ) -> Result<Received, DropReason> {
-        let received = self.receive_values(now, fields, payload);
-        self.count_received(now, FIXED_HEADER_LEN + payload.len(), received)
-    }
-
-    /// Takes in a packet the home worker forwarded.
-    ///
-    /// # Errors
-    /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
-    pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
-        // A publisher that came back: the cache is needed again.
-        self.expires_at = None;
-        self.note_epoch(now, packet.epoch());
-        let track = packet.track();
-        let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits, &mut self.pool);
-        let received = stored.map(|forward| {
-            self.add_to_batch(forward);
-            Received { track, forwarded: true }
-        });
-        self.count_received(now, packet.payload().len(), received)
-    }
-
-    fn count_received(
-        &mut self,
-        now: Instant,
-        bytes: usize,
-        received: Result<Received, DropReason>,
-    ) -> Result<Received, DropReason> {
-        match received {
-            Ok(received) => {
-                self.stats.received_packets += 1;
-                self.stats.received_bytes += bytes as u64;
-                if !received.forwarded {
-                    trace!(bytes, "a packet is not forwarded: padding, or a layer nobody gets");
-                    self.stats.not_forwarded_packets += 1;
-                }
-                self.rate.add(now, bytes);
-            }
-            Err(reason) => {
-                trace!(reason = reason.name(), bytes, "dropped a packet of the publisher");
-                self.stats.dropped_packets += 1;
-            }
-        }
-        received
-    }
-
-    fn receive_wire(&mut self, now: Instant, rtp: &[u8]) -> Result<Received, DropReason> {
         let packet = rtp::Packet::parse(rtp).map_err(|_| DropReason::Malformed)?;
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
         if let Some(arrivals) = &mut publisher.arrivals
@@ -190,6 +129,7 @@ impl PacketStream {
             let format = format.ok_or(DropReason::UnknownPayloadType)?;
             // Publishers probe the bandwidth with retransmissions of nothing.
             let Some((original, payload)) = rtp::rtx::unwrap(packet.payload()) else {
+                self.count_received(now, rtp.len(), false);
                 return Ok(Received { track: role.track, forwarded: false });
             };
             (format, original, payload)
@@ -198,12 +138,19 @@ impl PacketStream {
             let format = format.ok_or(DropReason::UnknownPayloadType)?;
             (format, packet.sequence_number(), packet.payload())
         };
+        // A decoder of audio can start anywhere. Video that cannot be read (end-to-end encrypted, say) is
+        // passed through; only its key frames are not known.
+        let is_video = role.track.kind() == MediaKind::Video;
+        let info = is_video.then(|| rtp::payload::inspect(format.codec, payload, packet.marker()));
+        let info = info.flatten().unwrap_or_default();
         let media = MediaPacket {
             role,
             format: *format,
             sequence_number,
             timestamp: packet.timestamp(),
             marker: packet.marker(),
+            is_key: info.key_frame,
+            starts_key_frame: info.key_frame && info.starts_frame,
             bytes: rtp.len(),
         };
         let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
@@ -213,11 +160,18 @@ impl PacketStream {
         self.accept(now, &media, elements, payload)
     }
 
-    fn receive_values(
+    /// Takes in a packet of a publisher inside this process, as values: nothing is parsed. Its SSRC
+    /// must be one the publisher signalled ([`TrackInput::ssrcs`](super::TrackInput::ssrcs)). `is_key`
+    /// is set for all packets of a picture that a decoder can start with.
+    ///
+    /// # Errors
+    /// As [`PacketStream::receive`].
+    pub fn receive_packet(
         &mut self,
         now: Instant,
         fields: &HeaderFields,
         payload: &[u8],
+        is_key: bool,
     ) -> Result<Received, DropReason> {
         let publisher = self.publisher.as_ref().ok_or(DropReason::NoPublisher)?;
         let role = publisher.ssrcs.get(fields.ssrc).filter(|role| !role.is_repair && !role.is_retired);
@@ -231,13 +185,31 @@ impl PacketStream {
             sequence_number: fields.sequence_number,
             timestamp: fields.timestamp,
             marker: fields.marker,
+            is_key,
+            starts_key_frame: is_key,
             bytes: FIXED_HEADER_LEN + payload.len(),
         };
         self.accept(now, &media, std::iter::empty(), payload)
     }
 
-    /// Counts a media packet for its encoding, looks into it, stores it, and adds it to the next
-    /// batch if its encoding is forwarded.
+    /// Takes in a packet the home worker forwarded.
+    ///
+    /// # Errors
+    /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
+    pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
+        // A publisher that came back: the cache is needed again.
+        self.expires_at = None;
+        self.note_epoch(now, packet.epoch());
+        let track = packet.track();
+        let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits, &mut self.pool);
+        let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
+        self.add_to_batch(forward);
+        self.count_received(now, packet.payload().len(), true);
+        Ok(Received { track, forwarded: true })
+    }
+
+    /// Counts a media packet for its encoding, stores it, and adds it to the next batch if its encoding
+    /// is forwarded.
     fn accept<'a>(
         &mut self,
         now: Instant,
@@ -248,8 +220,8 @@ impl PacketStream {
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
         let track = self.tracks.get_mut(media.role.track).ok_or(DropReason::UnknownSsrc)?;
         let nack = track.input.as_ref().is_some_and(|input| input.nack);
-        let layer = media.role.layer;
-        let encoding = track.encodings.get_mut(usize::from(layer)).ok_or(DropReason::UnknownSsrc)?;
+        let encoding = track.encodings.get_mut(usize::from(media.role.layer));
+        let encoding = encoding.ok_or(DropReason::UnknownSsrc)?;
 
         // Its extended number, and what that says about those that are missing.
         let highest = encoding.reception.highest();
@@ -295,25 +267,18 @@ impl PacketStream {
             }
         }
 
-        // What cannot be read (end-to-end encrypted, say) is passed through; only its key frames
-        // are not known.
-        let info = rtp::payload::inspect(media.format.codec, payload, media.marker).unwrap_or_default();
-        if info.key_frame && info.starts_frame && media.role.track.kind() == MediaKind::Video {
+        if media.starts_key_frame {
             encoding.key_frames.satisfied();
             let known = encoding.key_timestamp.replace(media.timestamp);
             self.stats.key_frames += u64::from(known != Some(media.timestamp));
         }
 
         let identified = Identified {
+            media,
             generation: encoding.generation,
-            layer,
             epoch: publisher.epoch,
             sequence,
-            timestamp: media.timestamp,
-            marker: media.marker,
             is_padding,
-            format: media.format,
-            info,
             is_clock_known: publisher.clock.is_known(),
             may_estimate_clock: publisher.may_estimate_clock(now),
         };
@@ -322,7 +287,17 @@ impl PacketStream {
         if let Some(forward) = stored {
             self.add_to_batch(forward);
         }
+        self.count_received(now, media.bytes, forwarded);
         Ok(Received { track: media.role.track, forwarded })
+    }
+
+    fn count_received(&mut self, now: Instant, bytes: usize, forwarded: bool) {
+        self.stats.received_bytes += bytes as u64;
+        self.rate.add(now, bytes);
+        if !forwarded {
+            trace!(bytes, "a packet is not forwarded: padding, or a layer nobody gets");
+            self.stats.not_forwarded_packets += 1;
+        }
     }
 
     /// Says which instant a timestamp of a track stands for: what a sender report says, for a
@@ -388,12 +363,16 @@ impl PacketStream {
 
 /// A packet of the media of one encoding.
 #[derive(Debug, Clone, Copy)]
-struct MediaPacket {
-    role: SsrcRole,
-    format: TrackPayload,
+pub(crate) struct MediaPacket {
+    pub(crate) role: SsrcRole,
+    pub(crate) format: TrackPayload,
     sequence_number: u16,
-    timestamp: u32,
-    marker: bool,
+    pub(crate) timestamp: u32,
+    pub(crate) marker: bool,
+    /// Of a picture that a decoder can start with, as far as it shows.
+    pub(crate) is_key: bool,
+    /// And the first of it.
+    pub(crate) starts_key_frame: bool,
     /// Length as it arrived, header included.
     bytes: usize,
 }

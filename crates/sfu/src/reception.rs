@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rtp::rtcp::{NtpMiddle, ReportBlock};
 use rtp::sequence::SequenceUnwrapper;
 
-use super::rtp_rewriter::JUMP_MAX;
+use super::rtp_rewriter::{JUMP_MAX, rtp_units};
 
 /// Statistics of one source (SSRC).
 #[derive(Debug)]
@@ -123,18 +123,15 @@ impl Reception {
     /// Takes in when a packet of the media arrived (not a retransmission), for the jitter (appendix
     /// A.8).
     pub(crate) fn measure_jitter(&mut self, timestamp: u32, now: Instant, clock_rate: u32) {
-        if let Some((earlier, at)) = self.transit.replace((timestamp, now)) {
-            if earlier == timestamp {
-                // The packets of one frame leave together; only their first says something.
-                self.transit = Some((earlier, at));
-                return;
-            }
-            let passed = super::clock::rtp_units(now.saturating_duration_since(at), clock_rate);
-            let transit = passed.wrapping_sub(timestamp.wrapping_sub(earlier)).cast_signed().unsigned_abs();
-            // A pause or a new clock is no jitter.
-            let transit = transit.min(clock_rate);
-            self.jitter_16 = self.jitter_16 + transit - ((self.jitter_16 + 8) >> 4);
+        // The packets of one frame leave together; only their first says something.
+        if self.transit.is_some_and(|(earlier, _)| earlier == timestamp) {
+            return;
         }
+        let Some((earlier, at)) = self.transit.replace((timestamp, now)) else { return };
+        let passed = rtp_units(now.saturating_duration_since(at), clock_rate);
+        let transit = passed.wrapping_sub(timestamp.wrapping_sub(earlier)).cast_signed().unsigned_abs();
+        // A pause or a new clock is no jitter.
+        self.jitter_16 = self.jitter_16 + transit.min(clock_rate) - ((self.jitter_16 + 8) >> 4);
     }
 
     /// Takes in a sender report's time.

@@ -14,8 +14,7 @@ use rtp::rtx::{OSN_LEN, osn};
 use tracing::trace;
 
 use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
-use super::packet::Packet;
-use super::packet_cache::PacketCache;
+use super::packet_cache::{Packet, PacketCache};
 use super::viewer::{Viewer, ViewerTrack};
 
 /// One packet to be sent again.
@@ -150,7 +149,7 @@ fn resend_one(
     let cached = source.cache.get(number)?;
     // A codec the viewer does not take was never sent, and a format without RTX cannot be resent:
     // checked before anything is charged.
-    source.profile.payload_of(&cached.packet)?.rtx?;
+    let payload_type = source.profile.payload_of(&cached.packet)?.rtx?;
     let ssrc = viewer.cold.tracks.get(at)?.rtx_ssrc?;
     let token = viewer.token();
     let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
@@ -173,7 +172,7 @@ fn resend_one(
     let original = to.sequence_number;
     let cold = cold.tracks.get_mut(at)?;
     (to.ssrc, to.sequence_number) = (ssrc, cold.rtx_sequence_number);
-    let header_len = source.profile.rtx_header(&cached.packet, to, &mut header)? as u16;
+    let header_len = source.profile.write(&cached.packet, to, payload_type, &mut header) as u16;
     cold.rtx_sequence_number = cold.rtx_sequence_number.wrapping_add(1);
     Some(Resend { token, packet: Arc::clone(&cached.packet), header, header_len, original })
 }

@@ -9,8 +9,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::clock::rtp_units;
-
 /// Which source a packet comes from: the publisher and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EncodingId {
@@ -79,25 +77,40 @@ struct Segment {
 }
 
 impl RtpRewriter {
-    /// Numbers a packet of the current encoding, or a late one of the encoding before.
+    /// Numbers a packet of the current source, or a late one of the source before.
     pub(crate) fn rewrite(&mut self, arrival: &Arrival) -> Rewrite {
-        match &self.current {
-            Some(current) if current.encoding == arrival.encoding => {
-                if arrival.sequence > current.last + JUMP_MAX {
-                    self.switch(arrival, None);
-                }
-            }
-            _ => return self.rewrite_late(arrival),
+        if let Some(current) = &self.current
+            && current.encoding == arrival.encoding
+            && arrival.sequence > current.last + JUMP_MAX
+        {
+            self.switch(arrival, None);
         }
-        let Some(current) = &mut self.current else { return Rewrite::TooLate };
-        if arrival.sequence < current.first {
-            return self.rewrite_late(arrival);
+        let is_of = |segment: &&mut Segment| {
+            segment.encoding == arrival.encoding && segment.first <= arrival.sequence
+        };
+        let segment = self.current.as_mut().filter(is_of).or_else(|| {
+            self.previous.as_mut().filter(is_of).filter(|previous| arrival.sequence <= previous.last)
+        });
+        let Some(segment) = segment else { return Rewrite::TooLate };
+        if segment.removed.contains(&arrival.sequence) {
+            return Rewrite::Removed;
         }
-        let rewritten = current.rewrite(arrival);
-        if let Rewrite::Forward { number, timestamp } = rewritten {
-            self.note(number, timestamp, arrival.now);
+        let is_late = arrival.sequence < segment.last;
+        segment.last = segment.last.max(arrival.sequence);
+        if arrival.is_padding && !is_late {
+            segment.remove(arrival.sequence);
+            return Rewrite::Removed;
         }
-        rewritten
+        let removed = segment.removed.iter().filter(|removed| **removed < arrival.sequence).count() as u64;
+        let number = arrival.sequence.wrapping_add(segment.shift).wrapping_sub(removed);
+        let timestamp = arrival.timestamp.wrapping_add(segment.timestamp_shift);
+        if arrival.is_padding {
+            return Rewrite::Filler { number, timestamp };
+        }
+        if self.newest.is_none_or(|newest| number > newest.number) {
+            self.newest = Some(Newest { number, timestamp, arrival: arrival.now });
+        }
+        Rewrite::Forward { number, timestamp }
     }
 
     /// Makes the source of `arrival` the current one, which begins with it. `timestamp` is the
@@ -156,45 +169,9 @@ impl RtpRewriter {
         let passed = rtp_units(now.saturating_duration_since(newest.arrival), clock_rate);
         Some(newest.timestamp.wrapping_add(passed))
     }
-
-    fn rewrite_late(&mut self, arrival: &Arrival) -> Rewrite {
-        let fits = |segment: &&mut Segment| {
-            segment.encoding == arrival.encoding && (segment.first..=segment.last).contains(&arrival.sequence)
-        };
-        match self.previous.as_mut().filter(fits) {
-            Some(previous) => previous.rewrite(arrival),
-            None => Rewrite::TooLate,
-        }
-    }
-
-    fn note(&mut self, number: u64, timestamp: u32, arrival: Instant) {
-        if self.newest.is_none_or(|newest| number > newest.number) {
-            self.newest = Some(Newest { number, timestamp, arrival });
-        }
-    }
 }
 
 impl Segment {
-    fn rewrite(&mut self, arrival: &Arrival) -> Rewrite {
-        if self.removed.contains(&arrival.sequence) {
-            return Rewrite::Removed;
-        }
-        let is_late = arrival.sequence < self.last;
-        self.last = self.last.max(arrival.sequence);
-        if arrival.is_padding && !is_late {
-            self.remove(arrival.sequence);
-            return Rewrite::Removed;
-        }
-        let removed = self.removed.iter().filter(|removed| **removed < arrival.sequence).count() as u64;
-        let number = arrival.sequence.wrapping_add(self.shift).wrapping_sub(removed);
-        let timestamp = arrival.timestamp.wrapping_add(self.timestamp_shift);
-        if arrival.is_padding {
-            Rewrite::Filler { number, timestamp }
-        } else {
-            Rewrite::Forward { number, timestamp }
-        }
-    }
-
     fn remove(&mut self, sequence: u64) {
         self.removed.push_back(sequence);
         if self.removed.len() > REMOVED_MAX
@@ -205,6 +182,13 @@ impl Segment {
             self.shift = self.shift.wrapping_sub(1);
         }
     }
+}
+
+/// Duration as a number of RTP timestamp units; wraps as timestamps do.
+pub(crate) fn rtp_units(duration: Duration, clock_rate: u32) -> u32 {
+    let whole = duration.as_secs().wrapping_mul(u64::from(clock_rate));
+    let part = u64::from(duration.subsec_nanos()) * u64::from(clock_rate) / 1_000_000_000;
+    whole.wrapping_add(part) as u32
 }
 
 /// A publisher that skips more numbers than this has restarted (RFC 3550 appendix A.1,

@@ -10,9 +10,8 @@ use rtp::Packet;
 use rtp::extension::{Extension, ExtensionMap};
 use ssrc_map::SsrcMap;
 
-use super::inputs::TrackIndex;
 use super::limits::TRACKS_MAX;
-use super::track::{Track, Tracks};
+use super::track::{Track, TrackIndex, Tracks};
 
 /// What an SSRC is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,12 +13,12 @@ use rtp::payload::MediaKind;
 use super::batch::BatchBuffers;
 use super::clock::WallClock;
 use super::header_profile::HeaderProfiles;
-use super::inputs::{PublisherInput, TrackIndex};
+use super::inputs::PublisherInput;
 use super::limits::Limits;
-use super::packet::{Packet, Pool};
+use super::packet_cache::{Packet, Pool};
 use super::publisher::Publisher;
 use super::reception::Rate;
-use super::track::Tracks;
+use super::track::{TrackIndex, Tracks};
 use super::viewers::{ViewerId, Viewers};
 
 /// One stream on one worker.
@@ -68,14 +68,10 @@ pub struct TrackReception {
 /// Totals of a stream on one worker, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Packets taken in, whether forwarded or not.
-    pub received_packets: u64,
-    /// Their bytes.
+    /// Bytes of packets taken in, whether forwarded or not.
     pub received_bytes: u64,
     /// Packets that went to viewers.
     pub forwarded_packets: u64,
-    /// Packets that were dropped.
-    pub dropped_packets: u64,
     /// Packets that were taken in and not forwarded: padding, and layers nobody watches.
     pub not_forwarded_packets: u64,
     /// Packets left out of the transport feedback because too many arrived between two.

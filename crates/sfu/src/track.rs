@@ -4,19 +4,45 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtp::payload::{MediaKind, PayloadInfo};
+use rtp::payload::MediaKind;
 
 use super::batch::Forward;
-use super::clock::{NtpRtpMapping, rtp_units};
+use super::clock::NtpRtpMapping;
 use super::encoding::Encoding;
 use super::feedback::KEY_FRAME_INTERVAL;
-use super::inputs::{TrackIndex, TrackInput, TrackPayload};
+use super::inputs::TrackInput;
 use super::layers;
-use super::limits::{LAYERS_MAX, Limits};
-use super::packet::{Packet, PacketMeta, Pool};
-use super::packet_cache::{CachedPacket, PacketCache};
-use super::receive::DropReason;
-use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter};
+use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
+use super::packet_cache::{CachedPacket, Packet, PacketCache, PacketMeta, Pool};
+use super::receive::{DropReason, MediaPacket};
+use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
+
+/// One track of a stream: even ones are audio, odd ones are video.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TrackIndex(u8);
+
+impl TrackIndex {
+    /// The `nth` track of a kind, counted from 0. `None` beyond [`TRACKS_MAX`].
+    pub fn new(kind: MediaKind, nth: usize) -> Option<Self> {
+        let index = nth.checked_mul(2)? + usize::from(kind == MediaKind::Video);
+        (index < TRACKS_MAX).then_some(Self(index as u8))
+    }
+
+    /// Audio or video.
+    pub fn kind(self) -> MediaKind {
+        if self.0.is_multiple_of(2) { MediaKind::Audio } else { MediaKind::Video }
+    }
+
+    /// Position among the tracks of a stream, below [`TRACKS_MAX`].
+    pub fn position(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// All there can be.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..TRACKS_MAX as u8).map(Self)
+    }
+}
 
 /// State of one track. It outlives publishers.
 #[derive(Debug)]
@@ -72,16 +98,13 @@ impl Tracks {
 
 /// A received packet, identified.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identified {
-    pub(crate) layer: u8,
+pub(crate) struct Identified<'a> {
+    pub(crate) media: &'a MediaPacket,
     pub(crate) generation: u32,
     pub(crate) epoch: u64,
+    /// Extended sequence number.
     pub(crate) sequence: u64,
-    pub(crate) timestamp: u32,
-    pub(crate) marker: bool,
     pub(crate) is_padding: bool,
-    pub(crate) format: TrackPayload,
-    pub(crate) info: PayloadInfo,
     /// The publisher has sent a sender report.
     pub(crate) is_clock_known: bool,
     /// The publisher has had time to send a sender report and has not.
@@ -156,18 +179,20 @@ impl Track {
     pub(crate) fn store<'a>(
         &mut self,
         now: Instant,
-        packet: &Identified,
+        packet: &Identified<'_>,
         extensions: impl Iterator<Item = (rtp::extension::Extension, &'a [u8])>,
         payload: &[u8],
         limits: &Limits,
         pool: &mut Pool,
     ) -> Result<Option<Forward>, DropReason> {
-        let id = EncodingId { epoch: packet.epoch, layer: packet.layer, generation: packet.generation };
+        let media = packet.media;
+        let layer = media.role.layer;
+        let id = EncodingId { epoch: packet.epoch, layer, generation: packet.generation };
         let arrival = Arrival {
             encoding: id,
             sequence: packet.sequence,
-            timestamp: packet.timestamp,
-            clock_rate: packet.format.clock_rate,
+            timestamp: media.timestamp,
+            clock_rate: media.format.clock_rate,
             now,
             is_padding: packet.is_padding,
         };
@@ -179,24 +204,23 @@ impl Track {
             && current != Some(id)
             && let Some(best) = layers::best(&self.encodings, rids, held, now)
         {
-            let is_start =
-                self.index.kind() == MediaKind::Audio || (packet.info.key_frame && packet.info.starts_frame);
+            let is_start = self.index.kind() == MediaKind::Audio || media.starts_key_frame;
             // A layer whose numbering restarted cannot go on as it was.
             let held_is_dead = held.is_none_or(|held| {
                 let encoding = self.encodings.get(usize::from(held));
-                held == packet.layer || encoding.is_none_or(|encoding| !encoding.is_live(now))
+                held == layer || encoding.is_none_or(|encoding| !encoding.is_live(now))
             });
-            if is_start && (best == packet.layer || held_is_dead) {
+            if is_start && (best == layer || held_is_dead) {
                 let timestamp = match held {
                     Some(held) => self.aligned_timestamp(&arrival, held),
                     None => self.continued_timestamp(&arrival),
                 };
-                if held.is_none_or(|held| held == packet.layer) {
+                if held.is_none_or(|held| held == layer) {
                     self.cache.end_gop();
                 }
                 self.rewriter.switch(&arrival, timestamp);
             } else if let Some(encoding) = self.encodings.get_mut(usize::from(best))
-                && (held != Some(best) || best == packet.layer)
+                && (held != Some(best) || best == layer)
             {
                 encoding.key_frames.want(now);
             }
@@ -211,21 +235,21 @@ impl Track {
         };
         if is_forwarded {
             if !packet.is_clock_known {
-                self.estimate_mapping(now, timestamp, packet.format.clock_rate);
+                self.estimate_mapping(now, timestamp, media.format.clock_rate);
             }
             self.mapping =
-                self.reported_mapping(packet.layer).or(self.estimate.filter(|_| packet.may_estimate_clock));
+                self.reported_mapping(layer).or(self.estimate.filter(|_| packet.may_estimate_clock));
         }
         let meta = PacketMeta {
             track: self.index,
             epoch: packet.epoch,
             number,
             timestamp,
-            clock_rate: packet.format.clock_rate,
+            clock_rate: media.format.clock_rate,
             arrival: now,
-            codec: packet.format.codec,
-            marker: packet.marker,
-            key_frame: packet.info.key_frame && !filler && self.index.kind() == MediaKind::Video,
+            codec: media.format.codec,
+            marker: media.marker,
+            key_frame: media.is_key && !filler,
             filler,
             mapping: self.mapping,
         };

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::batch::BatchPackets;
 use super::header_profile::{HEADER_LEN_MAX, ProfileId, ViewerFields};
-use super::inputs::{TrackIndex, ViewerTrackInput};
-use super::packet::Packet;
-use super::packet_cache::PacketCache;
+use super::inputs::ViewerTrackInput;
+use super::packet_cache::{Packet, PacketCache};
 use super::resend::ResendMemory;
+use super::track::TrackIndex;
 
 /// One viewer of a stream.
 #[derive(Debug)]
@@ -260,12 +260,8 @@ impl ViewerTrack {
     pub(crate) fn viewer_fields(&self, number: u64, timestamp: u32) -> ViewerFields {
         let is_catch_up = number < self.catch_up_until;
         let timestamp = if is_catch_up { self.compress(timestamp) } else { timestamp };
-        ViewerFields {
-            ssrc: self.ssrc,
-            sequence_number: self.sequence_number(number),
-            timestamp,
-            is_catch_up,
-        }
+        let sequence_number = self.sequence_number(number);
+        ViewerFields { ssrc: self.ssrc, sequence_number, timestamp, is_catch_up }
     }
 
     /// Timestamps of what a viewer gets from the cache: in order and distinct, but so near to the

@@ -79,6 +79,8 @@ pub struct PublishedFormats {
 #[derive(Debug, Default)]
 pub struct PacketsOut {
     packets: PacketSlab,
+    /// Timestamps of the pictures among them that a decoder can start with.
+    key_frames: Vec<u32>,
     /// To be transcoded to Opus, in order.
     pub audio: Vec<CodedAudio>,
     /// [`FrameToRtp::formats`] are others than before.
@@ -88,14 +90,19 @@ pub struct PacketsOut {
 }
 
 impl PacketsOut {
-    /// RTP packets as header fields and payload, in order.
-    pub fn packets(&self) -> impl ExactSizeIterator<Item = (&HeaderFields, &[u8])> + DoubleEndedIterator {
-        self.packets.iter()
+    /// RTP packets as header fields and payload, in order, and whether each is of a picture that a decoder
+    /// can start with.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = (&HeaderFields, &[u8], bool)> {
+        self.packets.iter().map(|(fields, payload)| {
+            let is_key = fields.ssrc == VIDEO_SSRC && self.key_frames.contains(&fields.timestamp);
+            (fields, payload, is_key)
+        })
     }
 
     /// Removes all output and keeps the memory.
     pub fn clear(&mut self) {
         self.packets.clear();
+        self.key_frames.clear();
         self.audio.clear();
         (self.formats_changed, self.warning) = (false, None);
     }

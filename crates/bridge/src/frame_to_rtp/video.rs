@@ -147,6 +147,7 @@ impl Video {
         let mut writer = self.sender.frame(payload_type(Codec::H264), timestamp, &mut out.packets);
         filler_frame::write(settings.payload_bytes_max, &mut writer);
         writer.end_frame(true);
+        out.key_frames.push(timestamp);
         stats.video_frames += 1;
     }
 
@@ -285,7 +286,9 @@ impl Video {
                         _ => vp9::packetize(data, self.picture_id, key, limit, &mut writer),
                     },
                 }
-                writer.end_frame(true) > 0
+                let is_written = writer.end_frame(true) > 0;
+                out.key_frames.extend((key && is_written).then_some(timestamp));
+                is_written
             });
             if is_written {
                 self.timestamps = timestamps;

@@ -89,8 +89,8 @@ impl Worker {
             return;
         }
         if let Some(entry) = self.packets.streams.get_mut(packets) {
-            for (fields, payload) in out.packets.packets() {
-                if let Err(reason) = entry.sfu.receive_packet(self.ctx.now, fields, payload) {
+            for (fields, payload, is_key) in out.packets.packets() {
+                if let Err(reason) = entry.sfu.receive_packet(self.ctx.now, fields, payload, is_key) {
                     self.packets.counters.dropped += 1;
                     tracing::debug!(?reason, "a packet of a bridge was dropped");
                 }

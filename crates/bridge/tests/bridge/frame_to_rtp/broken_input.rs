@@ -120,7 +120,7 @@ fn times_that_jump_by_hours_or_go_back_leave_pictures_in_order() {
         let body = if index % 2 == 0 { &key } else { &inter };
         let now = rig.start + Duration::from_millis(40 * index as u64);
         rig.bridge.frame(now, time(time_ms), &frames(MediaKind::Video, body)[0], &mut rig.out);
-        let sent: Vec<_> = rig.out.packets().map(|(fields, _)| fields.timestamp).collect();
+        let sent: Vec<_> = rig.out.packets().map(|(fields, ..)| fields.timestamp).collect();
         assert!(!sent.is_empty() && sent.iter().all(|timestamp| *timestamp == sent[0]));
         assert_ne!(last.replace(sent[0]), Some(sent[0]), "two pictures of one timestamp at {time_ms}");
         rig.out.clear();
@@ -140,7 +140,7 @@ proptest! {
             for frame in frames(track, payload) {
                 bridge.frame(start() + Duration::from_millis(time_ms), time(time_ms), &frame, &mut out);
             }
-            for (_, payload) in out.packets() {
+            for (_, payload, _) in out.packets() {
                 assert!(payload.len() <= settings().payload_bytes_max && !payload.is_empty());
             }
             out.packets().len()

@@ -119,7 +119,7 @@ impl Rig {
         let now = self.at(time_ms);
         let mut all = Vec::new();
         let mut under_way: Option<(Depacketizer, Sent)> = None;
-        for (packet, payload) in self.out.packets() {
+        for (packet, payload, is_key) in self.out.packets() {
             let is_video = packet.ssrc == VIDEO_SSRC;
             assert!(is_video || packet.ssrc == AUDIO_SSRC);
             let last = self.sequence[usize::from(is_video)].replace(packet.sequence_number);
@@ -127,7 +127,7 @@ impl Rig {
                 last.is_none_or(|last| last.wrapping_add(1) == packet.sequence_number),
                 "a number is missing"
             );
-            self.stream.receive_packet(now, packet, payload).expect("the stream takes it");
+            self.stream.receive_packet(now, packet, payload, is_key).expect("the stream takes it");
             let codec = rtp::payload::CODECS
                 .into_iter()
                 .find(|codec| payload_type(*codec) == packet.payload_type)

@@ -305,8 +305,8 @@ impl World {
         let Some(bridge) = &mut self.bridge else { return };
         bridge.frame(now, time, frame, &mut self.out);
         assert!(self.out.audio.is_empty(), "Opus needs no transcoder");
-        for (fields, payload) in self.out.packets() {
-            self.packets.receive_packet(now, fields, payload).expect("the bridge is the publisher");
+        for (fields, payload, is_key) in self.out.packets() {
+            self.packets.receive_packet(now, fields, payload, is_key).expect("the bridge is the publisher");
         }
         self.out.clear();
         assert_eq!(bridge.stats().broken, 0);

@@ -356,7 +356,8 @@ fn packets_and_clocks_handed_over_as_values_come_out_as_those_read_from_the_wire
             (crate::packets::common::video(), &video_frame),
             (crate::packets::common::audio(), &audio_packet),
         ] {
-            values.stream.receive_packet(values.now, &rtp.fields, &rtp.payload).unwrap();
+            let is_key = at == 0 && track == crate::packets::common::video();
+            values.stream.receive_packet(values.now, &rtp.fields, &rtp.payload, is_key).unwrap();
             values.settle();
             let mapping = NtpRtpMapping { at: values.now, timestamp: rtp.fields.timestamp };
             values.stream.set_clock(track, mapping);
@@ -371,5 +372,5 @@ fn packets_and_clocks_handed_over_as_values_come_out_as_those_read_from_the_wire
         assert_eq!(bytes(&values), bytes(&wire));
     }
     let unknown = HeaderFields { ssrc: 99, ..audio_packet(0, 0).fields };
-    assert_eq!(values.stream.receive_packet(values.now, &unknown, &[1]), Err(DropReason::UnknownSsrc));
+    assert_eq!(values.stream.receive_packet(values.now, &unknown, &[1], false), Err(DropReason::UnknownSsrc));
 }
