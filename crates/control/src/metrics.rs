@@ -45,27 +45,8 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
             "a worker did not answer in time",
         );
     };
-    let scrape = Scrape {
-        workers,
-        streams_max: context.metrics_streams_max,
-        started_seconds: context
-            .started_at
-            .duration_since(UNIX_EPOCH)
-            .map_or(0.0, |since| since.as_secs_f64()),
-        rtc_requests_refused: context.rtc.denied(),
-        stats_subscribers: context.stats.subscribers(),
-        stats: stats::StatsCost::read(context.stats.cost()),
-        log_lines_dropped: context
-            .log_lines_dropped
-            .as_ref()
-            .map_or(0, |counter| counter.dropped_lines() as u64),
-        http: http::HttpMetrics::read(&context.http, context.keep_alive.taken()),
-        channels: channels::ChannelMetrics::read(context.channels.figures(), context.metrics_streams_max),
-        pulls: pulls::PullMetrics::read(&context.pulls.list(), context.metrics_streams_max),
-        process: Process::read(),
-    };
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(scrape));
+    registry.register_collector(Box::new(Scrape { workers, context }));
     let mut body = String::new();
     if text::encode(&mut body, &registry).is_err() {
         return error_response::error(
@@ -81,16 +62,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
 #[derive(Debug)]
 struct Scrape {
     workers: Vec<WorkerSnapshot>,
-    streams_max: usize,
-    started_seconds: f64,
-    rtc_requests_refused: u64,
-    stats_subscribers: usize,
-    stats: stats::StatsCost,
-    log_lines_dropped: u64,
-    http: http::HttpMetrics,
-    channels: channels::ChannelMetrics,
-    pulls: pulls::PullMetrics,
-    process: Process,
+    context: Arc<Context>,
 }
 
 type Counter = (&'static str, &'static str, fn(&WorkerSnapshot) -> u64);
@@ -240,8 +212,8 @@ const STREAM_GAUGES: [StreamGauge; 8] = [
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_process(&mut encoder)?;
-        self.channels.encode(&mut encoder)?;
-        self.pulls.encode(&mut encoder)?;
+        channels::encode(&self.context, &mut encoder)?;
+        pulls::encode(&self.context, &mut encoder)?;
         self.encode_workers(&mut encoder)?;
         self.encode_streams(&mut encoder)
     }
@@ -252,29 +224,30 @@ impl Scrape {
         encoder
             .encode_descriptor("millstream_build", "Version of the server", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
+        let context = &*self.context;
+        let dropped = context.log_lines_dropped.as_ref().map_or(0, |counter| counter.dropped_lines() as u64);
         let help = "Log lines dropped because the log fell behind";
-        counter(encoder, "millstream_log_lines_dropped", help, self.log_lines_dropped)?;
+        counter(encoder, "millstream_log_lines_dropped", help, dropped)?;
         let help = "WHIP and WHEP requests refused by authorisation";
-        counter(encoder, "millstream_rtc_refused_requests", help, self.rtc_requests_refused)?;
-        self.http.encode(encoder)?;
-        self.stats.encode(encoder)?;
+        counter(encoder, "millstream_rtc_refused_requests", help, context.rtc.denied())?;
+        http::encode(context, encoder)?;
+        stats::encode(context.stats.cost(), encoder)?;
+        let subscribers = context.stats.subscribers() as f64;
+        let started = context.started_at.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        let process = Process::read();
         let gauges = [
-            (
-                "millstream_stats_subscribers",
-                "Readers of the stream of live statistics",
-                self.stats_subscribers as f64,
-            ),
-            ("process_start_time_seconds", "Start of the process, Unix time", self.started_seconds),
-            ("process_resident_memory_bytes", "Resident memory", self.process.resident_bytes as f64),
-            ("process_open_fds", "Open file descriptors", self.process.open_descriptors as f64),
-            ("process_max_fds", "Limit of open file descriptors", self.process.descriptors_max as f64),
+            ("millstream_stats_subscribers", "Readers of the stream of live statistics", subscribers),
+            ("process_start_time_seconds", "Start of the process, Unix time", started),
+            ("process_resident_memory_bytes", "Resident memory", process.resident_bytes as f64),
+            ("process_open_fds", "Open file descriptors", process.open_descriptors as f64),
+            ("process_max_fds", "Limit of open file descriptors", process.descriptors_max as f64),
         ];
         for (name, help, value) in gauges {
             gauge(encoder, name, help, value)?;
         }
         encoder
             .encode_descriptor("process_cpu_seconds", "CPU time, user and system", None, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, f64, u64>(&self.process.cpu_seconds, None)
+            .encode_counter::<NoLabelSet, f64, u64>(&process.cpu_seconds, None)
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -304,7 +277,7 @@ impl Scrape {
         let count = streams.len();
         // Stable: among equals the order is by name, so the same ones stay.
         streams.sort_by_key(|stream| std::cmp::Reverse(stream.players));
-        streams.truncate(self.streams_max);
+        streams.truncate(self.context.metrics_streams_max);
         gauge(encoder, "millstream_streams", "Streams known", count as f64)?;
         let omitted = (count - streams.len()) as f64;
         gauge(encoder, "millstream_streams_omitted", "Streams without samples of their own", omitted)?;

@@ -4,15 +4,8 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{counters, gauges};
+use super::{Context, counters, gauges};
 use sources::channels::{Figures, State};
-
-/// Channels as of one scrape.
-#[derive(Debug)]
-pub(super) struct ChannelMetrics {
-    channels: Vec<Figures>,
-    streams_max: usize,
-}
 
 type Figure = (&'static str, &'static str, fn(&Figures) -> u64);
 
@@ -23,22 +16,16 @@ const COUNTERS: [Figure; 3] = [
     ("millstream_channel_pauses", "Times late frames made the pacing restart", |f| f.pauses),
 ];
 
-impl ChannelMetrics {
-    /// Of `channels`; at most `streams_max` of them get series of their own.
-    pub(super) fn read(channels: Vec<Figures>, streams_max: usize) -> Self {
-        Self { channels, streams_max }
+/// Of the channels as they are now; at most `metrics.streams_max` of them get series of their own.
+pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let channels = context.channels.figures();
+    let count = |state| channels.iter().filter(|channel| channel.state == state).count() as f64;
+    let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
+    gauges(encoder, "millstream_channels", "Channels by state", states)?;
+    for (name, help, value) in COUNTERS {
+        let samples = channels.iter().take(context.metrics_streams_max);
+        let samples = samples.map(|of| ([("app", of.app.as_str()), ("stream", of.name.as_str())], value(of)));
+        counters(encoder, name, help, samples)?;
     }
-
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let count = |state| self.channels.iter().filter(|channel| channel.state == state).count() as f64;
-        let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
-        gauges(encoder, "millstream_channels", "Channels by state", states)?;
-        for (name, help, value) in COUNTERS {
-            let channels = self.channels.iter().take(self.streams_max);
-            let samples =
-                channels.map(|of| ([("app", of.app.as_str()), ("stream", of.name.as_str())], value(of)));
-            counters(encoder, name, help, samples)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

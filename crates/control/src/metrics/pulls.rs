@@ -1,19 +1,11 @@
 //! Metrics of pulls: their states, and of each what it brings and how often it failed.
 
 use std::fmt;
-use std::sync::Arc;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{counters, gauges};
-use sources::pull::{Pull, State, Status};
-
-/// Pulls as of one scrape.
-#[derive(Debug)]
-pub(super) struct PullMetrics {
-    pulls: Vec<(String, String, Status)>,
-    streams_max: usize,
-}
+use super::{Context, counters, gauges};
+use sources::pull::{State, Status};
 
 type Figure = (&'static str, &'static str, fn(&Status) -> u64);
 
@@ -24,24 +16,17 @@ const COUNTERS: [Figure; 3] = [
     ("millstream_pull_reconnects", "Times the source became live again", |s| s.reconnects),
 ];
 
-impl PullMetrics {
-    /// Of `pulls`; at most `streams_max` of them get series of their own.
-    pub(super) fn read(pulls: &[Arc<Pull>], streams_max: usize) -> Self {
-        let row = |pull: &Arc<Pull>| (pull.spec.app.clone(), pull.spec.name.clone(), pull.status());
-        Self { pulls: pulls.iter().map(row).collect(), streams_max }
+/// Of the pulls as they are now; at most `metrics.streams_max` of them get series of their own.
+pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let pulls: Vec<_> = context.pulls.list().into_iter().map(|pull| (pull.status(), pull)).collect();
+    let count = |state| pulls.iter().filter(|(status, _)| status.state == state).count() as f64;
+    let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
+    gauges(encoder, "millstream_pulls", "Pulls by state", states)?;
+    for (name, help, value) in COUNTERS {
+        let samples = pulls.iter().take(context.metrics_streams_max).map(|(status, pull)| {
+            ([("app", pull.spec.app.as_str()), ("stream", pull.spec.name.as_str())], value(status))
+        });
+        counters(encoder, name, help, samples)?;
     }
-
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let count = |state| self.pulls.iter().filter(|(.., status)| status.state == state).count() as f64;
-        let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
-        gauges(encoder, "millstream_pulls", "Pulls by state", states)?;
-        for (name, help, value) in COUNTERS {
-            let pulls = self.pulls.iter().take(self.streams_max);
-            let samples = pulls.map(|(app, name, status)| {
-                ([("app", app.as_str()), ("stream", name.as_str())], value(status))
-            });
-            counters(encoder, name, help, samples)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
