@@ -258,7 +258,10 @@ fn bridged() -> Vec<WorkerSnapshot> {
         b_frames_dropped: 7,
         broken: 1,
         audio_dropped: 0,
-        note: Some("the sound is of a kind that is not bridged".into()),
+        refused: Some(bridge::Refused {
+            video: None,
+            audio: Some(bridge::TrackRefusal::Transcoder("there is no thread to transcode on")),
+        }),
     };
     let packets = |players, bridge| StreamSnapshot {
         live: true,
@@ -325,7 +328,7 @@ async fn a_stream_with_both_kinds_of_players_is_one_stream_and_shows_its_bridge(
             "audio_dropped": 0,
         })
     );
-    assert_eq!(stream["not_bridged"], "the sound is of a kind that is not bridged");
+    assert_eq!(stream["not_bridged"], "audio: there is no thread to transcode on");
     let (_, body) = ask(&local(), "GET", "/api/v1/streams/live/a%20b").await;
     assert_eq!((&body["bridge"], &body["not_bridged"]), (&Value::Null, &Value::Null));
 }

@@ -298,7 +298,7 @@ pub struct BridgeSnapshot {
     /// Sound the transcoder had no room for.
     pub audio_dropped: u64,
     /// Why something the publisher sends is not bridged.
-    pub note: Option<std::sync::Arc<str>>,
+    pub refused: Option<bridge::Refused>,
 }
 
 /// One track of a stream that is published as packets.

@@ -1,7 +1,9 @@
 //! Streams as all workers and the control side name them, and what is known of what is published.
 
+use std::fmt;
 use std::sync::Arc;
 
+use bridge::Refused;
 use rtc::sdp::TrackDescription;
 
 /// Number of a stream, the same on all workers; never reused.
@@ -22,9 +24,37 @@ pub enum WebrtcAvailability {
     #[default]
     Unknown,
     /// Packets of these tracks; if one of the publisher's is missing, why.
-    Tracks(PublishedTracks, Option<Arc<str>>),
+    Tracks(PublishedTracks, Option<NotBridged>),
     /// Nothing, for this reason.
-    Impossible(Arc<str>),
+    Impossible(NotBridged),
+}
+
+/// Why players of the other lane do not get what is published, or not all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotBridged {
+    /// It is published as frames, and bridges are off.
+    ToPacketsOff,
+    /// It is published as packets, and bridges are off.
+    ToFramesOff,
+    /// The stream met a bug.
+    Bug,
+    /// WebRTC has no way to carry it.
+    Refused(Refused),
+}
+
+impl fmt::Display for NotBridged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToPacketsOff => {
+                "the stream is published by RTMP, and bridges to WebRTC are off for this application"
+            }
+            Self::ToFramesOff => {
+                "the stream is published by WebRTC, and bridges to RTMP are off for this application"
+            }
+            Self::Bug => "a defect in the server, which is logged",
+            Self::Refused(refused) => return refused.fmt(f),
+        })
+    }
 }
 
 /// What there is of a stream.

@@ -13,6 +13,7 @@ use super::types::{
 use super::urls::Urls;
 use crate::rtc::PlaybackOptions;
 use worker_api::snapshot::{BridgeSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
+use worker_api::streams::NotBridged;
 
 /// Most sessions of one page.
 const PAGE_MAX: usize = 1000;
@@ -73,7 +74,7 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
     let view = merged.primary;
     let urls = urls.stream(&view.app, &view.name, &options);
     // A bridge that runs has seen more of the stream.
-    let note = merged.bridge.and_then(|bridge| bridge.note.clone()).or(options.note);
+    let note = merged.bridge.and_then(|bridge| bridge.refused).map(NotBridged::Refused).or(options.note);
     Stream {
         app: view.app.clone(),
         name: view.name.clone(),

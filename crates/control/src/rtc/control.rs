@@ -13,11 +13,7 @@ use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::settings::RtcSettings;
-use worker_api::streams::{Published, WebrtcAvailability};
-
-/// Why a stream of WebRTC is not played by RTMP and FLV.
-pub(super) const NOT_TO_FRAMES: &str =
-    "the stream is published by WebRTC, and bridges to RTMP are off for this application";
+use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 /// Looks up what is published as a stream.
 pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
@@ -39,14 +35,14 @@ pub struct RtcParts {
 }
 
 /// How a stream can be played at present.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaybackOptions {
     /// As frames: RTMP and FLV.
     pub(crate) frames: bool,
     /// As packets: WHEP.
     pub(crate) packets: bool,
     /// What of it players of the other kind than its publisher do not get, and why.
-    pub(crate) note: Option<Arc<str>>,
+    pub(crate) note: Option<NotBridged>,
 }
 
 /// What the handlers know.
@@ -99,7 +95,7 @@ impl RtcControl {
             Published::Frames(WebrtcAvailability::Tracks(_, note)) => (true, true, note),
             Published::Frames(WebrtcAvailability::Impossible(reason)) => (true, false, Some(reason)),
             Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
-            Published::Packets(_) => (false, true, Some(NOT_TO_FRAMES.into())),
+            Published::Packets(_) => (false, true, Some(NotBridged::ToFramesOff)),
         };
         PlaybackOptions { frames, packets, note }
     }

@@ -1,7 +1,6 @@
 //! POST: a session is opened.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -23,7 +22,7 @@ use super::target::Target;
 use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
 use worker_api::rtc::{RtcOpen, RtcRole};
-use worker_api::streams::{Published, PublishedTracks, WebrtcAvailability};
+use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
@@ -72,7 +71,7 @@ pub(super) async fn open(
 struct Playable {
     tracks: PublishedTracks,
     /// Why what the publisher sends is not all there.
-    note: Option<Arc<str>>,
+    note: Option<NotBridged>,
 }
 
 /// What a client asks for, read and allowed.
@@ -132,7 +131,7 @@ impl Wanted {
         let answer = answer_play(&self.offer, local, &Policy::play(), tracks);
         let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
         let has_video = tracks.iter().any(|track| track.kind == MediaKind::Video);
-        if let Some(reason) = note.clone().filter(|_| !has_video && formats::wants_video(&self.offer)) {
+        if let Some(reason) = note.filter(|_| !has_video && formats::wants_video(&self.offer)) {
             return Err(Refusal::NotPlayable(reason));
         }
         match formats::obstacle(&self.offer, tracks, answer.as_ref().ok()) {

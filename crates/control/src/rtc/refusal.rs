@@ -3,7 +3,6 @@
 //! The codes are those of RFC 9725 section 4 and draft-ietf-wish-whep section 4; clients are told by them in general and
 //! by `code` and `message` in particular. What may work later says when (`Retry-After`, RFC 9110 section 10.2.3).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,6 +15,7 @@ use crate::error_response;
 use worker_api::NoAnswer;
 use worker_api::auth::Denied;
 use worker_api::rtc::RtcRefusal;
+use worker_api::streams::NotBridged;
 
 /// When to come back after what passes by itself: load, and sessions that did not connect.
 const BUSY_SECONDS: u64 = 5;
@@ -54,7 +54,7 @@ pub(super) enum Refusal {
     /// 406: the client does not take the media type of the answer.
     NotAccepted(&'static str),
     /// 406: published as frames that make no packets, for this reason.
-    NotPlayable(Arc<str>),
+    NotPlayable(NotBridged),
     /// 406: the player lacks what the stream needs; both in words.
     Undecodable(String),
     /// 406: nothing that both sides can do.

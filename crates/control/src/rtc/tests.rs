@@ -32,7 +32,7 @@ use worker_api::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::settings::IceServer;
 use worker_api::settings::RtcSettings;
 use worker_api::snapshot::SessionId;
-use worker_api::streams::{Published, WebrtcAvailability};
+use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 impl RtcControl {
     /// Of a server without WebRTC.
@@ -132,7 +132,7 @@ fn server_with(setting: Setting) -> Server {
         "live/packets" => Published::Packets(Arc::clone(&tracks)),
         "unbridged/packets" => Published::Packets(Arc::clone(&tracks)),
         "live/begun" => Published::Frames(WebrtcAvailability::Unknown),
-        "live/frames" => Published::Frames(WebrtcAvailability::Impossible(B_FRAMES.into())),
+        "live/frames" => Published::Frames(WebrtcAvailability::Impossible(B_FRAMES)),
         "live/bridged" => {
             Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H264, "640028"), None))
         }
@@ -140,11 +140,11 @@ fn server_with(setting: Setting) -> Server {
         "live/h265" => Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H265, ""), None)),
         "live/sound" => {
             let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
-            Published::Frames(WebrtcAvailability::Tracks(sound, Some(B_FRAMES.into())))
+            Published::Frames(WebrtcAvailability::Tracks(sound, Some(B_FRAMES)))
         }
         "live/silent" => {
             let video = frames_as(Codec::H264, "640028").iter().skip(1).cloned().collect();
-            Published::Frames(WebrtcAvailability::Tracks(video, Some("the sound is AC-3".into())))
+            Published::Frames(WebrtcAvailability::Tracks(video, Some(NO_THREAD)))
         }
         "live/radio" => {
             let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
@@ -184,8 +184,17 @@ fn server_with(setting: Setting) -> Server {
     Server { context: Arc::new(context), workers }
 }
 
-/// Why a stream is not bridged, as a bridge would say it.
-const B_FRAMES: &str = "the stream has B-frames";
+/// Why video is not bridged.
+const B_FRAMES: NotBridged = NotBridged::Refused(bridge::Refused {
+    video: Some(bridge::TrackRefusal::Transcoder("the stream has B-frames")),
+    audio: None,
+});
+
+/// Why audio is not bridged.
+const NO_THREAD: NotBridged = NotBridged::Refused(bridge::Refused {
+    video: None,
+    audio: Some(bridge::TrackRefusal::Transcoder("there is no thread to transcode on")),
+});
 
 /// What a bridge makes of a stream of frames: Opus, and this video.
 fn frames_as(codec: Codec, profile_level_id: &str) -> Arc<[TrackDescription]> {

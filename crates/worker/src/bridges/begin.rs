@@ -264,7 +264,6 @@ impl Bridges {
             due: None,
             cost: Cost::default(),
             refused: None,
-            audio_refused: None,
             forwarded: 0,
         });
         self.by_stream.insert(stream, id);

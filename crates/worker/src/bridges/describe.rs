@@ -15,6 +15,7 @@ use crate::frames::stream::FrameStream;
 use crate::ids::FrameStreamId;
 use crate::packets::inputs;
 use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
+use worker_api::streams::NotBridged;
 
 /// How long a publisher that has sent only audio, or only video, may still come with the other, milliseconds.
 const KINDS_MS: u64 = 500;
@@ -22,12 +23,6 @@ const KINDS_MS: u64 = 500;
 /// How often a publisher is looked at as soon as it says something new; from then on every [`KINDS_MS`] at
 /// most, so that headers without end cost no more than others.
 const DESCRIBES_AT_ONCE: u8 = 8;
-
-/// Why a player gets nothing of a stream that met a defect of ours.
-const DEFECT: &str = "a defect in the server, which is logged";
-
-/// Why a player of the other kind gets nothing where bridges are off.
-const OFF: &str = "the stream is published by RTMP, and bridges to WebRTC are off for this application";
 
 /// The publisher that a bridge is to the stream of packets: it may send any codec at any time, so that a
 /// publisher that comes back with another needs no new one.
@@ -50,7 +45,7 @@ pub(super) fn tracks(formats: &PublishedFormats) -> PublishedTracks {
 /// The same as an answer for players.
 fn bridged(formats: &PublishedFormats) -> WebrtcAvailability {
     let tracks = tracks(formats);
-    match (formats.refused.map(|refused| refused.to_string().into()), tracks.is_empty()) {
+    match (formats.refused.map(NotBridged::Refused), tracks.is_empty()) {
         (Some(reason), true) => WebrtcAvailability::Impossible(reason),
         (None, true) => WebrtcAvailability::Unknown,
         (refused, false) => WebrtcAvailability::Tracks(tracks, refused),
@@ -124,8 +119,8 @@ impl Worker {
             formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
         };
         let bridged = match formats {
-            _ if !local.settings.bridge.enabled => WebrtcAvailability::Impossible(OFF.into()),
-            None => WebrtcAvailability::Impossible(DEFECT.into()),
+            _ if !local.settings.bridge.enabled => WebrtcAvailability::Impossible(NotBridged::ToPacketsOff),
+            None => WebrtcAvailability::Impossible(NotBridged::Bug),
             Some(formats) if is_early && is_one_kind(formats) => WebrtcAvailability::Unknown,
             Some(formats) => bridged(formats),
         };

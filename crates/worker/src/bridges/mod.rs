@@ -88,10 +88,8 @@ pub(super) struct Bridge {
     /// When its timer is set to, if it is.
     due: Option<Instant>,
     cost: Cost,
-    /// What the publisher sends and is not bridged to WebRTC, as the log has it.
+    /// What the publisher sends and is not bridged, as the log has it.
     refused: Option<Refused>,
-    /// Why audio is not bridged to frames.
-    audio_refused: Option<&'static str>,
     /// Packets that a turn was taken for while it began.
     forwarded: u64,
 }

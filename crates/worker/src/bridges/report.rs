@@ -83,10 +83,7 @@ impl Bridges {
             b_frames_dropped: met.b_frames_dropped,
             broken: met.broken,
             audio_dropped: cost.audio_dropped,
-            note: match &bridge.machine {
-                Machine::FrameToRtp(_) => bridge.refused.map(|refused| refused.to_string().into()),
-                Machine::RtpToFrame(_) => bridge.audio_refused.map(Into::into),
-            },
+            refused: bridge.refused,
         })
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::bridge::PacketsOut;
+use ::bridge::{PacketsOut, Refused, TrackRefusal};
 use transcode::{AacSettings, Conversion, OpusSettings, Pool, Replies, Reply, Transcoder};
 
 use super::{Bridge, Bridges, Machine, Output};
@@ -179,7 +179,9 @@ impl Bridge {
     fn refuse_audio(&mut self, reason: &'static str, out: &mut PacketsOut) {
         match &mut self.machine {
             Machine::FrameToRtp(machine) => machine.refuse_audio(reason, out),
-            Machine::RtpToFrame(_) => self.audio_refused = Some(reason),
+            Machine::RtpToFrame(_) => {
+                self.refused = Some(Refused { video: None, audio: Some(TrackRefusal::Transcoder(reason)) });
+            }
         }
     }
 }

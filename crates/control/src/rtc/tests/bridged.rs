@@ -1,6 +1,5 @@
 //! What players of WebRTC are answered for streams of RTMP: what a bridge makes of them, or why there is nothing.
 
-use super::super::control::NOT_TO_FRAMES;
 use super::*;
 
 #[tokio::test]
@@ -34,8 +33,8 @@ async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
 async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
     let server = server();
     let cases = [
-        ("/whep/live/sound", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
-        ("/whep/live/frames", play_offer(), "the stream has B-frames; play the stream by RTMP or FLV"),
+        ("/whep/live/sound", play_offer(), "video: the stream has B-frames; play the stream by RTMP or FLV"),
+        ("/whep/live/frames", play_offer(), "video: the stream has B-frames; play the stream by RTMP or FLV"),
         (
             "/whep/live/422",
             play_offer(),
@@ -69,17 +68,17 @@ async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
 fn ways_to_play_are_those_that_the_publisher_and_bridges_allow() {
     let server = server();
     let cases = [
-        ("live", "nobody", (true, true), ""),
-        ("live", "begun", (true, true), ""),
-        ("live", "packets", (true, true), ""),
-        ("live", "bridged", (true, true), ""),
-        ("live", "sound", (true, true), B_FRAMES),
-        ("live", "frames", (true, false), B_FRAMES),
-        ("unbridged", "packets", (false, true), NOT_TO_FRAMES),
+        ("live", "nobody", (true, true), None),
+        ("live", "begun", (true, true), None),
+        ("live", "packets", (true, true), None),
+        ("live", "bridged", (true, true), None),
+        ("live", "sound", (true, true), Some(B_FRAMES)),
+        ("live", "frames", (true, false), Some(B_FRAMES)),
+        ("unbridged", "packets", (false, true), Some(NotBridged::ToFramesOff)),
     ];
     for (app, name, options, note) in cases {
         let found = server.context.rtc.playback_options(app, name);
         assert_eq!((found.frames, found.packets), options, "{app}/{name}");
-        assert_eq!(found.note.as_deref().unwrap_or_default(), note, "{app}/{name}");
+        assert_eq!(found.note, note, "{app}/{name}");
     }
 }
