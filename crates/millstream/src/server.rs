@@ -141,8 +141,10 @@ impl Running {
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
-        let workers = Workers::start(settings.clone(), Arc::clone(&policy), sender, notices, stats)
-            .map_err(|error| explain_start(&settings, &error))?;
+        let keep_alive = keep_alive_slots(&settings.keep_alive);
+        let workers =
+            Workers::start(settings.clone(), Arc::clone(&policy), &keep_alive, sender, notices, stats)
+                .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
@@ -160,7 +162,7 @@ impl Running {
             started_at,
             demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
             draining: watch::Sender::new(false),
-            keep_alive: keep_alive_slots(&settings.keep_alive),
+            keep_alive,
             keep_alive_timeout: settings.keep_alive.timeout,
             http: control::HttpCounters::default(),
             metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),

@@ -20,6 +20,7 @@ use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
 use crate::net::{Clock, EventQueue};
 use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
+use worker_api::AddressSlots;
 use worker_api::auth::Policy;
 use worker_api::settings::{ApplicationSettings, WorkerSettings, settings_for};
 use worker_api::snapshot::{SessionId, WorkerCounters};
@@ -36,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) worker: WorkerIndex,
     pub(crate) settings: Arc<WorkerSettings>,
     pub(crate) policy: Arc<Policy>,
+    /// Places of HTTP connections that stay open after an answer; shared with the control side.
+    pub(crate) kept_connections: AddressSlots,
     /// Who publishes which stream where; shared by all workers.
     pub(crate) directory: Arc<Directory>,
     /// Queues to and from the other workers.
@@ -64,6 +67,7 @@ impl Context {
         worker: WorkerIndex,
         settings: Arc<WorkerSettings>,
         policy: Arc<Policy>,
+        kept_connections: AddressSlots,
         directory: Arc<Directory>,
         mailboxes: Mailboxes,
         events: EventQueue,
@@ -75,6 +79,7 @@ impl Context {
             worker,
             settings,
             policy,
+            kept_connections,
             directory,
             mailboxes,
             events,

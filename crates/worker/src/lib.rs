@@ -34,6 +34,7 @@ use ::sfu::WallClock;
 use tokio::sync::mpsc::{self, Sender};
 
 use crate::ids::{TableId, WorkerIndex};
+use worker_api::AddressSlots;
 use worker_api::ListenAddresses;
 
 use worker_api::link::{COMMANDS_MAX, Handoff, RETURNS_MAX, ReturnQueue, WorkerHandle};
@@ -73,6 +74,7 @@ impl Workers {
     pub fn start(
         settings: WorkerSettings,
         policy: Arc<Policy>,
+        kept_connections: &AddressSlots,
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
@@ -113,6 +115,7 @@ impl Workers {
                 worker,
                 Arc::clone(&settings),
                 Arc::clone(&policy),
+                kept_connections.clone(),
                 Arc::clone(&directory),
                 mailboxes,
                 events,

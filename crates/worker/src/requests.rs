@@ -19,9 +19,11 @@ use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::Readiness;
 use crate::proto::connections::{ClientRequest, Read};
 use crate::proto::http::{self, MediaRequest, Method};
-use crate::proto::idle::NextRequest;
+use crate::proto::idle::{IdleConnection, NextRequest};
 use crate::proto::internal::FRAMES_PER_TURN;
-use crate::proto::session::{ANSWER_BYTES_MAX, Media, PendingClaim, Publish, Session, State, Written};
+use crate::proto::session::{
+    ANSWER_BYTES_MAX, HttpHead, Media, PendingClaim, Publish, Session, State, Written,
+};
 use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
 use crate::registry::Origin;
@@ -79,11 +81,11 @@ impl Worker {
                     self.detach(conn, EndReason::StreamClosedByPeer);
                 }
                 ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
-                ClientRequest::Stream(request, rest) => self.stream_request(conn, request, &rest),
+                ClientRequest::Stream(request, rest) => self.stream_request(conn, request, rest),
                 ClientRequest::Control => self.hand_over(conn),
                 ClientRequest::Bad(status, reason) => {
                     self.ctx.counters.protocol_errors += 1;
-                    self.answer(conn, status, reason, true);
+                    self.answer(conn, status, reason);
                 }
             }
         }
@@ -267,28 +269,26 @@ impl Worker {
         }
     }
 
-    fn stream_request(&mut self, conn: ConnId, request: MediaRequest, rest: &[u8]) {
-        let cors = self.ctx.settings.cors_allow_origin.as_deref();
-        let session = &mut self.connections.sessions[conn];
-        let format = match &request.method {
-            Method::Options => {
-                http::write_preflight(&mut session.pending.bytes, cors);
-                return self.end(conn, EndReason::Answered("preflight answered"));
-            }
-            Method::Other => return self.answer(conn, 405, "a stream can only be read", true),
-            Method::WebSocketVersion => {
-                return self.answer(conn, 426, "WebSocket version 13 is needed", true);
-            }
-            Method::WebSocketKey => return self.answer(conn, 400, "Sec-WebSocket-Key is missing", true),
-            Method::Head => return self.head_request(conn, &request),
-            Method::Get if request.chunked => Format::FlvChunked,
-            Method::Get => Format::Flv,
-            Method::WebSocket { .. } => Format::WsFlv,
+    fn stream_request(&mut self, conn: ConnId, request: MediaRequest, rest: Vec<u8>) {
+        let (name, token) = ((&*request.app, &*request.stream), request.token.as_deref());
+        let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
+        let outcome = match &request.method {
+            Method::Options => Ok(None),
+            Method::Other => Err((405, "a stream can only be read")),
+            Method::WebSocketVersion => Err((426, "WebSocket version 13 is needed")),
+            Method::WebSocketKey => Err((400, "Sec-WebSocket-Key is missing")),
+            Method::Head => self.would_play(conn, name, token).map(|()| None).map_err(refusal),
+            Method::Get if request.chunked => Ok(Some(Format::FlvChunked)),
+            Method::Get => Ok(Some(Format::Flv)),
+            Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
-        if let Err(refusal) =
-            self.play(conn, (&request.app, &request.stream), request.token.as_deref(), format)
-        {
-            return self.answer(conn, refusal.status(), refusal.reason(), true);
+        let outcome = match outcome {
+            Ok(Some(format)) => self.play(conn, name, token, format).map_err(refusal),
+            Ok(None) => return self.answer_request(conn, &request, rest, None),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = outcome {
+            return self.answer_request(conn, &request, rest, Some(refusal));
         }
         let session = &mut self.connections.sessions[conn];
         session.state = match request.method {
@@ -301,40 +301,78 @@ impl Worker {
             }
             _ => State::HttpBody,
         };
-        if let Some(reason) = session.handle_input(rest) {
+        if let Some(reason) = session.handle_input(&rest) {
             return self.end(conn, reason);
         }
         self.write(conn);
     }
 
-    fn head_request(&mut self, conn: ConnId, request: &MediaRequest) {
-        let refusal = self.would_play(conn, (&request.app, &request.stream), request.token.as_deref());
-        match refusal {
-            Ok(()) => {
-                let cors = self.ctx.settings.cors_allow_origin.as_deref();
-                http::write_stream_head(
-                    &mut self.connections.sessions[conn].pending.bytes,
-                    cors,
-                    request.chunked,
-                );
-                self.end(conn, EndReason::Answered("HEAD answered"));
-            }
-            Err(refusal) => self.answer(conn, refusal.status(), refusal.reason(), false),
+    /// Answers a request that gets no stream, with a status and a line of text if it is refused. The
+    /// connection stays open as it does after an answer of control: its next request, of which `rest` has
+    /// come, is read here.
+    fn answer_request(
+        &mut self,
+        conn: ConnId,
+        request: &MediaRequest,
+        rest: Vec<u8>,
+        refusal: Option<(u16, &'static str)>,
+    ) {
+        let session = &mut self.connections.sessions[conn];
+        let State::HttpHead(head) = &mut session.state else { return };
+        if head.slot.is_none() && request.may_stay && self.ctx.draining_until.is_none() {
+            head.slot = self.ctx.kept_connections.take(session.address.ip());
         }
+        let stays = request.may_stay && self.ctx.draining_until.is_none() && head.slot.is_some();
+        let fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), stays);
+        let out = &mut session.pending.bytes;
+        let reason = match (refusal, &request.method) {
+            (Some((status, text)), method) => {
+                http::write_answer(out, status, text, &fields, *method != Method::Head);
+                EndReason::Refused(text)
+            }
+            (None, Method::Options) => {
+                http::write_preflight(out, &fields);
+                EndReason::Answered("preflight answered")
+            }
+            (None, _) => {
+                http::write_stream_head(out, &fields, request.chunked);
+                EndReason::Answered("HEAD answered")
+            }
+        };
+        if !stays {
+            return self.end(conn, reason);
+        }
+        self.ctx.counters.ended.count(reason);
+        (head.bytes, head.seen, head.requests) = (rest, 0, head.requests.saturating_add(1));
+        session.unused_since_ms = self.ctx.now_ms;
+        self.write(conn);
     }
 
     /// Answers with a status and a line of text, and closes.
-    pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str, with_body: bool) {
-        let cors = self.ctx.settings.cors_allow_origin.as_deref();
-        let pending = &mut self.connections.sessions[conn].pending.bytes;
-        http::write_answer(pending, status, text, cors, with_body);
+    pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str) {
+        let fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), false);
+        http::write_answer(&mut self.connections.sessions[conn].pending.bytes, status, text, &fields, true);
         self.end(conn, EndReason::Refused(text));
     }
 
+    /// Has a connection wait for its next request without a session.
+    pub(crate) fn go_idle(&mut self, conn: ConnId) {
+        let Some(session) = self.connections.take(&self.ctx, conn) else { return };
+        if let (Some(connection), State::HttpHead(head)) = (session.connection, session.state) {
+            let HttpHead { requests, slot, .. } = *head;
+            let (address, since_ms) = (session.address, session.unused_since_ms);
+            self.idle.add(&self.ctx, IdleConnection { connection, address, requests, slot, since_ms });
+        }
+    }
+
     fn hand_over(&mut self, conn: ConnId) {
+        if !self.connections.sessions[conn].has_sent_all() {
+            // The answer to the request before is for the worker to send.
+            return self.remove(conn, EndReason::AnswersUnread);
+        }
         let handoffs = self.control.handoffs.clone();
         let Ok(permit) = handoffs.try_reserve() else {
-            return self.answer(conn, 503, "too many requests at once", true);
+            return self.answer(conn, 503, "too many requests at once");
         };
         let Some(session) = self.connections.take(&self.ctx, conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");
@@ -381,8 +419,7 @@ impl Worker {
             return self.remove(conn, reason);
         }
         if session.closing_at_ms.is_some()
-            && session.pending.len() == 0
-            && !session.holds_ciphertext()
+            && session.has_sent_all()
             && let Some(connection) = &mut session.connection
         {
             // The peer closes when it has read to the end; until then its input is read and forgotten, or the
@@ -414,8 +451,8 @@ impl Worker {
     /// Ends a session at once.
     pub(crate) fn remove(&mut self, conn: ConnId, reason: EndReason) {
         if let Some(session) = self.connections.sessions.get(conn) {
-            // One that is closing was counted when it ended.
-            if session.closing_at_ms.is_none() {
+            // One that is closing was counted when it ended, one that waits when it was answered.
+            if session.closing_at_ms.is_none() && !session.awaits_request() {
                 self.ctx.counters.ended.count(reason);
             }
             self.detach(conn, reason);

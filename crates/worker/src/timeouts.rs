@@ -13,6 +13,8 @@ use worker_api::EndReason;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeoutAction {
     Fine,
+    /// It waits for a request, which takes no session.
+    GoIdle,
     /// Look at its queue: the limits of a blocked player count from its last byte.
     Review,
     /// Remove it at once.
@@ -34,6 +36,7 @@ impl Worker {
             }
             match self.examine(conn, draining) {
                 TimeoutAction::Fine => {}
+                TimeoutAction::GoIdle => self.go_idle(conn),
                 TimeoutAction::Review => self.write(conn),
                 TimeoutAction::Remove(reason) => self.remove(conn, reason),
                 TimeoutAction::End(reason) => self.end(conn, reason),
@@ -69,6 +72,9 @@ impl Worker {
         }
         match &session.media {
             Media::None if draining.is_some() => TimeoutAction::End(EndReason::Draining),
+            Media::None if session.awaits_request() && session.has_sent_all() && !session.reads_again => {
+                TimeoutAction::GoIdle
+            }
             Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => {
                 TimeoutAction::Overdue
             }
@@ -105,7 +111,7 @@ impl Worker {
         self.ctx.counters.protocol_errors += 1;
         match &self.connections.sessions[conn].state {
             State::HttpHead(head) if !head.bytes.is_empty() => {
-                self.answer(conn, 408, "the request took too long", true)
+                self.answer(conn, 408, "the request took too long")
             }
             _ => self.remove(conn, EndReason::NoRequest),
         }

@@ -147,6 +147,40 @@ fn a_stream_can_be_asked_for_behind_another_request() {
 }
 
 #[test]
+fn short_answers_of_a_worker_leave_the_connection_open() {
+    let server = Server::start("[stream]\nwait_for_publisher_seconds = 0\n");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..60]);
+    let rows = [
+        ("HEAD /live/mill.flv", "200"),
+        ("OPTIONS /live/mill.flv", "204"),
+        ("DELETE /live/mill.flv", "405"),
+        ("GET /live/nobody.flv", "404"),
+    ];
+    let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut socket = connect(server.http);
+    for (line, status) in rows {
+        socket.write_all(request(line).as_bytes()).expect("sent");
+        let (head, _) = answer(&mut socket);
+        assert!(head.starts_with(&format!("http/1.1 {status} ")), "{line}: {head}");
+        assert!(!head.contains("connection: close"), "{line}: {head}");
+        wait_for_idle(&server, 1);
+        assert_healthy(&mut socket, line);
+    }
+    // All at once, and behind them one for the control side.
+    let all: String = rows.iter().map(|(line, _)| request(line)).collect();
+    socket.write_all(&[all.as_bytes(), HEALTH].concat()).expect("sent");
+    for (line, status) in rows {
+        assert!(answer(&mut socket).0.starts_with(&format!("http/1.1 {status} ")), "{line}");
+    }
+    assert_eq!(answer(&mut socket).1, "ok\n");
+    // Nobody would read the body, which would be taken for the next request.
+    let with_body = b"POST /live/mill.flv HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi";
+    socket.write_all(with_body).expect("sent");
+    assert!(answer(&mut socket).0.contains("connection: close"));
+}
+
+#[test]
 fn live_statistics_can_be_asked_for_on_a_connection_that_was_idle() {
     let server = Server::start("");
     let mut socket = connect(server.http);

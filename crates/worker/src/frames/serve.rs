@@ -191,8 +191,9 @@ impl Frames {
                         player.begun = true;
                         let (format, out) = (player.format, &mut session.pending.bytes);
                         if let Format::Flv | Format::FlvChunked = format {
-                            let cors = ctx.settings.cors_allow_origin.as_deref();
-                            http::write_stream_head(out, cors, format == Format::FlvChunked);
+                            let origin = ctx.settings.cors_allow_origin.as_deref();
+                            let fields = http::common_fields(origin, false);
+                            http::write_stream_head(out, &fields, format == Format::FlvChunked);
                         }
                         if format != Format::Rtmp {
                             write_file_header(format, out, &stream.relay);

@@ -22,6 +22,7 @@ use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::{Published, StreamId};
 use crate::stats::columns::Outbox;
+use worker_api::AddressSlots;
 use worker_api::EndReason;
 use worker_api::link::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
@@ -41,7 +42,15 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
     let events = EventQueue::new().expect("an event queue");
     let waker = events.waker().expect("a waker");
     let mailboxes = mailbox::connect(std::slice::from_ref(&waker), 1).remove(0);
-    let ctx = Context::new(WorkerIndex(0), settings, Arc::default(), Arc::default(), mailboxes, events);
+    let ctx = Context::new(
+        WorkerIndex(0),
+        settings,
+        Arc::default(),
+        AddressSlots::new(1, 1),
+        Arc::default(),
+        mailboxes,
+        events,
+    );
     let control = ControlQueues {
         handoffs: mpsc::channel(1).0,
         home: ReturnQueue::new(mpsc::channel(1).0, waker.clone()),

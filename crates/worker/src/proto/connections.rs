@@ -392,8 +392,8 @@ impl Connections {
         let session = &mut self.sessions[conn];
         match played {
             Some((Format::Flv | Format::FlvChunked, false)) => {
-                let cors = ctx.settings.cors_allow_origin.as_deref();
-                http::write_answer(&mut session.pending.bytes, 404, reason.text(), cors, true);
+                let fields = http::common_fields(ctx.settings.cors_allow_origin.as_deref(), false);
+                http::write_answer(&mut session.pending.bytes, 404, reason.text(), &fields, true);
             }
             Some((format, true)) => write_end(format, &mut session.pending.bytes),
             _ => {}

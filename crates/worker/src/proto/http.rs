@@ -41,6 +41,9 @@ pub(crate) struct MediaRequest {
     pub(crate) user_agent: Option<String>,
     /// The client understands chunked bodies (HTTP/1.1).
     pub(crate) chunked: bool,
+    /// Another request may follow on the connection (RFC 9112 section 9.3): the client does not close it, and
+    /// this one has no body, which nobody would read.
+    pub(crate) may_stay: bool,
     /// Request head, bytes.
     pub(crate) head_bytes: usize,
 }
@@ -105,9 +108,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
         let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(header.value).ok()
     };
+    let closes = field("connection").is_some_and(|value| value.to_ascii_lowercase().contains("close"));
+    let has_body = field("content-length").is_some() || field("transfer-encoding").is_some();
     Request::Media(MediaRequest {
         app,
         stream,
+        may_stay: request.version == Some(1) && !closes && !has_body,
         token: token_of(query),
         method: method_of(request.method.unwrap_or(""), field),
         user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
@@ -147,18 +153,13 @@ fn decode(text: &str) -> Option<String> {
     percent_encoding::percent_decode_str(text).decode_utf8().ok().map(String::from)
 }
 
-/// A whole answer with a short text body, after which the connection closes.
-pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, text: &str, cors: Option<&str>, with_body: bool) {
+/// A whole answer with a short text body, which `fields` say more about.
+pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, text: &str, fields: &str, with_body: bool) {
     let extra = if status == 405 { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
     let extra = if status == 426 { "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" } else { extra };
     let mut head =
         format!("HTTP/1.1 {status} {}\r\nContent-Type: text/plain; charset=utf-8\r\n", phrase(status));
-    let _ = write!(
-        head,
-        "Content-Length: {}\r\nConnection: close\r\n{extra}{}\r\n",
-        text.len() + 1,
-        cors_field(cors)
-    );
+    let _ = write!(head, "Content-Length: {}\r\n{extra}{fields}\r\n", text.len() + 1);
     out.extend_from_slice(head.as_bytes());
     if with_body {
         out.extend_from_slice(text.as_bytes());
@@ -167,22 +168,20 @@ pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, text: &str, cors: Opt
 }
 
 /// Answer to a CORS preflight.
-pub(crate) fn write_preflight(out: &mut Vec<u8>, cors: Option<&str>) {
+pub(crate) fn write_preflight(out: &mut Vec<u8>, fields: &str) {
     let head = format!(
-        "HTTP/1.1 204 No Content\r\nConnection: close\r\nAccess-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
-         Access-Control-Allow-Headers: *\r\nAccess-Control-Max-Age: 86400\r\n{}\r\n",
-        cors_field(cors)
+        "HTTP/1.1 204 No Content\r\nAccess-Control-Allow-Methods: GET, HEAD, OPTIONS\r\n\
+         Access-Control-Allow-Headers: *\r\nAccess-Control-Max-Age: 86400\r\n{fields}\r\n"
     );
     out.extend_from_slice(head.as_bytes());
 }
 
 /// Head of a stream's response. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
 /// the client cannot tell an end from a break.
-pub(crate) fn write_stream_head(out: &mut Vec<u8>, cors: Option<&str>, chunked: bool) {
+pub(crate) fn write_stream_head(out: &mut Vec<u8>, fields: &str, chunked: bool) {
     let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\n{coding}Connection: close\r\n{}\r\n",
-        cors_field(cors)
+        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\n{coding}{fields}\r\n"
     );
     out.extend_from_slice(head.as_bytes());
 }
@@ -196,8 +195,10 @@ pub(crate) fn write_upgrade(out: &mut Vec<u8>, accept: &str) {
     out.extend_from_slice(head.as_bytes());
 }
 
-fn cors_field(origin: Option<&str>) -> String {
-    origin.map_or_else(String::new, |origin| format!("Access-Control-Allow-Origin: {origin}\r\n"))
+/// Fields of all answers: who may read them (CORS), and whether the connection `stays` open.
+pub(crate) fn common_fields(origin: Option<&str>, stays: bool) -> String {
+    let cors = origin.map(|origin| format!("Access-Control-Allow-Origin: {origin}\r\n"));
+    cors.unwrap_or_default() + if stays { "" } else { "Connection: close\r\n" }
 }
 
 fn phrase(status: u16) -> &'static str {

@@ -32,7 +32,7 @@ pub(crate) struct IdleConnection {
     /// Requests answered so far.
     pub(crate) requests: u32,
     pub(crate) slot: Option<AddressSlot>,
-    since_ms: u64,
+    pub(crate) since_ms: u64,
 }
 
 /// A connection whose next request has come, or begun to.
@@ -83,18 +83,22 @@ impl IdleConnections {
         let idle = IdleConnection { connection, address, requests, slot, since_ms: ctx.now_ms };
         if ctx.draining_until.is_some() {
             idle.close();
-            return None;
-        }
-        if !buffered.is_empty() {
+        } else if buffered.is_empty() {
+            self.add(ctx, idle);
+        } else {
             return Some(NextRequest { idle, bytes: buffered, was_idle: false, peer_closed: false });
         }
+        None
+    }
+
+    /// Waits for the next request of a connection.
+    pub(crate) fn add(&mut self, ctx: &Context, idle: IdleConnection) {
         let id = self.connections.insert(idle);
         let socket = self.connections[id].connection.socket();
         if let Err(error) = ctx.events.add(socket, Token::Idle(id), Interest::Read) {
             tracing::warn!(%error, "connection not registered");
             self.close(id);
         }
-        None
     }
 
     /// Reads from an idle connection: it closes, or has a request.

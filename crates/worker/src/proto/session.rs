@@ -132,6 +132,16 @@ impl Session {
         self.connection.as_ref().is_some_and(Connection::holds_ciphertext)
     }
 
+    /// Whether the socket has all that was to be written.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.pending.len() == 0 && !self.holds_ciphertext()
+    }
+
+    /// Whether it was answered, and nothing of its next request has come.
+    pub(crate) fn awaits_request(&self) -> bool {
+        matches!(&self.state, State::HttpHead(head) if head.requests > 0 && head.bytes.is_empty())
+    }
+
     /// Writes its private bytes, as many as the socket takes.
     pub(crate) fn write_pending(&mut self, now_ms: u64, written: &mut Written) -> Result<(), EndReason> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
