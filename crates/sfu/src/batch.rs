@@ -91,7 +91,6 @@ impl PacketStream {
         let batch = &mut self.batch.forwards;
         if batch.len() >= BATCH_PACKETS_MAX {
             trace!(packets = batch.len(), "dropped a batch that nobody took");
-            self.stats.forwarded_packets -= batch.len() as u64;
             self.finish_batch();
         }
         // A key frame is what waiting viewers begin with; and the first packet of a track shows
@@ -101,7 +100,6 @@ impl PacketStream {
             self.joining.append(&mut self.waiting_for_key_frame);
         }
         self.batch.forwards.push(forward);
-        self.stats.forwarded_packets += 1;
     }
 
     /// Makes the headers of the packets that arrived since the last batch, and pads those that

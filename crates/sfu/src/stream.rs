@@ -70,8 +70,6 @@ pub struct TrackReception {
 pub struct StreamStats {
     /// Bytes of packets taken in, whether forwarded or not.
     pub received_bytes: u64,
-    /// Packets that went to viewers.
-    pub forwarded_packets: u64,
     /// Packets that were taken in and not forwarded: padding, and layers nobody watches.
     pub not_forwarded_packets: u64,
     /// Packets left out of the transport feedback because too many arrived between two.

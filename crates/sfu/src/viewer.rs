@@ -135,8 +135,6 @@ pub struct ViewerStats {
     /// NACKed packets that were not sent again: they are not there any more, or just were, or the
     /// limit was reached, or the format has no RTX.
     pub not_resent: u64,
-    /// Packets not sent because the viewer does not take their codec.
-    pub unsupported_packets: u64,
     /// NACK messages.
     pub nacks: u64,
     /// Key-frame requests.
@@ -184,20 +182,13 @@ impl Viewer {
             return None;
         }
         let len = match packets.template(index, track.profile) {
-            Some(template) if template.len == 0 => {
-                self.cold.stats.unsupported_packets += 1;
-                return None;
-            }
+            Some(template) if template.len == 0 => return None,
             Some(template) if forward.number >= track.catch_up_until => {
                 template.write(track.ssrc, track.sequence_number(forward.number), out)
             }
             _ => {
                 let to = track.viewer_fields(forward.number, forward.timestamp);
-                let Some(len) = packets.profiles.get(track.profile)?.header(&forward.packet, to, out) else {
-                    self.cold.stats.unsupported_packets += 1;
-                    return None;
-                };
-                len
+                packets.profiles.get(track.profile)?.header(&forward.packet, to, out)?
             }
         };
         track.packets = track.packets.wrapping_add(1);
