@@ -205,145 +205,94 @@ fn state(value: Value<'_>) -> Level {
     if value == Value::Text("live".into()) { Level::Good } else { Level::Warning }
 }
 
-/// A column of names, without its functions.
-const fn name(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
-    Column { is_figure: false, ..figure(title, field, width, leaving) }
+/// Rows of [`STREAMS`] and [`SESSIONS`]: kind, title, field, width, order of leaving, meaning, and the value.
+macro_rules! columns {
+    (@kind name) => { false };
+    (@kind figure) => { true };
+    ($($kind:ident $title:literal, $field:literal, $width:expr, $leaving:literal, $meaning:literal
+        $(, text $text:ident)? $(, judge $judge:ident)?: $value:expr;)*) => {
+        [$(Column {
+            is_figure: columns!(@kind $kind),
+            value: $value,
+            $(text: $text,)?
+            $(judge: $judge,)?
+            ..column($title, $field, $width, $leaving, $meaning)
+        }),*]
+    };
 }
 
-/// A column of figures, without its functions.
-const fn figure(title: &'static str, field: &'static str, width: u16, leaving: u8) -> Column {
+const fn column(
+    title: &'static str,
+    field: &'static str,
+    width: u16,
+    order_of_leaving: u8,
+    meaning: &'static str,
+) -> Column {
+    let value: for<'a> fn(&'a StatsMessage, usize) -> Value<'a> = |_, _| Value::Unknown;
     Column {
         title,
         field,
-        meaning: "",
+        meaning,
         width,
         is_figure: true,
-        order_of_leaving: leaving,
-        value: |_, _| Value::Unknown,
+        order_of_leaving,
+        value,
         text: as_is,
         judge: plain,
     }
 }
 
 /// Columns of the table of streams.
-pub(crate) const STREAMS: [Column; 6] = [
-    Column {
-        meaning: "name of the stream",
-        value: |m, row| Value::Text(m.streams.name[row].as_str().into()),
-        ..name("STREAM", "stream", FLEXIBLE, 0)
-    },
-    Column {
-        meaning: "live, or waiting: players without a publisher",
-        value: |m, row| Value::Text(if m.streams.live[row] { "live" } else { "waiting" }.into()),
-        judge: state,
-        ..name("STATE", "state", 7, 2)
-    },
-    Column {
-        meaning: "worker of its publisher",
-        value: |m, row| worker(m.streams.publisher_worker[row]),
-        ..figure("HOME", "publisher_worker", 5, 5)
-    },
-    Column {
-        meaning: "players on all workers",
-        value: |m, row| Value::Count(m.streams.players[row].into()),
-        text: exact,
-        ..figure("PLAYERS", "players", 8, 1)
-    },
-    Column {
-        meaning: "bits per second from its publisher",
-        value: |m, row| Value::Count(m.streams.bits_in_per_second[row]),
-        ..figure("IN", "bits_in_per_second", 6, 3)
-    },
-    Column {
-        meaning: "bits per second to its players",
-        value: |m, row| Value::Count(m.streams.bits_out_per_second[row]),
-        ..figure("OUT", "bits_out_per_second", 6, 4)
-    },
-];
+pub(crate) const STREAMS: [Column; 6] = columns! {
+    name "STREAM", "stream", FLEXIBLE, 0, "name of the stream":
+        |m, row| Value::Text(m.streams.name[row].as_str().into());
+    name "STATE", "state", 7, 2, "live, or waiting: players without a publisher", judge state:
+        |m, row| Value::Text(if m.streams.live[row] { "live" } else { "waiting" }.into());
+    figure "HOME", "publisher_worker", 5, 5, "worker of its publisher":
+        |m, row| worker(m.streams.publisher_worker[row]);
+    figure "PLAYERS", "players", 8, 1, "players on all workers", text exact:
+        |m, row| Value::Count(m.streams.players[row].into());
+    figure "IN", "bits_in_per_second", 6, 3, "bits per second from its publisher":
+        |m, row| Value::Count(m.streams.bits_in_per_second[row]);
+    figure "OUT", "bits_out_per_second", 6, 4, "bits per second to its players":
+        |m, row| Value::Count(m.streams.bits_out_per_second[row]);
+};
 
 /// Columns of the table of sessions.
-pub(crate) const SESSIONS: [Column; 14] = [
-    Column {
-        meaning: "id: worker and number, as in the API",
-        value: |m, row| Value::Id(m.sessions.worker[row], m.sessions.serial[row]),
-        ..name("ID", "id", 10, 2)
-    },
-    Column {
-        meaning: "stream it publishes or plays",
-        value: |m, row| stream_of(m, row).map_or(Value::Unknown, |name| Value::Text(name.into())),
-        ..name("STREAM", "stream", FLEXIBLE, 0)
-    },
-    Column {
-        meaning: "publisher, player, or pending: neither yet",
-        value: |m, row| Value::Text(role_of(m, row).into()),
-        ..name("ROLE", "role", 9, 5)
-    },
-    Column {
-        meaning: "protocol",
-        value: |m, row| Value::Text(protocol_of(m, row).into()),
-        ..name("PROTO", "protocol", 9, 4)
-    },
-    Column {
-        meaning: "time since it came",
-        value: |m, row| Value::Count(m.sessions.connected_ms[row]),
-        text: as_time,
-        ..figure("AGE", "connected_ms", 6, 9)
-    },
-    Column {
-        meaning: "bits per second, from a publisher or to a player",
-        value: |m, row| Value::Count(m.sessions.bits_per_second[row]),
-        ..figure("BIT/S", "bits_per_second", 6, 1)
-    },
-    Column {
-        meaning: "packets or messages per second",
-        value: |m, row| Value::Count(m.sessions.packets_per_second[row].into()),
-        ..figure("PKT/S", "packets_per_second", 6, 10)
-    },
-    Column {
-        meaning: "packets lost so far (WebRTC)",
-        // Without loss reports, none were counted.
-        value: |m, row| match m.sessions.lost_packets[row] {
+pub(crate) const SESSIONS: [Column; 14] = columns! {
+    name "ID", "id", 10, 2, "id: worker and number, as in the API":
+        |m, row| Value::Id(m.sessions.worker[row], m.sessions.serial[row]);
+    name "STREAM", "stream", FLEXIBLE, 0, "stream it publishes or plays":
+        |m, row| stream_of(m, row).map_or(Value::Unknown, |name| Value::Text(name.into()));
+    name "ROLE", "role", 9, 5, "publisher, player, or pending: neither yet":
+        |m, row| Value::Text(role_of(m, row).into());
+    name "PROTO", "protocol", 9, 4, "protocol":
+        |m, row| Value::Text(protocol_of(m, row).into());
+    figure "AGE", "connected_ms", 6, 9, "time since it came", text as_time:
+        |m, row| Value::Count(m.sessions.connected_ms[row]);
+    figure "BIT/S", "bits_per_second", 6, 1, "bits per second, from a publisher or to a player":
+        |m, row| Value::Count(m.sessions.bits_per_second[row]);
+    figure "PKT/S", "packets_per_second", 6, 10, "packets or messages per second":
+        |m, row| Value::Count(m.sessions.packets_per_second[row].into());
+    figure "LOST", "lost_packets", 5, 12, "packets lost so far (WebRTC)":
+        |m, row| match m.sessions.lost_packets[row] {
+            // Without loss reports, none were counted.
             0 if m.sessions.loss_percent[row].is_nan() => Value::Unknown,
             lost => Value::Count(lost),
-        },
-        ..figure("LOST", "lost_packets", 5, 12)
-    },
-    Column {
-        meaning: "percent lost, by the last report (WebRTC)",
-        value: |m, row| real(m.sessions.loss_percent[row]),
-        judge: loss,
-        ..figure("LOSS%", "loss_percent", 6, 3)
-    },
-    Column {
-        meaning: "round trip, ms (WebRTC)",
-        value: |m, row| real(m.sessions.rtt_ms[row]),
-        judge: round_trip,
-        ..figure("RTT", "rtt_ms", 5, 6)
-    },
-    Column {
-        meaning: "variation of the arrival, ms (WebRTC)",
-        value: |m, row| real(m.sessions.jitter_ms[row]),
-        judge: jitter,
-        ..figure("JITTER", "jitter_ms", 7, 7)
-    },
-    Column {
-        meaning: "what waits for a player, ms",
-        value: |m, row| Value::Count(m.sessions.queue_ms[row].into()),
-        judge: waiting,
-        ..figure("QUEUE", "queue_ms", 6, 8)
-    },
-    Column {
-        meaning: "what waits for a player, bytes",
-        value: |m, row| Value::Count(m.sessions.queue_bytes[row]),
-        ..figure("QUEUED", "queue_bytes", 7, 13)
-    },
-    Column {
-        meaning: "frames a slow player did not get",
-        value: |m, row| Value::Count(m.sessions.dropped_frames[row]),
-        judge: none_is_best,
-        ..figure("DROPS", "dropped_frames", 6, 11)
-    },
-];
+        };
+    figure "LOSS%", "loss_percent", 6, 3, "percent lost, by the last report (WebRTC)", judge loss:
+        |m, row| real(m.sessions.loss_percent[row]);
+    figure "RTT", "rtt_ms", 5, 6, "round trip, ms (WebRTC)", judge round_trip:
+        |m, row| real(m.sessions.rtt_ms[row]);
+    figure "JITTER", "jitter_ms", 7, 7, "variation of the arrival, ms (WebRTC)", judge jitter:
+        |m, row| real(m.sessions.jitter_ms[row]);
+    figure "QUEUE", "queue_ms", 6, 8, "what waits for a player, ms", judge waiting:
+        |m, row| Value::Count(m.sessions.queue_ms[row].into());
+    figure "QUEUED", "queue_bytes", 7, 13, "what waits for a player, bytes":
+        |m, row| Value::Count(m.sessions.queue_bytes[row]);
+    figure "DROPS", "dropped_frames", 6, 11, "frames a slow player did not get", judge none_is_best:
+        |m, row| Value::Count(m.sessions.dropped_frames[row]);
+};
 
 /// Indices of the columns that fit into `width` characters, with one character between them. The
 /// one at `sorted` is kept as long as the flexible one.
