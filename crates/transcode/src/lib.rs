@@ -24,7 +24,7 @@ mod to_opus;
 
 #[cfg(feature = "fdk-aac")]
 pub use fdk::ToAac;
-pub use pool::{Conversion, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Transcoder};
+pub use pool::{Conversion, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Spawn, Transcoder};
 pub use to_aac::NotBuiltIn;
 #[cfg(not(feature = "fdk-aac"))]
 pub use to_aac::ToAac;

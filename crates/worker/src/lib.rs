@@ -86,10 +86,11 @@ impl Workers {
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         // The time of day, as of now: the same for all workers, so that reports about one stream agree.
         let clock = WallClock { at: Clock::now(), ntp: NtpTime::from_unix(Clock::since_1970()) };
-        let pool = Pool::new(PoolSettings {
+        let pool_settings = PoolSettings {
             threads: settings.transcoding.threads,
             streams_max: settings.transcoding.streams_max,
-        });
+        };
+        let pool = Pool::new(pool_settings, worker_api::thread::spawn);
         let settings = Arc::new(settings);
         let directory = Arc::new(Directory::default());
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;

@@ -13,9 +13,10 @@
 mod replies;
 mod thread;
 
+use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::thread::{JoinHandle, Thread};
 
 use media::CodedAudio;
 
@@ -41,8 +42,12 @@ pub struct PoolSettings {
 #[derive(Debug, Clone)]
 pub struct Pool {
     streams_max: usize,
+    spawn: Spawn,
     seats: Arc<Seats>,
 }
+
+/// Starts a named thread as the program starts all of its: such that it logs where its others do.
+pub type Spawn = fn(String, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
 /// Streams per thread.
 #[derive(Debug)]
@@ -68,9 +73,13 @@ pub struct Transcoder {
 
 impl Pool {
     /// A pool without threads: they start when they are needed.
-    pub fn new(settings: PoolSettings) -> Self {
+    pub fn new(settings: PoolSettings, spawn: Spawn) -> Self {
         let threads = (0..settings.threads.max(1)).map(|_| None).collect();
-        Self { streams_max: settings.streams_max, seats: Arc::new(Seats { threads: Mutex::new(threads) }) }
+        Self {
+            streams_max: settings.streams_max,
+            spawn,
+            seats: Arc::new(Seats { threads: Mutex::new(threads) }),
+        }
     }
 
     /// Begins to transcode a stream; results come in `replies` under `token`.
@@ -110,7 +119,7 @@ impl Pool {
             .ok_or(PoolRefused::NoThread)?;
         let running = match seat {
             Some(running) => running,
-            vacant => vacant.insert(Running::spawn(index, &self.seats)?),
+            vacant => vacant.insert(Running::spawn(index, &self.seats, self.spawn)?),
         };
         let (producer, pieces) = rtrb::RingBuffer::new(PIECES_MAX);
         let stream = Stream::new(work, pieces, token, Arc::clone(replies));
@@ -148,13 +157,11 @@ impl Seats {
 }
 
 impl Running {
-    fn spawn(index: usize, seats: &Arc<Seats>) -> Result<Self, PoolRefused> {
+    fn spawn(index: usize, seats: &Arc<Seats>, spawn: Spawn) -> Result<Self, PoolRefused> {
         let (inbox, streams) = channel();
         let seats = Arc::clone(seats);
-        let thread = std::thread::Builder::new()
-            .name(format!("audio-{index}"))
-            .spawn(move || thread::run(index, &seats, &streams))
-            .map_err(|_| PoolRefused::NoThread)?;
+        let run = Box::new(move || thread::run(index, &seats, &streams));
+        let thread = spawn(format!("audio-{index}"), run).map_err(|_| PoolRefused::NoThread)?;
         Ok(Self { streams: 0, inbox, thread: thread.thread().clone() })
     }
 }

@@ -82,7 +82,7 @@ fn piece(what: u8) -> CodedAudio {
 }
 
 fn pool(threads: usize, streams_max: usize) -> Pool {
-    Pool::new(PoolSettings { threads, streams_max })
+    Pool::new(PoolSettings { threads, streams_max }, |_, run| Ok(std::thread::spawn(run)))
 }
 
 fn open(pool: &Pool, worker: &Worker, name: char, log: &Arc<Mutex<String>>) -> (Transcoder, Sender<()>) {

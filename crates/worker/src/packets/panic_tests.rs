@@ -59,7 +59,10 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
         outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
         internal: ReadyPublishers::new(waker.clone()),
     };
-    let pool = transcode::Pool::new(transcode::PoolSettings { threads: 1, streams_max: 1 });
+    let pool = transcode::Pool::new(
+        transcode::PoolSettings { threads: 1, streams_max: 1 },
+        worker_api::thread::spawn,
+    );
     let bridges = Bridges::new(Transcoding::new(pool, || ()));
     (Worker::new(ctx, control, packets, bridges, Vec::new()).expect("a worker"), noted)
 }
