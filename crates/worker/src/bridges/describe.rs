@@ -11,7 +11,6 @@ use sfu::PublisherInput;
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
-use crate::frames::stream::FrameStream;
 use crate::ids::FrameStreamId;
 use crate::packets::inputs;
 use crate::registry::{Origin, PublishedTracks, WebrtcAvailability};
@@ -93,8 +92,9 @@ impl Worker {
         };
         // What a bridge has found out costs nothing to tell, and may have to end players.
         if local.describes == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
-            let local = &mut self.frames.streams[stream];
-            local.describe_at_ms = local.describe_at_ms.or(Some(self.ctx.now_ms + KINDS_MS));
+            if local.describe_at_ms.is_none() {
+                self.describe_later(stream);
+            }
             return;
         }
         self.frames.streams[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
@@ -125,9 +125,18 @@ impl Worker {
             Some(formats) => bridged(formats),
         };
         // Some codecs say what they are only with their first key frame.
-        let again_ms = (bridged == WebrtcAvailability::Unknown).then_some(self.ctx.now_ms + KINDS_MS);
+        let is_unknown = bridged == WebrtcAvailability::Unknown;
         self.ctx.directory.set_bridged(&local.publication.key, source.epoch, bridged);
-        self.frames.streams[stream].describe_at_ms = again_ms;
+        self.frames.streams[stream].describe_at_ms = None;
+        if is_unknown {
+            self.describe_later(stream);
+        }
+    }
+
+    fn describe_later(&mut self, stream: FrameStreamId) {
+        let at_ms = self.ctx.now_ms + KINDS_MS;
+        self.frames.streams[stream].describe_at_ms = Some(at_ms);
+        self.bridges.descriptions.push_back((at_ms, stream));
     }
 
     /// Formats of the stream in packets, by what a new player would begin with.
@@ -143,11 +152,12 @@ impl Worker {
 
     /// Describes again what could not be described yet.
     pub(super) fn describe_late(&mut self) {
-        for stream in self.frames.streams.ids() {
-            let waits =
-                |local: &&FrameStream| local.describe_at_ms.is_some_and(|at_ms| at_ms <= self.ctx.now_ms);
-            if self.frames.streams.get(stream).filter(waits).is_some() {
-                let local = &mut self.frames.streams[stream];
+        let now_ms = self.ctx.now_ms;
+        while let Some((at_ms, stream)) =
+            self.bridges.descriptions.pop_front_if(|(at_ms, _)| *at_ms <= now_ms)
+        {
+            let local = self.frames.streams.get_mut(stream);
+            if let Some(local) = local.filter(|local| local.describe_at_ms == Some(at_ms)) {
                 (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);
                 self.describe_as_packets(stream);
             }

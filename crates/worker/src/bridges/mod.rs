@@ -24,7 +24,7 @@ mod run;
 mod transcoding;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,9 @@ pub(crate) struct Bridges {
     counters: BridgeCounters,
     /// Earliest first. An entry counts only if it is the one that its bridge was last set to.
     timers: BinaryHeap<Reverse<(Instant, BridgeId)>>,
+    /// Streams to be described as packets again, and when; each waits as long. An entry counts only if it is
+    /// the one that its stream was last set to.
+    descriptions: VecDeque<(u64, FrameStreamId)>,
     /// Kept for its memory.
     spare: (PacketsOut, FramesOut),
 }
@@ -115,6 +118,7 @@ impl Bridges {
             transcoding,
             counters: BridgeCounters::default(),
             timers: BinaryHeap::new(),
+            descriptions: VecDeque::new(),
             spare: Default::default(),
         }
     }
