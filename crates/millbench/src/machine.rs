@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::time::Instant;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+
+use crate::clock;
+use crate::option_values::RunArgs;
+use crate::procfs::{self, Usage};
+use crate::report::ServerStep;
 
 /// Pins the calling thread to one core (counted from 0).
 ///
@@ -77,6 +83,77 @@ pub fn describe() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
     format!("{}, {cores} cores, Linux {}", model.trim_start_matches([':', '\t', ' ']), kernel.trim())
+}
+
+/// Makes ready for a run: descriptors, the server's process, the core, and signals that end it.
+pub fn prepare(run: &RunArgs, sessions: usize) -> Result<StopSignals, String> {
+    ensure_descriptors(sessions)?;
+    if let Some(pid) = run.server_pid {
+        procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
+    }
+    let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
+    run.core.map_or(Ok(()), pin_to_core)?;
+    Ok(signals)
+}
+
+/// CPU time and memory at one moment: of the server, of this program and of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// When.
+    pub at: Instant,
+    /// The server's.
+    pub usage: Option<Usage>,
+    own_cpu_s: f64,
+    machine_cpu_s: Option<f64>,
+}
+
+/// What the time between two readings cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// How long it was.
+    pub seconds: f64,
+    /// The server's CPU time.
+    pub server_cpu_s: Option<f64>,
+    /// This program's CPU time.
+    pub own_cpu_s: f64,
+    /// CPU time of everything else, percent of one core.
+    pub others_core_percent: Option<f64>,
+    /// The server's cost per session.
+    pub server: Option<ServerStep>,
+}
+
+impl Reading {
+    /// As of now.
+    pub fn now(server_pid: Option<u32>) -> Reading {
+        Reading {
+            at: clock::monotonic(),
+            usage: server_pid.and_then(|pid| procfs::read(pid).ok()),
+            own_cpu_s: own_cpu_s(),
+            machine_cpu_s: procfs::machine_cpu_s().ok(),
+        }
+    }
+
+    /// What `sessions` have cost since `before`; without any, the server's memory was `baseline_rss_kib`.
+    pub fn since(&self, before: &Reading, sessions: usize, baseline_rss_kib: u64) -> Cost {
+        let seconds = (self.at - before.at).as_secs_f64();
+        let own_cpu_s = self.own_cpu_s - before.own_cpu_s;
+        let usage = before.usage.zip(self.usage);
+        let server_cpu_s = usage.map(|(before, after)| after.cpu_s - before.cpu_s);
+        let machine_cpu_s =
+            before.machine_cpu_s.zip(self.machine_cpu_s).map(|(before, after)| after - before);
+        let others_s = machine_cpu_s.zip(server_cpu_s).map(|(all, server)| all - server - own_cpu_s);
+        let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
+        let server = usage.map(|(before, after)| ServerStep {
+            cpu_ms_per_client_s: (after.cpu_s - before.cpu_s) * 1000.0 / client_seconds,
+            core_percent: (after.cpu_s - before.cpu_s) * 100.0 / seconds,
+            user_percent: (after.user_s - before.user_s) * 100.0 / seconds,
+            system_percent: (after.system_s - before.system_s) * 100.0 / seconds,
+            rss_kib: after.rss_kib,
+            rss_kib_per_client: after.rss_kib.saturating_sub(baseline_rss_kib) as f64 / sessions as f64,
+        });
+        let others_core_percent = others_s.map(|others_s| others_s.max(0.0) * 100.0 / seconds);
+        Cost { seconds, server_cpu_s, own_cpu_s, others_core_percent, server }
+    }
 }
 
 /// Descriptors beside the sessions: standard streams, epoll, /proc files, a listener.

@@ -4,7 +4,7 @@
 //! On loopback every address of 127.0.0.0/8 is ours, so sessions are spread over several of them: address
 //! `127.0.0.1 + k` for session numbers from `k * 20,000`. Towards other hosts one source address has to do.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
@@ -55,11 +55,7 @@ impl Target {
                 (parsed.host, parsed.port)
             }
         };
-        let address = (host.as_str(), port)
-            .to_socket_addrs()
-            .map_err(|error| format!("{host}: {error}"))?
-            .next()
-            .ok_or_else(|| format!("{host}: no address"))?;
+        let address = resolve(&host, port)?;
         Ok(Target { url: url.to_owned(), address, protocol })
     }
 
@@ -78,6 +74,61 @@ impl Target {
         url.replace("{}", &number).replace("{n}", &number)
     }
 }
+
+/// An address of a host.
+pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let addresses = (host, port).to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
+    { addresses }.next().ok_or_else(|| format!("{host}: no address"))
+}
+
+/// Reads once; `None` when there is nothing now.
+pub(crate) fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Result<Option<usize>, String> {
+    loop {
+        match socket.read(buffer) {
+            Ok(0) => return Err(CLOSED.to_owned()),
+            Ok(length) => return Ok(Some(length)),
+            Err(error) if is_for_later(&error) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io_reason("read", &error)),
+        }
+    }
+}
+
+/// Writes as much of `output` as the socket takes, and takes it off; `wrote` is told the bytes of each call.
+pub(crate) fn write(
+    socket: &mut TcpStream,
+    output: &mut Vec<u8>,
+    mut wrote: impl FnMut(usize),
+) -> Result<(), String> {
+    while !output.is_empty() {
+        match socket.write(output) {
+            Ok(0) => return Err(CLOSED.to_owned()),
+            Ok(written) => {
+                wrote(written);
+                output.drain(..written);
+            }
+            Err(error) if is_for_later(&error) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io_reason("write", &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Not now: the socket is empty, full, or not connected yet.
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}
+
+/// Without addresses, so that sessions that fail alike read alike.
+pub(crate) fn io_reason(operation: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(code) => format!("{operation}: {}", nix::errno::Errno::from_raw(code).desc()),
+        None => format!("{operation}: {error}"),
+    }
+}
+
+pub(crate) const CLOSED: &str = "closed by the server";
 
 /// The error for `https://` URLs.
 pub(crate) const HTTPS_UNSUPPORTED: &str = "HTTPS is not supported";

@@ -14,10 +14,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{LoadArgs, PlayArgs, PublishArgs};
 use crate::clock;
-use crate::machine::{self, StopSignals};
+use crate::machine::{self, Reading, StopSignals};
 use crate::net::{Protocols, Target};
 use crate::procfs::{self, Usage};
-use crate::report::{Outcome, Point, RunReport, SampleReport, ServerStep, StepReport};
+use crate::report::{Outcome, Point, RunReport, SampleReport, StepReport};
 use crate::sample::Sample;
 use crate::stats::Times;
 use crate::tally::Count;
@@ -80,14 +80,7 @@ fn run(load: &LoadArgs, plan: Plan) -> Result<RunReport, String> {
             Sample::from_flv(&file).map_err(|error| format!("{}: {error}", path.display()))?
         }
     };
-    machine::ensure_descriptors(load.run.sessions_max() + plan.publishers)?;
-    if let Some(pid) = load.run.server_pid {
-        procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
-    }
-    let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
-    if let Some(core) = load.run.core {
-        machine::pin_to_core(core)?;
-    }
+    let signals = machine::prepare(&load.run, load.run.sessions_max() + plan.publishers)?;
     let mut conductor = Conductor::start(load, &plan, sample, signals)?;
     conductor.climb(load, &plan)?;
     conductor.finish()
@@ -255,26 +248,14 @@ impl Conductor {
 
     fn measure(&mut self, sessions: usize, duration: Duration) -> Result<(), String> {
         self.order(Order::OpenWindow);
-        let (opened, usage_before, own_before) = (clock::monotonic(), self.usage(), machine::own_cpu_s());
-        let machine_before = procfs::machine_cpu_s().ok();
+        let before = Reading::now(self.server_pid);
         self.wait(duration)?;
         self.order(Order::CloseWindow);
-        let (seconds, usage, own) = (opened.elapsed().as_secs_f64(), self.usage(), machine::own_cpu_s());
-        let machine = procfs::machine_cpu_s().ok();
+        let cost = Reading::now(self.server_pid).since(&before, sessions, self.baseline_rss_kib);
+        let seconds = cost.seconds;
         let window = self.collect_window()?;
         let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
-        let server = usage_before.zip(usage).map(|(before, after)| ServerStep {
-            cpu_ms_per_client_s: (after.cpu_s - before.cpu_s) * 1000.0 / client_seconds,
-            core_percent: (after.cpu_s - before.cpu_s) * 100.0 / seconds,
-            user_percent: (after.user_s - before.user_s) * 100.0 / seconds,
-            system_percent: (after.system_s - before.system_s) * 100.0 / seconds,
-            rss_kib: after.rss_kib,
-            rss_kib_per_client: after.rss_kib.saturating_sub(self.baseline_rss_kib) as f64 / sessions as f64,
-        });
-        let others = machine_before.zip(machine).zip(usage_before.zip(usage)).map(|(machine, server)| {
-            machine.1 - machine.0 - (server.1.cpu_s - server.0.cpu_s) - (own - own_before)
-        });
-        if self.server_pid.is_some() && server.is_none() {
+        if self.server_pid.is_some() && cost.server.is_none() {
             return Err("the server under test has ended".to_owned());
         }
         let up = self.counted().up;
@@ -282,7 +263,7 @@ impl Conductor {
         self.report.steps.push(StepReport {
             sessions,
             sessions_up: up,
-            begun_s: (opened - self.begun).as_secs_f64(),
+            begun_s: (before.at - self.begun).as_secs_f64(),
             seconds,
             media_bits_per_second: delivery.received as f64 * 8.0 / seconds,
             expected_bytes: delivery.expected,
@@ -290,10 +271,10 @@ impl Conductor {
             delivered: delivery.ratio,
             latency: window.latency.percentiles(),
             stalls: window.stalls,
-            server,
-            generator_cpu_ms_per_client_s: (own - own_before) * 1000.0 / client_seconds,
-            generator_core_percent: (own - own_before) * 100.0 / seconds,
-            others_core_percent: others.map(|others| others.max(0.0) * 100.0 / seconds),
+            server: cost.server,
+            generator_cpu_ms_per_client_s: cost.own_cpu_s * 1000.0 / client_seconds,
+            generator_core_percent: cost.own_cpu_s * 100.0 / seconds,
+            others_core_percent: cost.others_core_percent,
             reads_per_client_s: window.traffic.reads as f64 / client_seconds,
         });
         Ok(())

@@ -3,7 +3,7 @@
 //! A session belongs to one worker thread and is never restarted: its first failure is its result.
 //! The worker owns the read buffer, the sample and the statistics and passes them in.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr};
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use crate::clock;
 use crate::http_flv::{self, HttpFlvClient, HttpFlvError};
-use crate::net::{self, HttpUrl};
+use crate::net::{self, CLOSED, HttpUrl, io_reason};
 use crate::sample::{Sample, Timeline};
 use crate::stamp;
 use crate::tally::{Arrival, Tally};
@@ -262,14 +262,7 @@ impl Session {
     /// empty, but a FIN after it raises another event.
     fn receive(&mut self, lent: &mut Lent<'_>) -> Result<(), String> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
-        loop {
-            let length = match socket.read(lent.buffer) {
-                Ok(0) => return Err(CLOSED.to_owned()),
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(io_reason("read", &error)),
-            };
+        while let Some(length) = net::read(socket, lent.buffer)? {
             lent.counters.reads += 1;
             lent.counters.bytes_in += length as u64;
             let input = &lent.buffer[..length];
@@ -286,9 +279,10 @@ impl Session {
                 }
             }
             if length < lent.buffer.len() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     fn flush(&mut self, counters: &mut Counters) -> Result<(), String> {
@@ -300,20 +294,10 @@ impl Session {
                 Protocol::HttpFlv { unsent, .. } => unsent,
             },
         };
-        while !output.is_empty() {
-            match socket.write(output) {
-                Ok(0) => return Err(CLOSED.to_owned()),
-                Ok(written) => {
-                    counters.writes += 1;
-                    counters.bytes_out += written as u64;
-                    output.drain(..written);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(io_reason("write", &error)),
-            }
-        }
-        Ok(())
+        net::write(socket, output, |written| {
+            counters.writes += 1;
+            counters.bytes_out += written as u64;
+        })
     }
 }
 
@@ -400,19 +384,9 @@ impl Player {
     }
 }
 
-/// Without addresses and numbers, so that sessions that fail alike read alike.
-fn io_reason(operation: &str, error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => format!("{operation}: {}", nix::errno::Errno::from_raw(code).desc()),
-        None => format!("{operation}: {error}"),
-    }
-}
-
 fn refusal(code: &str, description: &str) -> String {
     format!("the server refused: {code}: {description}")
 }
-
-const CLOSED: &str = "closed by the server";
 
 /// A publisher whose server stopped reading is given up at this backlog: more than 50 s of a 605
 /// kbit/s stream.

@@ -32,8 +32,6 @@ pub struct Tally {
     pub last_media_ns: u64,
     /// Payload bytes of audio and video received, stamped or not.
     pub media_bytes: u64,
-    /// Audio and video messages received.
-    pub media_messages: u64,
     /// What should have arrived according to the stamps, and what did.
     pub judged: Judged,
     /// Simulated playback.
@@ -86,7 +84,6 @@ impl Tally {
         let first_media_ns = *self.first_media_ns.get_or_insert(now_ns);
         self.last_media_ns = now_ns;
         self.media_bytes += u64::from(message.length);
-        self.media_messages += 1;
         if is_sequence_header(message.kind, message.prefix) {
             return noted;
         }

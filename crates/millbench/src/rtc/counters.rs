@@ -13,8 +13,6 @@ pub struct Counters {
     pub not_sent: u64,
     /// Packets of media received by viewers, repeated ones and RTX included.
     pub packets_received: u64,
-    /// Their bytes, encrypted.
-    pub bytes_received: u64,
     /// Packets of media sent by publishers, without those sent again.
     pub packets_sent: u64,
     /// Packets decrypted.
@@ -27,8 +25,6 @@ pub struct Counters {
     pub unknown: u64,
     /// Media before there were keys, or from elsewhere.
     pub early: u64,
-    /// STUN and DTLS that the peer refused.
-    pub refused_signals: u64,
     /// Sequence numbers viewers asked for again, and publishers were asked for.
     pub nacks: Nacks,
     /// Key frames asked for: by viewers, of publishers.
@@ -58,8 +54,6 @@ pub struct Counters {
 pub struct Nacks {
     /// Sequence numbers viewers asked for.
     pub asked: u64,
-    /// Packets viewers got because they asked.
-    pub repaired: u64,
     /// Sequence numbers publishers were asked for.
     pub heard: u64,
     /// Packets publishers sent again.

@@ -3,7 +3,6 @@
 //! One non-blocking socket in the loop of `engine.rs`: the engine says when the socket is ready and
 //! when something is due, and gets the errors. What is sent, and when, is in `flv.rs`.
 
-use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -43,9 +42,9 @@ impl RtmpPublisher {
     ) -> Result<RtmpPublisher, String> {
         let url = RtmpUrl::from_str(url).map_err(|error| error.to_string())?;
         let client = ClientSession::publish(&url, &ClientConfig::default(), id);
-        let mut socket = net::connect(address, 0).map_err(|error| reason("connect", &error))?;
+        let mut socket = net::connect(address, 0).map_err(|error| net::io_reason("connect", &error))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut socket, token, interest).map_err(|error| reason("epoll", &error))?;
+        registry.register(&mut socket, token, interest).map_err(|error| net::io_reason("epoll", &error))?;
         Ok(RtmpPublisher { id, client, socket, media, timeline: None })
     }
 
@@ -54,8 +53,8 @@ impl RtmpPublisher {
     /// # Errors
     /// Why the session is over.
     pub fn handle_ready(&mut self, wall_ns: u64, counters: &mut Counters) -> Result<bool, String> {
-        if let Some(error) = self.socket.take_error().map_err(|error| reason("connect", &error))? {
-            return Err(reason("connect", &error));
+        if let Some(error) = self.socket.take_error().map_err(|error| net::io_reason("connect", &error))? {
+            return Err(net::io_reason("connect", &error));
         }
         self.read(counters)?;
         let mut may_begin = false;
@@ -110,51 +109,21 @@ impl RtmpPublisher {
 
     fn read(&mut self, counters: &mut Counters) -> Result<(), String> {
         let mut buffer = [0; 4096];
-        loop {
-            let length = match self.socket.read(&mut buffer) {
-                Ok(0) => return Err("closed by the server".to_owned()),
-                Ok(length) => length,
-                Err(error) if is_for_later(&error) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(reason("read", &error)),
-            };
+        while let Some(length) = net::read(&mut self.socket, &mut buffer)? {
             counters.reads += 1;
             let input = &buffer[..length];
             self.client.handle_input(input).map_err(|error| format!("protocol: {}", error.reason()))?;
         }
+        Ok(())
     }
 
     fn flush(&mut self, counters: &mut Counters) -> Result<(), String> {
         let output = self.client.output();
-        while !output.is_empty() {
-            match self.socket.write(output) {
-                Ok(0) => return Err("closed by the server".to_owned()),
-                Ok(written) => {
-                    counters.writes += 1;
-                    output.drain(..written);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_for_later(&error) => break,
-                Err(error) => return Err(reason("write", &error)),
-            }
-        }
+        net::write(&mut self.socket, output, |_| counters.writes += 1)?;
         if output.len() > UNSENT_BYTES_MAX {
             return Err("the server does not read what is published".to_owned());
         }
         Ok(())
-    }
-}
-
-/// Not now: the socket is empty, full, or not connected yet.
-fn is_for_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
-}
-
-/// Without addresses, so that sessions that fail alike read alike.
-fn reason(operation: &str, error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => format!("{operation}: {}", nix::errno::Errno::from_raw(code).desc()),
-        None => format!("{operation}: {error}"),
     }
 }
 

@@ -21,8 +21,6 @@ use super::track::Counts;
 use super::viewer::{Viewer, ViewerConfig};
 use crate::clock;
 use crate::machine::{self, StopSignals};
-use crate::procfs::{self, Usage};
-use crate::report::ServerStep;
 use crate::stats::Times;
 
 /// Publishes N times.
@@ -119,10 +117,7 @@ struct Conductor {
 
 /// Everything that a window is a difference of.
 struct Reading {
-    at: Instant,
-    usage: Option<Usage>,
-    own_cpu_s: f64,
-    machine_cpu_s: Option<f64>,
+    machine: machine::Reading,
     counters: Counters,
     /// Of all viewers: audio and video.
     tracks: [Counts; 2],
@@ -136,14 +131,8 @@ impl Conductor {
         decrypted_one_in: u32,
     ) -> Result<Conductor, String> {
         load.run.validate()?;
-        machine::ensure_descriptors(load.run.sessions_max() + publishers + 2 * config.signal_threads)?;
-        if let Some(pid) = load.run.server_pid {
-            procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
-        }
-        let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
-        if let Some(core) = load.run.core {
-            machine::pin_to_core(core)?;
-        }
+        let descriptors = load.run.sessions_max() + publishers + 2 * config.signal_threads;
+        let signals = machine::prepare(&load.run, descriptors)?;
         let report = RtcReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine::describe(),
@@ -174,7 +163,7 @@ impl Conductor {
             self.wait_until_up(self.publishers, true, load)?;
             self.wait(load.run.settle)?;
         }
-        self.baseline_rss_kib = self.usage().map_or(0, |usage| usage.rss_kib);
+        self.baseline_rss_kib = machine::Reading::now(self.server_pid).usage.map_or(0, |usage| usage.rss_kib);
         for &sessions in &load.run.sessions {
             if self.interrupted {
                 break;
@@ -233,7 +222,7 @@ impl Conductor {
         let before = self.read();
         self.wait(load.run.duration)?;
         let after = self.read();
-        if self.server_pid.is_some() && after.usage.is_none() {
+        if self.server_pid.is_some() && after.machine.usage.is_none() {
             return Err("the server under test has ended".to_owned());
         }
         self.engine.shared.counters.first_key.clear();
@@ -244,7 +233,8 @@ impl Conductor {
     }
 
     fn step(&self, sessions: usize, before: &Reading, after: &Reading) -> RtcStep {
-        let seconds = (after.at - before.at).as_secs_f64();
+        let cost = after.machine.since(&before.machine, sessions, self.baseline_rss_kib);
+        let seconds = cost.seconds;
         let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
         let (old, new) = (&before.counters, &after.counters);
         let packets = if self.steps_publish {
@@ -252,12 +242,6 @@ impl Conductor {
         } else {
             new.packets_received - old.packets_received
         };
-        let cpu_s = before.usage.zip(after.usage).map(|(before, after)| after.cpu_s - before.cpu_s);
-        let others = after.machine_cpu_s.zip(before.machine_cpu_s).zip(cpu_s).map(
-            |((after_s, before_s), server_s)| {
-                after_s - before_s - server_s - (after.own_cpu_s - before.own_cpu_s)
-            },
-        );
         let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
         let mut tracks = audio;
         tracks.add(&video);
@@ -274,7 +258,7 @@ impl Conductor {
             publishers_up: self.engine.population(true).up,
             seconds,
             packets,
-            us_per_packet: cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
+            us_per_packet: cost.server_cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
             delivered: (!self.steps_publish && self.publishers > 0).then(|| arrived as f64 / due),
             latency: new.latency.percentiles(),
             audio_latency: new.audio_latency.percentiles(),
@@ -285,17 +269,9 @@ impl Conductor {
             nacks_answered: new.nacks.answered - old.nacks.answered,
             plis_sent: new.plis_sent - old.plis_sent,
             plis_received: new.plis_received - old.plis_received,
-            server: before.usage.zip(after.usage).map(|(before, after)| ServerStep {
-                cpu_ms_per_client_s: (after.cpu_s - before.cpu_s) * 1000.0 / client_seconds,
-                core_percent: (after.cpu_s - before.cpu_s) * 100.0 / seconds,
-                user_percent: (after.user_s - before.user_s) * 100.0 / seconds,
-                system_percent: (after.system_s - before.system_s) * 100.0 / seconds,
-                rss_kib: after.rss_kib,
-                rss_kib_per_client: after.rss_kib.saturating_sub(self.baseline_rss_kib) as f64
-                    / sessions as f64,
-            }),
-            generator_core_percent: (after.own_cpu_s - before.own_cpu_s) * 100.0 / seconds,
-            others_core_percent: others.map(|others| others.max(0.0) * 100.0 / seconds),
+            server: cost.server,
+            generator_core_percent: cost.own_cpu_s * 100.0 / seconds,
+            others_core_percent: cost.others_core_percent,
             reads_per_client_s: (new.reads - old.reads) as f64 / client_seconds,
             ..RtcStep::default()
         };
@@ -306,10 +282,7 @@ impl Conductor {
 
     fn read(&self) -> Reading {
         Reading {
-            at: clock::monotonic(),
-            usage: self.usage(),
-            own_cpu_s: machine::own_cpu_s(),
-            machine_cpu_s: procfs::machine_cpu_s().ok(),
+            machine: machine::Reading::now(self.server_pid),
             counters: self.engine.shared.counters.clone(),
             tracks: [0, 1].map(|track| sum(self.viewers(), track..=track)),
         }
@@ -332,10 +305,6 @@ impl Conductor {
             }
         }
         times
-    }
-
-    fn usage(&self) -> Option<Usage> {
-        procfs::read(self.server_pid?).ok()
     }
 
     fn finish(mut self, load: &RtcLoadArgs) -> Result<RtcReport, String> {

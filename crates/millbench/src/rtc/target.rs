@@ -1,6 +1,6 @@
 //! Where sessions go: the URLs `millbench rtc` takes.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::net::{self, HTTPS_UNSUPPORTED, HttpUrl};
@@ -58,11 +58,7 @@ impl Target {
             "https" => return Err(format!("{url}: {HTTPS_UNSUPPORTED}")),
             _ => return Err(format!("{url}: {EXPECTED}")),
         };
-        let address = (parsed.host.as_str(), parsed.port)
-            .to_socket_addrs()
-            .map_err(|error| format!("{}: {error}", parsed.host))?
-            .next()
-            .ok_or_else(|| format!("{}: no address", parsed.host))?;
+        let address = net::resolve(&parsed.host, parsed.port)?;
         Ok(Target { url: url.to_owned(), scheme, address, authority: parsed.authority })
     }
 

@@ -115,7 +115,6 @@ impl Viewer {
             return counters.unknown += 1;
         };
         counters.packets_received += 1;
-        counters.bytes_received += datagram.bytes.len() as u64;
         let at_ns = datagram.at_ns;
         if meaning.again || self.is_joining(now) || self.is_decrypted() {
             self.receive_open(link, now, head, meaning, datagram, counters);
