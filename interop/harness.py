@@ -1,7 +1,8 @@
-"""What the checks with other people's programs share: running peers, servers, the peers' environments, and reporting.
+"""What the checks with other people's programs share: peers, servers, environments, reporting.
 
-A peer is a program that prints JSON objects, one a line, as interop/README.md says. Servers live as long as the run and are
-shared by the checks that need the same shape; peers end with their check. Checks mostly wait for media that comes at its own
+A peer is a program that prints JSON objects, one a line, as interop/README.md says. Servers live as long as
+the run and are shared by the checks that need the same shape; peers end with their check. Checks mostly wait
+for media that comes at its own
 pace, so several run beside each other.
 """
 
@@ -116,7 +117,8 @@ class Server:
         ports = self.folder / "ports.json"
         self.process = subprocess.Popen(
             [binary, "--workers", str(workers), "--ports-file", ports, "--rtmp-listen", "127.0.0.1:0"]
-            + ["--http-listen", f"{host}:0", "--rtc-udp-listen", f"{host}:0", "--rtc-tcp-listen", f"{host}:0", *more],
+            + ["--http-listen", f"{host}:0", "--rtc-udp-listen", f"{host}:0"]
+            + ["--rtc-tcp-listen", f"{host}:0", *more],
             stdout=self.log,
             stderr=self.log,
         )
@@ -138,12 +140,14 @@ class Server:
     def api(self, path, method="GET", body=None):
         """What the management API answers; fails with its words if it refuses."""
         content = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.base}/api/v1{path}", content, {"content-type": "application/json"}, method=method)
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.base}/api/v1{path}", content, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as response:
                 return json.loads(response.read() or "null")
         except urllib.error.HTTPError as error:
-            raise Failed(f"{method} {path}: {error.code} {error.read().decode(errors='replace')[:500]}") from None
+            text = error.read().decode(errors="replace")[:500]
+            raise Failed(f"{method} {path}: {error.code} {text}") from None
 
     def stop(self):
         self.process.terminate()
@@ -216,7 +220,8 @@ class Bench:
 
     def aiortc(self, action, url, codec="vp8"):
         python = self.once("aiortc", self.aiortc_environment)
-        return self.start(python, INTEROP / "aiortc/peer.py", action, url, "--codec", codec, "--frames", FRAMES)
+        peer = INTEROP / "aiortc/peer.py"
+        return self.start(python, peer, action, url, "--codec", codec, "--frames", FRAMES)
 
     def aiortc_environment(self):
         return self.environment("venv", INTEROP / "aiortc/requirements.txt") / "python"
@@ -232,11 +237,15 @@ class Bench:
         return environment / "bin"
 
     def new_ffmpeg(self):
-        """A newer ffmpeg than the distribution's: it knows Enhanced RTMP and WHIP. Tests in Rust run it by the path returned."""
+        """A newer ffmpeg than the distribution's: it knows Enhanced RTMP and WHIP.
+
+        Tests in Rust run it by the path returned."""
 
         def make():
-            programs = self.environment("new-ffmpeg", INTEROP / "ffmpeg/requirements.txt", "--require-hashes", "--no-deps")
-            there = run(programs / "python", "-c", "import imageio_ffmpeg as it; print(it.get_ffmpeg_exe())").strip()
+            requirements = INTEROP / "ffmpeg/requirements.txt"
+            programs = self.environment("new-ffmpeg", requirements, "--require-hashes", "--no-deps")
+            ask = "import imageio_ffmpeg as it; print(it.get_ffmpeg_exe())"
+            there = run(programs / "python", "-c", ask).strip()
             link = programs / "ffmpeg"
             if not link.exists():
                 link.unlink(missing_ok=True)
@@ -288,13 +297,16 @@ class Bench:
 
     def gstreamer(self, action, url, codec="vp8"):
         python = self.once("gstreamer", self.gstreamer_python)
-        return self.start(python, INTEROP / "gstreamer/peer.py", action, url, "--codec", codec, "--frames", FRAMES)
+        peer = INTEROP / "gstreamer/peer.py"
+        return self.start(python, peer, action, url, "--codec", codec, "--frames", FRAMES)
 
     def gstreamer_python(self):
         # Of the distribution, not of an environment: the bindings belong to its GStreamer.
         python = "/usr/bin/python3"
-        test = "import gi; gi.require_version('GstWebRTC', '1.0'); from gi.repository import Gst, GstWebRTC; Gst.init(None);"
-        test += "assert all(Gst.ElementFactory.find(n) for n in ('webrtcbin', 'nicesrc', 'vp8enc', 'openh264enc', 'openh264dec', 'opusenc'))"
+        test = "import gi; gi.require_version('GstWebRTC', '1.0'); "
+        test += "from gi.repository import Gst, GstWebRTC; Gst.init(None); "
+        elements = ("webrtcbin", "nicesrc", "vp8enc", "openh264enc", "openh264dec", "opusenc")
+        test += f"assert all(Gst.ElementFactory.find(name) for name in {elements})"
         if subprocess.run([python, "-c", test], capture_output=True, check=False).returncode:
             raise Skipped("GStreamer's webrtcbin or its Python bindings are not installed (scripts/setup)")
         return python
@@ -302,7 +314,8 @@ class Bench:
 
 def probe(path):
     """How many pictures a decoder makes of a file."""
-    text = run("ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", "-of", "json", path)
+    counted = ["-count_frames", "-show_entries", "stream=nb_read_frames"]
+    text = run("ffprobe", "-v", "error", *counted, "-of", "json", path)
     stream = json.loads(text)["streams"][0]
     return int(stream["nb_read_frames"])
 
@@ -325,7 +338,8 @@ def run_checks(bench, checks, only):
                     if weight_of(name) + sum(map(weight_of, running.values())) <= CAPACITY:
                         waiting.remove(name)
                         running[pool.submit(run_check, bench.for_check(), checks[name])] = name
-                for ended in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                first = concurrent.futures.FIRST_COMPLETED
+                for ended in concurrent.futures.wait(running, return_when=first).done:
                     outcome, facts = ended.result()
                     failed += outcome == "FAILED"
                     print(f"{outcome} {running.pop(ended)}: {facts}", flush=True)
