@@ -1,4 +1,4 @@
-"""Clients that the checks of bridges and of channels share, and how picture and sound of what they saw are judged.
+"""Clients that the checks of bridges and of channels share, and how video and audio of what they saw are judged.
 
 Sources flash and beep (flash_and_beep.py); what arrives is decoded by ffmpeg, aiortc or Chromium.
 """
@@ -11,11 +11,11 @@ import time
 import flash_and_beep
 from harness import INTEROP, PATIENCE, ROOT, Bench, Failed, Skipped, run
 
-# Sound and picture may be this far apart (ITU-R BT.1359 lets sound be 45 ms early).
+# Audio and video may be this far apart (ITU-R BT.1359 lets audio be 45 ms early).
 APART_MS = 40
 RATE = 25
 SECONDS = 10
-# In which a browser fits its buffers for sound and picture to one another, seconds.
+# In which a browser fits its buffers for audio and video to one another, seconds.
 SETTLING = 8
 # By how much Web Audio hears later than Chromium's own estimate of what is played: the middle of what was measured, 12 to
 # 36 ms. Only the 36 comes from a stream that no bridge touched, on a quiet machine; the 12 comes from a bridged one.
@@ -39,11 +39,11 @@ class Clients(Bench):
             "av1": ["libaom-av1", "-cpu-used", "8", "-usage", "realtime", "-lag-in-frames", "0", "-row-mt", "1"],
             "vp9": ["libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-lag-in-frames", "0"],
         }[codec]
-        sound = {"aac": ["aac", "-b:a", "128k"], "opus": ["libopus", "-b:a", "64k"], "mp3": ["libmp3lame", "-b:a", "128k"]}[audio]
+        coded = {"aac": ["aac", "-b:a", "128k"], "opus": ["libopus", "-b:a", "64k"], "mp3": ["libmp3lame", "-b:a", "128k"]}[audio]
         size = ["-t", seconds] if seconds else []
         return self.start(
             *[self.ffmpeg(), "-nostdin", "-v", "error", "-re", *flash_and_beep.ffmpeg_source(rate=RATE, **source), *size],
-            *["-pix_fmt", "yuv420p", "-g", RATE, "-b:v", "400k", "-c:v", *video, "-c:a", *sound, *more, "-f", "flv", url],
+            *["-pix_fmt", "yuv420p", "-g", RATE, "-b:v", "400k", "-c:v", *video, "-c:a", *coded, *more, "-f", "flv", url],
         )
 
     def watch(self, url, codec="h264", seconds=SECONDS):
@@ -112,7 +112,7 @@ def stream_of(server, name):
 
 
 def wait_for_stream(server, name):
-    """A stream of RTMP whose picture and sound are known to the server."""
+    """A stream of RTMP whose video and audio are known to the server."""
 
     def known():
         stream = stream_of(server, name) or {}
@@ -145,6 +145,6 @@ def page_facts(facts):
         return min(playouts, key=lambda playout: abs(playout[0] - time))[1]
 
     seen, heard = [[time for time in times if time > settled] for times in (seen, heard)]
-    raw = flash_and_beep.compare(seen, heard, unit=0.001).get("sound_late_ms")
+    raw = flash_and_beep.compare(seen, heard, unit=0.001).get("audio_late_ms")
     pairs = flash_and_beep.compare(seen, [time - ahead(time) for time in heard], unit=0.001)
     return {**facts, **pairs, "as_heard_ms": raw}

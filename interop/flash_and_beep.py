@@ -31,20 +31,20 @@ def is_on(time):
     return any(start <= at < start + LENGTH - 2e-6 for start in STARTS)
 
 
-def ffmpeg_source(rate=25, sample_rate=48000, sound_late=0.0, sound_fast=0.0, size="320x240", channels=2):
-    """Inputs and filters of ffmpeg. The sound is late by seconds; its samples are `sound_fast` (parts of 1) too few."""
+def ffmpeg_source(rate=25, sample_rate=48000, audio_late=0.0, audio_fast=0.0, size="320x240", channels=2):
+    """Inputs and filters of ffmpeg. The audio is late by seconds; its samples are `audio_fast` (parts of 1) too few."""
 
     def gate(clock):
         return "+".join(f"between(mod({clock},{PERIOD}),{start},{start + LENGTH - 1e-6})" for start in STARTS)
 
     boxes = f"drawbox=c=white:t=fill:enable='{gate('t+0.000001')}'"
     picture = f"testsrc2=size={size}:rate={rate},eq=brightness=-0.35,{boxes}"
-    clock = f"(t*{1 + sound_fast:.6f}-{sound_late}+{PERIOD})"
+    clock = f"(t*{1 + audio_fast:.6f}-{audio_late}+{PERIOD})"
     tone = f"0.7*sin({2 * FREQUENCY}*PI*{clock})*({gate(clock)})"
-    sound = "aevalsrc='" + "|".join([tone] * channels) + f"':s={sample_rate}"
+    audio = "aevalsrc='" + "|".join([tone] * channels) + f"':s={sample_rate}"
     if channels == 6:
-        sound += ":c=5.1"
-    return ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", sound]
+        audio += ":c=5.1"
+    return ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", audio]
 
 
 class Flashes:
@@ -107,7 +107,7 @@ def compare(flashes, beeps, unit=1.0):
     offsets = [1000 * offset for _, offset in pairs]
     facts = {"flashes": len(flashes), "beeps": len(beeps), "pairs": len(pairs), "alone": len(alone)}
     if offsets:
-        facts["sound_late_ms"] = round(statistics.median(offsets), 1)
+        facts["audio_late_ms"] = round(statistics.median(offsets), 1)
         facts["last_ms"] = round(offsets[-1], 1)
         facts["least_ms"], facts["most_ms"] = round(min(offsets), 1), round(max(offsets), 1)
         third = max(1, len(offsets) // 3)
@@ -117,12 +117,12 @@ def compare(flashes, beeps, unit=1.0):
 
 
 def analyse(path, skip=0.0):
-    """Decodes a file: what is in it, and how sound and picture go together from `skip` seconds on."""
+    """Decodes a file: what is in it, and how audio and video go together from `skip` seconds on."""
     import av
 
     flashes, beeps = Flashes(), Beeps()
     facts = {"video": 0, "audio": 0, "backwards": 0, "longest_gap_ms": 0.0}
-    first, last, sound = {}, {}, 0.0
+    first, last, audio = {}, {}, 0.0
     with av.open(path) as container:
         # What the file says is taken as it is: a decoder that makes up for damage would hide it.
         for stream in container.streams:
@@ -138,7 +138,7 @@ def analyse(path, skip=0.0):
                     facts["longest_gap_ms"] = max(facts["longest_gap_ms"], round(1000 * (time - last[kind]), 1))
                 facts["size"] = f"{frame.width}x{frame.height}"
             else:
-                sound += frame.samples / frame.sample_rate
+                audio += frame.samples / frame.sample_rate
             first.setdefault(kind, time)
             last[kind] = time
             if time < skip:
@@ -152,7 +152,7 @@ def analyse(path, skip=0.0):
                 packed = samples if frame.format.is_planar else samples.reshape(-1, len(frame.layout.channels)).T
                 scale = 32768 if packed.dtype.kind == "i" else 1
                 beeps.add(time, packed[0] / scale, frame.sample_rate)
-    facts["sound_seconds"] = round(sound, 3)
+    facts["audio_seconds"] = round(audio, 3)
     for kind in first:
         facts[f"{kind}_first"], facts[f"{kind}_last"] = round(first[kind], 3), round(last[kind], 3)
     return {**facts, **compare(flashes.times, beeps.times())}

@@ -1,7 +1,7 @@
 """Frames of a file, frames that came, and whether the second are the first, in order, again and again.
 
 A frame is what ffmpeg's `framecrc` says of a packet: kind, times and checksum. A channel that plays a list of files in a loop
-sends their frames, each time later by the same: as long as the longest track of what has been played so far. Sound comes in
+sends their frames, each time later by the same: as long as the longest track of what has been played so far. Audio comes in
 pieces, the last of which may reach beyond the end that the file gives; the next item begins there or at the end of the piece.
 """
 
@@ -73,7 +73,7 @@ def compare(received, playlist, rounds):
     """Frames that came, of a channel that plays these sources in a loop: facts, or a failure.
 
     All frames of both kinds, in order, none twice and none missing, through `rounds` whole rounds; each file's frames apart
-    as in the file; each file later than the one before by what that one lasts; sound and picture later by the same.
+    as in the file; each file later than the one before by what that one lasts; audio and video later by the same.
     """
     facts, begins = {}, {}
     for kind in ("video", "audio"):

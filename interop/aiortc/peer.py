@@ -1,6 +1,6 @@
 """Publishes by WHIP or plays by WHEP with aiortc.
 
-usage: peer.py publish|play URL [--codec vp8|h264] [--frames N] [--seconds N] [--flash] [--sound-late MS]
+usage: peer.py publish|play URL [--codec vp8|h264] [--frames N] [--seconds N] [--flash] [--audio-late MS]
 
 Publishing: a picture whose brightness moves, and a tone of 440 Hz, until standard input ends; with --flash, flash and beep.
 Playing: until N pictures and as many pieces of audio are decoded; with --flash, how much later the beep is than the flash,
@@ -141,7 +141,7 @@ async def publish(arguments):
     peer = RTCPeerConnection()
     video = peer.addTransceiver(Picture(arguments.flash), direction="sendonly")
     prefer(video, arguments.codec)
-    peer.addTransceiver(Tone(arguments.flash, arguments.sound_late / 1000), direction="sendonly")
+    peer.addTransceiver(Tone(arguments.flash, arguments.audio_late / 1000), direction="sendonly")
     session = await exchange(peer, arguments.url)
     await connected(peer, arguments.seconds)
     await asyncio.to_thread(sys.stdin.read)
@@ -212,7 +212,7 @@ class Watch:
         if not all(reports.values()):
             return reports
         flashes = [self.clocks["video"].seconds(time, 90000) for time in self.flashes.times]
-        # A player begins with pictures from before its time, shown in fast succession: no sound belongs to them.
+        # A player begins with pictures from before its time, shown in fast succession: no audio belongs to them.
         begun = self.clocks["video"].seconds(self.begun, 90000) + BACKLOG
         flashes = [flash for flash in flashes if flash >= begun]
         beeps = [self.clocks["audio"].seconds(time * SAMPLE_RATE, SAMPLE_RATE) for time in self.beeps.times()]
@@ -271,7 +271,7 @@ def main():
     parser.add_argument("--frames", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--flash", action="store_true")
-    parser.add_argument("--sound-late", type=float, default=0)
+    parser.add_argument("--audio-late", type=float, default=0)
     arguments = parser.parse_args()
     asyncio.run(publish(arguments) if arguments.action == "publish" else play(arguments))
 

@@ -192,19 +192,19 @@ func publish(target string) {
 	videoCodec := videoCodec(mimeTypeOf(*video))
 	kind := videoCodec.MimeType
 	peer := newPeer(videoCodec, audioCodec)
-	pictures, err := webrtc.NewTrackLocalStaticSample(videoCodec.RTPCodecCapability, "video", "pion")
+	videoTrack, err := webrtc.NewTrackLocalStaticSample(videoCodec.RTPCodecCapability, "video", "pion")
 	check(err)
-	sound, err := webrtc.NewTrackLocalStaticSample(audioCodec.RTPCodecCapability, "audio", "pion")
+	audioTrack, err := webrtc.NewTrackLocalStaticSample(audioCodec.RTPCodecCapability, "audio", "pion")
 	check(err)
-	for _, track := range []webrtc.TrackLocal{pictures, sound} {
+	for _, track := range []webrtc.TrackLocal{videoTrack, audioTrack} {
 		_, err := peer.AddTransceiverFromTrack(track, webrtc.RTPTransceiverInit{Direction: webrtc.RTPTransceiverDirectionSendonly})
 		check(err)
 	}
 	done := connected(peer)
 	session := exchange(peer, target)
 	<-done
-	go sendVideo(pictures, kind)
-	go sendAudio(sound)
+	go sendVideo(videoTrack, kind)
+	go sendAudio(audioTrack)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	say("done", facts{})
 	end(peer, session)
@@ -308,8 +308,8 @@ func sendAudio(track *webrtc.TrackLocalStaticSample) {
 
 type counts struct {
 	sync.Mutex
-	pictures, sound, packets, missing int
-	codec                             string
+	video, audio, packets, missing int
+	codec                          string
 	// Steps of the video's RTP time between pictures: how often it went back, and the longest.
 	backwards   int
 	longestStep uint32
@@ -347,7 +347,7 @@ func play(target string) {
 		failed = true
 	}
 	seen.Lock()
-	say("done", facts{"frames": seen.pictures, "audio": seen.sound, "packets": seen.packets, "missing": seen.missing,
+	say("done", facts{"frames": seen.video, "audio": seen.audio, "packets": seen.packets, "missing": seen.missing,
 		"codec": seen.codec, "backwards": seen.backwards, "longest_step_ms": seen.longestStep / 90,
 		"took": time.Since(began).Seconds()})
 	seen.Unlock()
@@ -395,14 +395,14 @@ func receive(track *webrtc.TrackRemote, seen *counts, enough func()) {
 		}
 		last, lastTime = int(packet.SequenceNumber), packet.Timestamp
 		if track.Kind() == webrtc.RTPCodecTypeAudio {
-			seen.sound++
+			seen.audio++
 		} else {
 			seen.codec = track.Codec().MimeType
 			if packet.Marker {
-				seen.pictures++
+				seen.video++
 			}
 		}
-		isEnough := seen.pictures >= *frames && seen.sound >= *frames
+		isEnough := seen.video >= *frames && seen.audio >= *frames
 		seen.Unlock()
 		check(file.WriteRTP(packet))
 		if isEnough {
