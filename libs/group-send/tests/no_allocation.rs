@@ -1,5 +1,6 @@
 //! Sending allocates nothing once a sender and a batch have seen as much, whatever the back end;
-//! receiving never does. A binary of its own for its global allocator.
+//! receiving never does, and a batch takes memory as datagrams come. A binary of its own for its
+//! global allocator, and because tests beside it would take memory as well.
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
@@ -26,6 +27,12 @@ unsafe impl GlobalAlloc for Counting {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the rules of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller keeps the rules of `GlobalAlloc::alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -114,4 +121,27 @@ fn receiving_allocates_nothing() {
         }
         assert_eq!(ALLOCATIONS.get(), before, "turn {turn}");
     }
+}
+
+#[test]
+fn memory_is_used_as_datagrams_come() {
+    let anonymous_bytes = || -> usize {
+        let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+    };
+    let (receiver, sender) = (loopback::shared_socket(), loopback::shared_socket());
+    receiver.set_nonblocking(false).unwrap();
+    let before = anonymous_bytes();
+    let mut batch = RecvBatch::new(RecvConfig { messages: 1024, ..RecvConfig::default() });
+    for _ in 0..20 {
+        sender.send_to(&[7; 1200], receiver.local_addr().unwrap()).unwrap();
+    }
+    let mut received = 0;
+    while received < 20 {
+        received += batch.recv_wait(&receiver).unwrap();
+    }
+    // 64 MiB of address space; the senders of the other tests take a few of memory meanwhile.
+    let used_bytes = anonymous_bytes().saturating_sub(before);
+    assert!(used_bytes < 32 << 20, "{used_bytes} bytes are used");
 }
