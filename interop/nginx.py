@@ -1,6 +1,7 @@
 """A real nginx on ports of its own: files by HTTP with ranges, and live streams with its RTMP module."""
 
 import pathlib
+import random
 import shutil
 import socket
 import subprocess
@@ -39,9 +40,15 @@ http {{
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to outgoing connections: one of them would have it while its server is away."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 class Nginx:

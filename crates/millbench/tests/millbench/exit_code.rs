@@ -3,6 +3,7 @@
 
 use std::process::{Command, Output};
 
+use crate::nobody_listens;
 use crate::relay::{Fault, Relay};
 use serde_json::Value;
 
@@ -110,8 +111,8 @@ fn publishers_count_as_sessions() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_failed_session() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let url = format!("rtmp://{}/live/test", gone.expect("a free port"));
+    let (_reserved, address) = nobody_listens();
+    let url = format!("rtmp://{address}/live/test");
     let (code, report, _) = millbench(&["rtmp", "play", &url, "-n", "2"]);
     let (reason, count) = only_reason(&report);
     assert_eq!((code, count), (1, 2), "{report}");

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use crate::forwarder::{Fault, Forwarder};
+use crate::nobody_listens;
 use serde_json::Value;
 
 fn millbench(fault: Fault, arguments: &str) -> (i32, Value) {
@@ -115,10 +116,8 @@ fn lost_datagrams_are_counted_and_accepted_when_asked_for() {
 
 #[test]
 fn an_rtmp_server_that_is_not_there_is_no_success() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    // No one listens there any more.
-    let port = taken.expect("a free port").port();
-    let urls = format!("http://127.0.0.1:{port}/whep/live/a --publish=rtmp://127.0.0.1:{port}/live/a");
+    let (_reserved, address) = nobody_listens();
+    let urls = format!("http://{address}/whep/live/a --publish=rtmp://{address}/live/a");
     let (code, report) = millbench(Fault::None, &format!("play {urls} -n 1 --duration 0"));
     assert_eq!(code, 1, "{report}");
     assert_eq!(report["outcome"]["failures"]["connect: Connection refused"], 1, "{report}");

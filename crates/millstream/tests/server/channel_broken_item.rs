@@ -4,7 +4,7 @@ use crate::common::channel::{
     FileServer, Player, assert_in_order, event_kinds, frames_of, make_mp4, wait_for_channel,
 };
 use crate::common::server::{ScratchDir, Server};
-use crate::common::{eventually, http};
+use crate::common::{eventually, http, nobody_listens};
 use rtmp::MediaKind;
 
 #[test]
@@ -84,8 +84,8 @@ fn an_item_whose_server_is_not_there_holds_nobody_up() {
     let dir = ScratchDir::new();
     let path = dir.path().join("a.mp4");
     make_mp4(&path, 0, 4);
-    // A port that was free a moment ago, and a name that is none.
-    let closed = FileServer::start(dir.path()).kill();
+    // A port that nobody listens at, and a name that is none.
+    let (_reserved, closed) = nobody_listens();
     let items =
         [path.display().to_string(), format!("http://{closed}/x.mp4"), "http://host.invalid/x.mp4".into()];
     let quoted = items.map(|item| format!("'{item}'")).join(", ");

@@ -17,11 +17,11 @@ use rtmp::MediaKind;
 use rtmp::flv::read_frames;
 use serde_json::Value;
 
-use super::PATIENCE;
 use super::flv::TagReader;
 use super::http::{self, Streaming};
 use super::server::Server;
 use super::tools::sample;
+use super::{PATIENCE, lasting_address};
 
 /// Writes `seconds` of the sample from second `from` on as an MP4 file. The sample has a key frame every two
 /// seconds.
@@ -185,7 +185,7 @@ struct Shared {
 impl FileServer {
     /// Of the files in `root`, on a free port.
     pub(crate) fn start(root: &Path) -> Self {
-        Self::start_at("127.0.0.1:0".parse().expect("an address"), root)
+        Self::start_at(lasting_address(), root)
     }
 
     /// The same where another one was.

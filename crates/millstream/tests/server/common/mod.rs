@@ -20,7 +20,11 @@ pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod tools;
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
 
 /// Longest time any single expectation may take, also on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,6 +56,27 @@ pub(crate) fn within_patience(mut check: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     true
+}
+
+/// A free loopback address for a server that goes and comes back. Its port is below those that the system gives
+/// to outgoing connections (from 32768 on): another test's client would have it in the meantime.
+pub(crate) fn lasting_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 100 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + (number % 20_000) as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// An address where connections are refused as long as the socket lives, which keeps others from listening there.
+pub(crate) fn nobody_listens() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+    let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("its address");
+    (socket, address)
 }
 
 /// Lets this process, and the servers it starts, open as many descriptors as the system permits.

@@ -8,7 +8,7 @@ use rtmp::flv::{Tag, write_file_header, write_tag};
 use serde_json::{Value, json};
 
 use super::server::Server;
-use super::{PATIENCE, eventually, http};
+use super::{PATIENCE, eventually, http, lasting_address};
 
 /// A listening origin.
 pub(crate) struct Origin {
@@ -25,7 +25,7 @@ pub(crate) struct Asked {
 impl Origin {
     /// On a free loopback port.
     pub(crate) fn start() -> Self {
-        Self::at("127.0.0.1:0".parse().expect("an address"))
+        Self::at(lasting_address())
     }
 
     /// On an address where another one was.

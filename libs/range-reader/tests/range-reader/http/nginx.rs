@@ -5,7 +5,21 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+/// A port below those that the system gives to outgoing connections (from 32768 on): one of them
+/// would have it before nginx has, or while it is away.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 100 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + (number % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 /// A running nginx; ends when dropped.
 #[derive(Debug)]
@@ -48,7 +62,7 @@ impl Nginx {
     }
 
     fn start_with(kind: &str, server: &str, files: &[(&str, &[u8])]) -> Self {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let name = format!("range-reader-nginx-{}-{port}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(directory.join("files")).unwrap();
