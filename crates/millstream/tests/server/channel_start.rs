@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a start is a time of the clock on the wall")]
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::channel::{Player, assert_in_order, frames_of, make_mp4, wait_for_channel};
 use crate::common::origin::post;
@@ -65,6 +65,7 @@ fn a_playlist_that_began_long_ago_is_joined_in_its_middle() {
     let whole: u64 = lengths.iter().sum();
     // Ten rounds and seven seconds ago: three seconds into the second item, which has key frames at 0, 2 and
     // 4.
+    let asked = Instant::now();
     let (start, began) = moment(-((10 * whole + lengths[0] + 3_000) as f64) / 1e3);
     let new = json!({ "app": "live", "name": "late", "items": names, "start": start });
     let added = post(&server, "/api/v1/channels", &new.to_string());
@@ -72,19 +73,25 @@ fn a_playlist_that_began_long_ago_is_joined_in_its_middle() {
     let played = Player::start(&server, "live/late").play(4_000);
     let first = assert_in_order(&played, &files, MediaKind::Video);
     assert_in_order(&played, &files, MediaKind::Audio);
-    assert_eq!(first, files[0][0].len() + 50, "the key frame before the place, at 2 s of the second item");
-    let now = wait_for_channel(&server, "live/late", "playing", |now| now["state"] == "playing");
-    let elapsed = SystemTime::now().duration_since(began).expect("in the past").as_millis() as u64;
-    let place = elapsed % whole;
-    let item = usize::from(place >= lengths[0]);
-    let position = place - [0, lengths[0]][item];
-    let shown = now["position_ms"].as_u64().expect("a position");
-    // Near a seam the two answers may lie on either side of it.
-    if (500..lengths[item] - 500).contains(&position) {
-        assert_eq!(now["item"], item, "{now:#}");
-        assert!(shown.abs_diff(position) < 500, "{shown} ms, and should be at {position} ms");
-    }
-    assert_eq!(now["loops"].as_u64().expect("rounds"), elapsed / whole, "{now:#}");
+    // The key frame before the place, at 2 s of the second item, or a later one on a machine that was busy.
+    let frames: usize = files.iter().map(|file| file[0].len()).sum();
+    let latest = (Duration::from_secs(3) + (played[0].at - asked)).as_secs() as usize / 2;
+    let of_second = (first + frames - files[0][0].len()) % frames;
+    assert!(
+        of_second.is_multiple_of(50) && (1..=latest).contains(&(of_second / 50)),
+        "begins with frame {first}"
+    );
+    // Near a seam the two clocks may be read on either side of it.
+    wait_for_channel(&server, "live/late", "where it should be", |now| {
+        let elapsed = SystemTime::now().duration_since(began).expect("in the past").as_millis() as u64;
+        let place = elapsed % whole;
+        let item = usize::from(place >= lengths[0]);
+        let position = place - [0, lengths[0]][item];
+        now["state"] == "playing"
+            && now["item"] == item
+            && now["position_ms"].as_u64().is_some_and(|shown| shown.abs_diff(position) < 500)
+            && now["loops"] == elapsed / whole
+    });
 }
 
 #[test]

@@ -109,9 +109,7 @@ fn a_connection_cut_after_any_byte_harms_nobody() {
     }
     publisher.send_tags(&tags[60..120]);
     player.take_frames(110);
-    crate::common::eventually("only the two good sessions are left", || {
-        (server.session_count() == 2).then_some(())
-    });
+    server.wait_for_session_count(2);
     server.assert_healthy();
 }
 

@@ -1,7 +1,6 @@
 //! No file descriptors left: accepting pauses without spinning, and goes on when there are some again.
 
 use std::net::TcpStream;
-use std::time::Duration;
 
 use crate::common::flv::sample_tags;
 use crate::common::rtmp::RtmpClient;
@@ -60,7 +59,7 @@ fn sessions_beyond_the_configured_number_are_closed_at_once() {
         .iter_mut()
         .rev()
         .take(15)
-        .filter_map(|socket| crate::common::raw::read_until_closed(socket, Duration::from_secs(5)))
+        .filter_map(|socket| crate::common::raw::read_until_closed(socket, crate::common::PATIENCE))
         .count();
     assert_eq!(closed, 15, "the last fifteen of forty are closed");
     drop(sockets);

@@ -116,7 +116,7 @@ fn a_player_without_a_publisher_is_refused_at_once_when_so_configured() {
     let server = Server::start("[stream]\nwait_for_publisher_seconds = 0\n");
     let response = http::get(server.http, "/live/nobody.flv").expect("an answer");
     assert_eq!(response.status, 404);
-    assert_eq!(server.session_count(), 0, "nothing is left of the player");
+    server.wait_for_session_count(0);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_player_without_a_publisher_is_ended_when_the_wait_is_over() {
     response.read_to_end(&mut body).expect("the response ends within the patience of the test");
     assert!(response.status == 404 || response.status == 200, "status {}", response.status);
     assert!(body.len() < 4096, "no media came: {} bytes", body.len());
-    crate::common::eventually("the session is gone", || (server.session_count() == 0).then_some(()));
+    server.wait_for_session_count(0);
     server.assert_healthy();
 }
 
@@ -215,6 +215,6 @@ fn truncated_and_oversized_requests_end_with_their_connection() {
     let endless = [b"GET /live/mill.flv HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; 1 << 20]].concat();
     let answer = http::send(server.http, &endless).map(|response| response.status);
     assert!(answer.as_ref().is_err() || matches!(answer, Ok(400..=499)), "a megabyte of head: {answer:?}");
-    crate::common::eventually("no connection is left", || (server.session_count() == 0).then_some(()));
+    server.wait_for_session_count(0);
     server.assert_healthy();
 }

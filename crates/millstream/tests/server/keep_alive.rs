@@ -8,11 +8,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::PATIENCE;
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::{ScratchDir, Server};
-use crate::common::{PATIENCE, eventually};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
@@ -48,9 +48,7 @@ fn assert_healthy(stream: &mut (impl Read + Write), remark: &str) {
 
 /// Waits until `count` connections are idle on workers.
 fn wait_for_idle(server: &Server, count: u64) {
-    eventually("the connections are idle", || {
-        (server.counter("millstream_http_idle_connections") == count).then_some(())
-    });
+    server.wait_for_counter("millstream_http_idle_connections", count);
 }
 
 /// A server with TLS, its certificate, and the directory of that.
@@ -119,12 +117,13 @@ fn a_stream_can_be_asked_for_on_a_connection_that_was_idle() {
     let mut socket = connect(server.http);
     assert_healthy(&mut socket, "before");
     wait_for_idle(&server, 1);
-    assert_eq!(server.session_count(), 1, "an idle connection is no session");
+    // The publisher: an idle connection is no session.
+    server.wait_for_session_count(1);
     socket.write_all(b"GET /live/mill.flv HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let response = http::read_head(socket).expect("an answer");
     assert_eq!((response.status, response.header("content-type")), (200, Some("video/x-flv")));
     assert!(TagReader::new(response).next().is_some(), "tags follow");
-    assert_eq!(server.counter("millstream_http_kept_connections"), 0, "its place is free again");
+    server.wait_for_counter("millstream_http_kept_connections", 0);
 }
 
 #[test]
@@ -232,11 +231,10 @@ fn tls_state_goes_along_both_ways() {
 fn an_idle_connection_is_closed_after_its_time() {
     let server = Server::start("[http]\nkeep_alive_seconds = 1\n");
     let mut socket = connect(server.http);
+    let asked = Instant::now();
     assert_healthy(&mut socket, "before");
-    let idle_since = Instant::now();
     assert_eq!(socket.read(&mut [0; 1]).expect("an end in order"), 0);
-    let took = idle_since.elapsed();
-    assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+    assert!(asked.elapsed() >= Duration::from_secs(1), "{:?}", asked.elapsed());
     wait_for_idle(&server, 0);
 }
 
@@ -287,15 +285,14 @@ fn an_address_keeps_so_many_connections_and_no_more() {
 
 #[test]
 fn idle_connections_do_not_keep_a_server_from_stopping() {
-    let mut server = Server::spawn("");
+    // As long as it may wait for clients: longer than this test does.
+    let mut server = Server::spawn("[shutdown]\ndrain_seconds = 600\n");
     let mut idle = connect(server.http);
     assert_healthy(&mut idle, "before");
     wait_for_idle(&server, 1);
-    let begun = Instant::now();
     server.terminate();
     assert_eq!(idle.read(&mut [0; 1]).expect("an end in order"), 0);
     assert_eq!(server.wait_for_exit(PATIENCE).code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 /// An HTTP/2 frame (RFC 9113 section 4.1): type, flags, stream and payload.
@@ -353,7 +350,8 @@ fn http2_is_spoken_in_clear_text_and_over_tls() {
     let mut stream = secure(server.https.expect("HTTPS"), &certificate, &["h2", "http/1.1"]);
     speaks_http2(&mut stream);
     assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]));
-    assert_eq!(server.counter("millstream_http2_connections"), 1, "of two, one is open still");
+    // Of two, one is open still.
+    server.wait_for_counter("millstream_http2_connections", 1);
 
     let mut stream = secure(server.rtmps.expect("RTMPS"), &certificate, &["h2", "http/1.1"]);
     let _ = stream.conn.complete_io(&mut stream.sock);

@@ -44,7 +44,7 @@ fn a_flood_of_bad_peers_does_not_flood_the_log() {
         let mut broken = raw::handshake(server.rtmp);
         std::io::Write::write_all(&mut broken, &raw::set_chunk_size(0)).expect("send");
     }
-    crate::common::eventually("all have been closed", || (server.session_count() == 0).then_some(()));
+    server.wait_for_session_count(0);
     server.assert_healthy();
     let lines = server.log().lines().filter(|line| line.contains("RTMP error")).count();
     assert!((1..900).contains(&lines), "{lines} lines for a thousand errors");

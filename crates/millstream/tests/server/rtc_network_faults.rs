@@ -229,7 +229,7 @@ fn a_new_address_of_either_side_ends_nothing() {
         number += 20;
     }
     assert!(publisher.failed.is_none() && viewer.failed.is_none());
-    assert_eq!(server.session_count(), 2, "the same two sessions");
+    server.wait_for_session_count(2);
     server.assert_healthy();
 }
 

@@ -182,7 +182,7 @@ pub(crate) fn eventually_no_viewers(server: &Server) {
 
 /// Waits until the server has no WebRTC session left.
 pub(crate) fn wait_for_no_sessions(server: &Server) {
-    eventually("the server has no session left", || (server.session_count() == 0).then_some(()));
+    server.wait_for_session_count(0);
 }
 
 /// POST of an offer.

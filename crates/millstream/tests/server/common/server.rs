@@ -139,9 +139,13 @@ impl Server {
         format!("http://{}/{stream}.flv", self.http)
     }
 
-    /// GET of an API path, which must answer 200 with JSON.
+    /// GET of an API path, which must answer 200 with JSON. A worker that has too much to do to answer in time
+    /// (503) is asked again.
     pub(crate) fn api(&self, path: &str) -> Value {
-        let response = http::get(self.http, path).unwrap_or_else(|error| panic!("GET {path}: {error}"));
+        let response = eventually(&format!("GET {path} is answered"), || {
+            let response = http::get(self.http, path).unwrap_or_else(|error| panic!("GET {path}: {error}"));
+            (response.status != 503).then_some(response)
+        });
         assert_eq!(response.status, 200, "GET {path}: {}", response.text());
         response.json()
     }
@@ -167,7 +171,15 @@ impl Server {
         });
     }
 
-    /// Number of connections of any kind the workers hold.
+    /// Waits until the workers hold so many connections of any kind. That of a client that has just left, or of
+    /// a request that has just been answered, counts until the worker has seen its end.
+    pub(crate) fn wait_for_session_count(&self, count: u64) {
+        eventually(&format!("{count} connections are left"), || {
+            (self.session_count() == count).then_some(())
+        });
+    }
+
+    /// Number of connections of any kind the workers hold at this moment.
     pub(crate) fn session_count(&self) -> u64 {
         let workers = self.api("/api/v1/workers");
         workers["workers"]
@@ -197,6 +209,11 @@ impl Server {
                 .is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_total"))
         });
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    /// Waits until a counter has this value.
+    pub(crate) fn wait_for_counter(&self, name: &str, value: u64) {
+        eventually(&format!("{name} is {value}"), || (self.counter(name) == value).then_some(()));
     }
 
     /// File descriptors the server has open.
