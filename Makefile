@@ -53,8 +53,8 @@ setup:
 test-console:
 	cd web && npm test
 
-# group-send again with the back ends that are chosen at build time; its trials between hosts need root, and say so. transcode
-# again with libfdk-aac. msgpack-array again with serde's side of it, and without std.
+# group-send's trials between hosts need root, and say so. transcode again with libfdk-aac, msgpack-array again without std; all
+# else that is chosen at build time is in the first build, because a test or another package wants it.
 test-rust:
 ifneq (,$(shell command -v cargo-nextest))
 	cargo nextest run --profile $(NEXTEST_PROFILE) --workspace --locked
@@ -63,7 +63,7 @@ else
 	scripts/test-rust
 	cargo test --workspace --doc --locked
 endif
-	cargo test --package group-send --package transcode --package msgpack-array --all-features --locked
+	scripts/test-rust --package transcode --features transcode/fdk-aac
 	cargo test --package msgpack-array --no-default-features --locked
 
 # Debug server and load generator for other programs' tests: those that test-rust builds for its own
@@ -122,7 +122,8 @@ fmt:
 lint: console fmt
 	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy --package group-send --package transcode --package msgpack-array --all-targets --all-features --locked -- -D warnings
+	cargo clippy --workspace --features transcode/fdk-aac --test transcode --locked -- -D warnings
+	cargo clippy --package group-send --package msgpack-array --locked -- -D warnings
 	for package in $(filter-out fuzz,$(OTHER_PACKAGES)); do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --locked -- -D warnings || exit 1; done
 
