@@ -19,7 +19,7 @@ use crate::net::{Protocols, Target};
 use crate::procfs::{self, Usage};
 use crate::report::{Outcome, Point, RunReport, SampleReport, StepReport};
 use crate::sample::Sample;
-use crate::stats::Times;
+use crate::stats::{Counted, Times};
 use crate::tally::Count;
 use crate::worker::{self, Order, Population, Report, Status, Traffic, Verdict, Window, WorkerConfig};
 
@@ -414,8 +414,8 @@ impl Conductor {
     fn population(&self) -> (Population, Population) {
         let (mut publishers, mut players) = (Population::default(), Population::default());
         for status in &self.statuses {
-            publishers.add(status.publishers);
-            players.add(status.players);
+            publishers.add(&status.publishers);
+            players.add(&status.players);
         }
         (publishers, players)
     }

@@ -9,6 +9,7 @@ use rtmp::MediaKind;
 use rtmp::flv::{FlvReader, read_frames};
 
 use crate::stamp::{self, Stamp};
+use crate::stats::Counted;
 use crate::tally::Count;
 
 /// A sample file ready to be sent by any number of sessions of one thread.
@@ -156,7 +157,7 @@ impl Timeline {
             stamp::write(&mut frame.body, &stamp);
             self.frame += 1;
         }
-        self.sent.add(Count { messages: 1, bytes: frame.body.len() as u64 });
+        self.sent.add(&Count { messages: 1, bytes: frame.body.len() as u64 });
         self.next_index += 1;
         if self.next_index == frame_count {
             self.next_index = 0;
@@ -219,7 +220,7 @@ mod tests {
                 assert_eq!(stamp, expected);
                 stamps += 1;
             }
-            counted.add(Count { messages: 1, bytes: due.body.len() as u64 });
+            counted.add(&Count { messages: 1, bytes: due.body.len() as u64 });
         }
         assert!(stamps > 500);
     }

@@ -69,6 +69,48 @@ impl Default for Times {
     }
 }
 
+/// Counters that are summed over sessions, and whose growth is looked at.
+pub trait Counted {
+    /// Adds those of `other`.
+    fn add(&mut self, other: &Self);
+
+    /// What was added since `earlier`, an older copy.
+    #[must_use]
+    fn since(&self, earlier: &Self) -> Self;
+}
+
+macro_rules! counted_numbers {
+    ($($number:ty),*) => {
+        $(impl Counted for $number {
+            fn add(&mut self, other: &Self) {
+                *self += *other;
+            }
+
+            fn since(&self, earlier: &Self) -> Self {
+                self.saturating_sub(*earlier)
+            }
+        })*
+    };
+}
+
+counted_numbers!(u64, usize);
+
+/// A struct of counters is [`Counted`] field by field.
+macro_rules! counted {
+    ($Name:ident { $($field:ident),* }) => {
+        impl $crate::stats::Counted for $Name {
+            fn add(&mut self, other: &Self) {
+                $($crate::stats::Counted::add(&mut self.$field, &other.$field);)*
+            }
+
+            fn since(&self, earlier: &Self) -> Self {
+                Self { $($field: $crate::stats::Counted::since(&self.$field, &earlier.$field)),* }
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
 const LONGEST_US: u64 = 600_000_000;
 
 #[cfg(test)]

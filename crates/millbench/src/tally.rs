@@ -15,6 +15,7 @@ use rtmp::MediaKind;
 
 use crate::playback::Playback;
 use crate::stamp::{self, Stamp};
+use crate::stats::{Counted, counted};
 
 /// Running account of one player session. Times are wall clock nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,10 +115,10 @@ impl Tally {
                 messages: stamp.messages.saturating_sub(last.messages),
                 bytes: stamp.bytes.saturating_sub(last.bytes),
             };
-            self.judged.add(sent, self.since_last);
+            self.judged.judge(sent, self.since_last);
         } else if self.last.is_some_and(|last| last.run == stamp.run) {
             // The same frame or an older one again: all of it is excess.
-            self.judged.add(Count::default(), self.since_last);
+            self.judged.judge(Count::default(), self.since_last);
         }
         self.last = Some(*stamp);
         self.since_last = Count::default();
@@ -148,29 +149,11 @@ pub struct Arrival<'a> {
 }
 
 impl Judged {
-    fn add(&mut self, sent: Count, came: Count) {
-        self.expected.add(sent);
-        self.received.add(came);
-        self.missing.add(sent.minus(came));
-        self.excess.add(came.minus(sent));
-    }
-
-    /// Adds another session's account.
-    pub fn merge(&mut self, other: &Judged) {
-        self.expected.add(other.expected);
-        self.received.add(other.received);
-        self.missing.add(other.missing);
-        self.excess.add(other.excess);
-    }
-
-    /// What was added since `earlier`, an older copy of the same account.
-    pub fn since(&self, earlier: &Judged) -> Judged {
-        Judged {
-            expected: self.expected.minus(earlier.expected),
-            received: self.received.minus(earlier.received),
-            missing: self.missing.minus(earlier.missing),
-            excess: self.excess.minus(earlier.excess),
-        }
+    fn judge(&mut self, sent: Count, came: Count) {
+        self.expected.add(&sent);
+        self.received.add(&came);
+        self.missing.add(&sent.since(&came));
+        self.excess.add(&came.since(&sent));
     }
 
     /// Nothing missing and nothing too much.
@@ -179,20 +162,8 @@ impl Judged {
     }
 }
 
-impl Count {
-    /// Adds in place.
-    pub fn add(&mut self, other: Count) {
-        self.messages += other.messages;
-        self.bytes += other.bytes;
-    }
-
-    fn minus(self, other: Count) -> Count {
-        Count {
-            messages: self.messages.saturating_sub(other.messages),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
-    }
-}
+counted!(Count { messages, bytes });
+counted!(Judged { expected, received, missing, excess });
 
 /// Sequence headers of AVC and AAC (FLV v10.1, E.4.2.2 and E.4.3.1) and the enhanced-RTMP `SequenceStart`
 /// (enhanced RTMP v2, packet type 0).
@@ -246,7 +217,7 @@ mod tests {
             } else {
                 body[0] = 0xaf;
             }
-            self.sent.add(Count { messages: 1, bytes: u64::from(length) });
+            self.sent.add(&Count { messages: 1, bytes: u64::from(length) });
             let timestamp = (self.now_ns / MS) as u32;
             self.now_ns += 20 * MS;
             let Some((cut, delay_ms)) = arrives else { return Noted::default() };

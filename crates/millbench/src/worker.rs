@@ -16,7 +16,7 @@ use crate::clock;
 use crate::net::{Protocols, Target};
 use crate::sample::Sample;
 use crate::session::{Lent, Phase, Role, Session};
-use crate::stats::Times;
+use crate::stats::{Counted, Times, counted};
 use crate::tally::{Count, Judged};
 
 /// What a worker needs to know from the start.
@@ -100,14 +100,7 @@ pub struct Population {
     pub failed: usize,
 }
 
-impl Population {
-    /// Adds another worker's sessions.
-    pub fn add(&mut self, other: Population) {
-        self.starting += other.starting;
-        self.up += other.up;
-        self.failed += other.failed;
-    }
-}
+counted!(Population { starting, up, failed });
 
 /// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,32 +119,7 @@ pub struct Traffic {
     pub media_sent: Count,
 }
 
-impl Traffic {
-    /// Adds another worker's counters.
-    pub fn add(&mut self, other: &Traffic) {
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.media_received.add(other.media_received);
-        self.media_sent.add(other.media_sent);
-    }
-
-    fn since(&self, earlier: &Traffic) -> Traffic {
-        let count = |now: Count, then: Count| Count {
-            messages: now.messages - then.messages,
-            bytes: now.bytes - then.bytes,
-        };
-        Traffic {
-            bytes_in: self.bytes_in - earlier.bytes_in,
-            bytes_out: self.bytes_out - earlier.bytes_out,
-            reads: self.reads - earlier.reads,
-            writes: self.writes - earlier.writes,
-            media_received: count(self.media_received, earlier.media_received),
-            media_sent: count(self.media_sent, earlier.media_sent),
-        }
-    }
-}
+counted!(Traffic { bytes_in, bytes_out, reads, writes, media_received, media_sent });
 
 /// Everything sessions count while they work.
 #[derive(Clone, Debug, Default)]
@@ -207,7 +175,7 @@ impl Window {
     pub fn merge(&mut self, other: &Window) {
         self.traffic.add(&other.traffic);
         self.latency.merge(&other.latency);
-        self.judged.merge(&other.judged);
+        self.judged.add(&other.judged);
         self.late_bytes += other.late_bytes;
         self.unsent_bytes += other.unsent_bytes;
         self.stalls += other.stalls;
@@ -250,7 +218,7 @@ impl Verdict {
         for (reason, count) in &other.failures {
             *self.failures.entry(reason.clone()).or_default() += count;
         }
-        self.judged.merge(&other.judged);
+        self.judged.add(&other.judged);
         self.players_stamped += other.players_stamped;
         self.players_unstamped += other.players_unstamped;
         self.stalls += other.stalls;
@@ -572,7 +540,7 @@ impl Worker {
         for session in &mut self.sessions {
             if let Role::Player(player) = &mut session.role {
                 player.tally.playback.advance(now_ns);
-                judged.merge(&player.tally.judged);
+                judged.add(&player.tally.judged);
                 stalls += u64::from(player.tally.playback.stalls());
             }
         }

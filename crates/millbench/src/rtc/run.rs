@@ -21,7 +21,7 @@ use super::track::Counts;
 use super::viewer::{Viewer, ViewerConfig};
 use crate::clock;
 use crate::machine::{self, StopSignals};
-use crate::stats::Times;
+use crate::stats::{Counted, Times};
 
 /// Publishes N times.
 ///

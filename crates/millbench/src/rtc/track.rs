@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::mark::{Counted, Mark};
+use super::mark::{self, Mark};
+use crate::stats::counted;
 
 /// A received packet, described by its header.
 #[derive(Clone, Copy, Debug)]
@@ -53,35 +54,9 @@ impl Counts {
     pub fn lost(&self) -> u64 {
         self.expected.saturating_sub(self.received) + self.hidden
     }
-
-    /// Difference to an earlier reading.
-    pub fn since(&self, earlier: &Counts) -> Counts {
-        Counts {
-            received: self.received - earlier.received,
-            expected: self.expected - earlier.expected,
-            duplicates: self.duplicates - earlier.duplicates,
-            reordered: self.reordered - earlier.reordered,
-            repaired: self.repaired - earlier.repaired,
-            jumps: self.jumps - earlier.jumps,
-            hidden: self.hidden - earlier.hidden,
-            skipped: self.skipped - earlier.skipped,
-            frames: self.frames - earlier.frames,
-        }
-    }
-
-    /// Adds those of another track.
-    pub fn add(&mut self, other: &Counts) {
-        self.received += other.received;
-        self.expected += other.expected;
-        self.duplicates += other.duplicates;
-        self.reordered += other.reordered;
-        self.repaired += other.repaired;
-        self.jumps += other.jumps;
-        self.hidden += other.hidden;
-        self.skipped += other.skipped;
-        self.frames += other.frames;
-    }
 }
+
+counted!(Counts { received, expected, duplicates, reordered, repaired, jumps, hidden, skipped, frames });
 
 /// State of one received track.
 #[derive(Debug, Default)]
@@ -155,7 +130,7 @@ impl ReceivedTrack {
     /// Evaluates the mark of a decrypted packet that [`ReceivedTrack::receive`] has just reported
     /// as new. `may_skip`: packets missing before this one were skipped for a new viewer.
     pub fn note_mark(&mut self, sequence: u16, mark: Mark, may_skip: bool) {
-        if mark.counts == Counted::Frames {
+        if mark.counts == mark::Counted::Frames {
             return self.note_frame(mark, may_skip);
         }
         let Some(highest) = self.highest else { return };
@@ -450,7 +425,7 @@ mod tests {
             let arrival = Arrival { ends_frame: ends.is_some(), again, ..arrival(sequence) };
             assert!(track.receive(now, arrival, 90_000), "{sequence}");
             if let Some(number) = ends {
-                let mark = Mark { publisher: 1, number, counts: Counted::Frames, ..Mark::default() };
+                let mark = Mark { publisher: 1, number, counts: mark::Counted::Frames, ..Mark::default() };
                 track.note_mark(sequence, mark, false);
             }
         }
