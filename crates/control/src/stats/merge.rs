@@ -91,16 +91,11 @@ fn add_sessions(sessions: &mut Sessions, snapshot: &StatsSnapshot, indices: &[u3
     extend(&mut sessions.role, &rows, |row| columns.role[row] as u8);
     extend(&mut sessions.protocol, &rows, |row| columns.protocol[row] as u8);
     extend(&mut sessions.connected_ms, &rows, |row| snapshot.now_ms.saturating_sub(columns.opened_ms[row]));
-    extend(&mut sessions.bits_per_second, &rows, |row| columns.bits_per_second[row]);
-    extend(&mut sessions.packets, &rows, |row| columns.packets[row]);
-    extend(&mut sessions.packets_per_second, &rows, |row| columns.packets_per_second[row]);
-    extend(&mut sessions.lost_packets, &rows, |row| columns.lost_packets[row]);
-    extend(&mut sessions.loss_percent, &rows, |row| columns.loss_percent[row]);
-    extend(&mut sessions.rtt_ms, &rows, |row| columns.rtt_ms[row]);
-    extend(&mut sessions.jitter_ms, &rows, |row| columns.jitter_ms[row]);
-    extend(&mut sessions.queue_bytes, &rows, |row| columns.queue_bytes[row]);
-    extend(&mut sessions.queue_ms, &rows, |row| columns.queue_ms[row]);
-    extend(&mut sessions.dropped_frames, &rows, |row| columns.dropped_frames[row]);
+    macro_rules! extend_same {
+        ($($column:ident),*) => { $(extend(&mut sessions.$column, &rows, |row| columns.$column[row]);)* };
+    }
+    extend_same!(bits_per_second, packets, packets_per_second, lost_packets, loss_percent);
+    extend_same!(rtt_ms, jitter_ms, queue_bytes, queue_ms, dropped_frames);
 }
 
 fn extend<T>(column: &mut Vec<T>, rows: &[usize], value: impl Fn(usize) -> T) {
