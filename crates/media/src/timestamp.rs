@@ -1,6 +1,6 @@
 //! Times of a stream, exact in every clock that media uses.
 
-use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Neg, Sub};
 use std::time::Duration;
 
 /// A time on a stream's timeline, or the distance between two.
@@ -114,12 +114,6 @@ impl Sub for Timestamp {
 
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl SubAssign for Timestamp {
-    fn sub_assign(&mut self, other: Self) {
-        *self = *self - other;
     }
 }
 
