@@ -11,11 +11,13 @@
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
+#   make soak   20 minutes of clients of every protocol coming and going; the server must end as it began (ARGS='--minutes 120')
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
-# ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`.
+# ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`
+# and `make soak`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,7 +31,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
 .PHONY: run quick test test-console test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint lint-contenders \
-    one-crypto-provider docs deny neon portable miri fuzz bench house typos semver coverage clean
+    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
 	scripts/setup build
@@ -218,6 +220,10 @@ coverage: console
 bench:
 	scripts/setup
 	scripts/bench rtmp-players $(ARGS)
+
+# Loopback only, and a tenth of a core for the server; the machine may do other things meanwhile.
+soak:
+	scripts/soak $(ARGS)
 
 clean:
 	cargo clean
