@@ -6,8 +6,10 @@
 //!  status:   "onStatus" | 0 | null | { level, code, description }
 //! ```
 
+use std::borrow::Cow;
+
 use super::RtmpError;
-use super::amf0::{Decoder, Limits, Value, encode};
+use super::amf0::{Decoder, Limits, RawValue, Value, encode};
 use super::connection::Connection;
 use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, Message};
 
@@ -15,46 +17,50 @@ use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, Message};
 const CONNECTION_CHUNK_STREAM: u32 = 3;
 const STREAM_CHUNK_STREAM: u32 = 5;
 
-/// A command as received: its name, its transaction and what follows.
+/// A command as received: its name, its transaction and what follows, in place.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) name: String,
+pub(super) struct Command<'a> {
+    pub(super) name: Cow<'a, str>,
     /// 0: no reply is wanted.
     pub(super) transaction: f64,
-    /// The command object; `Null` if left out.
-    pub(super) object: Value,
-    pub(super) arguments: Vec<Value>,
+    /// The command object; null if left out.
+    pub(super) object: RawValue<'a>,
+    /// As many as any command here has; null if left out.
+    pub(super) arguments: [RawValue<'a>; 4],
 }
 
-impl Command {
-    /// Reads a message of type 20 or 17.
-    pub(super) fn parse(message: &Message) -> Result<Self, RtmpError> {
+impl<'a> Command<'a> {
+    /// Reads a message of type 20 or 17. All of it is checked, also what no command has.
+    pub(super) fn parse(message: &'a Message) -> Result<Self, RtmpError> {
         let payload = match message.header.type_id {
             COMMAND_AMF3 => strip_amf3_wrapper(&message.payload),
             _ => &message.payload,
         };
         let mut values = Decoder::new(payload, Limits::COMMAND);
-        let Some(Value::String(name)) = values.next_value()? else { return Err(RtmpError::AmfMalformed) };
-        let transaction = values.next_value()?.as_ref().and_then(Value::as_number).unwrap_or(0.0);
-        let object = values.next_value()?.unwrap_or(Value::Null);
-        let mut arguments = Vec::new();
-        while let Some(value) = values.next_value()? {
-            arguments.push(value);
+        let name = values.next_raw()?.and_then(RawValue::as_str).ok_or(RtmpError::AmfMalformed)?;
+        let transaction = values.next_raw()?.and_then(RawValue::as_number).unwrap_or(0.0);
+        let object = values.next_raw()?.unwrap_or(RawValue::NULL);
+        let mut arguments = [RawValue::NULL; 4];
+        let mut places = arguments.iter_mut();
+        while let Some(value) = values.next_raw()? {
+            if let Some(place) = places.next() {
+                *place = value;
+            }
         }
         Ok(Self { name, transaction, object, arguments })
     }
 
     /// Text of argument `index`, empty if it is none.
-    pub(super) fn text(&self, index: usize) -> &str {
-        self.arguments.get(index).and_then(Value::as_str).unwrap_or("")
+    pub(super) fn text(&self, index: usize) -> Cow<'a, str> {
+        self.arguments[index].as_str().unwrap_or_default()
     }
 
     pub(super) fn number(&self, index: usize) -> Option<f64> {
-        self.arguments.get(index).and_then(Value::as_number)
+        self.arguments[index].as_number()
     }
 
     pub(super) fn boolean(&self, index: usize) -> Option<bool> {
-        self.arguments.get(index).and_then(Value::as_bool)
+        self.arguments[index].as_bool()
     }
 }
 

@@ -4,7 +4,9 @@
 //! do with each, and extended features as bits; the server states its own in the reply. A server that
 //! relays can forward any codec without knowing it, and says so with the wildcard.
 
-use super::amf0::Value;
+use std::borrow::Cow;
+
+use super::amf0::{RawValue, Value};
 use super::command::object;
 
 /// What a client said about Enhanced RTMP in `connect`.
@@ -22,22 +24,18 @@ pub struct EnhancedCapabilities {
 
 impl EnhancedCapabilities {
     /// Reads them from the command object; `None` if it has none of the properties.
-    pub(super) fn from_connect(object: &Value) -> Option<Self> {
+    pub(super) fn from_connect(object: RawValue<'_>) -> Option<Self> {
         let names = ["fourCcList", "videoFourCcInfoMap", "audioFourCcInfoMap", "capsEx"];
-        if names.iter().all(|name| object.get(name).is_none()) {
+        let [list, video, audio, caps_ex] = names.map(|name| object.get(name));
+        if [list, video, audio, caps_ex].iter().all(Option::is_none) {
             return None;
         }
-        let fourcc_list = match object.get("fourCcList") {
-            Some(Value::StrictArray(codecs)) => {
-                codecs.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
-            _ => Vec::new(),
-        };
+        let codecs = list.into_iter().flat_map(RawValue::elements).filter_map(RawValue::as_str);
         Some(Self {
-            fourcc_list,
-            video: info_map(object.get("videoFourCcInfoMap")),
-            audio: info_map(object.get("audioFourCcInfoMap")),
-            caps_ex: object.get("capsEx").and_then(Value::as_number).unwrap_or(0.0) as u32,
+            fourcc_list: codecs.map(Cow::into_owned).collect(),
+            video: info_map(video),
+            audio: info_map(audio),
+            caps_ex: caps_ex.and_then(RawValue::as_number).unwrap_or(0.0) as u32,
         })
     }
 }
@@ -53,12 +51,9 @@ pub(super) fn forward_anything() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn info_map(value: Option<&Value>) -> Vec<(String, u32)> {
-    let properties = value.map(Value::properties).unwrap_or_default();
-    properties
-        .iter()
-        .map(|(fourcc, flags)| (fourcc.clone(), flags.as_number().unwrap_or(0.0) as u32))
-        .collect()
+fn info_map(value: Option<RawValue<'_>>) -> Vec<(String, u32)> {
+    let properties = value.into_iter().flat_map(RawValue::properties);
+    properties.map(|(fourcc, flags)| (fourcc.into_owned(), flags.as_number().unwrap_or(0.0) as u32)).collect()
 }
 
 const CAN_FORWARD: u32 = 4;

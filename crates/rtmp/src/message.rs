@@ -34,6 +34,13 @@ pub const AGGREGATE: u8 = 22;
 /// Longest message the 24-bit length field can declare, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 0xff_ffff;
 
+/// Longest command that is read, in bytes; a longer one is an error at its header. `connect` with four URLs
+/// of the longest query that a name may have is shorter.
+pub const COMMAND_BYTES_MAX: u32 = 32 * 1024;
+/// Longest data message that is kept, in bytes; the payload of a longer one is skipped. What is kept of a
+/// stream's metadata is shorter.
+pub const DATA_BYTES_MAX: u32 = 128 * 1024;
+
 /// Header of a message (6.1.1), as the chunk stream gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHeader {

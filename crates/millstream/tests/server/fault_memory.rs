@@ -48,6 +48,40 @@ fn a_thousand_connections_that_announce_16_mb_on_64_chunk_streams_each() {
 }
 
 #[test]
+fn nested_objects_of_64_connections_at_once() {
+    const COUNT: usize = 64;
+    const BYTES: usize = 400_000;
+    let nested = [3, 0, 1, b'a'].repeat(BYTES / 4);
+    // Commands, also in the AMF3 wrapper, and metadata.
+    for kind in [20, 17, 18] {
+        let mut server = Server::spawn("");
+        let before = server.resident_bytes();
+        let mut sockets: Vec<TcpStream> = (0..COUNT).map(|_| raw::handshake(server.rtmp)).collect();
+        for (index, socket) in sockets.iter_mut().enumerate() {
+            let publish =
+                [raw::connect_and_create("flood"), raw::publish(format!("number-{index}"))].concat();
+            socket.write_all(&publish).expect("send");
+        }
+        crate::common::eventually("all are publishers", || {
+            (server.sessions("role=publisher").len() == COUNT).then_some(())
+        });
+        for socket in &mut sockets {
+            // All but the last byte: as much as can be held at once. A refusal is an end as well.
+            let _ = socket.write_all(&raw::set_chunk_size(BYTES as u32));
+            let _ = socket.write_all(&chunk_header(8, 0, BYTES as u32, kind, 1));
+            let _ = socket.write_all(&nested[..BYTES - 1]);
+        }
+        crate::common::eventually("all of it is read or refused", || {
+            let publishers = server.sessions("role=publisher");
+            publishers.iter().all(|one| one["bytes_in"].as_u64() >= Some(BYTES as u64)).then_some(())
+        });
+        let grown = server.resident_bytes().saturating_sub(before);
+        assert!(grown < 16 * MIB, "{} KiB for messages of type {kind}", grown >> 10);
+        server.assert_healthy();
+    }
+}
+
+#[test]
 fn a_publisher_may_not_hold_more_than_the_largest_message_in_parts() {
     let mut server = Server::start("[limits]\nmessage_max_bytes = 65536\n");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");

@@ -1,4 +1,7 @@
-//! Bytes to values, within limits.
+//! Bytes to values, within limits. Reading in place ([`RawValue`]) is the one walk; copies ([`Value`]) are
+//! made of what it found.
+
+use std::borrow::Cow;
 
 use super::super::RtmpError;
 use super::{Value, marker};
@@ -29,6 +32,106 @@ pub struct Decoder<'a> {
     values_left: u32,
 }
 
+/// A value where it stands in the message: checked against the limits, and not copied.
+///
+/// A command is read by these, so that what nobody asks for costs no memory.
+#[derive(Debug, Clone, Copy)]
+pub struct RawValue<'a>(&'a [u8]);
+
+/// What a value begins with; the properties or elements of the last four follow.
+#[derive(Debug, Clone, Copy)]
+enum Token<'a> {
+    Number(f64),
+    Boolean(bool),
+    String(&'a [u8]),
+    Null,
+    Undefined,
+    Date { unix_ms: f64, zone: i16 },
+    Object,
+    EcmaArray,
+    TypedObject(&'a [u8]),
+    StrictArray(u32),
+}
+
+impl<'a> RawValue<'a> {
+    /// The value of one that is left out.
+    pub const NULL: Self = Self(&[marker::NULL]);
+
+    /// The text of a string.
+    pub fn as_str(self) -> Option<Cow<'a, str>> {
+        match self.open() {
+            (Token::String(bytes), _) => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
+        }
+    }
+
+    /// The value of a number.
+    pub fn as_number(self) -> Option<f64> {
+        match self.open() {
+            (Token::Number(number), _) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The value of a boolean.
+    pub fn as_bool(self) -> Option<bool> {
+        match self.open() {
+            (Token::Boolean(value), _) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Properties of an object, a typed object or an ECMA array, in their order; else none.
+    pub fn properties(self) -> impl Iterator<Item = (Cow<'a, str>, Self)> {
+        let (token, mut inside) = self.open();
+        let has = matches!(token, Token::Object | Token::EcmaArray | Token::TypedObject(_));
+        std::iter::from_fn(move || {
+            let name = if has { inside.name().ok()?? } else { return None };
+            Some((String::from_utf8_lossy(name), inside.next_raw().ok()??))
+        })
+    }
+
+    /// The first property of that name.
+    pub fn get(self, name: &str) -> Option<Self> {
+        self.properties().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Elements of a strict array; else none.
+    pub fn elements(self) -> impl Iterator<Item = Self> {
+        let (token, mut inside) = self.open();
+        let count = if let Token::StrictArray(count) = token { count } else { 0 };
+        (0..count).map_while(move |_| inside.next_raw().ok()?)
+    }
+
+    /// A copy of it and of all inside it.
+    pub fn to_value(self) -> Value {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let properties =
+            || self.properties().map(|(name, value)| (name.into_owned(), value.to_value())).collect();
+        match self.open().0 {
+            Token::Number(number) => Value::Number(number),
+            Token::Boolean(value) => Value::Boolean(value),
+            Token::String(bytes) => Value::String(text(bytes)),
+            Token::Null => Value::Null,
+            Token::Undefined => Value::Undefined,
+            Token::Date { unix_ms, zone } => Value::Date { unix_ms, zone },
+            Token::Object => Value::Object(properties()),
+            Token::EcmaArray => Value::EcmaArray(properties()),
+            Token::TypedObject(class) => Value::TypedObject { class: text(class), properties: properties() },
+            Token::StrictArray(_) => Value::StrictArray(self.elements().map(Self::to_value).collect()),
+        }
+    }
+
+    /// Its beginning, and a decoder for what is inside.
+    fn open(self) -> (Token<'a>, Decoder<'a>) {
+        // The limits were checked when it was found.
+        let limits = Limits { depth: u8::MAX, values: u32::MAX, string_bytes: u32::MAX };
+        let mut inside = Decoder::new(self.0, limits);
+        let token = inside.token().expect("a raw value is well-formed");
+        (token, inside)
+    }
+}
+
 impl<'a> Decoder<'a> {
     /// A decoder at the beginning of `input`.
     pub fn new(input: &'a [u8], limits: Limits) -> Self {
@@ -37,7 +140,17 @@ impl<'a> Decoder<'a> {
 
     /// The next value, or `None` at the end of the input.
     pub fn next_value(&mut self) -> Result<Option<Value>, RtmpError> {
-        if self.input.is_empty() { Ok(None) } else { self.value(0).map(Some) }
+        Ok(self.next_raw()?.map(RawValue::to_value))
+    }
+
+    /// The next value, checked but not copied, or `None` at the end of the input.
+    pub fn next_raw(&mut self) -> Result<Option<RawValue<'a>>, RtmpError> {
+        if self.input.is_empty() {
+            return Ok(None);
+        }
+        let before = self.input;
+        self.skip(0)?;
+        Ok(Some(RawValue(&before[..before.len() - self.input.len()])))
     }
 
     /// The bytes not read yet.
@@ -45,69 +158,73 @@ impl<'a> Decoder<'a> {
         self.input
     }
 
-    fn value(&mut self, depth: u8) -> Result<Value, RtmpError> {
+    /// Moves past a value, and past all inside it.
+    fn skip(&mut self, depth: u8) -> Result<(), RtmpError> {
         self.values_left = self.values_left.checked_sub(1).ok_or(RtmpError::AmfTooManyValues)?;
+        match self.token()? {
+            Token::Object | Token::EcmaArray | Token::TypedObject(_) => {
+                let depth = self.deeper(depth)?;
+                while self.name()?.is_some() {
+                    self.skip(depth)?;
+                }
+            }
+            Token::StrictArray(count) => {
+                let depth = self.deeper(depth)?;
+                if count > self.values_left {
+                    return Err(RtmpError::AmfTooManyValues);
+                }
+                for _ in 0..count {
+                    self.skip(depth)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn token(&mut self) -> Result<Token<'a>, RtmpError> {
         match self.u8()? {
-            marker::NUMBER => Ok(Value::Number(self.f64()?)),
-            marker::BOOLEAN => Ok(Value::Boolean(self.u8()? != 0)),
-            marker::STRING => Ok(Value::String(self.short_string()?)),
-            marker::OBJECT => Ok(Value::Object(self.properties(depth)?)),
-            marker::NULL => Ok(Value::Null),
-            marker::UNDEFINED | marker::UNSUPPORTED => Ok(Value::Undefined),
+            marker::NUMBER => Ok(Token::Number(self.f64()?)),
+            marker::BOOLEAN => Ok(Token::Boolean(self.u8()? != 0)),
+            marker::STRING => Ok(Token::String(self.short_string()?)),
+            marker::OBJECT => Ok(Token::Object),
+            marker::NULL => Ok(Token::Null),
+            marker::UNDEFINED | marker::UNSUPPORTED => Ok(Token::Undefined),
             marker::ECMA_ARRAY => {
                 // The count is approximate by definition (section 2.10); the end marker decides.
                 self.u32()?;
-                Ok(Value::EcmaArray(self.properties(depth)?))
+                Ok(Token::EcmaArray)
             }
-            marker::STRICT_ARRAY => Ok(Value::StrictArray(self.elements(depth)?)),
+            marker::STRICT_ARRAY => Ok(Token::StrictArray(self.u32()?)),
             marker::DATE => {
                 let unix_ms = self.f64()?;
-                Ok(Value::Date { unix_ms, zone: self.u16()? as i16 })
+                Ok(Token::Date { unix_ms, zone: self.u16()? as i16 })
             }
             marker::LONG_STRING | marker::XML_DOCUMENT => {
                 let length = self.u32()?;
-                Ok(Value::String(self.string(length)?))
+                Ok(Token::String(self.string(length)?))
             }
-            marker::TYPED_OBJECT => {
-                let class = self.short_string()?;
-                Ok(Value::TypedObject { class, properties: self.properties(depth)? })
-            }
-            marker::AVMPLUS_OBJECT => self.amf3_value(),
+            marker::TYPED_OBJECT => Ok(Token::TypedObject(self.short_string()?)),
+            marker::AVMPLUS_OBJECT => self.amf3_token(),
             4 | 7 | 14 => Err(RtmpError::AmfUnsupported),
             _ => Err(RtmpError::AmfMalformed),
         }
     }
 
-    /// Properties up to the end marker.
+    /// The name of the next property; `None` behind the last.
     ///
     /// The end of the message in place of the end marker is accepted: some encoders write ECMA arrays
     /// without one. Inside another value the missing rest is noticed there.
-    fn properties(&mut self, depth: u8) -> Result<Vec<(String, Value)>, RtmpError> {
-        let depth = self.deeper(depth)?;
-        let mut properties = Vec::new();
-        while !self.input.is_empty() {
-            let name = self.short_string()?;
-            if name.is_empty() && self.input.first() == Some(&marker::OBJECT_END) {
-                self.input = &self.input[1..];
-                break;
-            }
-            properties.push((name, self.value(depth)?));
+    fn name(&mut self) -> Result<Option<&'a [u8]>, RtmpError> {
+        if self.input.is_empty() {
+            return Ok(None);
         }
-        Ok(properties)
-    }
-
-    fn elements(&mut self, depth: u8) -> Result<Vec<Value>, RtmpError> {
-        let depth = self.deeper(depth)?;
-        let count = self.u32()?;
-        if count > self.values_left {
-            return Err(RtmpError::AmfTooManyValues);
+        let name = self.short_string()?;
+        if name.is_empty() && self.input.first() == Some(&marker::OBJECT_END) {
+            self.input = &self.input[1..];
+            return Ok(None);
         }
-        // Not `with_capacity(count)`: the elements may not be there.
-        let mut elements = Vec::new();
-        for _ in 0..count {
-            elements.push(self.value(depth)?);
-        }
-        Ok(elements)
+        Ok(Some(name))
     }
 
     fn deeper(&self, depth: u8) -> Result<u8, RtmpError> {
@@ -115,20 +232,20 @@ impl<'a> Decoder<'a> {
     }
 
     /// The simple types of AMF3 ("Action Message Format -- AMF 3", sections 3.2 to 3.8).
-    fn amf3_value(&mut self) -> Result<Value, RtmpError> {
+    fn amf3_token(&mut self) -> Result<Token<'a>, RtmpError> {
         match self.u8()? {
-            0 => Ok(Value::Undefined),
-            1 => Ok(Value::Null),
-            2 => Ok(Value::Boolean(false)),
-            3 => Ok(Value::Boolean(true)),
+            0 => Ok(Token::Undefined),
+            1 => Ok(Token::Null),
+            2 => Ok(Token::Boolean(false)),
+            3 => Ok(Token::Boolean(true)),
             4 => {
                 let integer = self.amf3_u29()? << 3;
-                Ok(Value::Number(f64::from(integer as i32 >> 3)))
+                Ok(Token::Number(f64::from(integer as i32 >> 3)))
             }
-            5 => Ok(Value::Number(self.f64()?)),
+            5 => Ok(Token::Number(self.f64()?)),
             6 => match self.amf3_u29()? {
                 // The low bit says that the string is here and not in the table of references.
-                length if length & 1 == 1 => Ok(Value::String(self.string(length >> 1)?)),
+                length if length & 1 == 1 => Ok(Token::String(self.string(length >> 1)?)),
                 _ => Err(RtmpError::AmfUnsupported),
             },
             7..=17 => Err(RtmpError::AmfUnsupported),
@@ -149,18 +266,18 @@ impl<'a> Decoder<'a> {
         Ok(value << 8 | u32::from(self.u8()?))
     }
 
-    fn short_string(&mut self) -> Result<String, RtmpError> {
+    fn short_string(&mut self) -> Result<&'a [u8], RtmpError> {
         let length = self.u16()?;
         self.string(u32::from(length))
     }
 
-    fn string(&mut self, length: u32) -> Result<String, RtmpError> {
+    fn string(&mut self, length: u32) -> Result<&'a [u8], RtmpError> {
         if length > self.limits.string_bytes {
             return Err(RtmpError::AmfStringTooLong);
         }
         let (text, rest) = self.input.split_at_checked(length as usize).ok_or(RtmpError::AmfMalformed)?;
         self.input = rest;
-        Ok(String::from_utf8_lossy(text).into_owned())
+        Ok(text)
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], RtmpError> {

@@ -17,7 +17,7 @@
 mod decode;
 mod encode;
 
-pub use decode::{Decoder, Limits};
+pub use decode::{Decoder, Limits, RawValue};
 pub use encode::encode;
 
 /// One AMF0 value.

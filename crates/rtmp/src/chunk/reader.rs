@@ -5,17 +5,21 @@
 //! received and never with bytes declared: a message of 16 MB of which one byte came costs its state
 //! (56 bytes) and a small allocation.
 //!
-//! The reader applies Set Chunk Size and Abort itself and does not return them. It knows no other type. The
+//! The reader applies Set Chunk Size and Abort itself and does not return them. Of others it knows the longest. The
 //! layout of the headers is drawn in `mod.rs`.
 
 use super::super::RtmpError;
-use super::super::message::{ABORT, AUDIO, Message, MessageHeader, SET_CHUNK_SIZE, VIDEO};
+use super::super::message::{
+    ABORT, AUDIO, COMMAND_AMF0, COMMAND_AMF3, COMMAND_BYTES_MAX, DATA_AMF0, DATA_AMF3, DATA_BYTES_MAX,
+    Message, MessageHeader, SET_CHUNK_SIZE, VIDEO,
+};
 use super::{CHUNK_SIZE_DEFAULT, CHUNK_SIZE_EFFECTIVE_MAX, CHUNK_STREAMS_MAX, EXTENDED_TIMESTAMP};
 
 /// What a [`ChunkReader`] accepts and keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderLimits {
-    /// Longest message, in bytes; a header that declares more is an error at once.
+    /// Longest message, in bytes; a header that declares more is an error at once. Commands have
+    /// [`COMMAND_BYTES_MAX`] besides.
     pub message_bytes: u32,
     /// Bytes that all unfinished messages may hold together.
     pub partial_bytes: u32,
@@ -144,7 +148,11 @@ impl ChunkReader {
         let known = self.streams.iter().position(|stream| stream.id == basic.id);
         let previous = known.map(|index| &self.streams[index]);
         let Some(header) = ChunkHeader::parse(&basic, bytes, previous)? else { return Ok(None) };
-        if header.message.length > self.limits.message_bytes {
+        let longest = match header.message.type_id {
+            COMMAND_AMF0 | COMMAND_AMF3 => self.limits.message_bytes.min(COMMAND_BYTES_MAX),
+            _ => self.limits.message_bytes,
+        };
+        if header.message.length > longest {
             return Err(RtmpError::MessageTooLarge);
         }
         let index = match known {
@@ -340,6 +348,7 @@ impl ChunkStream {
         self.received += data.len() as u32;
         let keep = match self.header.type_id {
             AUDIO | VIDEO => self.header.length.min(limits.keep_payload_bytes) as usize,
+            DATA_AMF0 | DATA_AMF3 if self.header.length > DATA_BYTES_MAX => 0,
             _ => self.header.length as usize,
         };
         let kept = self.payload.len();

@@ -1,7 +1,7 @@
 //! What the server says to a client, and what follows from it.
 
 use super::super::RtmpError;
-use super::super::amf0::Value;
+use super::super::amf0::RawValue;
 use super::super::command::Command;
 use super::super::message::Message;
 use super::{CONNECT, CREATE_STREAM, ClientEvent, ClientSession, Stage};
@@ -26,10 +26,10 @@ impl ClientSession {
         Ok(())
     }
 
-    fn handle_status(&mut self, command: &Command) {
+    fn handle_status(&mut self, command: &Command<'_>) {
         let (code, description) = information(command);
-        let is_error =
-            command.arguments.first().and_then(|value| value.get("level")) == Some(&Value::from("error"));
+        let level = command.arguments[0].get("level").and_then(RawValue::as_str);
+        let is_error = level.as_deref() == Some("error");
         match (&*code, self.stage) {
             ("NetStream.Publish.Start" | "NetStream.Play.Start", Stage::Starting) => {
                 self.stage = Stage::Started;
@@ -46,7 +46,7 @@ impl ClientSession {
         }
     }
 
-    fn handle_refusal(&mut self, command: &Command) {
+    fn handle_refusal(&mut self, command: &Command<'_>) {
         let (code, description) = information(command);
         self.stage = Stage::Over;
         self.events.push_back(ClientEvent::Rejected { code, description });
@@ -64,9 +64,8 @@ fn is_end(code: &str) -> bool {
 }
 
 /// Code and description of the information object, which is the first argument.
-fn information(command: &Command) -> (String, String) {
-    let property =
-        |name: &str| command.arguments.first().and_then(|value| value.get(name)).and_then(Value::as_str);
-    let code = property("code").unwrap_or("NetConnection.Call.Failed");
-    (code.to_owned(), property("description").unwrap_or("").to_owned())
+fn information(command: &Command<'_>) -> (String, String) {
+    let property = |name: &str| command.arguments[0].get(name).and_then(RawValue::as_str);
+    let code = property("code").unwrap_or("NetConnection.Call.Failed".into());
+    (code.into_owned(), property("description").unwrap_or_default().into_owned())
 }

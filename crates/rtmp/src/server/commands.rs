@@ -1,7 +1,7 @@
 //! The peer's commands (Adobe RTMP 1.0 sections 7.2.1 and 7.2.2, and those of Flash Media Live Encoder).
 
 use super::super::RtmpError;
-use super::super::amf0::Value;
+use super::super::amf0::{RawValue, Value};
 use super::super::command::{self, Command};
 use super::super::connection::{STREAM_BEGIN, STREAM_EOF};
 use super::super::message::Message;
@@ -34,10 +34,10 @@ impl ServerSession {
             "getStreamLength" => self.reply(&command, Value::Number(0.0)),
             "releaseStream" | "FCPublish" | "_checkbw" => self.reply(&command, Value::Undefined),
             "FCSubscribe" => {
-                self.send_connection_event("onFCSubscribe", "NetStream.Play.Start", command.text(0))
+                self.send_connection_event("onFCSubscribe", "NetStream.Play.Start", &command.text(0))
             }
             "FCUnpublish" => {
-                self.send_connection_event("onFCUnpublish", "NetStream.Unpublish.Success", command.text(0));
+                self.send_connection_event("onFCUnpublish", "NetStream.Unpublish.Success", &command.text(0));
                 self.reply(&command, Value::Undefined);
                 self.handle_stream_end();
             }
@@ -51,8 +51,9 @@ impl ServerSession {
         Ok(())
     }
 
-    fn handle_connect(&mut self, command: &Command) -> Result<(), RtmpError> {
-        let text = |name: &str| command.object.get(name).and_then(Value::as_str).unwrap_or("").to_owned();
+    fn handle_connect(&mut self, command: &Command<'_>) -> Result<(), RtmpError> {
+        let text =
+            |name: &str| command.object.get(name).and_then(RawValue::as_str).unwrap_or_default().into_owned();
         let app = text("app");
         let Ok((app, query)) = name::split_app(&app) else {
             self.stage = Stage::Closed;
@@ -64,8 +65,8 @@ impl ServerSession {
         let query =
             if query.is_empty() && name::is_valid_query(tc_query) { tc_query } else { query }.to_owned();
         let object_encoding =
-            command.object.get("objectEncoding").and_then(Value::as_number).unwrap_or(0.0) as u8;
-        let enhanced = EnhancedCapabilities::from_connect(&command.object);
+            command.object.get("objectEncoding").and_then(RawValue::as_number).unwrap_or(0.0) as u8;
+        let enhanced = EnhancedCapabilities::from_connect(command.object);
         self.stage = Stage::ConnectAsked(ConnectReply {
             transaction: command.transaction,
             object_encoding,
@@ -84,7 +85,7 @@ impl ServerSession {
         Ok(())
     }
 
-    fn handle_publish(&mut self, command: &Command) -> Result<(), RtmpError> {
+    fn handle_publish(&mut self, command: &Command<'_>) -> Result<(), RtmpError> {
         if self.stage != Stage::Connected {
             self.status(
                 "error",
@@ -93,7 +94,8 @@ impl ServerSession {
             );
             return Ok(());
         }
-        let Ok((name, query)) = name::split_name(command.text(0)) else {
+        let text = command.text(0);
+        let Ok((name, query)) = name::split_name(&text) else {
             self.status("error", "NetStream.Publish.BadName", "The stream name is not valid.");
             return Err(RtmpError::NameInvalid);
         };
@@ -101,12 +103,12 @@ impl ServerSession {
         self.events.push_back(ServerEvent::Publish(Box::new(PublishRequest {
             name: name.to_owned(),
             query: query.to_owned(),
-            mode: command.text(1).to_owned(),
+            mode: command.text(1).into_owned(),
         })));
         Ok(())
     }
 
-    fn handle_play(&mut self, command: &Command) -> Result<(), RtmpError> {
+    fn handle_play(&mut self, command: &Command<'_>) -> Result<(), RtmpError> {
         if self.stage != Stage::Connected {
             self.status(
                 "error",
@@ -115,7 +117,8 @@ impl ServerSession {
             );
             return Ok(());
         }
-        let Ok((name, query)) = name::split_name(command.text(0)) else {
+        let text = command.text(0);
+        let Ok((name, query)) = name::split_name(&text) else {
             self.status("error", "NetStream.Play.StreamNotFound", "The stream name is not valid.");
             return Err(RtmpError::NameInvalid);
         };
@@ -129,7 +132,7 @@ impl ServerSession {
         Ok(())
     }
 
-    fn handle_pause(&mut self, command: &Command) {
+    fn handle_pause(&mut self, command: &Command<'_>) {
         if self.stage != Stage::Playing {
             return;
         }
@@ -158,11 +161,11 @@ impl ServerSession {
         self.events.push_back(ServerEvent::StreamEnded);
     }
 
-    fn reply(&mut self, command: &Command, value: Value) {
+    fn reply(&mut self, command: &Command<'_>, value: Value) {
         command::send(&mut self.connection, 0, "_result", command.transaction, &[Value::Null, value]);
     }
 
-    fn refuse_call(&mut self, command: &Command) {
+    fn refuse_call(&mut self, command: &Command<'_>) {
         if command.transaction != 0.0 {
             let information =
                 command::information("error", "NetConnection.Call.Failed", "There is no such command.");

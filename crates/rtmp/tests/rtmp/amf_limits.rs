@@ -3,7 +3,8 @@
 use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::amf0::{Decoder, Limits, Value};
-use rtmp::server::ServerConfig;
+use rtmp::message::{COMMAND_BYTES_MAX, DATA_BYTES_MAX};
+use rtmp::server::{ServerConfig, ServerEvent};
 
 fn decode(input: &[u8]) -> Result<Value, RtmpError> {
     Decoder::new(input, Limits::COMMAND).next_value().map(Option::unwrap)
@@ -71,4 +72,32 @@ fn a_session_ends_with_the_reason() {
     );
     let mut server = server_after_handshake(&ServerConfig::default());
     assert_eq!(server.handle_input(&message0(3, 0, 20, &[])), Err(RtmpError::AmfMalformed), "empty command");
+}
+
+#[test]
+fn a_command_too_long_is_refused_at_its_header_from_publishers_as_well() {
+    for kind in [20, 17] {
+        for server in [server_connected, server_publishing] {
+            let announce =
+                |bytes| server(&ServerConfig::default()).handle_input(&header0(10, 0, bytes, kind, 1));
+            assert_eq!(announce(COMMAND_BYTES_MAX), Ok(()));
+            assert_eq!(announce(COMMAND_BYTES_MAX + 1), Err(RtmpError::MessageTooLarge));
+        }
+    }
+}
+
+#[test]
+fn a_data_message_too_long_is_skipped_and_the_next_is_read() {
+    let mut publisher = server_publishing(&ServerConfig::default());
+    let nested = [3, 0, 1, b'a'].repeat(DATA_BYTES_MAX as usize / 4 + 1);
+    for piece in message0(10, 0, 18, &nested).chunks(1000) {
+        publisher.handle_input(piece).unwrap();
+        assert!(publisher.buffered_bytes() < 10_000, "{}", publisher.buffered_bytes());
+    }
+    publisher.handle_input(&message0(10, 0, 18, &nested[..DATA_BYTES_MAX as usize])).unwrap();
+    let kept = std::iter::from_fn(|| publisher.poll_event()).map(|event| match event {
+        ServerEvent::Media(media) => media.payload.len() as u32,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(kept.collect::<Vec<_>>(), [0, DATA_BYTES_MAX]);
 }
