@@ -4,6 +4,9 @@
 
 use std::fmt;
 
+use super::section::Key;
+use super::section_keys;
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -58,15 +61,44 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// `; the nearest valid one is ...`, for an unknown name. A name without its section is compared
-/// with names alone.
+/// `; the nearest valid one is ...`, for an unknown name; empty when none is near. A name without its
+/// section is compared with names alone.
 pub fn suggestion(wrong: &str, names: impl IntoIterator<Item = String>) -> String {
     let distance = |name: &str| {
         let compared = if wrong.contains('.') { name } else { name.rsplit('.').next().unwrap_or(name) };
         strsim::damerau_levenshtein(wrong, compared)
     };
-    match names.into_iter().min_by_key(|name| distance(name)) {
-        Some(name) => format!("; the nearest valid one is `{name}`"),
+    let nearest = names.into_iter().min_by_key(|name| distance(name));
+    match nearest.filter(|name| distance(name) <= distance_max(wrong)) {
+        Some(name) => nearest_is(&name),
         None => String::new(),
     }
+}
+
+/// The same for the name of a key. One that is spelt like another key's flag, path or variable is that key,
+/// written the way `show` writes it.
+pub fn key_suggestion(
+    wrong: &str,
+    show: impl Fn(&Key) -> String,
+    others: impl IntoIterator<Item = String>,
+) -> String {
+    let keys = section_keys();
+    match keys.iter().find(|key| key.is_spelt(wrong)) {
+        Some(key) => nearest_is(&show(key)),
+        None => suggestion(wrong, keys.iter().map(show).chain(others)),
+    }
+}
+
+/// Whether `name` may be what was meant by `wrong`.
+pub fn is_near(wrong: &str, name: &str) -> bool {
+    strsim::damerau_levenshtein(wrong, name) <= distance_max(wrong)
+}
+
+/// A third of the letters, without what all flags and all variables begin with.
+fn distance_max(wrong: &str) -> usize {
+    wrong.trim_start_matches("MILLSTREAM_").trim_start_matches('-').chars().count().div_ceil(3)
+}
+
+fn nearest_is(name: &str) -> String {
+    format!("; the nearest valid one is `{name}`")
 }

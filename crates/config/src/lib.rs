@@ -17,7 +17,7 @@ pub mod value;
 
 use std::collections::BTreeMap;
 
-use error::{ConfigError, Origin, suggestion};
+use error::{ConfigError, Origin, key_suggestion, suggestion};
 use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
 use section::{Key, Section};
 use value::Raw;
@@ -193,8 +193,7 @@ impl Config {
                 errors.push(not_accepted(path, value, accepted, &origin));
             }
             None => {
-                let names = section_keys().into_iter().map(|key| key.path());
-                let near = suggestion(path, names.chain(file::LISTS.map(str::to_owned)));
+                let near = key_suggestion(path, Key::path, file::LISTS.map(str::to_owned));
                 errors.push(ConfigError::new(&origin, format!("unknown key `{path}`{near}")));
             }
         }
@@ -260,8 +259,8 @@ impl Config {
         match section_keys().iter().find(|key| key.variable() == name) {
             Some(key) => self.apply(&key.path(), &Raw::Untyped(value.to_owned()), origin, errors),
             None => {
-                let names = section_keys().iter().map(Key::variable).collect::<Vec<_>>();
-                errors.push(ConfigError::new(&origin, format!("no such setting{}", suggestion(name, names))));
+                let near = key_suggestion(name, Key::variable, []);
+                errors.push(ConfigError::new(&origin, format!("no such setting{near}")));
             }
         }
     }

@@ -41,12 +41,28 @@ impl Key {
         format!("MILLSTREAM_{}_{}", self.section, self.name).to_uppercase().replace('.', "_")
     }
 
-    /// Flag without the leading `--`: `section-name`, or the short form for some common ones.
+    /// Flag without the leading `--`: `section-name`, or the short form for some common ones. The command
+    /// line takes [`Self::whole_flag`] for these as well.
     pub fn flag(&self) -> String {
         match (self.section, self.name) {
             ("server", name) | ("rtc", name @ "udp_backend") => name.replace('_', "-"),
             (section, _) => format!("{section}-{}", self.name).replace('_', "-"),
         }
+    }
+
+    /// `section-name`: a flag of every key, without the leading `--`.
+    pub fn whole_flag(&self) -> String {
+        self.path().replace(['_', '.'], "-")
+    }
+
+    /// Whether `text` means this key: its path, flag or variable, whatever joins the words.
+    pub fn is_spelt(&self, text: &str) -> bool {
+        let words = |text: &str| {
+            let text = text.trim_start_matches('-').to_lowercase().replace(['-', '.'], "_");
+            text.strip_prefix("millstream_").map(str::to_owned).unwrap_or(text)
+        };
+        let wanted = words(text);
+        wanted == words(&self.path()) || wanted == words(&self.flag())
     }
 
     /// What is accepted, for error messages: kind, range and unit.

@@ -420,3 +420,21 @@ fn the_reference_page_is_current() {
     let page = std::fs::read_to_string(path).unwrap_or_default();
     assert!(page == print::markdown(), "docs/configuration.md is not current; run: {}", print::REGENERATE);
 }
+
+#[test]
+fn keys_spelt_as_flags_are_named_in_files_and_in_the_environment() {
+    for key in section_keys() {
+        for name in [key.flag(), key.whole_flag(), format!("--{}", key.flag()), key.variable()] {
+            let errors = errors_of(&sources(&format!("\"{name}\" = 1"), &[], &[]));
+            let expected =
+                format!("m.toml:1: unknown key `{name}`; the nearest valid one is `{}`", key.path());
+            assert_eq!(errors, [expected]);
+        }
+        let flag = format!("MILLSTREAM_{}", key.flag().to_uppercase().replace('-', "_"));
+        if flag != key.variable() {
+            let errors = errors_of(&sources("", &[(&flag, "1")], &[]));
+            assert!(errors[0].ends_with(&format!("is `{}`", key.variable())), "{errors:?}");
+        }
+    }
+    assert_eq!(errors_of(&sources("zebra = 1", &[], &[])), ["m.toml:1: unknown key `zebra`"]);
+}

@@ -5,10 +5,11 @@
 
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use config::error::is_near;
 use config::{CONFIG_VARIABLE, section_keys};
 
 /// Live media server: WebRTC (WHIP in, WHEP out) and RTMP in, RTMP, HTTP-FLV and WebSocket-FLV out.
@@ -88,7 +89,7 @@ pub(crate) type Parsed = (Cli, Vec<(String, String, String)>);
 
 /// Parses `arguments`, the first of which is the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parsed, clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let matches = command().try_get_matches_from(arguments).map_err(name_the_right_flag)?;
     let cli = Cli::from_arg_matches(&matches)?;
     if let Some(reason) = cli.command.as_ref().and_then(starts_no_server) {
         return refuse_settings(&matches, reason).map(|()| (cli, Vec::new()));
@@ -108,6 +109,28 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Parse
         }
     }
     Ok((cli, flags))
+}
+
+/// Clap suggests any flag that is somewhat similar, with a usage line for it. Here a key that is spelt in
+/// another way is named by its flag, and else only what is near.
+fn name_the_right_flag(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return error };
+    let given = given.clone();
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let meant = section_keys().into_iter().find(|key| key.is_spelt(&given));
+    let meant =
+        meant.map(|key| format!("--{}", key.flag())).or_else(|| match error.get(ContextKind::SuggestedArg) {
+            Some(ContextValue::String(similar)) if is_near(&given, similar) => Some(similar.clone()),
+            _ => None,
+        });
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::Usage);
+    if let Some(flag) = meant {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(flag));
+    }
+    error
 }
 
 /// What a command does that starts no server and reads no configuration.
@@ -155,6 +178,7 @@ fn key_flags() -> impl Iterator<Item = Arg> {
         };
         Arg::new(key.flag())
             .long(key.flag())
+            .alias(key.whole_flag())
             .value_name(if key.kind.starts_with("true") { "BOOL" } else { "VALUE" })
             .help(help)
             .help_heading(format!("Configuration: {}", key.section))
@@ -276,5 +300,30 @@ mod tests {
     fn an_unknown_flag_is_an_error_with_a_suggestion() {
         let error = parse(["millstream", "--rtmp-lisen", "*:1"].map(str::to_owned)).expect_err("unknown");
         assert!(error.to_string().contains("--rtmp-listen"), "{error}");
+        for unlike in ["--zebra-crossing", "--pending-rtc-worker", "--x"] {
+            let error =
+                parse(["millstream", unlike, "1"].map(str::to_owned)).expect_err("unknown").to_string();
+            assert_eq!(error.matches("--").count(), 1 + error.matches("--help").count(), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_found_by_section_and_name_however_they_are_joined() {
+        for key in section_keys() {
+            let whole = format!("{}-{}", key.section, key.name);
+            let spellings = [whole.replace('_', "-"), key.path(), whole.replace(['.', '-'], "_")];
+            for spelling in spellings.iter().flat_map(|text| [text.clone(), text.to_uppercase()]) {
+                match parse(["millstream", &format!("--{spelling}"), "1"].map(str::to_owned)) {
+                    Ok((_, flags)) => assert_eq!(flags[0].0, key.path(), "{spelling}"),
+                    Err(error) => {
+                        let (text, right) = (error.to_string(), format!("'--{}'", key.flag()));
+                        assert!(text.contains(&right), "{spelling}: {text}");
+                        // What was given, what is right, and where help is.
+                        assert!(text.matches("--").count() <= 3, "{spelling}: {text}");
+                    }
+                }
+            }
+        }
+        assert_eq!(flags("millstream --server-workers 3")[0].0, "server.workers");
     }
 }
