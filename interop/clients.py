@@ -39,7 +39,13 @@ class Clients(Bench):
             "av1": ["libaom-av1", "-cpu-used", "8", "-usage", "realtime", "-lag-in-frames", "0", "-row-mt", "1"],
             "vp9": ["libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-lag-in-frames", "0"],
         }[codec]
-        coded = {"aac": ["aac", "-b:a", "128k"], "opus": ["libopus", "-b:a", "64k"], "mp3": ["libmp3lame", "-b:a", "128k"]}[audio]
+        coded = {
+            "aac": ["aac", "-b:a", "128k"],
+            "opus": ["libopus", "-b:a", "64k"],
+            "mp3": ["libmp3lame", "-b:a", "128k"],
+            "flac": ["flac"],
+            "ac3": ["ac3"],
+        }[audio]
         size = ["-t", seconds] if seconds else []
         return self.start(
             *[self.ffmpeg(), "-nostdin", "-v", "error", "-re", *flash_and_beep.ffmpeg_source(rate=RATE, **source), *size],
@@ -68,12 +74,11 @@ class Clients(Bench):
         self.need_browser()
         return self.start("node", ROOT / "web/e2e/watch.mjs", url, "--transport", transport, "--seconds", seconds)
 
-    def record(self, url, seconds):
-        """ffmpeg writes what it gets, as it gets it."""
-        file = self.folder / f"{self.stream()}.mkv"
-        program = [self.ffmpeg(), "-nostdin", "-v", "error", "-y", "-i", url, "-t", seconds]
-        # The metadata must not be waited for.
-        program = self.start(*program, "-map", "0:v", "-map", "0:a", "-c", "copy", file)
+    def record(self, url, seconds, ffmpeg=None, ending="mkv"):
+        """ffmpeg writes all it gets, as it gets it: what it takes for a track is in the file, or keeps the file waiting."""
+        file = self.folder / f"{self.stream()}.{ending}"
+        program = [ffmpeg or self.ffmpeg(), "-nostdin", "-v", "error", "-y", "-i", url, "-t", seconds]
+        program = self.start(*program, "-map", "0", "-c", "copy", file)
         program.file = file
         return program
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::RtmpError;
 use super::amf0::{Decoder, Limits, RawValue, Value, encode};
 use super::connection::Connection;
-use super::message::{COMMAND_AMF0, COMMAND_AMF3, DATA_AMF0, Message};
+use super::message::{COMMAND_AMF0, COMMAND_AMF3, Message};
 
 /// Chunk streams of what is neither control (2) nor media (4, 6, 7).
 const CONNECTION_CHUNK_STREAM: u32 = 3;
@@ -82,13 +82,6 @@ pub(super) fn send(
     values.iter().for_each(|value| encode(&mut payload, value));
     let chunk_stream = if stream_id == 0 { CONNECTION_CHUNK_STREAM } else { STREAM_CHUNK_STREAM };
     connection.send(chunk_stream, COMMAND_AMF0, stream_id, &payload);
-}
-
-/// Sends AMF0 data on message stream `stream_id`.
-pub(super) fn send_data(connection: &mut Connection, stream_id: u32, values: &[Value]) {
-    let mut payload = Vec::with_capacity(64);
-    values.iter().for_each(|value| encode(&mut payload, value));
-    connection.send(STREAM_CHUNK_STREAM, DATA_AMF0, stream_id, &payload);
 }
 
 /// Sends `onStatus`.

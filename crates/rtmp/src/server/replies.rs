@@ -62,10 +62,9 @@ impl ServerSession {
             self.status("status", "NetStream.Play.Reset", "Playing and resetting the stream.");
         }
         self.status("status", "NetStream.Play.Start", "The stream begins.");
-        let access = [Value::from("|RtmpSampleAccess"), Value::from(true), Value::from(true)];
-        command::send_data(&mut self.connection, STREAM_ID, &access);
-        let data_start = command::object(&[("code", "NetStream.Data.Start".into())]);
-        command::send_data(&mut self.connection, STREAM_ID, &["onStatus".into(), data_start]);
+        // No data messages here: ffmpeg makes a track of each it does not know, and its muxers wait for more
+        // of that track. `|RtmpSampleAccess` is for Flash programs that read pixels, and
+        // `NetStream.Data.Start` is waited for by no player.
         self.answer(Stage::Playing);
     }
 

@@ -107,9 +107,14 @@ pub fn server_playing(config: &ServerConfig) -> ServerSession {
 
 /// Takes the server's output apart: control messages as they are, commands as values.
 pub fn said(server: &mut ServerSession) -> Vec<Said> {
+    said_in_chunks(server, 60_000)
+}
+
+/// The same of a server that may have announced another chunk size, or none yet: 128.
+pub fn said_in_chunks(server: &mut ServerSession, chunk_size: u32) -> Vec<Said> {
     let mut reader = ChunkReader::new(WIDE);
     let output = std::mem::take(server.output());
-    let input = [set_chunk_size(60_000), output].concat();
+    let input = [set_chunk_size(chunk_size), output].concat();
     read_all(&mut reader, &input).unwrap().into_iter().map(Said::from).collect()
 }
 

@@ -16,9 +16,9 @@ fn the_start_is_told_in_the_order_players_expect() {
     server.accept_play();
     let said = said(&mut server);
     assert_eq!(said[0], user_control(0), "Stream Begin");
-    assert_eq!(codes(&said), ["NetStream.Play.Reset", "NetStream.Play.Start", "NetStream.Data.Start"]);
-    let Said::Values(access) = &said[3] else { panic!("{said:?}") };
-    assert_eq!(access[..], ["|RtmpSampleAccess".into(), true.into(), Value::Boolean(true)]);
+    assert_eq!(codes(&said), ["NetStream.Play.Reset", "NetStream.Play.Start"]);
+    // A data message would be a track for ffmpeg, of which nothing ever follows.
+    assert_eq!(said.len(), 3, "{said:?}");
 }
 
 #[test]
