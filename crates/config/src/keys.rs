@@ -240,6 +240,14 @@ section! {
         message_max_bytes: i64 = 8_388_608, unit "bytes", range 4_096..=16_777_215,
         cost "A publisher can make the server hold this much for a message in progress.";
 
+        /// Characters accepted in the names of applications and streams besides letters and digits
+        /// of any script and `-_.~+@:`. `" %"`, for example, accepts spaces and percent signs. Control
+        /// characters, invisible ones, `\`, `?` and `#` cannot be accepted, `/` only divides an
+        /// application, and no part of a name may begin with a dot.
+        name_extra_characters: String = String::new(),
+        cost "Names appear in URLs, logs, metrics and scripts: whatever reads them must expect these \
+            characters.";
+
         /// Frames that fit in the ring between two workers; when full, frames are dropped up to the
         /// next key frame.
         ring_frames: i64 = 4_096, unit "frames", range 64..=1_048_576,

@@ -14,6 +14,7 @@ use super::{Config, policy, rtc, sources, tls};
 use ::sources::channels::ChannelSpec;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
+use rtmp::name::NameRules;
 use worker_api::auth::Policy;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
@@ -50,8 +51,8 @@ pub fn resolve(
     let mut errors = Errors(Vec::new());
     let worker = worker_settings(config, &mut errors);
     let policy = policy::policy(config, variable, &mut errors);
-    let demo = demo(config, &mut errors);
-    let sources = sources::settings(config, &mut errors);
+    let demo = demo(config, &worker.names, &mut errors);
+    let sources = sources::settings(config, &worker.names, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
     if !is_log_filter(&config.log.level) {
@@ -117,6 +118,7 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         publisher_idle_timeout: ms(config.limits.publisher_idle_timeout_ms),
         sessions_max: to_usize(config.limits.sessions_per_worker),
         message_bytes_max: to_u32(config.limits.message_max_bytes),
+        names: names(config, errors),
         ring_frames: to_usize(config.limits.ring_frames),
         socket_unsent_bytes_max: to_u32(config.limits.socket_unsent_bytes),
         socket_send_buffer_bytes: Some(to_u32(config.limits.socket_send_buffer_bytes))
@@ -215,19 +217,23 @@ fn transcoding(config: &Config) -> TranscodingSettings {
     }
 }
 
-fn demo(config: &Config, errors: &mut Errors) -> Option<(String, String)> {
+fn names(config: &Config, errors: &mut Errors) -> NameRules {
+    NameRules::new(&config.limits.name_extra_characters).unwrap_or_else(|c| {
+        let message = format!("`limits.name_extra_characters` cannot have {}", c.escape_unicode());
+        errors.add(&config.origin("limits.name_extra_characters"), message);
+        NameRules::default()
+    })
+}
+
+fn demo(config: &Config, names: &NameRules, errors: &mut Errors) -> Option<(String, String)> {
     if !config.demo.enabled {
         return None;
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let parts = config.demo.stream.split_once('/').filter(|(app, stream)| {
-        !app.is_empty() && !stream.is_empty() && app.chars().chain(stream.chars()).all(plain)
-    });
-    let origin = config.origin("demo.stream");
-    if parts.is_none() {
-        errors.add(&origin, "`demo.stream` takes `app/stream` of letters, digits, `-`, `_` and `.`");
+    let (app, name) = config.demo.stream.rsplit_once('/').unwrap_or_default();
+    if let Err(error) = names.check(app, name) {
+        errors.add(&config.origin("demo.stream"), format!("`demo.stream` takes `app/stream`: {error}"));
     }
-    parts.map(|(app, stream)| (app.to_owned(), stream.to_owned()))
+    Some((app.to_owned(), name.to_owned()))
 }
 
 /// Whether `text` is a comma-separated list of levels and `module=level`. The parser of the logging

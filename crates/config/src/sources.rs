@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use range_reader::http::address::AddressPolicy;
+use rtmp::name::NameRules;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
@@ -15,7 +16,7 @@ use ::sources::pull::PullSpec;
 use ::sources::settings::{AddedBy, SourceSettings};
 
 /// `[sources]`, checked.
-pub(super) fn settings(config: &Config, errors: &mut Errors) -> SourceSettings {
+pub(super) fn settings(config: &Config, names: &NameRules, errors: &mut Errors) -> SourceSettings {
     let sources = &config.sources;
     if sources.retry_min_ms > sources.retry_max_ms {
         errors.add(
@@ -39,6 +40,7 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> SourceSettings {
         })
     });
     SourceSettings {
+        names: names.clone(),
         addresses: if sources.allow_private_addresses { AddressPolicy::Any } else { AddressPolicy::Public },
         extra_roots_pem,
         files_root,
@@ -69,7 +71,7 @@ fn certificates(path: &Path) -> Result<Vec<u8>, String> {
 pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<PullSpec> {
     let mut pulls: Vec<PullSpec> = Vec::new();
     for entry in &config.pulls {
-        let spec = match PullSpec::of_stream(&entry.pull.stream, &entry.pull.url) {
+        let spec = match PullSpec::of_stream(&entry.pull.stream, &entry.pull.url, settings) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[pull]] {reason}"));

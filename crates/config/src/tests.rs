@@ -185,7 +185,7 @@ fn applications_inherit_from_stream_whatever_set_it() {
 #[test]
 fn errors_say_where_what_and_what_would_be_right() {
     type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
-    let cases: [Case; 35] = [
+    let cases: [Case; 39] = [
         (
             "[rtmp]\nlisen = \"*:1\"",
             &[],
@@ -240,6 +240,26 @@ fn errors_say_where_what_and_what_would_be_right() {
         ("[server]\ncores = [9999]", &[], "m.toml:2: `server.cores` names core 9999; this process may use"),
         ("[log]\nlevel = \"loud\"", &[], "m.toml:2: `log.level` cannot be `loud`"),
         ("[demo]\nenabled = true\nstream = \"clock\"", &[], "m.toml:3: `demo.stream` takes `app/stream`"),
+        (
+            "[demo]\nenabled = true\nstream = \"a/b c\"",
+            &[],
+            "m.toml:3: `demo.stream` takes `app/stream`: the name has",
+        ),
+        (
+            "[limits]\nname_extra_characters = \" /\"",
+            &[],
+            "m.toml:2: `limits.name_extra_characters` cannot have \\u{2f}",
+        ),
+        (
+            "[[pull]]\nstream = \"live/$(id)\"\nurl = \"rtmp://h/a/b\"",
+            &[],
+            "m.toml:1: [[pull]] cannot publish as `live/$(id)`: the name has",
+        ),
+        (
+            "[[channel]]\nstream = \"live/a b\"\nitems = [\"http://h/a\"]",
+            &[],
+            "m.toml:1: [[channel]] cannot publish as `live/a b`: the name has",
+        ),
         ("[[pull]]\nurl = \"rtmp://h/a/b\"", &[], "m.toml:1: [[pull]] needs a `stream`"),
         ("[[pull]]\nstream = \"live/a\"", &[], "m.toml:1: [[pull]] needs a `url`"),
         (

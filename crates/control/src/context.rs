@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime};
 
+use rtmp::name::NameRules;
 use tokio::sync::watch;
 use tracing_appender::non_blocking::ErrorCounter;
 
@@ -25,6 +26,8 @@ pub struct Context {
     pub workers: WorkersLink,
     /// Who may do what.
     pub policy: Arc<Policy>,
+    /// Names that applications and streams may have.
+    pub names: NameRules,
     /// Where the server listens.
     pub addresses: ListenAddresses,
     /// When it began to, on the clock that does not jump.

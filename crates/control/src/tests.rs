@@ -7,6 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::HeaderMap;
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
+use rtmp::name::NameRules;
 use serde_json::{Value, json};
 
 use std::net::SocketAddr;
@@ -164,6 +165,7 @@ fn context_of(
     Arc::new(Context {
         workers: WorkersLink::over(count, Box::new(send)),
         policy: Arc::new(Policy { manage, ..Policy::default() }),
+        names: NameRules::default(),
         addresses: ListenAddresses {
             rtmp: vec!["[::]:1935".parse().expect("an address")],
             http: vec!["[::]:8080".parse().expect("an address")],

@@ -157,6 +157,7 @@ impl Running {
         let context = Arc::new(control::Context {
             workers: WorkersLink::new(workers.handles().to_vec()),
             policy,
+            names: settings.names.clone(),
             addresses: workers.addresses().clone(),
             started,
             started_at,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::name;
+use super::name::{NAME_BYTES_MAX, is_valid_query};
 
 /// Where to publish to or play from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum UrlError {
     Scheme,
     /// There is no host, or the port is not a number from 1 to 65535.
     Authority,
-    /// The path is not `app/stream` with names that [`name::split_name`] accepts.
+    /// The path is not `app/stream`, or has an empty part, `.`, `..` or a control character.
     Path,
 }
 
@@ -45,10 +45,10 @@ impl FromStr for RtmpUrl {
         let (host, port) = split_authority(authority, if tls { 443 } else { 1935 })?;
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let (app, stream) = path.rsplit_once('/').ok_or(UrlError::Path)?;
-        let stream = query.map_or_else(|| stream.to_owned(), |query| format!("{stream}?{query}"));
-        if !name::is_valid_name(app) || name::split_name(&stream).is_err() {
+        if !is_name_elsewhere(app) || !is_name_elsewhere(stream) || !query.is_none_or(is_valid_query) {
             return Err(UrlError::Path);
         }
+        let stream = query.map_or_else(|| stream.to_owned(), |query| format!("{stream}?{query}"));
         Ok(Self { tls, host: host.to_owned(), port, app: app.to_owned(), stream })
     }
 }
@@ -92,6 +92,15 @@ fn split_authority(text: &str, default_port: u16) -> Result<(&str, u16), UrlErro
     if host.is_empty() || port == 0 { Err(UrlError::Authority) } else { Ok((host, port)) }
 }
 
+/// Whether another server could have such a name: it may accept more than this one
+/// ([`NameRules`](super::name::NameRules)).
+fn is_name_elsewhere(name: &str) -> bool {
+    let is_bad = |c: char| c.is_control() || matches!(c, '\u{fffd}' | '#' | '\\');
+    name.len() <= NAME_BYTES_MAX
+        && !name.contains(is_bad)
+        && name.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +110,7 @@ mod tests {
         for (text, tls, host, port, app, stream) in [
             ("rtmp://localhost:1935/live/clock", false, "localhost", 1935, "live", "clock"),
             ("rtmps://[::1]:8443/a/b/c?token=/x", true, "::1", 8443, "a/b", "c?token=/x"),
+            ("rtmp://h:1935/a%20b/$c", false, "h", 1935, "a%20b", "$c"), // names of another server
         ] {
             let url: RtmpUrl = text.parse().unwrap();
             assert_eq!(

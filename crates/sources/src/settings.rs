@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rtmp::name::NameRules;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -24,6 +25,8 @@ pub enum AddedBy {
 /// Settings of channels and pulls, the same for all.
 #[derive(Debug, Clone)]
 pub struct SourceSettings {
+    /// Names that their streams may have.
+    pub names: NameRules,
     /// Addresses that may be connected to.
     pub addresses: AddressPolicy,
     /// Certificates in PEM that are trusted besides the system's.
@@ -51,6 +54,12 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
+    /// Whether a source may be published as `app/name`.
+    pub fn check_name(&self, app: &str, name: &str) -> Result<(), String> {
+        let checked = self.names.check(app, name);
+        checked.map_err(|error| format!("cannot publish as `{app}/{name}`: {error}"))
+    }
+
     /// Whether the host of a URL may be connected to, as far as it can be said now: an address that
     /// is not allowed is refused at once, with a reason. Names are judged each time they are
     /// resolved.
@@ -80,6 +89,7 @@ pub fn explain(error: &SourceError) -> String {
 impl Default for SourceSettings {
     fn default() -> Self {
         Self {
+            names: NameRules::default(),
             addresses: AddressPolicy::Public,
             extra_roots_pem: Vec::new(),
             files_root: None,

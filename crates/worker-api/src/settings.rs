@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rtmp::name::NameRules;
+
 use crate::pattern::Pattern;
 
 /// Settings shared by all workers.
@@ -38,6 +40,8 @@ pub struct WorkerSettings {
     pub sessions_max: usize,
     /// Largest RTMP message accepted from a publisher, bytes.
     pub message_bytes_max: u32,
+    /// Names that applications and streams may have.
+    pub names: NameRules,
     /// Frames that fit in the ring between two workers; when full, frames are dropped up to the next key
     /// frame.
     pub ring_frames: usize,
@@ -268,6 +272,7 @@ impl Default for WorkerSettings {
             publisher_idle_timeout: Duration::from_secs(30),
             sessions_max: 50_000,
             message_bytes_max: 8 << 20,
+            names: NameRules::default(),
             ring_frames: 4096,
             socket_unsent_bytes_max: 128 << 10,
             socket_send_buffer_bytes: None,

@@ -109,8 +109,8 @@ pub(super) async fn add_pull(
     body: Result<Json<NewPull>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Pull>), Failure> {
     let Json(NewPull { app, name, url }) = body?;
-    let spec =
-        PullSpec::new(&app, &name, &url).map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
+    let spec = PullSpec::new(&app, &name, &url, context.pulls.settings())
+        .map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
     match context.pulls.add(spec, AddedBy::Api) {
         Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),
         Err(NotAdded::Exists(kind)) => {

@@ -136,7 +136,7 @@ fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> R
     let servers = &context.rtc.parts.settings.ice_servers;
     if !is_preflight && context.rtc.is_on() && !servers.is_empty() {
         context.rtc.admit(peer.address.ip())?;
-        let target = Target::read(request.uri())?;
+        let target = Target::read(request.uri(), &context.names)?;
         if may(context, peer, role, &target, request).is_ok() {
             headers::link_ice_servers(response.headers_mut(), servers);
         }

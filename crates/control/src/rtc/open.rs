@@ -40,7 +40,7 @@ pub(super) async fn open(
     }
     not_stopping(context)?;
     control.admit(peer.address.ip())?;
-    let target = Target::read(request.uri())?;
+    let target = Target::read(request.uri(), &context.names)?;
     if let Err(denied) = may(context, peer, role, &target, &request) {
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
         return Err(denied.into());

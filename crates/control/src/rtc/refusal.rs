@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rtc::sdp::{NegotiationError, SdpError};
+use rtmp::name::NameError;
 
 use super::headers::{ACCEPT_PATCH, ACCEPT_POST, SDP};
 use super::registry::AtCapacity;
@@ -30,7 +31,9 @@ const DRAINING_SECONDS: u64 = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// 400: the path names no stream.
-    Name,
+    Path,
+    /// 400: no stream may have the name.
+    Name(NameError),
     /// 400: there is no body.
     Empty,
     /// 400: the body is no text.
@@ -92,9 +95,12 @@ pub(super) enum Refusal {
 impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Name | Self::Empty | Self::NotText | Self::IfMatch | Self::HalfCredentials => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::Path
+            | Self::Name(_)
+            | Self::Empty
+            | Self::NotText
+            | Self::IfMatch
+            | Self::HalfCredentials => StatusCode::BAD_REQUEST,
             Self::Sdp(error) if error.is_malformed() => StatusCode::BAD_REQUEST,
             // Understood, and of a kind this server does not do whatever is negotiated.
             Self::Sdp(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -118,7 +124,7 @@ impl Refusal {
 
     fn code(&self) -> &'static str {
         match self {
-            Self::Name => "invalid_name",
+            Self::Path | Self::Name(_) => "invalid_name",
             Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
             Self::Empty => "malformed_sdp",
             Self::Sdp(error) if error.is_malformed() => "malformed_sdp",
@@ -147,7 +153,8 @@ impl Refusal {
 
     pub(super) fn message(&self) -> String {
         let text = match self {
-            Self::Name => {
+            Self::Name(error) => error.reason(),
+            Self::Path => {
                 "the path must be /whip/{app}/{stream} or /whep/{app}/{stream}, with names in percent-encoded UTF-8 and no slash at the end"
             }
             Self::Empty => "the body is empty: an SDP offer is expected",

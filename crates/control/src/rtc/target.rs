@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
-use rtmp::name::{is_valid_name, query_value};
+use rtmp::name::{NameError, NameRules, query_value};
 
 use super::refusal::Refusal;
 
@@ -21,14 +21,15 @@ pub(super) struct Target {
 
 impl Target {
     /// Reads `/whip/{app}/{stream}`. As with FLV, the last `/` that is not encoded divides; then both are decoded.
-    pub(super) fn read(uri: &Uri) -> Result<Self, Refusal> {
+    pub(super) fn read(uri: &Uri, names: &NameRules) -> Result<Self, Refusal> {
         let path = uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, path)| path);
-        let (app, stream) = path.rsplit_once('/').ok_or(Refusal::Name)?;
-        let decode = |text| {
-            let name = percent_decode_str(text).decode_utf8().ok()?.into_owned();
-            is_valid_name(&name).then_some(name)
-        };
-        let (app, stream) = decode(app).zip(decode(stream)).ok_or(Refusal::Name)?;
+        let (app, stream) = path.rsplit_once('/').ok_or(Refusal::Path)?;
+        let decode = |text| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+        let (app, stream) = decode(app).zip(decode(stream)).ok_or(Refusal::Path)?;
+        names.check(&app, &stream).map_err(|error| match error {
+            NameError::Empty => Refusal::Path,
+            error => Refusal::Name(error),
+        })?;
         let token = uri.query().and_then(|query| query_value(query, "token")).map(Cow::into_owned);
         Ok(Self { app, stream, token })
     }
@@ -47,9 +48,9 @@ mod tests {
     fn the_last_slash_divides_as_in_flv_addresses() {
         let cases = [
             ("/whip/live/a", Some(("live", "a", None))),
-            ("/whep/live/sub/a%20b?x=1&token=s%26t", Some(("live/sub", "a b", Some("s&t")))),
+            ("/whep/live/sub/a%2B%C3%BC?x=1&token=s%26t", Some(("live/sub", "a+ü", Some("s&t")))),
             ("/whip/a%2Fb/c", Some(("a/b", "c", None))),
-            ("/whip/a/b%2Fc", Some(("a", "b/c", None))),
+            ("/whip/a/b%2Fc", None), // only applications have slashes
             ("/whip/a", None),
             ("/whip/a/", None),
             ("/whip//a", None),
@@ -60,7 +61,7 @@ mod tests {
             ("/whip/live/a%3fb", None), // names have no question mark
         ];
         for (uri, expected) in cases {
-            let read = Target::read(&uri.parse().expect("a URI"));
+            let read = Target::read(&uri.parse().expect("a URI"), &NameRules::default());
             let read =
                 read.as_ref().map(|it| (it.app.as_str(), it.stream.as_str(), it.token.as_deref())).ok();
             assert_eq!(read, expected, "{uri}");

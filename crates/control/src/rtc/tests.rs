@@ -10,6 +10,7 @@ use axum::body::to_bytes;
 use axum::http::HeaderMap;
 use rtc::dtls::Certificate;
 use rtc::sdp::{TrackDescription, parse_offer};
+use rtmp::name::NameRules;
 use rtp::payload::Codec;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -165,6 +166,7 @@ fn server_with(setting: Setting) -> Server {
             play: rules(setting.play),
             manage: Manage { loopback: true, ..Manage::default() },
         }),
+        names: NameRules::default(),
         addresses: ListenAddresses::default(),
         started,
         started_at,
@@ -345,7 +347,7 @@ async fn a_publisher_is_answered_and_a_worker_told() {
     };
     let server = server_with(Setting { settings, ..Setting::default() });
     let headers = [("content-type", "application/sdp"), ("user-agent", "test/1")];
-    let answer = server.send("POST", "/whip/live/sub/a%20b", &headers, publish_offer()).await;
+    let answer = server.send("POST", "/whip/live/sub/a%2B%C3%BC", &headers, publish_offer()).await;
     assert_eq!((answer.status, answer.field("content-type")), (201, "application/sdp"), "{}", answer.body);
     let token = answer.field("location").strip_prefix("/rtc/session/").expect("a session's URL");
     assert!(token.len() >= 22, "128 bits are 22 characters at least: {token}");
@@ -362,7 +364,7 @@ async fn a_publisher_is_answered_and_a_worker_told() {
 
     let opened = server.workers.opened.lock().expect("not poisoned");
     let open = &opened[0];
-    assert_eq!((open.role, open.app.as_str(), open.stream.as_str()), (RtcRole::Publish, "live/sub", "a b"));
+    assert_eq!((open.role, open.app.as_str(), open.stream.as_str()), (RtcRole::Publish, "live/sub", "a+ü"));
     assert_eq!((open.tracks.len(), open.user_agent.as_deref()), (2, Some("test/1")));
     assert_eq!(
         (open.peer.remote_ice.ufrag.as_str(), open.peer.remote_ice.password.as_str()),
@@ -397,6 +399,8 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
         ("POST", "/whip/live", publish_offer(), 400, "invalid_name"),
         ("POST", "/whip/live/..", publish_offer(), 400, "invalid_name"),
         ("POST", "/whep/live/%ff", play_offer(), 400, "invalid_name"),
+        ("POST", "/whip/live/con%3Cscript%3E", publish_offer(), 400, "invalid_name"),
+        ("POST", "/whep/live/$(id)", play_offer(), 400, "invalid_name"),
         ("POST", "/whip/live/a", String::new(), 400, "malformed_sdp"),
         ("POST", "/whip/live/a", "hello".to_owned(), 400, "malformed_sdp"),
         ("POST", "/whip/live/a", "v=0\r\n".repeat(4000), 400, "malformed_sdp"),

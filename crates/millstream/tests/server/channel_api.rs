@@ -19,8 +19,10 @@ fn a_channel_is_added_seen_skipped_and_removed() {
     for name in ["a.mp4", "b.mp4"] {
         make_mp4(&dir.path().join(name), 0, 10);
     }
-    let mut server =
-        Server::spawn(&format!("[sources]\nfiles_root = '{}'\nchannels_max = 2\n", dir.path().display()));
+    let mut server = Server::spawn(&format!(
+        "[sources]\nfiles_root = '{}'\nchannels_max = 2\n[limits]\nname_extra_characters = ' '\n",
+        dir.path().display()
+    ));
     let document = server.api("/api/v1/openapi.json");
     let check = |template: &str, path: &str| {
         let found = departures(&document, template, &server.api(path));
@@ -115,7 +117,7 @@ fn what_cannot_be_is_refused_with_its_place() {
     let server = Server::start(&format!("[sources]\nfiles_root = '{}'\n", dir.path().display()));
     let cases = [
         (json!({ "app": "a", "name": "b", "items": [] }), "items"),
-        (json!({ "app": "a", "name": "", "items": ["a.mp4"] }), "not a name"),
+        (json!({ "app": "a", "name": "", "items": ["a.mp4"] }), "the name, or a part"),
         (json!({ "app": "a", "name": "b", "items": ["a.mp4", "/etc/passwd"] }), "items[1]"),
         (json!({ "app": "a", "name": "b", "items": ["../a.mp4"] }), "items[0]"),
         (json!({ "app": "a", "name": "b", "items": ["file:///etc/passwd"] }), "scheme `file`"),

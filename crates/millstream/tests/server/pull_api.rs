@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn a_pull_is_added_seen_and_removed() {
-    let server = Server::start(&format!("{LOCAL}pulls_max = 2\n"));
+    let server = Server::start(&format!("{LOCAL}pulls_max = 2\n[limits]\nname_extra_characters = ' '\n"));
     let origin = Origin::start();
     assert_eq!(server.api("/api/v1/pulls"), json!({ "pulls": [] }));
     let url = format!("http://user:secret1@{}/cam.flv?token=secret2", origin.address());

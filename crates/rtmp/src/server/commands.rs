@@ -55,10 +55,14 @@ impl ServerSession {
         let text =
             |name: &str| command.object.get(name).and_then(RawValue::as_str).unwrap_or_default().into_owned();
         let app = text("app");
-        let Ok((app, query)) = name::split_app(&app) else {
-            self.stage = Stage::Closed;
-            self.send_connect_error(command.transaction, "The application name is not valid.");
-            return Err(RtmpError::NameInvalid);
+        let (app, query) = match self.config.names.split_app(&app) {
+            Ok(split) => split,
+            Err(error) => {
+                self.stage = Stage::Closed;
+                let description = format!("The application name is not valid: {error}.");
+                self.send_connect_error(command.transaction, &description);
+                return Err(RtmpError::NameInvalid);
+            }
         };
         let tc_url = text("tcUrl");
         let tc_query = tc_url.split_once('?').map_or("", |(_, query)| query);
@@ -95,10 +99,7 @@ impl ServerSession {
             return Ok(());
         }
         let text = command.text(0);
-        let Ok((name, query)) = name::split_name(&text) else {
-            self.status("error", "NetStream.Publish.BadName", "The stream name is not valid.");
-            return Err(RtmpError::NameInvalid);
-        };
+        let (name, query) = self.split_name(&text, "NetStream.Publish.BadName")?;
         self.stage = Stage::PublishAsked;
         self.events.push_back(ServerEvent::Publish(Box::new(PublishRequest {
             name: name.to_owned(),
@@ -118,10 +119,7 @@ impl ServerSession {
             return Ok(());
         }
         let text = command.text(0);
-        let Ok((name, query)) = name::split_name(&text) else {
-            self.status("error", "NetStream.Play.StreamNotFound", "The stream name is not valid.");
-            return Err(RtmpError::NameInvalid);
-        };
+        let (name, query) = self.split_name(&text, "NetStream.Play.StreamNotFound")?;
         self.stage = Stage::PlayAsked { reset: command.boolean(3).unwrap_or(true) };
         self.events.push_back(ServerEvent::Play(Box::new(PlayRequest {
             name: name.to_owned(),
@@ -130,6 +128,14 @@ impl ServerSession {
             duration: command.number(2).unwrap_or(-1.0),
         })));
         Ok(())
+    }
+
+    /// The stream that a command names, and its query; what is wrong with it is said under `code`.
+    fn split_name<'a>(&mut self, text: &'a str, code: &str) -> Result<(&'a str, &'a str), RtmpError> {
+        self.config.names.split_name(text).map_err(|error| {
+            self.status("error", code, &format!("The stream name is not valid: {error}."));
+            RtmpError::NameInvalid
+        })
     }
 
     fn handle_pause(&mut self, command: &Command<'_>) {

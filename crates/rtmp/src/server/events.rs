@@ -55,7 +55,8 @@ pub struct ConnectRequest {
 /// A `publish` command (7.2.2.6).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishRequest {
-    /// Stream, a valid [`name`](crate::name) without query.
+    /// Stream, a valid [`name`](crate::name) without query; may contain `/`
+    /// ([`stream_of`](crate::name::stream_of)).
     pub name: String,
     /// Its query; empty if there is none.
     pub query: String,
@@ -66,7 +67,8 @@ pub struct PublishRequest {
 /// A `play` command (7.2.2.1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlayRequest {
-    /// Stream, a valid [`name`](crate::name) without query.
+    /// Stream, a valid [`name`](crate::name) without query; may contain `/`
+    /// ([`stream_of`](crate::name::stream_of)).
     pub name: String,
     /// Its query; empty if there is none.
     pub query: String,

@@ -30,6 +30,7 @@ use super::connection::{Connection, Handshake, Incoming, PING_REQUEST};
 pub use super::enhanced::EnhancedCapabilities;
 use super::handshake::ServerHandshake;
 use super::message::{AGGREGATE, Message};
+use super::name::NameRules;
 pub use events::{ConnectRequest, PlayReject, PlayRequest, PublishReject, PublishRequest, ServerEvent};
 
 /// Limits and announcements of a [`ServerSession`].
@@ -48,6 +49,8 @@ pub struct ServerConfig {
     ///
     /// It should hold two of the longest messages, one of audio and one of video.
     pub publish_memory_bytes: u32,
+    /// Names that applications and streams may have.
+    pub names: NameRules,
 }
 
 impl Default for ServerConfig {
@@ -57,6 +60,7 @@ impl Default for ServerConfig {
             max_message_bytes: 8 << 20,
             idle_memory_bytes: 64 << 10,
             publish_memory_bytes: 16 << 20,
+            names: NameRules::default(),
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::SystemTime;
 
-use rtmp::name;
-
 use super::location::Location;
 use crate::settings::{AddedBy, SourceSettings};
 
@@ -51,9 +49,7 @@ impl ChannelSpec {
         added_by: AddedBy,
     ) -> Result<Self, String> {
         let ChannelRequest { app, name, items, looped, start } = request;
-        if !name::is_valid_name(app) || !name::is_valid_name(name) || name.contains('/') {
-            return Err(format!("cannot publish as `{app}/{name}`: that is not a name of a stream"));
-        }
+        settings.check_name(app, name)?;
         if items.is_empty() || items.len() > ITEMS_MAX {
             return Err(format!("items: takes 1 to {ITEMS_MAX} of them"));
         }
@@ -86,8 +82,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let cases = [
-            (error_of("live", "", &["http://h/a"]), "not a name"),
-            (error_of("live", "a/b", &["http://h/a"]), "not a name"),
+            (error_of("live", "", &["http://h/a"]), "cannot publish as `live/`: the name"),
+            (error_of("live", "a/b", &["http://h/a"]), "has a slash"),
+            (error_of("live", "$(id)", &["http://h/a"]), "other than letters"),
             (error_of("live", "a", &[]), "items: takes 1 to"),
             (error_of("live", "a", &["http://h/a"; ITEMS_MAX + 1]), "items: takes 1 to"),
             (error_of("live", "a", &["http://h/a", "ftp://me:secret@h/b"]), "items[1]: the scheme `ftp`"),

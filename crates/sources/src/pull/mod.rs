@@ -93,6 +93,11 @@ impl Pulls {
         true
     }
 
+    /// What pulls may do.
+    pub fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
     /// All, by app and name.
     pub fn list(&self) -> Vec<Arc<Pull>> {
         self.locked().values().map(|running| Arc::clone(&running.pull)).collect()

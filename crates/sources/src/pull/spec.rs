@@ -3,8 +3,10 @@
 //! URLs come from the configuration or from whoever may use the API. The scheme is decided here;
 //! which addresses may be reached is decided where they are known, after the name was resolved.
 
-use rtmp::{RtmpUrl, name};
+use rtmp::RtmpUrl;
 use url::Url;
+
+use crate::settings::SourceSettings;
 
 /// One pull.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,19 +33,17 @@ const URL_BYTES_MAX: usize = 2048;
 
 impl PullSpec {
     /// A pull of `url` as `stream`, which is `app/name`; an application may contain `/`.
-    pub fn of_stream(stream: &str, url: &str) -> Result<Self, String> {
+    pub fn of_stream(stream: &str, url: &str, settings: &SourceSettings) -> Result<Self, String> {
         let (app, name) = stream.rsplit_once('/').ok_or_else(|| match stream {
             "" => "needs a `stream`, such as \"live/cam\"".to_owned(),
             other => format!("`stream`: `{other}` names no application: write \"live/{other}\""),
         })?;
-        Self::new(app, name, url)
+        Self::new(app, name, url, settings)
     }
 
     /// A pull of `url` as `app/name`. The error is a sentence without what may be secret.
-    pub fn new(app: &str, name: &str, url: &str) -> Result<Self, String> {
-        if !name::is_valid_name(app) || !name::is_valid_name(name) || name.contains('/') {
-            return Err(format!("cannot publish as `{app}/{name}`: that is not a name of a stream"));
-        }
+    pub fn new(app: &str, name: &str, url: &str, settings: &SourceSettings) -> Result<Self, String> {
+        settings.check_name(app, name)?;
         Ok(Self { app: app.to_owned(), name: name.to_owned(), origin: Origin::parse(url)? })
     }
 }
@@ -132,6 +132,10 @@ impl std::fmt::Debug for PullSpec {
 mod tests {
     use super::*;
 
+    fn pull(stream: &str, url: &str) -> Result<PullSpec, String> {
+        PullSpec::of_stream(stream, url, &SourceSettings::default())
+    }
+
     #[test]
     fn urls_are_shown_without_what_lets_in() {
         let cases = [
@@ -144,7 +148,7 @@ mod tests {
             ("rtmps://[2001:db8::1]/a/b/cam", "rtmps://[2001:db8::1]:443/a/b/cam"),
         ];
         for (url, shown) in cases {
-            let spec = PullSpec::new("live", "cam", url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let spec = pull("live/cam", url).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!(spec.origin.to_string(), shown);
             assert!(!format!("{spec:?}").contains("secret"));
         }
@@ -155,7 +159,8 @@ mod tests {
         let cases = [
             ("", "rtmp://h/a/b", "needs a `stream`"),
             ("cam", "rtmp://h/a/b", "write \"live/cam\""),
-            ("live/", "rtmp://h/a/b", "not a name"),
+            ("live/", "rtmp://h/a/b", "cannot publish as `live/`: the name"),
+            ("live/cam%20", "rtmp://h/a/b", "other than letters"),
             ("live/cam", "", "needs a `url`"),
             ("live/cam", "media.example/a/b?secret", "no scheme"),
             ("live/cam", "file:///etc/passwd", "scheme `file`"),
@@ -166,21 +171,21 @@ mod tests {
             ("live/cam", "rtmps://secret@h/a/b", "no user name"),
         ];
         for (stream, url, expected) in cases {
-            let error = PullSpec::of_stream(stream, url).expect_err(url);
+            let error = pull(stream, url).expect_err(url);
             assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
         let long = format!("http://h/{}", "x".repeat(URL_BYTES_MAX));
-        PullSpec::new("live", "cam", &long).expect_err("too long");
+        pull("live/cam", &long).expect_err("too long");
     }
 
     #[test]
     fn a_token_may_contain_anything() {
-        PullSpec::new("live", "cam", "rtmp://h/a/b?token=x@y").expect("no user name");
+        pull("live/cam", "rtmp://h/a/b?token=x@y").expect("no user name");
     }
 
     #[test]
     fn an_application_may_have_parts() {
-        let spec = PullSpec::of_stream("a/b/cam", "http://h/x.flv").expect("a pull");
+        let spec = pull("a/b/cam", "http://h/x.flv").expect("a pull");
         assert_eq!((spec.app.as_str(), spec.name.as_str()), ("a/b", "cam"));
     }
 }

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rtmp::MediaMessage;
-use rtmp::name::query_value;
+use rtmp::name::{query_value, stream_of};
 use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 
 use super::http::{self, MediaRequest};
@@ -98,7 +98,9 @@ impl Connections {
         let max_message_bytes = settings.message_bytes_max;
         // One message of audio and one of video may be unfinished at a time.
         let publish_memory_bytes = max_message_bytes.saturating_mul(2);
-        let rtmp_config = ServerConfig { max_message_bytes, publish_memory_bytes, ..ServerConfig::default() };
+        let names = settings.names.clone();
+        let rtmp_config =
+            ServerConfig { max_message_bytes, publish_memory_bytes, names, ..ServerConfig::default() };
         Self {
             sessions: Table::default(),
             columns: Columns::default(),
@@ -284,12 +286,13 @@ impl Connections {
                     }
                     ServerEvent::Publish(request) => {
                         let token = token(&request.query).or_else(|| rtmp.token.clone());
-                        let (session, app, name) = (session.id, rtmp.app.clone(), request.name);
+                        let (session, (app, name)) = (session.id, stream_of(&rtmp.app, &request.name));
                         ClientRequest::Publish(PendingClaim { session, conn, app, name, token })
                     }
                     ServerEvent::Play(request) => {
                         let token = token(&request.query).or_else(|| rtmp.token.clone());
-                        ClientRequest::Play { app: rtmp.app.clone(), name: request.name, token }
+                        let (app, name) = stream_of(&rtmp.app, &request.name);
+                        ClientRequest::Play { app, name, token }
                     }
                     ServerEvent::Pause { paused, .. } => ClientRequest::Pause(paused),
                     ServerEvent::StreamEnded => ClientRequest::CloseStream,
@@ -303,7 +306,7 @@ impl Connections {
                     return None;
                 }
                 head.seen = head.bytes.len();
-                match http::parse(&head.bytes) {
+                match http::parse(&head.bytes, &self.rtmp_config.names) {
                     http::Request::Incomplete => None,
                     http::Request::Bad { status, reason } => Some(ClientRequest::Bad(status, reason)),
                     http::Request::Control => Some(ClientRequest::Control),

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use rtmp::name::{is_valid_name, query_value};
+use rtmp::name::{NameRules, query_value};
 
 use crate::proto::websocket;
 
@@ -69,7 +69,7 @@ pub(crate) enum Method {
 }
 
 /// Parses the bytes read so far.
-pub(crate) fn parse(bytes: &[u8]) -> Request {
+pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     if bytes.starts_with(HTTP2_PREFACE) {
         return Request::Control;
     }
@@ -97,8 +97,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Request {
     else {
         return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" };
     };
-    if !is_valid_name(&app) || !is_valid_name(&stream) {
-        return Request::Bad { status: 400, reason: "invalid app or stream name" };
+    if let Err(error) = names.check(&app, &stream) {
+        return Request::Bad { status: 400, reason: error.reason() };
     }
     let names_host = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("host"));
     if request.version == Some(1) && !names_host {
@@ -219,9 +219,10 @@ fn phrase(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rtmp::name::NameError;
 
     fn media(head: &str) -> MediaRequest {
-        match parse(head.as_bytes()) {
+        match parse(head.as_bytes(), &NameRules::default()) {
             Request::Media(request) => request,
             other => panic!("{other:?}"),
         }
@@ -229,9 +230,10 @@ mod tests {
 
     #[test]
     fn a_stream_is_app_and_name() {
-        let request =
-            media("GET /live/sub/a%20b.flv?x=1&token=s%26t HTTP/1.1\r\nHost: h\r\nUser-Agent: vlc\r\n\r\n");
-        assert_eq!((request.app.as_str(), request.stream.as_str()), ("live/sub", "a b"));
+        let request = media(
+            "GET /live/sub/a%2B%C3%BC.flv?x=1&token=s%26t HTTP/1.1\r\nHost: h\r\nUser-Agent: vlc\r\n\r\n",
+        );
+        assert_eq!((request.app.as_str(), request.stream.as_str()), ("live/sub", "a+ü"));
         assert_eq!((request.token.as_deref(), request.user_agent.as_deref()), (Some("s&t"), Some("vlc")));
         assert_eq!(request.method, Method::Get);
     }
@@ -245,7 +247,7 @@ mod tests {
 
     #[test]
     fn requests_are_sorted_by_what_they_need() {
-        let rows: [(&str, Request); 12] = [
+        let rows: [(&str, Request); 14] = [
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0", Request::Control),
             ("PRI * HTTP/2.0\r\n\r\n", Request::Incomplete),
             ("P", Request::Incomplete),
@@ -266,7 +268,15 @@ mod tests {
             ),
             (
                 "GET /live/..%2fa.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 400, reason: "invalid app or stream name" },
+                Request::Bad { status: 400, reason: NameError::Slash.reason() },
+            ),
+            (
+                "GET /live/%2e%2e/a.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 400, reason: NameError::Dot.reason() },
+            ),
+            (
+                "GET /live/a%20b.flv HTTP/1.1\r\n\r\n",
+                Request::Bad { status: 400, reason: NameError::Character.reason() },
             ),
             (
                 "GET /live/%ff.flv HTTP/1.1\r\n\r\n",
@@ -275,14 +285,17 @@ mod tests {
             ("\x16\x03\x01", Request::Bad { status: 400, reason: "not an HTTP/1 request" }),
         ];
         for (head, expected) in rows {
-            assert_eq!(parse(head.as_bytes()), expected, "{head:?}");
+            assert_eq!(parse(head.as_bytes(), &NameRules::default()), expected, "{head:?}");
         }
     }
 
     #[test]
     fn a_head_that_never_ends_is_refused() {
         let head = format!("GET /live/a.flv HTTP/1.1\r\nX: {}", "a".repeat(HEAD_BYTES_MAX));
-        assert_eq!(parse(head.as_bytes()), Request::Bad { status: 431, reason: "request head too large" });
+        assert_eq!(
+            parse(head.as_bytes(), &NameRules::default()),
+            Request::Bad { status: 431, reason: "request head too large" }
+        );
     }
 
     #[test]
