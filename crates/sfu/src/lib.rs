@@ -31,6 +31,7 @@ mod nack;
 mod packet_cache;
 mod publisher;
 mod receive;
+mod recent;
 mod reception;
 mod reports;
 mod resend;

@@ -68,7 +68,10 @@ impl PacketStream {
         let index = viewer.cold.tracks[at].track;
         let Some(track) = self.tracks.get(index) else { return };
         let Some(profile) = self.profiles.get(viewer.tracks[index].profile) else { return };
-        let source = resend::ResendSource { cache: &track.cache, profile };
+        let taken = viewer.cold.tracks.iter().filter(|cold| viewer.tracks[cold.track].packets > 0);
+        let media = taken.filter_map(|cold| self.tracks.get(cold.track)?.recent.as_ref());
+        let least_media = media.map(|media| media.least(now)).sum();
+        let source = resend::ResendSource { cache: &track.cache, profile, least_media };
         let before = viewer.cold.stats;
         resend::answer(now, viewer, at, nack, &source, resend);
         self.stats.resent_packets += viewer.cold.stats.resent_packets - before.resent_packets;

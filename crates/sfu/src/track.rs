@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rtp::FIXED_HEADER_LEN;
 use rtp::payload::MediaKind;
 
 use super::batch::Forward;
@@ -15,6 +16,7 @@ use super::layers;
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
 use super::packet_cache::{CachedPacket, Packet, PacketCache, PacketMeta, Pool};
 use super::receive::{DropReason, MediaPacket};
+use super::recent::RecentMedia;
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
 
 /// One track of a stream: even ones are audio, odd ones are video.
@@ -53,6 +55,8 @@ pub(crate) struct Track {
     pub(crate) encodings: Vec<Encoding>,
     pub(crate) rewriter: RtpRewriter,
     pub(crate) cache: PacketCache,
+    /// What was forwarded of late; `None` before the first packet.
+    pub(crate) recent: Option<RecentMedia>,
     /// When to ask the home worker for a key frame that viewers of this mirror need.
     pub(crate) pli_request_at: Option<Instant>,
     /// When the home worker was asked last.
@@ -119,6 +123,7 @@ impl Track {
             encodings: Vec::new(),
             rewriter: RtpRewriter::default(),
             cache: PacketCache::default(),
+            recent: None,
             pli_request_at: None,
             pli_requested_at: None,
             clock_rate: 0,
@@ -310,7 +315,9 @@ impl Track {
             self.pli_request_at = None;
         }
         let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
+        let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + packet.payload().len());
         self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool)?;
+        self.recent.get_or_insert_with(|| RecentMedia::new(arrival)).note(arrival, bytes);
         Ok(forward)
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct ColdState {
     pub(crate) tracks: Vec<ColdTrack>,
     /// Smoothed round trip time, once a report has said.
     pub(crate) round_trip: Option<Duration>,
-    /// Payload bytes sent again, for the limit.
+    /// Payload bytes sent again, for the limit, and what could not be saved up.
     pub(crate) resent_charged: u64,
     pub(crate) memory: Option<Box<ResendMemory>>,
     pub(crate) stats: ViewerStats,

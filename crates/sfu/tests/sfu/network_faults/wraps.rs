@@ -93,7 +93,7 @@ fn rollover_counters_agree_through_two_wraps() {
 fn viewers_that_join_at_any_number_and_lose_their_first_packets_decrypt() {
     let beginning = Beginning { sequence_number: 0xf800, ..Beginning::default() };
     let duration = Duration::from_secs(40);
-    let bad = LinkConfig { loss: 0.2, ..lossy() };
+    let bad = LinkConfig { loss: 0.1, ..lossy() };
     let mut world = World::new(53, duration, &LinkConfig::default(), beginning);
     for _ in 0..30 {
         world.join(&bad, &bad);

@@ -9,6 +9,7 @@ mod feedback;
 mod gop_cache;
 mod key_frames;
 mod mirror;
+mod nack_storm;
 mod padding;
 mod pool;
 mod publisher_restarts;
