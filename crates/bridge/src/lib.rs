@@ -22,7 +22,7 @@ pub use frame_to_rtp::{
     PublishedVideo, VIDEO_SSRC, describe, payload_type,
 };
 pub use refusal::{Refused, TrackRefusal};
-pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats};
+pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats, key_frame_format};
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

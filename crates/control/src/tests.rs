@@ -273,7 +273,7 @@ fn bridged() -> Vec<WorkerSnapshot> {
             clock_rate: 90_000,
             channels: None,
             encodings: 1,
-            size: None,
+            format: None,
             bits_per_second: 480_000,
             frames_per_second: 30.0,
             key_frame_interval_ms: 0,

@@ -52,7 +52,7 @@ pub use packet_cache::Packet;
 pub use receive::{DropReason, PublisherEvents, Received};
 pub use reports::ViewerEvents;
 pub use resend::Resend;
-pub use stream::{PacketStream, StreamStats, TrackReception};
+pub use stream::{PacketStream, Pictures, StreamStats, TrackReception};
 pub use track::TrackIndex;
 pub use viewer::{Viewer, ViewerStats};
 pub use viewers::{ViewerId, Viewers};

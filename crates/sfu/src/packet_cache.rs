@@ -363,6 +363,39 @@ impl PacketCache {
         self.slots.iter().skip(at).flatten()
     }
 
+    /// The packets of the newest key frame, if all are here.
+    pub(crate) fn key_frame(&self) -> Option<impl Iterator<Item = &Arc<Packet>>> {
+        let Gop { start, timestamp, .. } = self.gop?;
+        let is_of_it =
+            |slot: &&Option<CachedPacket>| slot.as_ref().is_some_and(|cached| cached.timestamp == timestamp);
+        let at = (start - self.first) as usize;
+        let end = at + self.slots.iter().skip(at).take_while(is_of_it).count();
+        let last = self.slots.get(end.checked_sub(1)?)?.as_ref()?;
+        // Without the marker, the packet behind it has to be one of the next frame.
+        let is_whole = last.packet.marker() || self.slots.get(end).is_some_and(Option::is_some);
+        is_whole.then(|| self.slots.range(at..end).flatten().map(|cached| &cached.packet))
+    }
+
+    /// Frames per second of the last second, by their timestamps.
+    pub(crate) fn frame_rate(&self, now: Instant, clock_rate: u32) -> Option<f32> {
+        let packets = self.slots.iter().rev().flatten();
+        let mut recent = packets
+            .take_while(|cached| now.saturating_duration_since(cached.packet.arrival()) <= FRAME_RATE_PERIOD)
+            .filter(|cached| !cached.packet.media().is_empty())
+            .map(|cached| cached.timestamp);
+        let newest = recent.next()?;
+        let (mut last, mut distances, mut earliest, mut latest) = (newest, 0_u16, 0, 0);
+        for timestamp in recent {
+            distances += u16::from(timestamp != last);
+            last = timestamp;
+            // With B-frames the times are not in order.
+            let distance = timestamp.wrapping_sub(newest).cast_signed();
+            (earliest, latest) = (distance.min(earliest), distance.max(latest));
+        }
+        let duration = latest.wrapping_sub(earliest);
+        (duration > 0).then(|| f32::from(distances) * clock_rate as f32 / duration as f32)
+    }
+
     /// Number of packets.
     pub(crate) fn packets(&self) -> usize {
         self.slots.iter().flatten().count()
@@ -373,6 +406,9 @@ impl PacketCache {
         self.bytes
     }
 }
+
+/// Over which frames are counted.
+const FRAME_RATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// How much longer than it is offered the GOP stays, for viewers that are still being sent it.
 const GOP_GRACE: Duration = Duration::from_secs(2);

@@ -65,6 +65,15 @@ pub struct TrackReception {
     pub live_layers: u8,
 }
 
+/// What the timestamps of a video track tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pictures {
+    /// Frames per second, over the last second.
+    pub frames_per_second: Option<f32>,
+    /// Distance of the last two key frames of the present publisher.
+    pub key_frame_interval: Option<Duration>,
+}
+
 /// Totals of a stream on one worker, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamStats {
@@ -229,6 +238,21 @@ impl PacketStream {
             reception.live_layers += u8::from(encoding.is_live(now));
         }
         Some(reception)
+    }
+
+    /// Rate of a video track's frames and distance of its key frames, as far as known.
+    pub fn pictures(&self, now: Instant, track: TrackIndex) -> Option<Pictures> {
+        let track = self.tracks.get(track)?;
+        let seconds = |units: u32| f64::from(units) / f64::from(track.clock_rate.max(1));
+        Some(Pictures {
+            frames_per_second: track.cache.frame_rate(now, track.clock_rate),
+            key_frame_interval: track.key_frame_distance.map(|units| Duration::from_secs_f64(seconds(units))),
+        })
+    }
+
+    /// The packets of the newest key frame of a track, if all of it is cached.
+    pub fn newest_key_frame(&self, track: TrackIndex) -> Option<impl Iterator<Item = &Arc<Packet>>> {
+        self.tracks.get(track)?.cache.key_frame()
     }
 
     /// Round trip to the publisher, as far as known.

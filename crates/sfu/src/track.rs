@@ -66,6 +66,9 @@ pub(crate) struct Track {
     pub(crate) mapping: Option<NtpRtpMapping>,
     /// The same estimated from arrival times, for publishers that send no reports.
     estimate: Option<NtpRtpMapping>,
+    /// Timestamp of the newest key frame of the present publisher, and its distance from the one before.
+    key_frame: Option<u32>,
+    pub(crate) key_frame_distance: Option<u32>,
 }
 
 /// The tracks of a stream.
@@ -129,6 +132,8 @@ impl Track {
             clock_rate: 0,
             mapping: None,
             estimate: None,
+            key_frame: None,
+            key_frame_distance: None,
         }
     }
 
@@ -176,6 +181,7 @@ impl Track {
         self.encodings = Vec::new();
         self.cache.end_gop();
         (self.mapping, self.estimate) = (None, None);
+        (self.key_frame, self.key_frame_distance) = (None, None);
         self.pli_request_at = None;
     }
 
@@ -313,6 +319,10 @@ impl Track {
         self.clock_rate = packet.meta.clock_rate;
         if packet.is_key_frame() {
             self.pli_request_at = None;
+            if self.key_frame.is_none_or(|before| rtp::sequence::is_newer_timestamp(timestamp, before)) {
+                let before = self.key_frame.replace(timestamp);
+                self.key_frame_distance = before.map(|before| timestamp.wrapping_sub(before));
+            }
         }
         let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
         let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + packet.payload().len());

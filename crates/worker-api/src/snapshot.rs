@@ -314,8 +314,8 @@ pub struct RtcTrackSnapshot {
     pub channels: Option<u8>,
     /// Simulcast encodings that arrive; 1 without simulcast.
     pub encodings: u8,
-    /// Width and height of the picture, where the payload says.
-    pub size: Option<(u32, u32)>,
+    /// What its newest key frame says, of the encoding that is forwarded.
+    pub format: Option<VideoFormat>,
     /// Media bits in the last full second, of all encodings.
     pub bits_per_second: u64,
     /// Frames in the last full second, of the encoding that is forwarded.

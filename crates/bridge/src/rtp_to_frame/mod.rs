@@ -27,6 +27,8 @@ use self::startup_gate::StartupGate;
 use self::video::Video;
 use crate::clock::{CaptureClock, Stamp};
 
+pub use self::picture::key_frame_format;
+
 /// How a stream is put together.
 #[derive(Clone, Copy, Debug)]
 pub struct RtpToFrameSettings {

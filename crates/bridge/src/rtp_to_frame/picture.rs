@@ -5,7 +5,8 @@
 //! that changes within a group of pictures would start decoders again. Delimiters and filler are left out.
 
 use media::bitstream::{BitReader, next_length_prefixed};
-use media::config::{self, Record, avc_record, hevc_record};
+use media::config::{self, Record, VideoFormat, avc_record, hevc_record};
+use rtp::depacketize::Depacketizer;
 use rtp::payload::Codec;
 
 /// What is known of a picture.
@@ -70,6 +71,20 @@ impl Picture {
         }
         data
     }
+}
+
+/// Format of a track's pictures, from the payloads of a key frame; `None` if they do not tell, as when they
+/// are encrypted end to end.
+pub fn key_frame_format<'a>(codec: Codec, payloads: impl Iterator<Item = &'a [u8]>) -> Option<VideoFormat> {
+    let mut depacketizer = Depacketizer::new(codec);
+    for payload in payloads {
+        depacketizer.push(payload).ok()?;
+    }
+    let frame = depacketizer.finish().ok()?;
+    let record = Picture::read(codec, &frame, &mut ParameterSets::default()).ok()?.record?;
+    // The records of VP8 and VP9 do not have the size.
+    let Record { bytes, width, height } = record;
+    Some(VideoFormat { width, height, ..config::video_format(codec, &bytes)? })
 }
 
 /// Parameter sets of H.264 or H.265 seen so far, by kind: VPS, SPS, PPS.

@@ -89,9 +89,7 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
         uptime_seconds: view.uptime_ms / 1000,
         video: video(view),
         audio: audio(view),
-        bitrate_bits_per_second: view.video_bits_per_second
-            + view.audio_bits_per_second
-            + view.tracks.iter().map(|track| track.bits_per_second).sum::<u64>(),
+        bitrate_bits_per_second: view.video_bits_per_second + view.audio_bits_per_second,
         players: merged.players,
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
@@ -104,28 +102,21 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
 
 fn video(view: &StreamSnapshot) -> Option<Video> {
     let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
-    let of_frames = view.video.as_ref().map(|(codec, format)| Video {
-        codec: codec.to_string(),
-        profile: format.as_ref().map(|format| format.profile.clone()),
-        level: format.as_ref().map(|format| format.level.clone()),
-        width: format.as_ref().map(|format| format.width),
-        height: format.as_ref().map(|format| format.height),
-        frame_rate: format.as_ref().and_then(|format| format.frame_rate).or(counted),
+    let of_packets = || {
+        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;
+        Some((codec_name(track.codec), track.format.as_ref()))
+    };
+    let of_frames = view.video.as_ref().map(|(codec, format)| (codec.to_string(), format.as_ref()));
+    let (codec, format) = of_frames.or_else(of_packets)?;
+    Some(Video {
+        codec,
+        profile: format.map(|format| format.profile.clone()),
+        level: format.map(|format| format.level.clone()),
+        width: format.map(|format| format.width),
+        height: format.map(|format| format.height),
+        frame_rate: format.and_then(|format| format.frame_rate).or(counted),
         bitrate_bits_per_second: view.video_bits_per_second,
         key_frame_interval_ms: Some(view.key_frame_interval_ms).filter(|interval| *interval > 0),
-    });
-    of_frames.or_else(|| {
-        let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;
-        Some(Video {
-            codec: codec_name(track.codec),
-            profile: None,
-            level: None,
-            width: track.size.map(|(width, _)| width),
-            height: track.size.map(|(_, height)| height),
-            frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
-            bitrate_bits_per_second: track.bits_per_second,
-            key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
-        })
     })
 }
 
@@ -159,8 +150,8 @@ fn track(track: &RtcTrackSnapshot) -> Track {
         clock_rate: track.clock_rate,
         channels: track.channels,
         encodings: track.encodings,
-        width: track.size.map(|(width, _)| width),
-        height: track.size.map(|(_, height)| height),
+        width: track.format.as_ref().map(|format| format.width),
+        height: track.format.as_ref().map(|format| format.height),
         frame_rate: Some(track.frames_per_second).filter(|rate| *rate > 0.0),
         bitrate_bits_per_second: track.bits_per_second,
         key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),

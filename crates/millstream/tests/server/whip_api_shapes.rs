@@ -42,6 +42,33 @@ fn streams_and_sessions_of_webrtc_have_the_documented_shape() {
 }
 
 #[test]
+fn pictures_of_webrtc_are_described_as_those_of_rtmp() {
+    let server = Server::start_workers(2, "");
+    let mut publisher = Client::publish(&server, "live/a");
+    let mut number = 0;
+    let mut described = || {
+        publisher.turn();
+        // 30 frames a second by their timestamps, a key frame each second.
+        publisher.send_video(number, number % 30 == 0, 100);
+        number += 1;
+        server.api("/api/v1/streams/live/a")
+    };
+    let stream = eventually("size, rate and distance of key frames", || {
+        let stream = described();
+        let video = &stream["video"];
+        let known = ["width", "frame_rate", "key_frame_interval_ms"].map(|name| video[name].is_number());
+        (known == [true; 3]).then_some(stream)
+    });
+    let video = &stream["video"];
+    assert_eq!((&video["codec"], &video["profile"]), (&json!("VP8"), &json!("Profile 0")));
+    assert_eq!((&video["width"], &video["height"]), (&json!(320), &json!(240)));
+    assert_eq!((&video["frame_rate"], &video["key_frame_interval_ms"]), (&json!(30.0), &json!(1_000)));
+    assert_eq!(stream["tracks"][1]["width"], json!(320), "{stream}");
+    assert_eq!(server.counter("millstream_stream_frames_per_second"), 30);
+    assert_eq!(server.counter("millstream_stream_key_frame_interval_seconds"), 1);
+}
+
+#[test]
 fn sessions_of_frames_have_no_connection_of_webrtc() {
     let server = Server::start("");
     let _waiting = crate::common::rtmp::RtmpClient::play(server.rtmp, "live/a");

@@ -39,12 +39,13 @@ impl Packets {
         }
     }
 
-    /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
+    /// Looks at how packets of publishers arrive, and at their key frames; what viewers report is noted when it comes.
     pub(crate) fn note_reception(&mut self, ctx: &Context) {
-        for (_, stream) in self.streams.iter() {
+        for (_, stream) in self.streams.table.iter_mut() {
             let connected = |peer: &PeerId| self.sessions.get(*peer).is_some_and(Session::is_connected);
             if let Some(peer) = stream.publication.peer().filter(connected) {
                 self.columns.arrived(peer, arrival(stream, ctx.now));
+                stream.read_key_frames();
             }
         }
     }
@@ -79,6 +80,12 @@ impl Packets {
     fn stream_snapshot(&self, ctx: &Context, stream: &Stream) -> StreamSnapshot {
         let publisher = stream.publication.peer().and_then(|peer| Some((peer, self.sessions.get(peer)?)));
         let stats = stream.sfu.stats();
+        let tracks = track_snapshots(stream, ctx.now);
+        let bits_per_second = |kind| {
+            let of_kind = tracks.iter().filter(|track| track.kind == kind);
+            of_kind.map(|track| track.bits_per_second).sum()
+        };
+        let video = tracks.iter().find(|track| track.kind == TrackKind::Video);
         StreamSnapshot {
             app: stream.publication.app().to_owned(),
             name: stream.publication.name().to_owned(),
@@ -93,15 +100,15 @@ impl Packets {
             players: stream.publication.players,
             video: None,
             audio: None,
-            video_bits_per_second: 0,
-            audio_bits_per_second: 0,
-            video_frames_per_second: 0.0,
-            key_frame_interval_ms: 0,
+            video_bits_per_second: bits_per_second(TrackKind::Video),
+            audio_bits_per_second: bits_per_second(TrackKind::Audio),
+            video_frames_per_second: video.map_or(0.0, |video| video.frames_per_second),
+            key_frame_interval_ms: video.map_or(0, |video| video.key_frame_interval_ms),
             gop_frames: 0,
             gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
             bytes_in: stats.received_bytes,
-            tracks: track_snapshots(stream, ctx.now),
+            tracks,
             bridge: None,
         }
     }
@@ -203,8 +210,10 @@ fn track_snapshots(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
     let snapshot = |track: &TrackDescription| {
         let is_audio = track.kind == MediaKind::Audio;
         let count = &mut counts[usize::from(is_audio)];
-        let reception =
-            TrackIndex::new(track.kind, *count).and_then(|track| stream.sfu.reception(now, track));
+        let index = TrackIndex::new(track.kind, *count);
+        let reception = index.and_then(|index| stream.sfu.reception(now, index));
+        let video = index.filter(|_| !is_audio);
+        let pictures = video.and_then(|index| stream.sfu.pictures(now, index)).unwrap_or_default();
         *count += 1;
         RtcTrackSnapshot {
             kind: if is_audio { TrackKind::Audio } else { TrackKind::Video },
@@ -212,10 +221,12 @@ fn track_snapshots(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
             clock_rate: track.format().clock_rate,
             channels: is_audio.then_some(track.format().channels),
             encodings: reception.map_or(0, |reception| reception.live_layers).max(1),
-            size: None,
+            format: video.and_then(|index| stream.format(index)).cloned(),
             bits_per_second: reception.map_or(0, |reception| reception.bits_per_second),
-            frames_per_second: 0.0,
-            key_frame_interval_ms: 0,
+            frames_per_second: pictures.frames_per_second.unwrap_or(0.0),
+            key_frame_interval_ms: pictures
+                .key_frame_interval
+                .map_or(0, |interval| interval.as_millis() as u32),
         }
     };
     described.map(snapshot).collect()

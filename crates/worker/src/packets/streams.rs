@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
-use sfu::{Limits, PacketStream, WallClock};
+use media::config::VideoFormat;
+use rtp::payload::MediaKind;
+use sfu::{Limits, PacketStream, TrackIndex, WallClock};
 
 use crate::ids::{PacketStreamId, Table};
 use crate::publication::Publication;
@@ -17,12 +19,44 @@ pub(crate) struct Stream {
     pub(crate) sfu: PacketStream,
     /// What the present or last publisher sends.
     pub(crate) tracks: Option<PublishedTracks>,
+    /// Which key frame of each video track was read last, by its number, and what it said.
+    pub(super) formats: Vec<(TrackIndex, u64, Option<VideoFormat>)>,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
     /// When its timer is set to, if it is.
     pub(crate) due: Option<Instant>,
     /// How long a player waits for a publisher; `None` for ever.
     pub(crate) wait_for_publisher: Option<Duration>,
+}
+
+impl Stream {
+    /// Reads the newest key frame of each video track, unless it has been read. Once a second is enough for
+    /// people to read, and costs the path of packets nothing.
+    pub(super) fn read_key_frames(&mut self) {
+        for track in TrackIndex::all().filter(|track| track.kind() == MediaKind::Video) {
+            let Some(mut packets) = self.sfu.newest_key_frame(track).map(Iterator::peekable) else {
+                continue;
+            };
+            let Some((number, codec)) = packets.peek().map(|first| (first.number(), first.codec())) else {
+                continue;
+            };
+            let known = self.formats.iter().position(|(of, ..)| *of == track);
+            if known.is_some_and(|known| self.formats[known].1 == number) {
+                continue;
+            }
+            let format = bridge::key_frame_format(codec, packets.map(|packet| packet.media()));
+            let read = (track, number, format);
+            match known {
+                Some(known) => self.formats[known] = read,
+                None => self.formats.push(read),
+            }
+        }
+    }
+
+    /// What the newest key frame of a track said.
+    pub(super) fn format(&self, track: TrackIndex) -> Option<&VideoFormat> {
+        self.formats.iter().find(|(of, ..)| *of == track)?.2.as_ref()
+    }
 }
 
 /// The table of streams of packets.
@@ -69,6 +103,7 @@ impl Streams {
             publication: Publication::new(Lane::Packets, id, (app, name)),
             sfu: PacketStream::new(self.limits.clone(), self.clock),
             tracks: None,
+            formats: Vec::new(),
             queued: false,
             due: None,
             wait_for_publisher,

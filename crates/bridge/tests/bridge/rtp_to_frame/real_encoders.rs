@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use bridge::key_frame_format;
 use media::config::video_format;
 use media::{FrameRole, MediaKind};
 use rtp::payload::Codec;
@@ -99,4 +100,34 @@ fn parameter_sets_and_delimiters_are_not_in_frames() {
         assert!(kinds.iter().all(|kind| matches!(kind, 1 | 5 | 6)), "{kinds:?}");
         assert!(kinds.contains(if is_key { &5 } else { &1 }), "{kinds:?}");
     }
+}
+
+#[test]
+fn key_frames_tell_size_and_profile_without_a_bridge() {
+    for (codec, name, profile) in [
+        (Codec::H264, "h264", "Constrained Baseline"),
+        (Codec::H265, "h265", "Main"),
+        (Codec::Vp8, "vp8", "Profile 0"),
+        (Codec::Vp9, "vp9", "Profile 0"),
+    ] {
+        let packets = packets(name);
+        let parsed = || packets.iter().map(|bytes| rtp::Packet::parse(bytes).unwrap());
+        let (first, second) = (parsed().next().unwrap().timestamp(), |at: u32| {
+            parsed().find(|packet| packet.timestamp() != at).unwrap().timestamp()
+        });
+        let of = |timestamp| parsed().filter(move |packet| packet.timestamp() == timestamp);
+        let key_frame: Vec<_> = of(first).map(|packet| packet.payload().to_vec()).collect();
+        let format = key_frame_format(codec, key_frame.iter().map(|payload| &payload[..])).expect(name);
+        assert_eq!((format.width, format.height), (160, 120), "{name}");
+        assert_eq!(format.profile, profile, "{name}");
+        let other: Vec<_> = of(second(first)).map(|packet| packet.payload().to_vec()).collect();
+        assert_eq!(key_frame_format(codec, other.iter().map(|payload| &payload[..])), None, "{name}");
+        let encrypted = [0xaa; 50];
+        assert_eq!(key_frame_format(codec, [&encrypted[..]].into_iter()), None, "{name}");
+    }
+    // A sequence header of libaom and the beginning of a frame, in one packet (AV1 RTP, section 4.4).
+    let sequence_header = [0x08, 0, 0, 0, 0x0c, 0xc5, 0x03, 0x69, 0x36, 0xbe, 0x40, 0x10];
+    let av1 = [&[0x28, 12][..], &sequence_header, &[0x30, 0x10]].concat();
+    let format = key_frame_format(Codec::Av1, [&av1[..]].into_iter()).expect("AV1");
+    assert_eq!((format.width, format.height, &*format.profile), (642, 362, "Main"));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rtp::rtcp::{Fir, FirEntry, Pli};
 use sfu::TrackInput;
 
-use crate::packets::common::{VIDEO_SSRC, World, audio_input, frame, video, video_input, video_ssrc};
+use crate::packets::common::{VIDEO_SSRC, World, audio_input, frame, part, video, video_input, video_ssrc};
 
 fn pli(world: &mut World, id: sfu::ViewerId, token: u64) {
     world.viewer_says(id, |rtcp| Pli { sender_ssrc: 5, media_ssrc: video_ssrc(token) }.write(rtcp));
@@ -110,4 +110,24 @@ fn requests_for_other_ssrcs_are_ignored() {
     pli(&mut world, id, 2);
     world.wait(Duration::from_secs(1));
     assert_eq!(world.key_frame_requests(), []);
+}
+
+#[test]
+fn rate_and_distance_of_key_frames_are_told_by_timestamps() {
+    let mut world = World::published();
+    assert_eq!(world.stream.pictures(world.now, video()), None);
+    // Without viewers as well; timestamps wrap.
+    world.play(100, u32::MAX - 5_000, 50, 25);
+    let pictures = world.stream.pictures(world.now, video()).unwrap();
+    assert_eq!(pictures.frames_per_second, Some(25.0));
+    assert_eq!(pictures.key_frame_interval, Some(Duration::from_secs(1)));
+    let key_frame: Vec<_> = world.stream.newest_key_frame(video()).unwrap().collect();
+    assert!(key_frame.len() == 1 && key_frame[0].is_key_frame());
+    // Of two packets, the second of which is late.
+    world.receive(&part(150, 500_000, true, false)).unwrap();
+    assert!(world.stream.newest_key_frame(video()).is_none());
+    world.receive(&part(151, 500_000, false, true)).unwrap();
+    assert_eq!(world.stream.newest_key_frame(video()).unwrap().count(), 2);
+    world.wait(Duration::from_secs(3));
+    assert_eq!(world.stream.pictures(world.now, video()).unwrap().frames_per_second, None, "silence");
 }
