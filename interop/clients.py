@@ -52,6 +52,15 @@ class Clients(Bench):
             *["-pix_fmt", "yuv420p", "-g", RATE, "-b:v", "400k", "-c:v", *video, "-c:a", *coded, *more, "-f", "flv", url],
         )
 
+    def whip(self, url, **source):
+        """ffmpeg publishes flash and beep by WHIP: H.264 and Opus, what its muxer knows."""
+        video = ["-c:v", "libx264", "-profile:v", "baseline", "-preset", "ultrafast", "-tune", "zerolatency", "-bf", "0"]
+        return self.start(
+            *[self.ffmpeg(), "-nostdin", "-v", "error", "-re", *flash_and_beep.ffmpeg_source(rate=RATE, **source)],
+            *["-pix_fmt", "yuv420p", "-g", RATE, "-b:v", "400k", *video],
+            *["-c:a", "libopus", "-ar", "48000", "-b:a", "64k", "-f", "whip", url],
+        )
+
     def watch(self, url, codec="h264", seconds=SECONDS):
         """aiortc, which reckons with sender reports."""
         frames = int(seconds * RATE)
