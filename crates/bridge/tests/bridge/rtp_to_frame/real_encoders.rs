@@ -105,7 +105,7 @@ fn parameter_sets_and_delimiters_are_not_in_frames() {
 #[test]
 fn key_frames_tell_size_and_profile_without_a_bridge() {
     for (codec, name, profile) in [
-        (Codec::H264, "h264", "Constrained Baseline"),
+        (Codec::H264, "h264", "High"),
         (Codec::H265, "h265", "Main"),
         (Codec::Vp8, "vp8", "Profile 0"),
         (Codec::Vp9, "vp9", "Profile 0"),
