@@ -33,7 +33,7 @@ fn metrics_are_well_formed_and_count_what_happened() {
 
 #[test]
 fn names_with_special_characters_stay_inside_their_label() {
-    let server = Server::start("");
+    let server = Server::start("[limits]\nname_extra_characters = ' \"}'\n");
     let mut publisher = raw::handshake(server.rtmp);
     let commands = [raw::connect_and_create("live"), raw::publish("say \"cheese\"} 1")].concat();
     std::io::Write::write_all(&mut publisher, &commands).expect("send");

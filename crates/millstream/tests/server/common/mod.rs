@@ -59,12 +59,13 @@ pub(crate) fn within_patience(mut check: impl FnMut() -> bool) -> bool {
 }
 
 /// A free loopback address for a server that goes and comes back. Its port is below those that the system gives
-/// to outgoing connections (from 32768 on): another test's client would have it in the meantime.
+/// to outgoing connections (from 32768 on), and below those of nginx (from 20000 on): another test's client, or its
+/// nginx, would have it in the meantime.
 pub(crate) fn lasting_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = std::process::id() * 100 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + (number % 20_000) as u16));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000 + (number % 10_000) as u16));
         if TcpListener::bind(address).is_ok() {
             return address;
         }

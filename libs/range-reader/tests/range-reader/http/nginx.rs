@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A port below those that the system gives to outgoing connections (from 32768 on): one of them
-/// would have it before nginx has, or while it is away.
+/// would have it before nginx has, or while it is away. Those from 20000 on: the lower ones are of
+/// the servers that other tests end and start again.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = std::process::id() * 100 + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 10_000 + (number % 20_000) as u16;
+        let port = 20_000 + (number % 10_000) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
