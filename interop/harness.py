@@ -218,10 +218,10 @@ class Bench:
 
     # Peers: each gives a running program for an action at a URL.
 
-    def aiortc(self, action, url, codec="vp8"):
+    def aiortc(self, action, url, codec="vp8", frames=FRAMES):
         python = self.once("aiortc", self.aiortc_environment)
         peer = INTEROP / "aiortc/peer.py"
-        return self.start(python, peer, action, url, "--codec", codec, "--frames", FRAMES)
+        return self.start(python, peer, action, url, "--codec", codec, "--frames", frames)
 
     def aiortc_environment(self):
         return self.environment("venv", INTEROP / "aiortc/requirements.txt") / "python"
