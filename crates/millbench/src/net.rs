@@ -94,7 +94,7 @@ pub(crate) fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Result<Option<u
     }
 }
 
-/// Writes as much of `output` as the socket takes, and takes it off; `wrote` is told the bytes of each call.
+/// Writes as much of `output` as the socket takes, and takes it off; `wrote` gets the bytes of each call.
 pub(crate) fn write(
     socket: &mut TcpStream,
     output: &mut Vec<u8>,

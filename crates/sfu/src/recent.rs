@@ -122,7 +122,7 @@ impl RecentMedia {
 /// Time over which retransmission is compared with media: 3 s, in steps.
 const WINDOW_STEPS: usize = 100;
 const STEP: Duration = Duration::from_millis(30);
-/// Media that comes after such a pause, of a second, begins anew.
+/// After a pause of a second without media, counting starts again.
 const PAUSE_STEPS: u64 = 33;
 /// A step holds 262 kB, which are 70 Mbit/s.
 const UNIT_BYTES: u64 = 4;

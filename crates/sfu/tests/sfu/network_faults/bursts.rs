@@ -1,5 +1,5 @@
 //! Half a second without any packet, which is repaired, and two: longer than the cache is kept, and more than
-//! may be sent again, so a video has to begin anew.
+//! may be sent again, so the video has to start with a new key frame.
 
 use std::time::Duration;
 
