@@ -18,7 +18,8 @@
 //! - [`OutboundContext`] and [`InboundContext`] are the two directions; each serves many SSRCs of one sender.
 //! - A packet is protected from a plaintext that others share straight into its destination, or in
 //!   place; one call protects one plaintext for many recipients, or many packets of one
-//!   ([`protect_rtp_batch`]).
+//!   ([`protect_rtp_batch`]). A server that writes packets one by one and sends them together leaves their tags to a
+//!   [`TagQueue`].
 //! - A receiver looks into the replay window, authenticates, then changes its state, in this order,
 //!   and only an authentic packet begins a stream. A packet that is refused is left as it was.
 //! - Nothing is allocated per packet. Ciphers are those of well-kept libraries, or vector code
@@ -41,6 +42,7 @@ mod outbound;
 mod packet;
 mod profile;
 mod session_key;
+mod tags;
 
 pub use backend::{Backend, Unsupported};
 pub use batch::{
@@ -52,6 +54,7 @@ pub use inbound::InboundContext;
 pub use master_key::MasterKey;
 pub use outbound::OutboundContext;
 pub use profile::Profile;
+pub use tags::{TagPlaces, TagQueue};
 
 /// A worker thread may be handed a context that was made on another.
 const _: () = {

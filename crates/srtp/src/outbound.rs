@@ -12,7 +12,8 @@ use crate::cipher::cm::{self, CmJob};
 use crate::config::Config;
 use crate::packet::{PACKET_MAX, PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
-use crate::{MasterKey, Profile, ProtectError, SetupError};
+use crate::tags::{TagQueue, Waiting};
+use crate::{MasterKey, Plaintext, Profile, ProtectError, SetupError};
 
 /// Protects the packets of one sender: the cryptographic context of RFC 3711 section 3.2, outbound.
 ///
@@ -132,6 +133,51 @@ impl OutboundContext {
     ) -> Result<usize, ProtectError> {
         let reserved = self.reserve_from(header, payload, out)?;
         self.seal_one(reserved, Some(payload), out)
+    }
+
+    /// [`protect_rtp`](Self::protect_rtp) or [`protect_rtp_from`](Self::protect_rtp_from), except that a tag of
+    /// counter mode is left to [`TagQueue::finish`], which computes many side by side. Everything else about the
+    /// packet is final: its index, its length, and whether it is refused.
+    ///
+    /// `out` is what [`TagPlaces`](crate::TagPlaces) finds at `place`. With GCM, where keys are a library's
+    /// ([`Backend::Portable`](crate::Backend::Portable)), and with a full queue, the packet is finished at once.
+    ///
+    /// # Errors
+    /// As those functions; nothing is queued then.
+    #[inline]
+    pub fn protect_rtp_later<P: Copy>(
+        &mut self,
+        plaintext: Plaintext<'_>,
+        out: &mut [u8],
+        tags: &mut TagQueue<P>,
+        place: P,
+    ) -> Result<usize, ProtectError> {
+        let (reserved, source) = match plaintext {
+            Plaintext::From { header, payload } => (self.reserve_from(header, payload, out)?, Some(payload)),
+            Plaintext::InPlace { len } => (self.reserve_in_place(out, len)?, None),
+        };
+        if self.has_cm_keys
+            && !tags.is_full()
+            && let Some(key) = self.key(&reserved)
+            && let Cipher::Cm(cipher) = &key.rtp.cipher
+            && let Some((mac, kernel)) = cipher.mac()
+        {
+            let (body, trailer) = out.split_at_mut(reserved.len());
+            cm::encrypt(&mut reserved.cm_job(&key.rtp, cipher, source, body));
+            trailer[..key.mki.len()].copy_from_slice(&key.mki);
+            let packet = Waiting {
+                mac: mac.clone(),
+                kernel,
+                suffix: reserved.index.roc().to_be_bytes(),
+                len: reserved.len,
+                tag_at: reserved.len + key.mki.len() as u32,
+                tag_len: (reserved.trailer_len() - key.mki.len()) as u32,
+                place,
+            };
+            tags.push(packet);
+            return Ok(reserved.len() + reserved.trailer_len());
+        }
+        self.seal_one(reserved, source, out)
     }
 
     /// Protects the RTCP packet `packet[..len]` (usually compound) in place. Returns the length of

@@ -9,7 +9,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{Keys, backends, config};
-use srtp::{Incoming, Outgoing, Plaintext, Profile, protect_rtp_batch, unprotect_rtp_batch};
+use srtp::{
+    Incoming, Outgoing, Plaintext, Profile, TagPlaces, TagQueue, protect_rtp_batch, unprotect_rtp_batch,
+};
 
 /// The system's allocator, and how often this thread has asked it.
 struct Counting;
@@ -35,6 +37,19 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// Packets in a row.
+struct Slab([[u8; 1500]; 20]);
+
+impl TagPlaces<usize> for Slab {
+    fn packet(&self, place: usize) -> &[u8] {
+        &self.0[place]
+    }
+
+    fn packet_mut(&mut self, place: usize) -> &mut [u8] {
+        &mut self.0[place]
+    }
+}
+
 fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
@@ -53,6 +68,7 @@ fn a_packet_of_a_stream_that_has_begun_allocates_nothing() {
             let (mut packet, payload) = ([0; 1500], [7; 1000]);
             let mut control = [0; 100];
             let mut slab = [[0; 1500]; 20];
+            let (mut tags, mut later) = (TagQueue::new(17), Slab([[0; 1500]; 20]));
             let mut counted = 0;
             for turn in 0..50u8 {
                 let before = allocations();
@@ -86,6 +102,13 @@ fn a_packet_of_a_stream_that_has_begun_allocates_nothing() {
                 });
                 unprotect_rtp_batch(&mut inbound, &mut incoming);
                 assert!(incoming.iter().all(|packet| packet.result.is_ok()));
+
+                for place in 0..20 {
+                    let header = header(30 + place as u8);
+                    let plaintext = Plaintext::From { header: &header, payload: &payload[50 * place..] };
+                    outbound.protect_rtp_later(plaintext, &mut later.0[place], &mut tags, place).unwrap();
+                }
+                tags.finish(&mut later);
                 if turn > 0 {
                     counted += allocations() - before;
                 }

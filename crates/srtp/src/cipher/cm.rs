@@ -66,6 +66,21 @@ impl CmKey {
             _ => Inner::Library(Box::new(library::Key::new(encryption_key, auth_key))),
         })
     }
+
+    /// The key of HMAC-SHA1 and the code that takes it; none of a library's key, whose messages are hashed
+    /// one by one.
+    #[inline]
+    pub(crate) fn mac(&self) -> Option<(&Midstates, Kernel)> {
+        match &self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Inner::Aes128(key) => Some((&key.mac, Kernel::Wide(key.supported))),
+            #[cfg(target_arch = "x86_64")]
+            Inner::Aes256(key) => Some((&key.mac, Kernel::Wide(key.supported))),
+            #[cfg(target_arch = "x86_64")]
+            Inner::ShaNi(key) => Some((&key.mac, Kernel::Narrow)),
+            Inner::Library(_) => None,
+        }
+    }
 }
 
 /// One packet to be sealed, authenticated or decrypted.
@@ -130,7 +145,14 @@ pub fn authenticate(jobs: &mut [CmJob<'_>]) {
 #[inline]
 pub fn decrypt(job: &mut CmJob<'_>) {
     job.check();
-    encrypt(job);
+    apply_key_stream(job);
+}
+
+/// Encrypts a packet whose tag is computed later ([`hmac`]).
+#[inline]
+pub(crate) fn encrypt(job: &mut CmJob<'_>) {
+    job.check();
+    apply_key_stream(job);
 }
 
 /// Up to [`LANES`] packets, by the backends of their keys.
@@ -138,79 +160,110 @@ pub fn decrypt(job: &mut CmJob<'_>) {
 fn run<const ENCRYPT: bool>(jobs: &mut [CmJob<'_>]) {
     #[cfg(target_arch = "x86_64")]
     if let [job] = jobs
-        && let Inner::Aes128(_) | Inner::Aes256(_) = &job.key.0
+        && let Some((mac, Kernel::Wide(supported))) = job.key.mac()
     {
         job.check();
         if ENCRYPT {
-            encrypt(job);
+            apply_key_stream(job);
         }
-        return chain::hmac([job]);
+        let message = Message { mac, bytes: job.packet, suffix: job.suffix };
+        [job.tag] = chain::hmac(supported, &[message]);
+        return;
     }
     #[cfg(target_arch = "x86_64")]
     let (mut wide, mut narrow) = (ArrayVec::<_, LANES>::new(), ArrayVec::<_, LANES>::new());
     for job in jobs {
         job.check();
+        if ENCRYPT {
+            apply_key_stream(job);
+        }
         match &job.key.0 {
             #[cfg(target_arch = "x86_64")]
             Inner::Aes128(_) | Inner::Aes256(_) => wide.push(job),
             #[cfg(target_arch = "x86_64")]
             Inner::ShaNi(_) => narrow.push(job),
-            Inner::Library(key) => {
-                if ENCRYPT {
-                    encrypt(job);
-                }
-                job.tag = key.mac.of(job.packet, &job.suffix);
-            }
+            Inner::Library(key) => job.tag = key.mac.of(job.packet, &job.suffix),
         }
     }
     #[cfg(target_arch = "x86_64")]
     {
-        run_wide::<ENCRYPT>(&mut wide);
-        run_narrow::<ENCRYPT>(&mut narrow);
+        set_tags(&mut wide);
+        set_tags(&mut narrow);
     }
 }
 
-/// Packets whose keys are AVX-512 keys.
+/// Sets the tags of packets whose keys are of one kernel.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn run_wide<const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>]) {
-    if ENCRYPT {
-        jobs.iter_mut().for_each(|job| encrypt(job));
-    }
-    let blocks: ArrayVec<usize, LANES> = jobs.iter().map(|job| hashed_blocks(job.packet.len())).collect();
-    match plan(&blocks) {
-        Plan::Lanes => avx512::hmac(jobs),
-        Plan::Pairs => {
-            for jobs in jobs.chunks_mut(2) {
-                match jobs {
-                    [first, second] => chain::hmac([first, second]),
-                    [only] => chain::hmac([only]),
-                    _ => {}
-                }
-            }
-        }
+fn set_tags(jobs: &mut [&mut CmJob<'_>]) {
+    let Some((_, kernel)) = jobs.first().and_then(|job| job.key.mac()) else { return };
+    let tags = {
+        let messages: ArrayVec<Message<'_>, LANES> = jobs
+            .iter()
+            .filter_map(|job| Some(Message { mac: job.key.mac()?.0, bytes: job.packet, suffix: job.suffix }))
+            .collect();
+        hmac(kernel, &messages)
+    };
+    for (job, tag) in jobs.iter_mut().zip(tags) {
+        job.tag = tag;
     }
 }
 
-/// Packets whose keys are SHA-NI keys.
+/// What is hashed: the authenticated portion of a packet, and what is authenticated after it.
+pub(crate) struct Message<'a> {
+    pub(crate) mac: &'a Midstates,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) suffix: [u8; 4],
+}
+
+/// The code that hashes under a key: messages of one kernel can be hashed side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kernel {
+    /// Two messages at a time by the SHA extensions.
+    #[cfg(target_arch = "x86_64")]
+    Narrow,
+    /// By AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Wide(avx512::Supported),
+}
+
+/// HMAC-SHA1 of up to [`LANES`] messages whose keys are of this kernel. The tags beyond them mean nothing.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn run_narrow<const ENCRYPT: bool>(jobs: &mut [&mut CmJob<'_>]) {
-    for jobs in jobs.chunks_mut(2) {
-        if ENCRYPT {
-            jobs.iter_mut().for_each(|job| encrypt(job));
-        }
-        match jobs {
-            [first, second] => sha_ni::hmac([first, second]),
-            [only] => sha_ni::hmac([only]),
-            _ => {}
+pub(crate) fn hmac(kernel: Kernel, messages: &[Message<'_>]) -> [[u8; MAC_BYTES]; LANES] {
+    if let Kernel::Wide(supported) = kernel {
+        let blocks: ArrayVec<usize, LANES> =
+            messages.iter().map(|message| hashed_blocks(message.bytes.len())).collect();
+        if plan(&blocks) == Plan::Lanes {
+            return avx512::hmac(supported, messages);
         }
     }
+    fn chains<const N: usize>(kernel: Kernel, messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
+        match kernel {
+            Kernel::Narrow => sha_ni::hmac(messages),
+            Kernel::Wide(supported) => chain::hmac(supported, messages),
+        }
+    }
+    let mut tags = [[0; MAC_BYTES]; LANES];
+    let (pairs, alone) = messages.as_chunks::<2>();
+    for (tags, pair) in tags.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
+        *tags = chains(kernel, pair);
+    }
+    if let [message] = alone {
+        [tags[messages.len() - 1]] = chains(kernel, std::array::from_ref(message));
+    }
+    tags
+}
+
+/// Without vector code no key has a kernel.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn hmac(kernel: Kernel, _messages: &[Message<'_>]) -> [[u8; MAC_BYTES]; LANES] {
+    match kernel {}
 }
 
 /// Counter mode over the payload of one packet; its own inverse.
 #[inline]
-fn encrypt(job: &mut CmJob<'_>) {
+fn apply_key_stream(job: &mut CmJob<'_>) {
     let text = &mut job.packet[job.payload_offset..];
     match &job.key.0 {
         #[cfg(target_arch = "x86_64")]
@@ -253,7 +306,7 @@ fn plan(blocks: &[usize]) -> Plan {
 
 /// Blocks of HMAC-SHA1 of a packet and its suffix that are hashed per packet: the inner ones
 /// without the key's, with the padding, and one outer.
-fn hashed_blocks(packet_len: usize) -> usize {
+pub(crate) fn hashed_blocks(packet_len: usize) -> usize {
     inner_blocks(packet_len) + 1
 }
 
@@ -265,12 +318,14 @@ fn inner_blocks(packet_len: usize) -> usize {
 
 /// HMAC-SHA1 states after the key's block (RFC 2104 section 4), in the order in which kernels load
 /// them: inner A to D, outer A to D, inner E, outer E, two words of nothing.
-#[cfg(target_arch = "x86_64")]
+#[derive(Clone)]
 #[repr(C, align(16))]
-struct Midstates([u32; 12]);
+pub(crate) struct Midstates([u32; 12]);
 
 #[cfg(target_arch = "x86_64")]
 impl Midstates {
+    /// **The CPU must run [`Backend::ShaNi`](crate::Backend::ShaNi)**, which is asserted here: having them is
+    /// the safety argument of hashing with them.
     fn new(auth_key: &[u8; 20]) -> Self {
         let state = |pad: u8| {
             let mut block = [pad; BLOCK_BYTES];
@@ -284,7 +339,6 @@ impl Midstates {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 impl Drop for Midstates {
     fn drop(&mut self) {
         self.0.zeroize();
@@ -292,7 +346,7 @@ impl Drop for Midstates {
 }
 
 /// Packets hashed side by side.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 /// Bytes of a block of SHA-1.
 const BLOCK_BYTES: usize = 64;
 /// Initial hash value of SHA-1 (FIPS 180-4 section 5.3.1).

@@ -7,6 +7,7 @@ mod dtls_keying;
 mod every_length;
 mod fuzz_corpus;
 mod key_lifetime;
+mod later_tags;
 mod mki;
 mod naive_twin;
 mod nonce_never_repeats;

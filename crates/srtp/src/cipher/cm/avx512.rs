@@ -13,7 +13,7 @@ use std::arch::x86_64::*;
 
 use zeroize::Zeroize;
 
-use super::{BLOCK_BYTES, CmJob, Inner, LANES, MAC_BYTES, Midstates, inner_blocks};
+use super::{BLOCK_BYTES, LANES, MAC_BYTES, Message, Midstates, inner_blocks};
 
 /// AES-128 has 11 round keys.
 pub(super) type Key128 = Key<11>;
@@ -25,7 +25,12 @@ pub(super) type Key256 = Key<15>;
 pub(super) struct Key<const ROUND_KEYS: usize> {
     pub(super) mac: Midstates,
     pub(super) round_keys: [[u8; 16]; ROUND_KEYS],
+    pub(super) supported: Supported,
 }
+
+/// That the CPU has the instructions of this file: only a [`Key`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Supported(());
 
 impl<const ROUND_KEYS: usize> Key<ROUND_KEYS> {
     /// Expands the keys. **The CPU must run [`Backend::Avx512`](crate::Backend::Avx512)**, which is
@@ -36,7 +41,7 @@ impl<const ROUND_KEYS: usize> Key<ROUND_KEYS> {
         assert_eq!(encryption_key.len() / 4 + 7, ROUND_KEYS, "AES keys of SRTP are 16 or 32 bytes long");
         // SAFETY: the CPU was asked for these instructions above.
         let round_keys = unsafe { expand(encryption_key) };
-        Self { mac: Midstates::new(auth_key), round_keys }
+        Self { mac: Midstates::new(auth_key), round_keys, supported: Supported(()) }
     }
 
     /// Counter mode from `source` into `text`, or in place. `source` is as long as `text`.
@@ -57,35 +62,14 @@ impl<const ROUND_KEYS: usize> Drop for Key<ROUND_KEYS> {
     }
 }
 
-/// Sets the tags of up to [`LANES`] packets as they stand. Every key is a [`Key`].
+/// HMAC-SHA1 of up to [`LANES`] messages. The tags beyond them mean nothing.
 #[inline]
-pub(super) fn hmac(jobs: &mut [&mut CmJob<'_>]) {
-    let mut messages = [const { Message::NONE }; LANES];
-    for (message, job) in messages.iter_mut().zip(&*jobs) {
-        let mac = match &job.key.0 {
-            Inner::Aes128(key) => &key.mac,
-            Inner::Aes256(key) => &key.mac,
-            Inner::ShaNi(_) | Inner::Library(_) => unreachable!("the caller sorts jobs by backend"),
-        };
-        *message = Message { mac, bytes: job.packet, suffix: job.suffix };
+pub(super) fn hmac(_: Supported, messages: &[Message<'_>]) -> [[u8; MAC_BYTES]; LANES] {
+    if messages.is_empty() {
+        return [[0; MAC_BYTES]; LANES];
     }
-    // SAFETY: the first message's key is a `Key`, so the CPU has the instructions. Without any
-    // nothing is called.
-    let tags = if jobs.is_empty() { return } else { unsafe { hmac_lanes(&messages[..jobs.len()]) } };
-    for (job, tag) in jobs.iter_mut().zip(tags) {
-        job.tag = tag;
-    }
-}
-
-/// What is hashed in one lane.
-struct Message<'a> {
-    mac: &'a Midstates,
-    bytes: &'a [u8],
-    suffix: [u8; 4],
-}
-
-impl Message<'_> {
-    const NONE: Self = Self { mac: &Midstates([0; 12]), bytes: &[], suffix: [0; 4] };
+    // SAFETY: a `Key` was made, so the CPU has the instructions.
+    unsafe { hmac_lanes(messages) }
 }
 
 /// HMAC-SHA1 of 1 to [`LANES`] messages. The tags beyond them mean nothing.

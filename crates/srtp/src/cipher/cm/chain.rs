@@ -16,25 +16,15 @@
 
 use std::arch::x86_64::*;
 
-use super::sha_ni::{Message, State, hmac_rows, in_turn, load, tail, twenty_groups};
-use super::{BLOCK_BYTES, CmJob, Inner, MAC_BYTES, inner_blocks};
+use super::avx512::Supported;
+use super::sha_ni::{State, hmac_rows, in_turn, load, tail, twenty_groups};
+use super::{BLOCK_BYTES, MAC_BYTES, Message, inner_blocks};
 
-/// Sets the tags of `N` packets as they stand. Every key is a key of `avx512.rs`.
+/// HMAC-SHA1 of `N` messages.
 #[inline]
-pub(super) fn hmac<const N: usize>(jobs: [&mut CmJob<'_>; N]) {
-    let messages = jobs.each_ref().map(|job| {
-        let mac = match &job.key.0 {
-            Inner::Aes128(key) => &key.mac,
-            Inner::Aes256(key) => &key.mac,
-            Inner::ShaNi(_) | Inner::Library(_) => unreachable!("the caller sorts jobs by backend"),
-        };
-        Message { mac, bytes: job.packet, suffix: job.suffix }
-    });
-    // SAFETY: keys of `avx512.rs` exist only where the CPU has these instructions.
-    let tags = unsafe { hmac_messages(&messages) };
-    for (job, tag) in jobs.into_iter().zip(tags) {
-        job.tag = tag;
-    }
+pub(super) fn hmac<const N: usize>(_: Supported, messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
+    // SAFETY: a key of `avx512.rs` was made, so the CPU has the instructions.
+    unsafe { hmac_messages(messages) }
 }
 
 #[inline(never)]

@@ -9,11 +9,11 @@
 use std::arch::x86_64::*;
 
 use super::library::Aes;
-use super::{BLOCK_BYTES, CmJob, Inner, MAC_BYTES, Midstates, inner_blocks};
+use super::{BLOCK_BYTES, MAC_BYTES, Message, Midstates, inner_blocks};
 
 /// AES key of the library and HMAC midstates.
 pub(super) struct Key {
-    mac: Midstates,
+    pub(super) mac: Midstates,
     pub(super) aes: Aes,
 }
 
@@ -24,18 +24,11 @@ impl Key {
     }
 }
 
-/// Sets the tags of `N` packets as they stand. Every key is a [`Key`].
+/// HMAC-SHA1 of `N` messages.
 #[inline]
-pub(super) fn hmac<const N: usize>(jobs: [&mut CmJob<'_>; N]) {
-    let messages = jobs.each_ref().map(|job| {
-        let Inner::ShaNi(key) = &job.key.0 else { unreachable!("the caller sorts jobs by backend") };
-        Message { mac: &key.mac, bytes: job.packet, suffix: job.suffix }
-    });
-    // SAFETY: a `Key` was made, so the CPU has the instructions.
-    let tags = unsafe { hmac_messages(&messages) };
-    for (job, tag) in jobs.into_iter().zip(tags) {
-        job.tag = tag;
-    }
+pub(super) fn hmac<const N: usize>(messages: &[Message<'_>; N]) -> [[u8; MAC_BYTES]; N] {
+    // SAFETY: midstates were made, so the CPU has the instructions.
+    unsafe { hmac_messages(messages) }
 }
 
 /// One block after `state`.
@@ -43,13 +36,6 @@ pub(super) fn compress(state: [u32; 5], block: &[u8; BLOCK_BYTES]) -> [u32; 5] {
     assert!(crate::Backend::ShaNi.is_supported());
     // SAFETY: the CPU was asked for these instructions above.
     unsafe { compress_bytes(state, block) }
-}
-
-/// What is hashed.
-pub(super) struct Message<'a> {
-    pub(super) mac: &'a Midstates,
-    pub(super) bytes: &'a [u8],
-    pub(super) suffix: [u8; 4],
 }
 
 /// HMAC-SHA1 of `N` messages. Not part of its caller, so that no register is left in the caller's
