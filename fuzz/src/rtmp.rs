@@ -1,6 +1,6 @@
 //! What the fuzz targets of `rtmp` check: one function per parser.
 //!
-//! `crates/rtmp/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/rtmp/tests/rtmp/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use media::CodecConfig;
 use media::config::audio_frame_format;
@@ -27,12 +27,13 @@ pub const CHECKS: &[(&str, Check)] = &[
 
 /// AMF0: what was decoded is the same after encoding and decoding it again.
 pub fn amf0(data: &[u8]) {
-    for limits in [Limits::COMMAND, Limits::METADATA] {
+    let wide = Limits { depth: 8, values: 100_000, string_bytes: 64 * 1024 };
+    for limits in [Limits::COMMAND, wide] {
         let values = decode_amf0(data, limits);
         let mut bytes = Vec::new();
         values.iter().for_each(|value| encode(&mut bytes, value));
         // Debug form, because a NaN is not equal to itself.
-        assert_eq!(format!("{values:?}"), format!("{:?}", decode_amf0(&bytes, Limits::METADATA)));
+        assert_eq!(format!("{values:?}"), format!("{:?}", decode_amf0(&bytes, wide)));
     }
 }
 
@@ -180,7 +181,7 @@ pub fn server_session(data: &[u8]) {
 fn answer(session: &mut ServerSession, event: &ServerEvent, choices: u8) {
     match event {
         ServerEvent::Connect(_) if choices & 2 == 0 => session.accept_connect(),
-        ServerEvent::Connect(_) => session.reject_connect("no"),
+        ServerEvent::Connect(_) => session.close("no"),
         ServerEvent::Publish(_) => session.accept_publish(),
         ServerEvent::Play(_) => session.accept_play(),
         _ => {}

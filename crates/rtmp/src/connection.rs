@@ -24,9 +24,6 @@ pub(super) struct Connection {
     window_in: u32,
     /// The window last announced to the peer; 0 before.
     window_out: u32,
-    bytes_out: u64,
-    /// What the peer last acknowledged: the low 32 bits of our `bytes_out`.
-    acknowledged_out: u32,
 }
 
 #[derive(Debug)]
@@ -35,27 +32,18 @@ pub(super) enum Handshake {
     Client(ClientHandshake),
 }
 
-/// What leaves the connection upwards.
-#[derive(Debug)]
-pub(super) enum Incoming {
-    Message(Message),
-    PingReply(u32),
-}
-
 impl Connection {
     /// `out` holds what the handshake has written so far; `window` is assumed until the peer names its own.
     pub(super) fn new(handshake: Handshake, out: Vec<u8>, limits: ReaderLimits, window: u32) -> Self {
         Self {
             handshake: Some(Box::new(handshake)),
             reader: ChunkReader::new(limits),
-            bytes_out: out.len() as u64,
             out,
             chunk_size: CHUNK_SIZE_DEFAULT,
             bytes_in: 0,
             acknowledged_in: 0,
             window_in: window,
             window_out: 0,
-            acknowledged_out: 0,
         }
     }
 
@@ -64,23 +52,19 @@ impl Connection {
         self.bytes_in += bytes as u64;
     }
 
-    /// Takes bytes from the front of `input` up to the next thing of interest; `None` when all is taken.
-    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, RtmpError> {
+    /// Takes bytes from the front of `input` up to the next command or media; `None` when all is taken.
+    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Message>, RtmpError> {
         if self.handshake.is_some() && !self.shake_hands(input)? {
             return Ok(None);
         }
         while let Some(message) = self.reader.next_message(input)? {
             match message.header.type_id {
-                AUDIO | VIDEO => return Ok(Some(Incoming::Message(message))),
-                ACKNOWLEDGEMENT => self.acknowledged_out = field(&message.payload, 0)?,
+                AUDIO | VIDEO => return Ok(Some(message)),
+                ACKNOWLEDGEMENT => _ = field(&message.payload, 0)?,
                 WINDOW_ACK_SIZE => self.window_in = field(&message.payload, 0)?.max(WINDOW_IN_MIN),
                 SET_PEER_BANDWIDTH => self.handle_peer_bandwidth(field(&message.payload, 0)?),
-                USER_CONTROL => {
-                    if let Some(timestamp) = self.handle_user_control(&message.payload)? {
-                        return Ok(Some(Incoming::PingReply(timestamp)));
-                    }
-                }
-                _ => return Ok(Some(Incoming::Message(message))),
+                USER_CONTROL => self.handle_user_control(&message.payload)?,
+                _ => return Ok(Some(message)),
             }
         }
         Ok(None)
@@ -127,21 +111,7 @@ impl Connection {
     /// Appends any message, with a full header and time 0.
     pub(super) fn send(&mut self, chunk_stream_id: u32, type_id: u8, stream_id: u32, payload: &[u8]) {
         let header = MessageHeader { type_id, stream_id, timestamp: 0, length: payload.len() as u32 };
-        self.append(|out, chunk_size| {
-            write_message(out, chunk_size, chunk_stream_id, &header, [&[], payload])
-        });
-    }
-
-    /// Appends what `write` appends, given the chunk size to use.
-    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>, u32)) {
-        let before = self.out.len();
-        write(&mut self.out, self.chunk_size);
-        self.bytes_out += (self.out.len() - before) as u64;
-    }
-
-    /// Counts bytes that were written to the peer past `out`.
-    pub(super) fn note_written(&mut self, bytes: u64) {
-        self.bytes_out += bytes;
+        write_message(&mut self.out, self.chunk_size, chunk_stream_id, &header, [&[], payload]);
     }
 
     pub(super) fn set_limits(&mut self, limits: ReaderLimits) {
@@ -165,11 +135,6 @@ impl Connection {
         self.bytes_in
     }
 
-    /// Bytes written that the peer has not acknowledged; meaningless for peers that never do.
-    pub(super) fn unacknowledged_bytes(&self) -> u32 {
-        (self.bytes_out as u32).wrapping_sub(self.acknowledged_out)
-    }
-
     pub(super) fn buffered_bytes(&self) -> usize {
         let handshake = self.handshake.as_deref().map_or(0, |handshake| match handshake {
             Handshake::Server(handshake) => handshake.buffered_bytes(),
@@ -179,13 +144,11 @@ impl Connection {
     }
 
     fn shake_hands(&mut self, input: &mut &[u8]) -> Result<bool, RtmpError> {
-        let before = self.out.len();
         let done = match self.handshake.as_deref_mut() {
             Some(Handshake::Server(handshake)) => handshake.handle_input(input, &mut self.out)?,
             Some(Handshake::Client(handshake)) => handshake.handle_input(input, &mut self.out)?,
             None => true,
         };
-        self.bytes_out += (self.out.len() - before) as u64;
         if done {
             self.handshake = None;
         }
@@ -199,18 +162,18 @@ impl Connection {
         }
     }
 
-    /// 7.1.7; returns the time of a ping reply. Buffer lengths (3) and what only servers send are ignored.
-    fn handle_user_control(&mut self, payload: &[u8]) -> Result<Option<u32>, RtmpError> {
+    /// 7.1.7: pings are answered. All else is ignored, but a reply to a ping may not be too short.
+    fn handle_user_control(&mut self, payload: &[u8]) -> Result<(), RtmpError> {
         let event = payload.first_chunk().ok_or(RtmpError::ControlMalformed)?;
         match u16::from_be_bytes(*event) {
             PING_REQUEST => {
                 let timestamp = field(payload, 2)?;
                 self.user_control(PING_RESPONSE, timestamp);
-                Ok(None)
             }
-            PING_RESPONSE => field(payload, 2).map(Some),
-            _ => Ok(None),
+            PING_RESPONSE => _ = field(payload, 2)?,
+            _ => {}
         }
+        Ok(())
     }
 }
 
@@ -218,8 +181,8 @@ impl Connection {
 pub(super) const STREAM_BEGIN: u16 = 0;
 pub(super) const STREAM_EOF: u16 = 1;
 pub(super) const SET_BUFFER_LENGTH: u16 = 3;
-pub(super) const PING_REQUEST: u16 = 6;
-pub(super) const PING_RESPONSE: u16 = 7;
+const PING_REQUEST: u16 = 6;
+const PING_RESPONSE: u16 = 7;
 
 /// A window below this is taken as this: a peer that asks for an acknowledgement of every byte would
 /// otherwise have us send more than it does.

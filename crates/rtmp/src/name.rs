@@ -4,7 +4,6 @@
 //! file names, so what is odd is refused here, for every protocol, and not repaired. Names are compared as
 //! they are: two spellings of one letter (Unicode normalization) are two names.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,7 +145,7 @@ pub fn stream_of(app: &str, name: &str) -> (String, String) {
 /// Value of `key` in a `key=value&key=value` query, percent-decoded; the first one if repeated.
 ///
 /// `None` when it is not there or does not decode to UTF-8.
-pub fn query_value<'a>(query: &'a str, key: &str) -> Option<Cow<'a, str>> {
+pub fn query_value(query: &str, key: &str) -> Option<String> {
     let value = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == key)?.1;
     percent_decode(value)
 }
@@ -167,10 +166,7 @@ pub(super) fn is_valid_query(query: &str) -> bool {
     query.len() <= QUERY_BYTES_MAX && !query.contains(|c: char| c.is_control() || c == '\u{fffd}')
 }
 
-fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
-    }
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -184,7 +180,7 @@ fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
         bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
         rest = tail;
     }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

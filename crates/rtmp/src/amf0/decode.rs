@@ -20,8 +20,6 @@ pub struct Limits {
 impl Limits {
     /// For commands: the largest in use, `connect` with Enhanced RTMP lists, has about 40 values.
     pub const COMMAND: Self = Self { depth: 8, values: 256, string_bytes: 16 * 1024 };
-    /// For metadata: recorders write lists of key frame times and positions into it.
-    pub const METADATA: Self = Self { depth: 8, values: 100_000, string_bytes: 64 * 1024 };
 }
 
 /// Reads values one after the other from the bytes of a message.
@@ -214,7 +212,7 @@ impl<'a> Decoder<'a> {
     /// The name of the next property; `None` behind the last.
     ///
     /// The end of the message in place of the end marker is accepted: some encoders write ECMA arrays
-    /// without one. Inside another value the missing rest is noticed there.
+    /// without one.
     fn name(&mut self) -> Result<Option<&'a [u8]>, RtmpError> {
         if self.input.is_empty() {
             return Ok(None);

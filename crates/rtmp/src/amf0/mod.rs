@@ -56,30 +56,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text of a string.
-    pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::String(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The value of a number.
-    pub fn as_number(&self) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    /// The value of a boolean.
-    pub fn as_bool(&self) -> Option<bool> {
-        match self {
-            Self::Boolean(value) => Some(*value),
-            _ => None,
-        }
-    }
-
     /// Properties of an object, a typed object or an ECMA array, in their order; else none.
     pub fn properties(&self) -> &[(String, Value)] {
         match self {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use super::amf0::Value;
 use super::chunk::{ChunkWriter, ReaderLimits};
 use super::command::{self, object};
-use super::connection::{Connection, Handshake, Incoming, SET_BUFFER_LENGTH};
+use super::connection::{Connection, Handshake, SET_BUFFER_LENGTH};
 use super::enhanced;
 use super::handshake::ClientHandshake;
 pub use super::handshake::HandshakeForm;
@@ -156,8 +156,7 @@ impl ClientSession {
     /// Takes all of `input` apart. After an error the session is over.
     pub fn handle_input(&mut self, mut input: &[u8]) -> Result<(), RtmpError> {
         self.connection.note_received(input.len());
-        while let Some(incoming) = self.connection.next(&mut input)? {
-            let Incoming::Message(message) = incoming else { continue };
+        while let Some(message) = self.connection.next(&mut input)? {
             if command::is_command(message.header.type_id) {
                 self.handle_command(&message)?;
             } else if let Ok(media) = message.into_media() {
@@ -199,8 +198,7 @@ impl ClientSession {
                 (7, &marked[..])
             }
         };
-        let writer = &mut self.writer;
-        self.connection.append(|out, _| writer.write(out, chunk_stream_id, header, payload));
+        self.writer.write(self.connection.output(), chunk_stream_id, header, payload);
     }
 
     /// Asks the server to pause or go on at `at_ms` of the played stream (7.2.2.9).
@@ -222,19 +220,9 @@ impl ClientSession {
         self.stage = Stage::Over;
     }
 
-    /// Whether the server accepted and the stream has not ended.
-    pub fn is_started(&self) -> bool {
-        self.stage == Stage::Started
-    }
-
     /// Bytes received, handshake included.
     pub fn bytes_in(&self) -> u64 {
         self.connection.bytes_in()
-    }
-
-    /// Bytes written that the server has not acknowledged.
-    pub fn unacknowledged_bytes(&self) -> u32 {
-        self.connection.unacknowledged_bytes()
     }
 
     /// Servers begin a stream with two data messages of their own, which are no part of it.

@@ -504,13 +504,17 @@ mod tests {
             Metadata { video: Some((Codec::Av1, 1280, 720)), audio: Some((Codec::Opus, 48_000, 2)) };
         let body = body(&Frame::metadata(metadata, Timestamp::ZERO));
         assert_eq!(read(MediaKind::Data, &body).0.role, FrameRole::Metadata);
-        let mut decoder = Decoder::new(&body, Limits::METADATA);
+        let mut decoder = Decoder::new(&body, Limits::COMMAND);
         assert_eq!(decoder.next_value().unwrap(), Some("onMetaData".into()));
         let values = decoder.next_value().unwrap().unwrap();
-        let number = |name: &str| values.get(name).and_then(Value::as_number);
-        assert_eq!((number("width"), number("height")), (Some(1280.0), Some(720.0)));
-        assert_eq!(number("videocodecid"), Some(f64::from(0x6176_3031)));
-        assert_eq!(number("audiosamplerate"), Some(48_000.0));
-        assert_eq!(values.get("stereo").and_then(Value::as_bool), Some(true));
+        for (name, value) in [
+            ("width", 1280.0.into()),
+            ("height", 720.0.into()),
+            ("videocodecid", f64::from(0x6176_3031).into()),
+            ("audiosamplerate", 48_000.0.into()),
+            ("stereo", true.into()),
+        ] {
+            assert_eq!(values.get(name), Some(&value), "{name}");
+        }
     }
 }

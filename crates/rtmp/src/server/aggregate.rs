@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::super::RtmpError;
-use super::super::message::{Message, MessageHeader};
+use super::super::message::{DATA_AMF0, DATA_AMF3, DATA_BYTES_MAX, Message, MessageHeader};
 use super::ServerEvent;
 
 /// Pushes the media messages of an aggregate; parts that are not media are skipped.
@@ -21,6 +21,9 @@ pub(super) fn split(aggregate: &Message, events: &mut VecDeque<ServerEvent>) -> 
         let [type_id, l0, l1, l2, t0, t1, t2, t3, ..] = *head;
         let length = u32::from_be_bytes([0, l0, l1, l2]);
         let (payload, tail) = body.split_at_checked(length as usize).ok_or(RtmpError::AggregateMalformed)?;
+        // As of a message of its own.
+        let is_too_long = matches!(type_id, DATA_AMF0 | DATA_AMF3) && length > DATA_BYTES_MAX;
+        let payload = if is_too_long { &[] } else { payload };
         let time = u32::from_be_bytes([t3, t0, t1, t2]);
         let offset = *offset.get_or_insert(aggregate.header.timestamp.wrapping_sub(time));
         let header =

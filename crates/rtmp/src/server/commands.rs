@@ -4,16 +4,16 @@ use super::super::RtmpError;
 use super::super::amf0::{RawValue, Value};
 use super::super::command::{self, Command};
 use super::super::connection::{STREAM_BEGIN, STREAM_EOF};
+use super::super::enhanced;
 use super::super::message::Message;
-use super::super::name;
-use super::{
-    ConnectRequest, EnhancedCapabilities, PlayRequest, PublishRequest, ServerEvent, ServerSession, Stage,
-};
+use super::super::name::{self, NameError};
+use super::{ConnectRequest, PlayRequest, PublishRequest, ServerEvent, ServerSession, Stage};
 
 /// What is remembered of `connect` for its reply.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ConnectReply {
     pub(super) transaction: f64,
+    /// 0 for AMF0, 3 for AMF3. Both get AMF0 in reply, which AMF3 includes.
     pub(super) object_encoding: u8,
     pub(super) enhanced: bool,
 }
@@ -64,27 +64,22 @@ impl ServerSession {
                 return Err(RtmpError::NameInvalid);
             }
         };
+        self.app_bytes = app.len();
         let tc_url = text("tcUrl");
         let tc_query = tc_url.split_once('?').map_or("", |(_, query)| query);
         let query =
             if query.is_empty() && name::is_valid_query(tc_query) { tc_query } else { query }.to_owned();
         let object_encoding =
             command.object.get("objectEncoding").and_then(RawValue::as_number).unwrap_or(0.0) as u8;
-        let enhanced = EnhancedCapabilities::from_connect(command.object);
         self.stage = Stage::ConnectAsked(ConnectReply {
             transaction: command.transaction,
             object_encoding,
-            enhanced: enhanced.is_some(),
+            enhanced: enhanced::is_announced(command.object),
         });
         self.events.push_back(ServerEvent::Connect(Box::new(ConnectRequest {
             app: app.to_owned(),
             query,
-            tc_url,
             flash_version: text("flashVer"),
-            page_url: text("pageUrl"),
-            swf_url: text("swfUrl"),
-            object_encoding,
-            enhanced,
         })));
         Ok(())
     }
@@ -132,7 +127,12 @@ impl ServerSession {
 
     /// The stream that a command names, and its query; what is wrong with it is said under `code`.
     fn split_name<'a>(&mut self, text: &'a str, code: &str) -> Result<(&'a str, &'a str), RtmpError> {
-        self.config.names.split_name(text).map_err(|error| {
+        let split = self.config.names.split_name(text).and_then(|(name, query)| {
+            // What comes before the last slash is added to the application, behind a slash (`stream_of`).
+            let app_bytes = self.app_bytes + name.rfind('/').map_or(0, |at| at + 1);
+            if app_bytes <= name::NAME_BYTES_MAX { Ok((name, query)) } else { Err(NameError::TooLong) }
+        });
+        split.map_err(|error| {
             self.status("error", code, &format!("The stream name is not valid: {error}."));
             RtmpError::NameInvalid
         })

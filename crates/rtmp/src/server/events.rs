@@ -1,12 +1,11 @@
 //! What a server session tells and asks its caller.
 
 use super::super::message::MediaMessage;
-use super::EnhancedCapabilities;
 
 /// Something the caller must know or answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ServerEvent {
-    /// The peer wants to use an application: accept or reject.
+    /// The peer wants to use an application: accept, or [`close`](super::ServerSession::close).
     Connect(Box<ConnectRequest>),
     /// The peer wants to publish: accept or reject.
     Publish(Box<PublishRequest>),
@@ -24,11 +23,6 @@ pub enum ServerEvent {
     StreamEnded,
     /// Audio, video or data of an accepted publisher.
     Media(MediaMessage),
-    /// Answer to [`send_ping`](super::ServerSession::send_ping).
-    PingReply {
-        /// The time that was sent.
-        timestamp: u32,
-    },
 }
 
 /// A `connect` command (Adobe RTMP 1.0 section 7.2.1.1).
@@ -38,18 +32,8 @@ pub struct ConnectRequest {
     pub app: String,
     /// Query of `app`, else that of `tcUrl`; empty if there is none.
     pub query: String,
-    /// `tcUrl` as sent; empty if left out.
-    pub tc_url: String,
     /// `flashVer`, the nearest thing to a user agent; empty if left out.
     pub flash_version: String,
-    /// `pageUrl`; empty if left out.
-    pub page_url: String,
-    /// `swfUrl`; empty if left out.
-    pub swf_url: String,
-    /// 0 for AMF0, 3 for AMF3. Both get AMF0 in reply, which AMF3 includes.
-    pub object_encoding: u8,
-    /// What the client said about Enhanced RTMP, if anything.
-    pub enhanced: Option<EnhancedCapabilities>,
 }
 
 /// A `publish` command (7.2.2.6).

@@ -3,7 +3,7 @@
 //! [`ServerSession`] is driven by three calls and asks three questions:
 //!
 //! ```text
-//!  handle_input ─▶ poll_event ─▶ Connect  ─▶ accept_connect | reject_connect
+//!  handle_input ─▶ poll_event ─▶ Connect  ─▶ accept_connect | close
 //!                                Publish  ─▶ accept_publish | reject_publish ─▶ Media ...
 //!                                Play     ─▶ accept_play    | reject_play
 //!  output: bytes to write, drained by the caller
@@ -26,8 +26,7 @@ use std::collections::VecDeque;
 use super::RtmpError;
 use super::chunk::ReaderLimits;
 use super::command;
-use super::connection::{Connection, Handshake, Incoming, PING_REQUEST};
-pub use super::enhanced::EnhancedCapabilities;
+use super::connection::{Connection, Handshake};
 use super::handshake::ServerHandshake;
 use super::message::{AGGREGATE, Message};
 use super::name::NameRules;
@@ -75,6 +74,8 @@ pub struct ServerSession {
     config: ServerConfig,
     connection: Connection,
     stage: Stage,
+    /// Length of the application's name, of which a slash in a stream's name makes more.
+    app_bytes: usize,
     events: VecDeque<ServerEvent>,
     /// Messages that arrived while a question was open.
     waiting: VecDeque<Message>,
@@ -109,6 +110,7 @@ impl ServerSession {
             connection: Connection::new(handshake, Vec::new(), limits, config.window_ack_bytes),
             config: config.clone(),
             stage: Stage::Fresh,
+            app_bytes: 0,
             events: VecDeque::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -151,16 +153,6 @@ impl ServerSession {
         self.failure
     }
 
-    /// Asks the peer for a [`ServerEvent::PingReply`] with the same time.
-    pub fn send_ping(&mut self, now_ms: u32) {
-        self.connection.user_control(PING_REQUEST, now_ms);
-    }
-
-    /// Counts media bytes that the caller wrote past [`output`](Self::output).
-    pub fn note_written(&mut self, bytes: u64) {
-        self.connection.note_written(bytes);
-    }
-
     /// Gives back memory that a player does not need: what remains is below 2 kB.
     pub fn trim(&mut self) {
         self.connection.trim();
@@ -168,19 +160,9 @@ impl ServerSession {
         self.waiting.shrink_to_fit();
     }
 
-    /// Whether the handshake is complete.
-    pub fn handshake_done(&self) -> bool {
-        self.connection.handshake_done()
-    }
-
     /// Bytes received, handshake included.
     pub fn bytes_in(&self) -> u64 {
         self.connection.bytes_in()
-    }
-
-    /// Bytes written that the peer has not acknowledged. Peers that never acknowledge exist.
-    pub fn unacknowledged_bytes(&self) -> u32 {
-        self.connection.unacknowledged_bytes()
     }
 
     /// Memory held for input: half a handshake, unfinished messages, messages waiting for an answer.
@@ -189,12 +171,8 @@ impl ServerSession {
     }
 
     fn take_messages(&mut self, input: &mut &[u8]) -> Result<(), RtmpError> {
-        while let Some(incoming) = self.connection.next(input)? {
-            match incoming {
-                Incoming::Message(message) if self.has_open_question() => self.keep_waiting(message)?,
-                Incoming::Message(message) => self.handle_message(message)?,
-                Incoming::PingReply(timestamp) => self.events.push_back(ServerEvent::PingReply { timestamp }),
-            }
+        while let Some(message) = self.connection.next(input)? {
+            if self.has_open_question() { self.keep_waiting(message) } else { self.handle_message(message) }?;
         }
         Ok(())
     }

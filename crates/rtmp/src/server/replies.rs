@@ -23,13 +23,6 @@ impl ServerSession {
         self.answer(Stage::Connected);
     }
 
-    /// Refuses the application; the caller flushes and closes.
-    pub fn reject_connect(&mut self, description: &str) {
-        let Stage::ConnectAsked(reply) = self.stage else { return };
-        self.send_connect_error(reply.transaction, description);
-        self.close_stage();
-    }
-
     /// Accepts the publisher: its media follows as events.
     pub fn accept_publish(&mut self) {
         if self.stage != Stage::PublishAsked {
@@ -79,23 +72,8 @@ impl ServerSession {
         self.answer(Stage::Connected);
     }
 
-    /// Tells a player that its publisher is gone. ffmpeg and rtmpdump end at this; others wait.
-    pub fn notify_publisher_gone(&mut self) {
-        if self.stage == Stage::Playing {
-            self.connection.user_control(STREAM_EOF, STREAM_ID);
-            self.status("status", "NetStream.Play.UnpublishNotify", "The stream is no longer published.");
-        }
-    }
-
-    /// Tells a player that a publisher is there again.
-    pub fn notify_publisher_back(&mut self) {
-        if self.stage == Stage::Playing {
-            self.connection.user_control(STREAM_BEGIN, STREAM_ID);
-            self.status("status", "NetStream.Play.PublishNotify", "The stream is published again.");
-        }
-    }
-
-    /// Tells the peer that the server ends this session; the caller flushes and closes.
+    /// Tells the peer that the server ends this session, or that it refuses the application; the caller
+    /// flushes and closes.
     pub fn close(&mut self, description: &str) {
         match self.stage {
             Stage::Publishing => self.status("status", "NetStream.Unpublish.Success", description),
@@ -115,7 +93,9 @@ impl ServerSession {
             }
             Stage::Fresh | Stage::Closed => {}
         }
-        self.close_stage();
+        self.stage = Stage::Closed;
+        self.waiting.clear();
+        self.waiting_bytes = 0;
     }
 
     /// Sends a status of the stream.
@@ -150,12 +130,6 @@ impl ServerSession {
         }
         let values = [command::object(&properties), command::object(&information)];
         command::send(&mut self.connection, 0, "_result", reply.transaction, &values);
-    }
-
-    fn close_stage(&mut self) {
-        self.stage = Stage::Closed;
-        self.waiting.clear();
-        self.waiting_bytes = 0;
     }
 }
 

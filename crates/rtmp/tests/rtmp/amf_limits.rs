@@ -95,9 +95,12 @@ fn a_data_message_too_long_is_skipped_and_the_next_is_read() {
         assert!(publisher.buffered_bytes() < 10_000, "{}", publisher.buffered_bytes());
     }
     publisher.handle_input(&message0(10, 0, 18, &nested[..DATA_BYTES_MAX as usize])).unwrap();
+    // The same in an aggregate.
+    let part = [&[18][..], &(nested.len() as u32).to_be_bytes()[1..], &[0; 7], &nested[..], &[0; 4]].concat();
+    publisher.handle_input(&message0(10, 0, 22, &part)).unwrap();
     let kept = std::iter::from_fn(|| publisher.poll_event()).map(|event| match event {
         ServerEvent::Media(media) => media.payload.len() as u32,
         other => panic!("{other:?}"),
     });
-    assert_eq!(kept.collect::<Vec<_>>(), [0, DATA_BYTES_MAX]);
+    assert_eq!(kept.collect::<Vec<_>>(), [0, DATA_BYTES_MAX, 0]);
 }

@@ -70,7 +70,7 @@ pub fn server_after_handshake(config: &ServerConfig) -> ServerSession {
     hello[0] = 3;
     server.handle_input(&hello).unwrap();
     server.handle_input(&set_chunk_size(1 << 20)).unwrap();
-    assert!(server.handshake_done());
+    assert_eq!(server.output().len(), hello.len());
     server.output().clear();
     server
 }
@@ -130,7 +130,7 @@ impl From<Message> for Said {
         if !matches!(message.header.type_id, 18 | 20) {
             return Self::Control(message.header.type_id, message.payload);
         }
-        let mut decoder = rtmp::amf0::Decoder::new(&message.payload, rtmp::amf0::Limits::METADATA);
+        let mut decoder = rtmp::amf0::Decoder::new(&message.payload, rtmp::amf0::Limits::COMMAND);
         Self::Values(std::iter::from_fn(|| decoder.next_value().unwrap()).collect())
     }
 }
@@ -138,9 +138,10 @@ impl From<Message> for Said {
 /// Codes of the `onStatus`, `_result` and `_error` information in the output, in order.
 pub fn codes(said: &[Said]) -> Vec<String> {
     let code = |said: &Said| match said {
-        Said::Values(values) => {
-            values.iter().find_map(|value| value.get("code")).and_then(Value::as_str).map(str::to_owned)
-        }
+        Said::Values(values) => match values.iter().find_map(|value| value.get("code")) {
+            Some(Value::String(code)) => Some(code.clone()),
+            _ => None,
+        },
         Said::Control(..) => None,
     };
     said.iter().filter_map(code).collect()
@@ -154,6 +155,8 @@ pub fn url() -> RtmpUrl {
 pub struct Pair {
     pub client: ClientSession,
     pub server: ServerSession,
+    /// All that the client wrote.
+    pub client_bytes: Vec<u8>,
     pub client_events: Vec<ClientEvent>,
     pub server_events: Vec<ServerEvent>,
 }
@@ -169,7 +172,8 @@ impl Pair {
 
     fn new(client: ClientSession) -> Self {
         let server = ServerSession::new(&ServerConfig::default(), 8);
-        let mut pair = Self { client, server, client_events: Vec::new(), server_events: Vec::new() };
+        let (client_events, server_events) = Default::default();
+        let mut pair = Self { client, server, client_bytes: Vec::new(), client_events, server_events };
         pair.run();
         pair
     }
@@ -178,6 +182,7 @@ impl Pair {
     pub fn run(&mut self) {
         loop {
             let to_server = std::mem::take(self.client.output());
+            self.client_bytes.extend(&to_server);
             self.server.handle_input(&to_server).unwrap();
             while let Some(event) = self.server.poll_event() {
                 match event {

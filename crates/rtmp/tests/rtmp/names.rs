@@ -3,6 +3,7 @@
 use crate::common::*;
 use rtmp::RtmpError;
 use rtmp::amf0::Value;
+use rtmp::name::{NAME_BYTES_MAX, stream_of};
 use rtmp::server::{ServerConfig, ServerEvent};
 
 /// An AMF0 string of any bytes, UTF-8 or not.
@@ -43,6 +44,19 @@ fn bad_stream_names_get_a_status_and_end_the_session() {
             assert!(server.poll_event().is_none());
         }
     }
+}
+
+#[test]
+fn a_slash_in_a_name_makes_no_application_longer_than_others() {
+    // `live` is the application.
+    let names = [250, 251].map(|length| format!("{}/x", "a".repeat(length)));
+    let mut server = server_connected(&ServerConfig::default());
+    assert_eq!(server.handle_input(&call("play", names[0].as_bytes())), Ok(()));
+    let Some(ServerEvent::Play(play)) = server.poll_event() else { panic!("no play") };
+    assert_eq!(stream_of("live", &play.name).0.len(), NAME_BYTES_MAX);
+    let mut server = server_connected(&ServerConfig::default());
+    assert_eq!(server.handle_input(&call("play", names[1].as_bytes())), Err(RtmpError::NameInvalid));
+    assert_eq!(codes(&said(&mut server)), ["NetStream.Play.StreamNotFound"]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::common::*;
 use rtmp::MediaKind::{Audio, Data, Video};
 use rtmp::MediaMessage;
-use rtmp::chunk::write_play_message;
+use rtmp::amf0::Value;
+use rtmp::chunk::{ChunkReader, write_play_message};
 use rtmp::client::{ClientConfig, ClientEvent, HandshakeForm};
 use rtmp::server::ServerEvent;
 
@@ -51,10 +52,18 @@ fn what_is_published_arrives() {
         let [ServerEvent::Connect(connect), ServerEvent::Publish(publish)] = &pair.server_events[..] else {
             panic!("{:?}", pair.server_events)
         };
-        assert_eq!((&*connect.app, &*connect.tc_url), ("live", "rtmp://localhost:1935/live"));
-        let enhanced = connect.enhanced.as_ref().unwrap();
-        assert_eq!((&*enhanced.fourcc_list, enhanced.caps_ex), (&["*".to_owned()][..], 2 | 4 | 8));
-        assert_eq!(enhanced.video, [("*".to_owned(), 4)]);
+        assert_eq!(connect.app, "live");
+        // Behind the handshake.
+        let messages = read_all(&mut ChunkReader::new(WIDE), &pair.client_bytes[1 + 2 * 1536..]).unwrap();
+        let Said::Values(values) = messages.into_iter().next().unwrap().into() else { panic!() };
+        for (name, value) in [
+            ("tcUrl", "rtmp://localhost:1935/live".into()),
+            ("fourCcList", Value::StrictArray(vec!["*".into()])),
+            ("videoFourCcInfoMap", object(&[("*", 4.0.into())])),
+            ("capsEx", f64::from(2 | 4 | 8).into()),
+        ] {
+            assert_eq!(values[2].get(name), Some(&value), "{name}");
+        }
         assert_eq!((&*publish.name, &*publish.query, &*publish.mode), ("stream", "token=secret", "live"));
         pair.server_events.clear();
         for message in media() {
@@ -76,13 +85,11 @@ fn what_is_written_for_players_arrives() {
         let statuses: Vec<_> = pair.client_events.iter().skip(1).collect();
         assert_eq!(pair.client_events[0], ClientEvent::Started);
         assert!(statuses.is_empty(), "{statuses:?}");
-        assert!(pair.client.is_started());
         pair.client_events.clear();
         let mut bytes = Vec::new();
         for message in media() {
             write_play_message(&mut bytes, message.kind, message.timestamp, &message.payload);
         }
-        pair.server.note_written(bytes.len() as u64);
         pair.client.handle_input(&bytes).unwrap();
         pair.run();
         assert!(pair.client_events == media().into_iter().map(ClientEvent::Media).collect::<Vec<_>>());
