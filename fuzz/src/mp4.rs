@@ -1,7 +1,7 @@
 //! What the fuzz target of MP4 files checks: any bytes give samples or an error, never a panic,
 //! more memory than the limits allow, or times that step back.
 //!
-//! `crates/mp4/tests/fuzz_corpus.rs` includes this file and replays the kept corpus.
+//! `crates/mp4/tests/mp4/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 use std::io::Cursor;
 use std::time::Duration;

@@ -27,7 +27,6 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("payload_vp9", payload_vp9),
     ("payload_av1", payload_av1),
     ("payload_opus", payload_opus),
-    ("rtx", rtx),
 ];
 
 /// An RTP packet.
@@ -256,23 +255,4 @@ pub fn payload_opus(data: &[u8]) {
     let toc = opus::Toc::parse(data);
     assert_eq!(inspect(Codec::Opus, data, false).is_some(), toc.is_some());
     assert!(toc.is_none_or(|toc| toc.samples >= 120 && toc.samples <= 5760));
-}
-
-/// A retransmission.
-pub fn rtx(data: &[u8]) {
-    use rtp::rtx;
-    let mut packet = data.to_vec();
-    match rtx::unwrap_in_place(&mut packet, 0x1234_5678, 96) {
-        Err(_) => assert_eq!(packet, data, "refused, and not as it was"),
-        Ok(original) => {
-            let (resent, original) = (Packet::parse(data).unwrap(), Packet::parse(original).unwrap());
-            let (osn, payload) = rtx::unwrap(resent.payload()).unwrap();
-            assert_eq!((original.ssrc(), original.payload_type()), (0x1234_5678, 96));
-            assert_eq!((original.sequence_number(), original.payload()), (osn, payload));
-            assert_eq!((original.marker(), original.timestamp()), (resent.marker(), resent.timestamp()));
-            assert_eq!(original.extension_block(), resent.extension_block());
-            assert_eq!(original.padding_len(), resent.padding_len());
-            assert!(original.csrcs().eq(resent.csrcs()));
-        }
-    }
 }

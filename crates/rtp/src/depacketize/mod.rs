@@ -52,7 +52,6 @@ pub struct Depacketizer {
     frame: Vec<u8>,
     /// The current frame is lost, for this reason.
     broken: Option<Broken>,
-    has_payload: bool,
 }
 
 #[derive(Debug)]
@@ -84,7 +83,7 @@ impl Depacketizer {
     /// For a track of this codec. One without a payload format here is taken to have a frame per
     /// packet, like G.711.
     pub fn new(codec: Codec) -> Self {
-        Self { codec, format: Format::of(codec), frame: Vec::new(), broken: None, has_payload: false }
+        Self { codec, format: Format::of(codec), frame: Vec::new(), broken: None }
     }
 
     /// Its codec.
@@ -98,7 +97,6 @@ impl Depacketizer {
     /// [`Broken`] when this payload is what breaks the frame. Further payloads of a broken frame
     /// are passed over without an error: it is counted once.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Broken> {
-        self.has_payload = true;
         if self.broken.is_some() {
             return Ok(());
         }
@@ -170,24 +168,18 @@ impl Depacketizer {
     pub fn abandon(&mut self) {
         self.frame.clear();
         self.format = Format::of(self.codec);
-        (self.broken, self.has_payload) = (None, false);
+        self.broken = None;
     }
 
     /// The current frame lacks a packet: [`Depacketizer::finish`] will report it, whatever else
     /// arrives.
     pub fn break_frame(&mut self, reason: Broken) {
-        self.has_payload = true;
         self.broken.get_or_insert(reason);
     }
 
     /// Whether the current frame is lost.
     pub fn is_broken(&self) -> bool {
         self.broken.is_some()
-    }
-
-    /// Whether a frame has begun.
-    pub fn is_under_way(&self) -> bool {
-        self.has_payload
     }
 }
 
@@ -224,9 +216,8 @@ mod tests {
     fn an_audio_frame_is_its_payload() {
         for (codec, payload) in [(Codec::Opus, &[0xfc, 1, 2][..]), (Codec::Pcma, &[0xd5; 160])] {
             let mut depacketizer = Depacketizer::new(codec);
-            assert!(!depacketizer.is_under_way());
+            assert_eq!(depacketizer.finish().unwrap_err(), Broken::Empty);
             depacketizer.push(payload).unwrap();
-            assert!(depacketizer.is_under_way());
             assert_eq!(&*depacketizer.finish().unwrap(), payload);
             assert_eq!(depacketizer.finish().unwrap_err(), Broken::Empty);
         }

@@ -229,10 +229,10 @@ mod tests {
     #[test]
     fn a_compound_is_cut_where_its_lengths_say() {
         let compound =
-            [0x83, 204, 0, 0, 0x80, 207, 0, 1, 1, 2, 3, 4, 0xa0, 250, 0, 2, 5, 6, 7, 8, 0, 0, 0, 4];
+            [0x83, 220, 0, 0, 0x80, 221, 0, 1, 1, 2, 3, 4, 0xa0, 250, 0, 2, 5, 6, 7, 8, 0, 0, 0, 4];
         assert_eq!(
             walk(&compound),
-            [Ok((204, 3, vec![])), Ok((207, 0, vec![1, 2, 3, 4])), Ok((250, 0, vec![5, 6, 7, 8]))]
+            [Ok((220, 3, vec![])), Ok((221, 0, vec![1, 2, 3, 4])), Ok((250, 0, vec![5, 6, 7, 8]))]
         );
         assert_eq!(walk(&[]), []);
     }
@@ -240,14 +240,14 @@ mod tests {
     #[test]
     fn broken_framing_is_the_last_item() {
         for (bytes, error) in [
-            (&[0x80, 204, 0][..], RtcpError::TooShort),
-            (&[0x40, 204, 0, 0, 0x80, 204, 0, 0], RtcpError::BadVersion),
-            (&[0x80, 204, 0, 1, 1, 2, 3], RtcpError::BadLength),
-            (&[0x80, 204, 0xff, 0xff, 1, 2, 3, 4], RtcpError::BadLength),
-            (&[0xa0, 204, 0, 0], RtcpError::BadPadding),
-            (&[0xa0, 204, 0, 1, 0, 0, 0, 0], RtcpError::BadPadding),
-            (&[0xa0, 204, 0, 1, 0, 0, 0, 5], RtcpError::BadPadding),
-            (&[0xa0, 204, 0, 1, 0, 0, 0, 8], RtcpError::BadPadding),
+            (&[0x80, 220, 0][..], RtcpError::TooShort),
+            (&[0x40, 220, 0, 0, 0x80, 220, 0, 0], RtcpError::BadVersion),
+            (&[0x80, 220, 0, 1, 1, 2, 3], RtcpError::BadLength),
+            (&[0x80, 220, 0xff, 0xff, 1, 2, 3, 4], RtcpError::BadLength),
+            (&[0xa0, 220, 0, 0], RtcpError::BadPadding),
+            (&[0xa0, 220, 0, 1, 0, 0, 0, 0], RtcpError::BadPadding),
+            (&[0xa0, 220, 0, 1, 0, 0, 0, 5], RtcpError::BadPadding),
+            (&[0xa0, 220, 0, 1, 0, 0, 0, 8], RtcpError::BadPadding),
         ] {
             assert_eq!(walk(bytes), [Err(error)], "{bytes:x?}");
         }
@@ -257,8 +257,8 @@ mod tests {
     fn a_broken_body_does_not_hide_what_follows() {
         // A sender report without sender information, then a type that is not known.
         assert_eq!(
-            walk(&[0x80, 200, 0, 1, 0, 0, 0, 1, 0x80, 204, 0, 0]),
-            [Err(RtcpError::BadBody), Ok((204, 0, vec![]))]
+            walk(&[0x80, 200, 0, 1, 0, 0, 0, 1, 0x80, 220, 0, 0]),
+            [Err(RtcpError::BadBody), Ok((220, 0, vec![]))]
         );
     }
 }

@@ -215,16 +215,14 @@ proptest! {
 
     #[test]
     fn retransmissions(fields in header_fields(), payload in vec(any::<u8>(), 0..1300), ssrc: u32, sequence: u16) {
-        let mut original = vec![0; 12];
-        fields.write(&[], &mut original);
-        original.extend(&payload);
         let resent = HeaderFields { payload_type: 97, sequence_number: sequence, ssrc, ..fields };
         let mut packet = vec![0; 12];
         resent.write(&[], &mut packet);
         packet.extend(rtx::osn(fields.sequence_number));
         packet.extend(&payload);
-        let unwrapped = rtx::unwrap_in_place(&mut packet, fields.ssrc, fields.payload_type);
-        prop_assert_eq!(unwrapped, Ok(&mut original[..]));
+        let packet = Packet::parse(&packet).unwrap();
+        prop_assert_eq!((packet.marker(), packet.timestamp()), (fields.marker, fields.timestamp));
+        prop_assert_eq!(rtx::unwrap(packet.payload()), Some((fields.sequence_number, &payload[..])));
     }
 
     #[test]

@@ -1,4 +1,0 @@
-//! See `millstream_fuzz::rtp::rtx`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::rtp::rtx(data));
