@@ -151,8 +151,9 @@ impl World {
         sent
     }
 
-    fn state(&mut self) -> (Option<Path>, u32, Option<Instant>, bool) {
-        (self.peer.path(), self.peer.paths_version(), self.peer.next_timeout(), self.peer.is_closed())
+    fn state(&mut self) -> (Option<Path>, Vec<Path>, Option<Instant>, bool) {
+        let valid = self.peer.valid_paths().collect();
+        (self.peer.path(), valid, self.peer.next_timeout(), self.peer.is_closed())
     }
 }
 

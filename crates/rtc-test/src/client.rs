@@ -10,7 +10,7 @@ use rtc::sdp::{Candidate, OfferConfig, RemoteAnswer, Setup, Source, Transport};
 use rtc::{Event, FailReason, LocalAddress, Path, Peer, PeerConfig, Side, Timeouts, Transmit};
 use rtp::HeaderFields;
 use rtp::payload::MediaKind;
-use srtp::{InboundContext, OutboundContext};
+use srtp::{InboundContext, OutboundContext, Profile};
 
 use crate::{OPUS, certificate};
 
@@ -30,6 +30,8 @@ pub struct Client {
     /// The server's answer.
     pub answer: RemoteAnswer,
     local: SocketAddr,
+    /// SRTP profiles that it offers instead of all.
+    srtp_profiles: Option<Vec<Profile>>,
     inbound: Option<InboundContext>,
     outbound: Option<OutboundContext>,
     /// Decrypted RTP in order of arrival.
@@ -53,10 +55,11 @@ impl Client {
     /// If no peer can be made of the answer.
     pub fn new(now: Instant, local: SocketAddr, offer: OfferConfig, answer: RemoteAnswer) -> Self {
         Self {
-            peer: peer(now, local, &offer, &answer),
+            peer: peer(now, local, &offer, &answer, None),
             offer,
             answer,
             local,
+            srtp_profiles: None,
             inbound: None,
             outbound: None,
             media: VecDeque::new(),
@@ -74,7 +77,21 @@ impl Client {
     /// As [`Client::new`].
     pub fn set_server(&mut self, now: Instant, address: SocketAddr) {
         self.answer.remote.candidates = vec![Candidate::host(address, Transport::Udp, 65_535)];
-        self.peer = peer(now, self.local, &self.offer, &self.answer);
+        self.remake_peer(now);
+    }
+
+    /// Offers only these SRTP profiles in its handshake, which has not begun.
+    ///
+    /// # Panics
+    /// As [`Client::new`].
+    pub fn set_srtp_profiles(&mut self, now: Instant, profiles: &[Profile]) {
+        self.srtp_profiles = Some(profiles.to_vec());
+        self.remake_peer(now);
+    }
+
+    fn remake_peer(&mut self, now: Instant) {
+        let profiles = self.srtp_profiles.as_deref();
+        self.peer = peer(now, self.local, &self.offer, &self.answer, profiles);
     }
 
     /// Takes a datagram that arrived; media is decrypted in place and queued.
@@ -194,18 +211,28 @@ impl Client {
 }
 
 /// The client's ICE and DTLS after offer and answer.
-fn peer(now: Instant, local: SocketAddr, offer: &OfferConfig, answer: &RemoteAnswer) -> Peer {
+fn peer(
+    now: Instant,
+    local: SocketAddr,
+    offer: &OfferConfig,
+    answer: &RemoteAnswer,
+    srtp_profiles: Option<&[Profile]>,
+) -> Peer {
     let dtls_role = match answer.remote.setup {
         Setup::Passive => DtlsRole::Client,
         _ => DtlsRole::Server,
     };
+    let mut dtls = Config::new(certificate(), answer.remote.fingerprints.clone());
+    if let Some(profiles) = srtp_profiles {
+        dtls.srtp_profiles = profiles.to_vec();
+    }
     let config = PeerConfig {
         side: Side::Full,
         local_ice: offer.ice.clone(),
         remote_ice: answer.remote.ice.clone(),
         local_addresses: vec![LocalAddress { transport: Transport::Udp, address: local }],
         remote_candidates: answer.remote.candidates.clone(),
-        dtls: Config::new(certificate(), answer.remote.fingerprints.clone()),
+        dtls,
         dtls_role,
         timeouts: Timeouts::default(),
     };

@@ -43,8 +43,6 @@ pub(crate) struct FullAgent {
     selected: Option<(Path, Instant)>,
     mapped: Vec<SocketAddr>,
     remotes: Vec<SocketAddr>,
-    /// Grows when `valid` or `selected` changes.
-    version: u32,
     over: bool,
 }
 
@@ -77,7 +75,6 @@ impl FullAgent {
             selected: None,
             mapped: Vec::new(),
             remotes: Vec::new(),
-            version: 0,
             over: false,
         })
     }
@@ -183,7 +180,6 @@ impl FullAgent {
             let oldest = self.valid.iter().position(|valid| Some(*valid) != spared);
             self.valid.remove(oldest.expect("one of several is not the selected one"));
         }
-        self.version += 1;
         self.valid.push(path);
     }
 
@@ -211,7 +207,6 @@ impl FullAgent {
         let path =
             selected.filter(|path| self.valid.contains(path) && self.selected_path() != Some(*path))?;
         self.selected = Some((path, now));
-        self.version += 1;
         Some(IceEvent::Selected(path))
     }
 
@@ -262,7 +257,6 @@ impl FullAgent {
         let kept = self.selected_path();
         self.valid.retain(|path| Some(*path) == kept);
         self.started = now;
-        self.version += 1;
         self.over = false;
         for candidate in candidates {
             self.add_remote_candidate(candidate);
@@ -273,7 +267,6 @@ impl FullAgent {
     /// Forgets a path whose connection has ended.
     pub(crate) fn path_closed(&mut self, path: &Path, now: Instant) -> Option<IceEvent> {
         self.valid.retain(|valid| valid != path);
-        self.version += 1;
         self.asked.retain(|(_, asked)| asked != path);
         if self.selected_path() == Some(*path) {
             self.selected = None;
@@ -288,7 +281,6 @@ impl FullAgent {
 
     pub(crate) fn stop(&mut self) {
         self.over = true;
-        self.version += 1;
         self.selected = None;
         self.valid = Vec::new();
         self.asked = VecDeque::new();
@@ -304,10 +296,6 @@ impl FullAgent {
 
     pub(crate) fn valid_paths(&self) -> impl Iterator<Item = Path> + '_ {
         self.valid.iter().copied()
-    }
-
-    pub(crate) fn version(&self) -> u32 {
-        self.version
     }
 
     /// Round-trip time of the last check on the selected path.

@@ -49,8 +49,8 @@ impl Default for Timeouts {
     }
 }
 
-/// Why a datagram was refused. Each reason is one counter; none changes anything, and none is
-/// answered but [`Refusal::RoleConflict`].
+/// Why a datagram was refused. It changed nothing, and is answered only if it was a
+/// [`Refusal::RoleConflict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// Neither STUN nor DTLS.
@@ -83,24 +83,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Every reason, in the order of the declaration.
-    pub const ALL: [Self; 13] = [
-        Self::NotSignal,
-        Self::Malformed,
-        Self::NotBinding,
-        Self::NoIntegrity,
-        Self::WrongUsername,
-        Self::WrongIntegrity,
-        Self::UnknownTransaction,
-        Self::Replayed,
-        Self::RoleConflict,
-        Self::TooManyCandidates,
-        Self::UnvalidatedPath,
-        Self::DtlsRejected,
-        Self::Closed,
-    ];
-
-    /// A name for counters: lower case with underscores.
+    /// A name for the log: lower case with underscores.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -84,8 +84,6 @@ pub(crate) struct LiteAgent {
     /// Media flows; and the path whose host has proven to receive, if one has.
     media_flows: bool,
     proven: Option<Path>,
-    /// Grows when `paths` or `selected` changes.
-    version: u32,
     over: bool,
 }
 
@@ -108,7 +106,6 @@ impl LiteAgent {
             challenge: None,
             media_flows: false,
             proven: None,
-            version: 0,
             over: false,
         }
     }
@@ -184,7 +181,6 @@ impl LiteAgent {
                 self.paths.swap_remove(oldest);
             }
         }
-        self.version += 1;
         self.paths.push(ValidPath { path, checked: now, nominated });
     }
 
@@ -221,7 +217,6 @@ impl LiteAgent {
     fn select(&mut self, now: Instant, path: Path) -> IceEvent {
         self.selected = Some((path, now));
         self.challenge = None;
-        self.version += 1;
         IceEvent::Selected(path)
     }
 
@@ -279,9 +274,7 @@ impl LiteAgent {
         }
         self.repeat_challenge(now, transmits);
         let consent = self.timeouts.consent;
-        let before = self.paths.len();
         self.paths.retain(|valid| now < valid.checked + consent);
-        self.version += u32::from(self.paths.len() < before);
         let (deadline, event) = match self.selected {
             None => (self.started + self.timeouts.ice, IceEvent::Failed),
             Some((_, checked)) => (checked + consent, IceEvent::ConsentLost),
@@ -326,7 +319,6 @@ impl LiteAgent {
         let kept = self.selected_path();
         self.paths.retain(|valid| Some(valid.path) == kept);
         self.challenge = None;
-        self.version += 1;
         self.over = false;
     }
 
@@ -334,7 +326,6 @@ impl LiteAgent {
     /// is one.
     pub(crate) fn path_closed(&mut self, path: &Path, now: Instant) -> Option<IceEvent> {
         self.paths.retain(|valid| valid.path != *path);
-        self.version += 1;
         if self.challenge.as_ref().is_some_and(|asked| asked.path == *path) {
             self.challenge = None;
         }
@@ -370,7 +361,6 @@ impl LiteAgent {
         }
         let known = self.paths.iter().find(|valid| Some(valid.path) == proven);
         self.selected = known.map(|valid| (valid.path, valid.checked));
-        self.version += 1;
         if let Some(selected) = selected {
             self.challenge(now, selected, transmits);
         }
@@ -380,7 +370,6 @@ impl LiteAgent {
     /// Ends all of it: nothing is valid any more.
     pub(crate) fn stop(&mut self) {
         self.over = true;
-        self.version += 1;
         self.selected = None;
         self.challenge = None;
         self.paths = Vec::new();
@@ -398,29 +387,12 @@ impl LiteAgent {
         let kept = self.selected_path().filter(|kept| self.paths.iter().all(|valid| valid.path != *kept));
         self.paths.iter().map(|valid| valid.path).chain(kept)
     }
-
-    pub(crate) fn version(&self) -> u32 {
-        self.version
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let asked = self.challenge.as_ref().map_or(0, |asked| asked.request.capacity());
-        self.paths.capacity() * size_of::<ValidPath>()
-            + credentials_bytes(&self.local)
-            + credentials_bytes(&self.remote)
-            + asked
-    }
 }
 
 fn hash_of(path: Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Heap of one pair of credentials.
-pub(crate) fn credentials_bytes(credentials: &IceCredentials) -> usize {
-    credentials.ufrag.capacity() + credentials.password.capacity()
 }
 
 /// Of checks of ours. Their receiver is the controlling side, which does not compare it.

@@ -471,27 +471,6 @@ impl Peer {
         lite.into_iter().flatten().chain(full.into_iter().flatten())
     }
 
-    /// Changes with [`Peer::valid_paths`] and [`Peer::path`], so that a table of addresses needs an
-    /// update only then.
-    #[must_use]
-    pub fn paths_version(&self) -> u32 {
-        match &self.agent {
-            Agent::Lite(agent) => agent.version(),
-            Agent::Full(agent) => agent.version(),
-        }
-    }
-
-    /// Heap held by ICE and the queues, in bytes. For a server's side; what the DTLS library holds
-    /// is not in it.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        let agent = match &self.agent {
-            Agent::Lite(agent) => size_of::<LiteAgent>() + agent.heap_bytes(),
-            Agent::Full(_) => size_of::<FullAgent>(),
-        };
-        agent + self.transmits.heap_bytes() + self.events.capacity() * size_of::<Event>()
-    }
-
     /// Whether it has closed or failed; no event comes after that of the end.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -505,11 +484,5 @@ impl Peer {
             Agent::Lite(_) => None,
             Agent::Full(agent) => agent.round_trip(),
         }
-    }
-
-    /// Datagrams dropped because more than [`TRANSMITS_MAX`](crate::TRANSMITS_MAX) waited.
-    #[must_use]
-    pub fn transmits_dropped(&self) -> u64 {
-        self.transmits.dropped()
     }
 }

@@ -26,15 +26,12 @@ pub struct Transmit {
 #[derive(Default)]
 pub(crate) struct TransmitQueue {
     waiting: VecDeque<Transmit>,
-    dropped: u64,
 }
 
 impl TransmitQueue {
     pub(crate) fn push(&mut self, path: Path, bytes: Vec<u8>) {
         if self.waiting.len() < TRANSMITS_MAX {
             self.waiting.push_back(Transmit { path, bytes });
-        } else {
-            self.dropped += 1;
         }
     }
 
@@ -46,15 +43,6 @@ impl TransmitQueue {
             self.waiting = VecDeque::new();
         }
         transmit
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let datagrams: usize = self.waiting.iter().map(|transmit| transmit.bytes.capacity()).sum();
-        self.waiting.capacity() * size_of::<Transmit>() + datagrams
     }
 }
 
@@ -69,11 +57,11 @@ mod tests {
         for number in 0..TRANSMITS_MAX as u8 + 3 {
             queue.push(path, vec![number]);
         }
-        assert_eq!((queue.waiting.len(), queue.dropped()), (TRANSMITS_MAX, 3));
+        assert_eq!(queue.waiting.len(), TRANSMITS_MAX);
         for number in 0..TRANSMITS_MAX as u8 {
             assert_eq!(queue.pop().unwrap().bytes, [number]);
         }
         assert_eq!(queue.pop(), None);
-        assert_eq!(queue.heap_bytes(), 0);
+        assert_eq!(queue.waiting.capacity(), 0);
     }
 }

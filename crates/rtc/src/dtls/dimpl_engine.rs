@@ -26,6 +26,10 @@ pub(super) struct DimplEngine {
 }
 
 impl DimplEngine {
+    /// The profiles it knows, and offers as a client, whatever is allowed.
+    pub(super) const PROFILES: [Profile; 3] =
+        [Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::AesCm128HmacSha1_80];
+
     /// A server of 1.3, or a client of the versions allowed whose first datagrams are in `output`.
     pub(super) fn start(
         config: Config,
@@ -66,8 +70,7 @@ impl DimplEngine {
 
     /// The profile a server of 1.3 takes when the client offers these.
     pub(super) fn profile_for(offered: &[Profile]) -> Option<Profile> {
-        let known = [Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::AesCm128HmacSha1_80];
-        offered.iter().copied().find(|profile| known.contains(profile))
+        offered.iter().copied().find(|profile| Self::PROFILES.contains(profile))
     }
 
     /// Collects the output of the library. Nothing is sent if the certificate turns out to be

@@ -127,7 +127,7 @@ impl Dtls {
     /// A client; its ClientHello is ready to be sent.
     ///
     /// With both versions allowed, or 1.3 only, the server has to have an ECDSA certificate; RSA
-    /// works with 1.2 only.
+    /// works with 1.2 only. 1.3 is offered only with all the default SRTP profiles, if 1.2 is allowed.
     ///
     /// # Errors
     /// [`DtlsError::NoFingerprint`], [`DtlsError::NoVersion`], [`DtlsError::NoSrtpProfile`] when
@@ -142,13 +142,15 @@ impl Dtls {
         let deadline = now + config.handshake_timeout;
         let allows = |version| config.versions.contains(&version);
         let mut output = Output::default();
+        // The library for 1.3 offers every profile that it knows, and a server would take one that is not allowed.
+        let allows_all = DimplEngine::PROFILES.iter().all(|known| config.srtp_profiles.contains(known));
         let engine: Box<dyn Engine> = match (allows(DtlsVersion::V1_2), allows(DtlsVersion::V1_3)) {
             (false, false) => return Err(DtlsError::NoVersion),
-            (true, false) => {
+            (true, is_1_3) if !is_1_3 || !allows_all => {
                 let profiles = config.srtp_profiles.clone();
                 isolate(|| RtcDtlsEngine::start(config, DtlsRole::Client, &profiles, now, &mut output))?
             }
-            (_, true) => isolate(|| DimplEngine::start(config, DtlsRole::Client, now, &mut output))?,
+            _ => isolate(|| DimplEngine::start(config, DtlsRole::Client, now, &mut output))?,
         };
         let mut session = Self::with_state(State::Running(engine));
         session.output = output;

@@ -15,7 +15,6 @@ use rtc_test::stun::{self, Check, Writer};
 struct State {
     path: Option<Path>,
     valid: Vec<Path>,
-    version: u32,
     next_timeout: Option<Instant>,
     closed: bool,
     sent: usize,
@@ -26,7 +25,6 @@ fn state(end: &mut End, sent: usize) -> State {
     State {
         path: end.peer.path(),
         valid: end.peer.valid_paths().collect(),
-        version: end.peer.paths_version(),
         next_timeout: end.peer.next_timeout(),
         closed: end.peer.is_closed(),
         sent,

@@ -45,13 +45,13 @@ fn the_server_takes_its_first_profile_whatever_order_the_client_has() {
         vec![AesCm128HmacSha1_80, Profile::AesCm128HmacSha1_32],
         vec![Profile::AesCm128HmacSha1_32, AeadAes256Gcm],
     ];
-    for order in orders {
-        let (client, server) = configs(&[V1_2], &[V1_2, V1_3]);
+    for (order, versions) in orders.iter().flat_map(|order| [(order, &[V1_2][..]), (order, &[V1_2, V1_3])]) {
+        let (client, server) = configs(versions, &[V1_2, V1_3]);
         let expected = server.srtp_profiles.iter().find(|profile| order.contains(profile)).copied();
         let mut pair = Pair::new((Config { srtp_profiles: order.clone(), ..client }, server));
         pair.run_until_keys();
-        assert_eq!(pair.server.keys.map(|keys| keys.profile), expected, "{order:?}");
-        assert_eq!(pair.client.keys.map(|keys| keys.profile), expected, "{order:?}");
+        assert_eq!(pair.server.keys.map(|keys| keys.profile), expected, "{order:?} {versions:?}");
+        assert_eq!(pair.client.keys.map(|keys| keys.profile), expected, "{order:?} {versions:?}");
     }
 }
 
