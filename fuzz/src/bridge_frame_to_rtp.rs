@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
-//!  kind: 0 video, 1 audio, 2 Opus of the transcoder, 3 another publisher, 4 audio is refused, 5 video and 6 audio
-//!        is over; +128: hours later
+//!  kind: 0 video, 1 audio, 2 Opus of the transcoder, 4 audio is refused, 5 video and 6 audio is over;
+//!        +128: hours later
 //! ```
 //! `crates/bridge/tests/bridge/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
@@ -76,7 +76,6 @@ impl Viewer {
                 let audio = CodedAudio { pts_us: time_ms as i64 * 1_000, format: None, data: body.to_vec() };
                 self.bridge.audio(now, &audio, &mut out);
             }
-            3 => self.bridge.publisher_started(&mut out),
             4 => self.bridge.refuse_audio("no transcoder is free", &mut out),
             5 => self.bridge.track_ended(MediaKind::Video, &mut out),
             6 => self.bridge.track_ended(MediaKind::Audio, &mut out),

@@ -154,11 +154,6 @@ impl DeliveryLog {
         self.marks.back().map_or(0, |mark| mark.arrived_ms)
     }
 
-    /// Bytes of memory the segments hold.
-    pub fn memory_bytes(&self) -> usize {
-        self.segments.iter().map(|segment| segment.bytes.capacity()).sum()
-    }
-
     fn segment_for(&mut self, bytes_hint: usize) -> &mut Segment {
         if self.rolls(bytes_hint) {
             let capacity = SEGMENT_BYTES.max(bytes_hint);

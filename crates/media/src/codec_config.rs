@@ -1,7 +1,7 @@
-//! How a track is coded, in the words of the formats that announce it: SDP, MP4, HLS.
+//! How a track is coded, as containers, SDP and people say it.
 
 use crate::bitstream::{BitReader, Malformed};
-use crate::config::{self, AudioFormat, AudioSpecificConfig, VideoFormat};
+use crate::config::{self, AudioFormat, VideoFormat};
 use crate::{Codec, MediaKind};
 
 /// Codec and decoder configuration of a track, and what its container tells of audio.
@@ -72,52 +72,12 @@ impl CodecConfig {
                 let (profile, level, tier) = (profile_level >> 5, profile_level & 0x1f, flags >> 7);
                 format!("profile={profile};level-idx={level};tier={tier}")
             }
-            Codec::Vp9 => vp9_fmtp(vpcc(record)?[0]),
+            Codec::Vp9 => {
+                // Some put version and flags of the box before the record.
+                let behind = record.strip_prefix(&[1, 0, 0, 0]).filter(|rest| rest.len() >= 8);
+                vp9_fmtp(*behind.unwrap_or(record).first()?)
+            }
             Codec::Vp8 | Codec::Opus | Codec::Pcma | Codec::Pcmu => String::new(),
-            _ => return None,
-        })
-    }
-
-    /// The entry of a `CODECS` attribute (RFC 6381; each codec's own binding to MP4). `None` if the record
-    /// does not parse, or the codec has no name there.
-    pub fn codecs_string(&self) -> Option<String> {
-        let record = &self.record[..];
-        Some(match self.codec {
-            Codec::H264 => {
-                let [1, profile, constraints, level, ..] = *record else { return None };
-                format!("avc1.{profile:02X}{constraints:02X}{level:02X}")
-            }
-            Codec::H265 => hvc1(record)?,
-            Codec::Av1 => {
-                let [0x81, profile_level, flags, _, ..] = *record else { return None };
-                let (profile, level) = (profile_level >> 5, profile_level & 0x1f);
-                let tier = if flags & 0x80 != 0 { 'H' } else { 'M' };
-                let depth = match flags >> 5 & 3 {
-                    0 => 8,
-                    2 => 10,
-                    _ => 12,
-                };
-                format!("av01.{profile}.{level:02}{tier}.{depth:02}")
-            }
-            Codec::Vp8 | Codec::Vp9 => {
-                let [profile, level, depth] = vpcc(record)?;
-                let name = if self.codec == Codec::Vp8 { "vp08" } else { "vp09" };
-                format!("{name}.{profile:02}.{level:02}.{:02}", depth >> 4)
-            }
-            Codec::Aac => {
-                let config = AudioSpecificConfig::read(record).ok()?;
-                let object_type = match config.extension_sample_rate {
-                    Some(_) if config.parametric_stereo => 29,
-                    Some(_) => 5,
-                    None => config.object_type,
-                };
-                format!("mp4a.40.{object_type}")
-            }
-            Codec::Mp3 => "mp4a.40.34".to_owned(),
-            Codec::Opus => "opus".to_owned(),
-            Codec::Flac => "flac".to_owned(),
-            Codec::Ac3 => "ac-3".to_owned(),
-            Codec::Eac3 => "ec-3".to_owned(),
             _ => return None,
         })
     }
@@ -141,26 +101,6 @@ pub fn vp9_fmtp(profile: u8) -> String {
     format!("profile-id={profile}")
 }
 
-/// Profile, level and the byte with the bit depth of a `vpcC` record; some put version and flags of the box
-/// before it.
-fn vpcc(record: &[u8]) -> Option<[u8; 3]> {
-    let record = record.strip_prefix(&[1, 0, 0, 0]).filter(|rest| rest.len() >= 8).unwrap_or(record);
-    record.first_chunk().copied()
-}
-
-/// ISO/IEC 14496-15 annex E.3: profile space and profile, compatibility flags with their bits reversed, tier
-/// and level, then the constraint bytes up to the last that is not 0.
-fn hvc1(record: &[u8]) -> Option<String> {
-    let [_, profile, compatibility @ .., level] = record.first_chunk::<13>()?;
-    let (compatibility, constraints) = compatibility.split_first_chunk::<4>()?;
-    let space = ["", "A", "B", "C"][usize::from(profile >> 6)];
-    let tier = if profile & 0x20 != 0 { 'H' } else { 'L' };
-    let compatibility = u32::from_be_bytes(*compatibility).reverse_bits();
-    let used = constraints.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let constraints: String = constraints[..used].iter().map(|byte| format!(".{byte:X}")).collect();
-    Some(format!("hvc1.{space}{}.{compatibility:X}.{tier}{level}{constraints}", profile & 0x1f))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,12 +112,11 @@ mod tests {
     }
 
     /// Records of ffmpeg 5.1 with the encoder named.
-    const RECORDS: [(Codec, &str, &str, &str); 9] = [
+    const RECORDS: [(Codec, &str, &str); 9] = [
         // libx264
         (
             Codec::H264,
             "0142c01fffe100196742c01fda014016feb0110000030001000003003c0f1832a001000468ce0fc8",
-            "avc1.42C01F",
             "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42c01f",
         ),
         // libx265, Main 10
@@ -186,41 +125,28 @@ mod tests {
             "01022000000090000000000078f000fcfdfafa00000f03200001001840010c01ffff0220000003009000000300000300789594\
              09210001002d420101022000000300900000030000030078a003c0801107cad965654a4c2f016808000003000800000300f0402200\
              0100064401c073c18927",
-            "hvc1.2.4.L120.90",
             "level-id=120;profile-id=2;tier-flag=0;tx-mode=SRST",
         ),
         // libaom, SVT-AV1
-        (Codec::Av1, "81010c000a0b0000000cc5036936be4010", "av01.0.01M.08", "profile=0;level-idx=1;tier=0"),
-        (Codec::Av1, "81010c000a0b0000000cc4ff6700be0010", "av01.0.01M.08", "profile=0;level-idx=1;tier=0"),
+        (Codec::Av1, "81010c000a0b0000000cc5036936be4010", "profile=0;level-idx=1;tier=0"),
+        (Codec::Av1, "81010c000a0b0000000cc4ff6700be0010", "profile=0;level-idx=1;tier=0"),
         // libvpx, with the version of the box and without
-        (Codec::Vp9, "010000000015820202020000", "vp09.00.21.08", "profile-id=0"),
-        (Codec::Vp9, "0015820202020000", "vp09.00.21.08", "profile-id=0"),
-        (Codec::Vp8, "0014820202020000", "vp08.00.20.08", ""),
-        (Codec::Opus, "4f7075734865616401023801 80bb000000 0000", "opus", ""),
-        (Codec::Pcma, "", "", ""),
+        (Codec::Vp9, "010000000015820202020000", "profile-id=0"),
+        (Codec::Vp9, "0015820202020000", "profile-id=0"),
+        (Codec::Vp8, "0014820202020000", ""),
+        (Codec::Opus, "4f7075734865616401023801 80bb000000 0000", ""),
+        (Codec::Pcma, "", ""),
     ];
 
     #[test]
     fn records_of_real_encoders_are_named() {
-        for (codec, record, codecs, fmtp) in RECORDS {
+        for (codec, record, fmtp) in RECORDS {
             let config = config(codec, record);
-            assert_eq!(config.codecs_string().unwrap_or_default(), codecs, "{codec}");
             assert_eq!(config.fmtp().as_deref(), Some(fmtp), "{codec}");
             for length in 0..config.record.len() {
                 let cut = CodecConfig { record: config.record[..length].to_vec(), ..config.clone() };
-                let _ = (cut.codecs_string(), cut.fmtp(), cut.video_format(), cut.audio_format());
+                let _ = (cut.fmtp(), cut.video_format(), cut.audio_format());
             }
-        }
-    }
-
-    #[test]
-    fn kinds_of_aac_are_told_apart() {
-        for (record, codecs) in
-            [("1210", "mp4a.40.2"), ("2b118800", "mp4a.40.5"), ("eb09880000", "mp4a.40.29")]
-        {
-            let config = config(Codec::Aac, record);
-            assert_eq!(config.codecs_string().as_deref(), Some(codecs));
-            assert_eq!(config.fmtp(), None, "WebRTC has no AAC");
         }
     }
 
@@ -234,5 +160,6 @@ mod tests {
         assert_eq!(law.audio_format().unwrap().sample_rate, 8_000);
         assert_eq!(CodecConfig::new(Codec::Speex, Vec::new()).audio_format(), None);
         assert_eq!(CodecConfig::new(Codec::Vp8, Vec::new()).audio_format(), None);
+        assert_eq!(CodecConfig::new(Codec::Aac, vec![0x12, 0x10]).fmtp(), None, "WebRTC has no AAC");
     }
 }

@@ -39,11 +39,6 @@ pub const PIECE_BYTES_MAX: usize = 16 * 768;
 /// Times are held within this, about 285 years either side of zero: arithmetic on them cannot overflow.
 const PTS_US_MAX: i64 = 1 << 53;
 
-/// Whether HE-AAC, more than two channels and AAC encoding are there: feature `fdk-aac`.
-pub const fn aac_is_built_in() -> bool {
-    cfg!(feature = "fdk-aac")
-}
-
 /// How AAC is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AacSettings {

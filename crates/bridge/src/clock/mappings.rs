@@ -98,7 +98,6 @@ mod tests {
         let almost = now + INTERVAL - Duration::from_millis(1);
         assert_eq!(schedule.poll(almost, &clock, BOTH), None);
         assert!(schedule.poll(now + INTERVAL, &clock, BOTH).is_some());
-        clock.publisher_started();
         clock.arrived(now + INTERVAL, 99_000_000);
         clock.arrived(now + INTERVAL, 99_000_000);
         assert!(schedule.poll(now + INTERVAL, &clock, BOTH).is_some(), "the clock has stepped");

@@ -47,11 +47,6 @@ impl StreamClock {
         Self { base: now, least: LeastDelay::default(), reported: None, suspect_us: None }
     }
 
-    /// Another publisher begins: how late the frames of the last one were says nothing about its own.
-    pub fn publisher_started(&mut self) {
-        (self.least, self.suspect_us) = (LeastDelay::default(), None);
-    }
-
     /// A frame with this decoding time arrived, in microseconds of stream time.
     pub fn arrived(&mut self, now: Instant, time_us: i64) {
         let at_us = micros(self.base, now);
@@ -279,11 +274,10 @@ mod tests {
     }
 
     #[test]
-    fn another_publisher_is_followed_from_its_first_frame_on() {
+    fn a_jump_after_a_silence_is_believed() {
         let mut world = World::new();
         world.arrived(0);
         world.now_us = 30 * SECOND;
-        world.clock.publisher_started();
         world.arrived(32 * SECOND);
         world.now_us += SECOND / 10;
         world.arrived(32 * SECOND + SECOND / 10);

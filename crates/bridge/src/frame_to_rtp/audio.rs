@@ -52,12 +52,6 @@ impl Audio {
         }
     }
 
-    /// Another publisher begins. Numbers and timestamps go on.
-    pub(super) fn restart(&mut self) {
-        let timestamps = self.timestamps.clone();
-        *self = Self { sender: self.sender, clock_rate: self.clock_rate, timestamps, ..Self::new() };
-    }
-
     /// Also of audio that has ended: it may go on.
     pub(super) fn published(&self) -> Option<Codec> {
         self.published

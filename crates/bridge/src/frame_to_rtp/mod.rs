@@ -5,10 +5,9 @@
 //!         └▶ audio.rs: G.711, Opus as they are ─────────────────▶ packets
 //!                      AAC, MP3 ─▶ caller's threads ─▶ Opus ────▶ packets
 //! ```
-//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, sequence numbers and
-//! timestamps that continue across RTMP publishers, and clock mappings that tie both to one time. Broken
-//! frames are counted and dropped; a codec that cannot be bridged is refused with a reason, and the other
-//! track goes on.
+//! It plays the publisher of a stream of packets: one SSRC for video, one for audio, and clock mappings that
+//! tie both to one time. Each RTMP publisher has a bridge of its own. Broken frames are counted and dropped;
+//! a codec that cannot be bridged is refused with a reason, and the other track goes on.
 
 mod audio;
 mod filler_frame;
@@ -110,9 +109,9 @@ impl PacketsOut {
 
 /// The packetiser of one stream.
 ///
-/// **To be driven like this:** [`FrameToRtp::publisher_started`] when a publisher begins,
-/// [`FrameToRtp::frame`] for each of its frames, [`FrameToRtp::audio`] for what the transcoder makes of
-/// [`PacketsOut::audio`], and [`FrameToRtp::report`] at [`FrameToRtp::next_timeout`].
+/// **To be driven like this:** [`FrameToRtp::frame`] for each frame of a publisher, [`FrameToRtp::audio`] for
+/// what the transcoder makes of [`PacketsOut::audio`], and [`FrameToRtp::report`] at
+/// [`FrameToRtp::next_timeout`].
 #[derive(Debug)]
 pub struct FrameToRtp {
     settings: FrameToRtpSettings,
@@ -142,15 +141,6 @@ impl FrameToRtp {
             formats: PublishedFormats::default(),
             stats: FrameToRtpStats::default(),
         }
-    }
-
-    /// A publisher begins, or another one takes over: the configuration of the previous one no longer
-    /// applies. Timestamps continue.
-    pub fn publisher_started(&mut self, out: &mut PacketsOut) {
-        self.video.restart();
-        self.audio.restart();
-        self.clock.publisher_started();
-        self.update_formats(out);
     }
 
     /// A frame of the stream, headers included; `time` is its decoding time on the stream's timeline.

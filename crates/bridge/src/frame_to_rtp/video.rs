@@ -68,12 +68,6 @@ impl Video {
         }
     }
 
-    /// Another publisher begins. Numbers and timestamps go on.
-    pub(super) fn restart(&mut self) {
-        let timestamps = std::mem::take(&mut self.timestamps);
-        *self = Self { sender: self.sender, timestamps, picture_id: self.picture_id, ..Self::new() };
-    }
-
     /// Also of video that has ended: it may go on, and viewers who join until then get filler frames.
     pub(super) fn published(&self) -> Option<&PublishedVideo> {
         self.published.as_ref()

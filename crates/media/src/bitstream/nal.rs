@@ -58,11 +58,6 @@ impl<'a> NalUnits<'a> {
         }
     }
 
-    /// Whether the units were behind start codes.
-    pub fn is_annex_b(&self) -> bool {
-        self.length_bytes == 0
-    }
-
     /// Goes through all lengths.
     fn check(mut self) -> Result<(), NalError> {
         let mut count = 0;
@@ -210,7 +205,7 @@ mod tests {
         let expected = vec![vec![0x09, 0x10], vec![0x65, 7, 0, 0, 3, 1], vec![0x41, 5]];
         assert_eq!(units(&frame, 4), Ok(expected.clone()));
         assert_eq!(units(&frame, 2), Ok(expected));
-        assert!(NalUnits::of(&frame, 4).unwrap().is_annex_b());
+        assert_eq!(NalUnits::of(&frame, 4).unwrap().length_bytes, 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use media::{Codec, CodecConfig, CodedAudio};
 use super::{
     Conversion, PIECES_MAX, Pool, PoolRefused, PoolSettings, PushError, Replies, Reply, Transcoder, Work,
 };
-use crate::{AacSettings, OpusSettings, PIECE_BYTES_MAX, TranscodeError, Unsupported, aac_is_built_in};
+use crate::{AacSettings, OpusSettings, PIECE_BYTES_MAX, TranscodeError, Unsupported};
 
 /// Longer than anything here takes: a test that waits for it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -264,7 +264,7 @@ fn aac_comes_back_as_opus_with_its_format_and_its_cost() {
 fn aac_is_encoded_only_where_that_is_built_in() {
     let (pool, worker) = (pool(1, 1), Worker::new());
     let opened = pool.open(Conversion::ToAac(AacSettings { bits_per_second: 128_000 }), 1, &worker.replies);
-    if aac_is_built_in() {
+    if cfg!(feature = "fdk-aac") {
         opened.unwrap();
     } else {
         assert_eq!(opened.unwrap_err(), PoolRefused::NotBuiltIn);

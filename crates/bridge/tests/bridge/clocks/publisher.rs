@@ -375,11 +375,13 @@ impl World {
 
     /// Hands what has arrived to the bridge.
     fn give(&mut self, now: Instant) {
-        let turn = self.stream.prepare_batch();
-        let packet = turn.packets.packet(0).expect("what was received is forwarded");
-        let given = self.bridge.packet(now, packet);
-        self.stream.finish_batch();
-        self.note(given);
+        let mut given = None;
+        self.stream.take_arrivals(|packet| given = Some(self.bridge.packet(now, packet)));
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            self.stream.prepare_batch(kind);
+            self.stream.finish_batch(kind);
+        }
+        self.note(given.expect("what was received is forwarded"));
     }
 
     /// Compares times that were given with those of capture.

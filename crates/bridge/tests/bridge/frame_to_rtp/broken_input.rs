@@ -157,7 +157,6 @@ proptest! {
             take(&mut bridge, *time_ms, *track, &body);
         }
         let (config, key, _) = h264();
-        bridge.publisher_started(&mut PacketsOut::default());
         take(&mut bridge, 20_000, MediaKind::Video, &config);
         prop_assert!(take(&mut bridge, 20_000, MediaKind::Video, &key) > 0);
     }

@@ -8,8 +8,8 @@ mod broken_input;
 mod demo_file;
 mod formats;
 mod h265;
-mod publisher_restart;
 mod times;
+mod track_ends;
 mod vp;
 
 use std::time::{Duration, Instant};
@@ -70,10 +70,8 @@ impl Rig {
         let wall = WallClock { at: start, ntp: NtpTime(0xe000_0000_0000_0000) };
         let mut stream = PacketStream::new(Limits::default(), wall);
         stream.publisher_started(start, 1, publisher());
-        let mut bridge = FrameToRtp::new(settings, start);
-        bridge.publisher_started(&mut PacketsOut::default());
         Self {
-            bridge,
+            bridge: FrameToRtp::new(settings, start),
             start,
             out: PacketsOut::default(),
             audio_jobs: Vec::new(),
@@ -157,8 +155,11 @@ impl Rig {
         self.audio_jobs.append(&mut self.out.audio);
         self.take_changes();
         self.out.clear();
-        self.stream.prepare_batch();
-        self.stream.finish_batch();
+        self.stream.take_arrivals(|_| {});
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            self.stream.prepare_batch(kind);
+            self.stream.finish_batch(kind);
+        }
         all
     }
 

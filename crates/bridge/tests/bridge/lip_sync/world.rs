@@ -15,8 +15,8 @@ use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
-    Batch, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload,
-    ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerId,
+    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
 use crate::lip_sync::browser::Browser;
@@ -331,15 +331,19 @@ impl World {
             browser.packet(&packet, captured_us.copied().filter(|captured_us| *captured_us >= from_us));
         };
         let mut header = [0; HEADER_LEN_MAX];
-        let Batch { packets, viewers } = self.packets.prepare_batch();
-        for viewer in viewers.iter_mut() {
-            for at in 0..packets.len() {
-                if let Some(len) = viewer.header_for(&packets, at, &mut header) {
-                    sent(viewer.token(), &header[..len], packets.payload(at));
+        self.packets.take_arrivals(|_| {});
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            let mut batch = self.packets.prepare_batch(kind);
+            let packets = batch.packets;
+            while let Some(viewer) = batch.next_viewer() {
+                for at in 0..packets.len() {
+                    if let Some(len) = viewer.header_for(&packets, at, &mut header) {
+                        sent(viewer.token(), &header[..len], packets.payload(at));
+                    }
                 }
             }
+            self.packets.finish_batch(kind);
         }
-        self.packets.finish_batch();
         self.packets.send_backlog(now, &mut sent);
         self.packets.send_reports(now, |_, rtcp| self.browser.rtcp(rtcp));
         self.packets.poll_feedback(now, &mut rtcp);
