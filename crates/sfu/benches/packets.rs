@@ -18,12 +18,13 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
-    Batch, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload,
-    Viewer, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Viewer,
+    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
 const ROUNDS: usize = 9;
 const SECONDS: usize = 4;
+const KINDS: [MediaKind; 2] = [MediaKind::Audio, MediaKind::Video];
 
 fn main() {
     println!(
@@ -172,8 +173,11 @@ fn receive(packets: &Media) -> (Duration, usize) {
         feedback.clear();
         stream.poll_feedback(now, &mut feedback);
         took += begun.elapsed();
-        forwarded += stream.prepare_batch().packets.len();
-        stream.finish_batch();
+        stream.take_arrivals(|_| forwarded += 1);
+        for kind in KINDS {
+            stream.prepare_batch(kind);
+            stream.finish_batch(kind);
+        }
     });
     assert_eq!(forwarded, packets.len());
     (took, packets.len())
@@ -191,16 +195,20 @@ fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
             stream.receive(now, rtp).expect("taken");
         }
         let begun = clock();
-        let Batch { packets, viewers } = stream.prepare_batch();
-        for viewer in viewers.iter_mut() {
-            for index in 0..packets.len() {
-                if let Some(len) = viewer.header_for(&packets, index, &mut header) {
-                    black_box(&header[..len]);
-                    headers += 1;
+        stream.take_arrivals(|_| {});
+        for kind in KINDS {
+            let mut batch = stream.prepare_batch(kind);
+            let packets = batch.packets;
+            while let Some(viewer) = batch.next_viewer() {
+                for index in 0..packets.len() {
+                    if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                        black_box(&header[..len]);
+                        headers += 1;
+                    }
                 }
             }
+            stream.finish_batch(kind);
         }
-        stream.finish_batch();
         took += begun.elapsed();
         stream.send_backlog(now, |_, _, _| {});
     });
@@ -218,8 +226,11 @@ fn join(packets: &Media) -> (Duration, usize) {
         for (_, rtp) in batch {
             stream.receive(now, rtp).expect("taken");
         }
-        stream.prepare_batch();
-        stream.finish_batch();
+        stream.take_arrivals(|_| {});
+        for kind in KINDS {
+            stream.prepare_batch(kind);
+            stream.finish_batch(kind);
+        }
     });
     let (begun, mut sent) = (clock(), 0);
     for token in 0..200 {

@@ -1,17 +1,22 @@
-//! The packets of one batch, and their headers.
+//! The packets of one batch, their headers, and which viewers have got them.
 //!
-//! What arrived in one receive batch leaves together: for each viewer all of its packets in a row,
-//! so that the sender can make runs of equal datagrams.
+//! What arrived together leaves together: for each viewer all of its packets in a row, so that the
+//! sender can make runs of equal datagrams. Audio and video have a batch each. A batch may stay open
+//! while the caller does something else, so that a key frame to thousands of viewers holds up nothing;
+//! what arrives meanwhile is for the next batch.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rtp::payload::MediaKind;
 use tracing::trace;
 
 use super::header_profile::{HeaderProfiles, HeaderTemplate, ProfileId, ViewerFields};
-use super::packet_cache::Packet;
+use super::packet::Packet;
 use super::stream::PacketStream;
 use super::track::TrackIndex;
+use super::viewer::Viewer;
 use super::viewers::Viewers;
 
 /// A packet that goes to the viewers in this batch.
@@ -23,16 +28,25 @@ pub(crate) struct Forward {
     pub(crate) packet: Arc<Packet>,
 }
 
-/// A batch ready to be sent. **Ask [`Viewer::header_for`] for every packet of every viewer, then
-/// finish the batch.**
-///
-/// [`Viewer::header_for`]: super::Viewer::header_for
+/// A batch ready to be sent. **Ask [`Viewer::header_for`] for every packet of each viewer that
+/// [`Batch::next_viewer`] returns; after the last one, finish the batch.** In between anything may
+/// happen to the stream: [`PacketStream::prepare_batch`] returns the same batch, which goes on with the
+/// viewer behind the last.
 #[derive(Debug)]
 pub struct Batch<'a> {
     /// The packets, with headers made.
     pub packets: BatchPackets<'a>,
-    /// All viewers of the stream.
-    pub viewers: &'a mut Viewers,
+    viewers: &'a mut Viewers,
+    walk: &'a mut Walk,
+}
+
+impl Batch<'_> {
+    /// The next viewer to send the batch to. `None` when all have had their turn.
+    #[inline]
+    pub fn next_viewer(&mut self) -> Option<&mut Viewer> {
+        let slot = self.walk.next(self.viewers)?;
+        self.viewers.at_slot(slot)
+    }
 }
 
 /// The packets of a batch.
@@ -41,6 +55,8 @@ pub struct BatchPackets<'a> {
     pub(crate) forwards: &'a [Forward],
     pub(crate) templates: &'a [HeaderTemplate],
     pub(crate) profiles: &'a HeaderProfiles,
+    /// How many of them some viewer has no payload type for.
+    unsupported: &'a Cell<u64>,
 }
 
 impl<'a> BatchPackets<'a> {
@@ -50,6 +66,14 @@ impl<'a> BatchPackets<'a> {
     pub(crate) fn template(&self, index: usize, profile: ProfileId) -> Option<&'a HeaderTemplate> {
         let (slot, width) = (self.profiles.slot(profile), self.profiles.templates());
         if slot < width { self.templates.get(index * width + slot) } else { None }
+    }
+
+    /// Notes that packet `index` does not go to a viewer because that does not take its codec.
+    #[cold]
+    pub(crate) fn note_unsupported(&self, index: usize, viewer: u64) {
+        let codec = self.forwards.get(index).map(|forward| forward.packet.codec());
+        trace!(viewer, ?codec, "dropped a packet: the viewer does not take its codec");
+        self.unsupported.set(self.unsupported.get() + 1);
     }
 
     /// Number of packets.
@@ -62,11 +86,6 @@ impl<'a> BatchPackets<'a> {
         self.forwards.is_empty()
     }
 
-    /// The packet at `index`, to be handed to other workers. `None` from [`BatchPackets::len`] on.
-    pub fn packet(&self, index: usize) -> Option<&'a Arc<Packet>> {
-        self.forwards.get(index).map(|forward| &forward.packet)
-    }
-
     /// What follows the header of packet `index`; empty from [`BatchPackets::len`] on.
     #[inline]
     pub fn payload(&self, index: usize) -> &'a [u8] {
@@ -74,24 +93,120 @@ impl<'a> BatchPackets<'a> {
     }
 }
 
-/// Memory of a batch, reused by the next.
+/// Which viewers have had their turn: those in the first `passed` slots from `start` on, around the end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Walk {
+    start: usize,
+    passed: usize,
+    /// Slots when the walk began.
+    slots: usize,
+}
+
+impl Walk {
+    /// Viewers take turns at being first. The start moves on by one: a viewer's packets come a little
+    /// earlier each time, until it is the last. If it moved further, that would be jitter to everybody.
+    fn begin(&mut self, slots: usize) {
+        let start = if self.start + 1 < slots { self.start + 1 } else { 0 };
+        *self = Self { start, passed: 0, slots };
+    }
+
+    fn slot(&self, at: usize) -> usize {
+        let slot = self.start + at;
+        if slot < self.slots { slot } else { slot - self.slots }
+    }
+
+    /// The next slot with a viewer.
+    #[inline]
+    fn next(&mut self, viewers: &Viewers) -> Option<usize> {
+        let next = (self.passed..self.slots).find(|at| viewers.is_occupied(self.slot(*at)));
+        self.passed = next.map_or(self.slots, |at| at + 1);
+        next.map(|at| self.slot(at))
+    }
+
+    /// Whether the viewer in this slot has had its turn, or there is none for it since it came later.
+    fn has_passed(&self, slot: usize) -> bool {
+        let at = if slot < self.start { slot + self.slots - self.start } else { slot - self.start };
+        slot >= self.slots || at < self.passed
+    }
+}
+
+/// What viewers are still to be sent live.
 #[derive(Debug, Default)]
-pub(crate) struct BatchBuffers {
-    /// Packets that arrived since the last batch was finished.
+pub(crate) struct Batches {
+    /// Packets that [`PacketStream::take_arrivals`] has not taken, of all tracks.
+    arrivals: Vec<Forward>,
+    audio: Queue,
+    video: Queue,
+}
+
+/// Audio or video: the open batch, and the packets of the next one. Memory is used again.
+#[derive(Debug, Default)]
+struct Queue {
     forwards: Vec<Forward>,
-    /// How many of them have been prepared.
-    prepared: usize,
-    /// One for each packet and profile that has templates, as far as there is room.
+    /// How many of them are in the open batch; 0 if none is open.
+    open: usize,
+    /// One for each packet of the open batch and profile that has templates, as far as there is room.
     templates: Vec<HeaderTemplate>,
+    /// Which templates profiles had when these were made.
+    templates_version: Option<u64>,
+    /// Packets that did not go to a viewer because that does not take their codec, counted by the batch.
+    unsupported: Cell<u64>,
+    walk: Walk,
+}
+
+impl Batches {
+    fn of(&self, kind: MediaKind) -> &Queue {
+        if kind == MediaKind::Audio { &self.audio } else { &self.video }
+    }
+
+    fn of_mut(&mut self, kind: MediaKind) -> &mut Queue {
+        if kind == MediaKind::Audio { &mut self.audio } else { &mut self.video }
+    }
+
+    /// The packets of a track that the viewer in this slot will get live, in an open batch or the next:
+    /// no other way of sending may include them.
+    pub(crate) fn pending(&self, slot: usize, track: TrackIndex) -> Pending<'_> {
+        let queue = self.of(track.kind());
+        let had = if queue.walk.has_passed(slot) { queue.open } else { 0 };
+        let mut pending = Pending { parts: [&queue.forwards[had..], &self.arrivals], track, first: u64::MAX };
+        pending.first = pending.numbers().min().unwrap_or(u64::MAX);
+        pending
+    }
+}
+
+/// Packets of one track that a viewer will get live.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending<'a> {
+    parts: [&'a [Forward]; 2],
+    track: TrackIndex,
+    /// The lowest number.
+    first: u64,
+}
+
+impl Pending<'_> {
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        let of_track = self.parts.into_iter().flatten().filter(|forward| forward.track == self.track);
+        of_track.map(|forward| forward.number)
+    }
+
+    /// Whether this number is one of them. They are among the newest, so that most are not.
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        number >= self.first && self.numbers().any(|pending| pending == number)
+    }
+
+    /// Whether one of them has a lower number.
+    pub(crate) fn has_before(&self, number: u64) -> bool {
+        self.first < number
+    }
 }
 
 impl PacketStream {
-    /// Adds a packet to the next batch.
+    /// Adds a packet to what will be sent.
     pub(crate) fn add_to_batch(&mut self, forward: Forward) {
-        let batch = &mut self.batch.forwards;
-        if batch.len() >= BATCH_PACKETS_MAX {
-            trace!(packets = batch.len(), "dropped a batch that nobody took");
-            self.finish_batch();
+        let arrivals = &mut self.batches.arrivals;
+        if arrivals.len() >= BATCH_PACKETS_MAX {
+            trace!(packets = arrivals.len(), "dropped packets that nobody took");
+            arrivals.clear();
         }
         // A key frame is what waiting viewers begin with; and the first packet of a track shows
         // that there is a publisher that can be asked for one.
@@ -99,17 +214,17 @@ impl PacketStream {
         if forward.packet.is_key_frame() || track.is_some_and(|track| track.cache.first() == forward.number) {
             self.joining.append(&mut self.waiting_for_key_frame);
         }
-        self.batch.forwards.push(forward);
+        arrivals.push(forward);
     }
 
-    /// Makes the headers of the packets that arrived since the last batch, and pads those that
-    /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. Finish the batch with
-    /// [`PacketStream::finish_batch`].
-    pub fn prepare_batch(&mut self) -> Batch<'_> {
+    /// Queues the packets that arrived since the last call for the next batches, and pads those that
+    /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. `take` gets each, in order
+    /// of arrival, for other workers and bridges: they need not wait until viewers have been sent it.
+    pub fn take_arrivals(&mut self, mut take: impl FnMut(&Arc<Packet>)) {
         // Packetisers cut frames into parts that differ by a byte, and only equal datagrams leave in
         // one run: pad packets that are one byte shorter than the longest of their frame.
-        let arrived = &mut self.batch.forwards[self.batch.prepared..];
-        for frame in arrived.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
+        let arrivals = &mut self.batches.arrivals;
+        for frame in arrivals.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
             let track = frame[0].track;
             if !self.limits.equalise_runs || track.kind() != MediaKind::Video {
                 continue;
@@ -126,50 +241,83 @@ impl PacketStream {
                 forward.packet = track.cache.pad(forward.number, packet);
             }
         }
-        for forward in &self.batch.forwards[self.batch.prepared..] {
-            if self.batch.templates.len() + self.profiles.templates() > TEMPLATES_MAX {
-                break;
+        let mut arrivals = std::mem::take(arrivals);
+        for forward in arrivals.drain(..) {
+            take(&forward.packet);
+            let queue = self.batches.of_mut(forward.track.kind());
+            if queue.forwards.len() >= BATCH_PACKETS_MAX {
+                trace!(packets = queue.forwards.len(), "dropped a batch that nobody sent");
+                (queue.open, queue.templates_version) = (0, None);
+                queue.forwards.clear();
             }
-            // SSRC and sequence number are the viewer's, and written over for each.
-            let sequence_number = forward.number as u16;
-            let fields =
-                ViewerFields { ssrc: 0, sequence_number, timestamp: forward.timestamp, is_catch_up: false };
-            self.batch.templates.extend(self.profiles.templated().map(|profile| {
-                let mut template = HeaderTemplate::EMPTY;
-                let len =
-                    profile.and_then(|profile| profile.header(&forward.packet, fields, &mut template.bytes));
-                template.len = len.unwrap_or(0) as u16;
-                template
-            }));
+            queue.forwards.push(forward);
         }
-        self.batch.prepared = self.batch.forwards.len();
-        let packets = BatchPackets {
-            forwards: &self.batch.forwards,
-            templates: &self.batch.templates,
-            profiles: &self.profiles,
-        };
-        Batch { packets, viewers: &mut self.viewers }
+        arrivals.shrink_to(RETAINED_BYTES / size_of::<Forward>());
+        self.batches.arrivals = arrivals;
     }
 
-    /// Ends the batch: it has been sent.
-    pub fn finish_batch(&mut self) {
-        self.batch.forwards.clear();
-        self.batch.templates.clear();
-        self.batch.prepared = 0;
+    /// Audio or video that viewers wait for: when the first of its packets arrived, and how many
+    /// datagrams it takes to send, at most. Of an open batch, that batch alone.
+    pub fn waiting(&self, kind: MediaKind) -> Option<(Instant, usize)> {
+        let queue = self.batches.of(kind);
+        let packets = if queue.open > 0 { queue.open } else { queue.forwards.len() };
+        let first = queue.forwards.first()?;
+        Some((first.packet.arrival(), packets * self.viewers.len()))
+    }
+
+    /// The open batch of this kind; if there is none, one of the packets that were taken since the last,
+    /// whose headers are made now. Finish it with [`PacketStream::finish_batch`].
+    pub fn prepare_batch(&mut self, kind: MediaKind) -> Batch<'_> {
+        let queue = self.batches.of_mut(kind);
+        if queue.open == 0 {
+            (queue.open, queue.templates_version) = (queue.forwards.len(), None);
+            queue.walk.begin(self.viewers.slots());
+        }
+        // Viewers that come and go may change what there are templates for.
+        let version = Some(self.profiles.version());
+        if std::mem::replace(&mut queue.templates_version, version) != version {
+            queue.templates.clear();
+            for forward in &queue.forwards[..queue.open] {
+                if queue.templates.len() + self.profiles.templates() > TEMPLATES_MAX {
+                    break;
+                }
+                // SSRC and sequence number are the viewer's, and written over for each.
+                let (sequence_number, timestamp) = (forward.number as u16, forward.timestamp);
+                let fields = ViewerFields { ssrc: 0, sequence_number, timestamp, is_catch_up: false };
+                queue.templates.extend(self.profiles.templated().map(|profile| {
+                    let mut template = HeaderTemplate::EMPTY;
+                    let len = profile
+                        .and_then(|profile| profile.header(&forward.packet, fields, &mut template.bytes));
+                    template.len = len.unwrap_or(0) as u16;
+                    template
+                }));
+            }
+        }
+        let packets = BatchPackets {
+            forwards: &queue.forwards[..queue.open],
+            templates: &queue.templates,
+            profiles: &self.profiles,
+            unsupported: &queue.unsupported,
+        };
+        Batch { packets, viewers: &mut self.viewers, walk: &mut queue.walk }
+    }
+
+    /// Ends the open batch: it has been sent.
+    pub fn finish_batch(&mut self, kind: MediaKind) {
+        let queue = self.batches.of_mut(kind);
+        self.stats.unsupported_packets += queue.unsupported.take();
+        queue.forwards.drain(..queue.open);
+        queue.templates.clear();
+        (queue.open, queue.templates_version) = (0, None);
         // A burst, or a crowd of viewers, is no reason to keep its memory until the next large
         // batch.
-        self.batch.forwards.shrink_to(RETAINED_BYTES / size_of::<Forward>());
-        self.batch.templates.shrink_to(RETAINED_BYTES / size_of::<HeaderTemplate>());
-    }
-
-    /// Whether packets have arrived that no finished batch has sent.
-    pub fn has_arrivals(&self) -> bool {
-        !self.batch.forwards.is_empty()
+        queue.forwards.shrink_to(RETAINED_BYTES / size_of::<Forward>());
+        queue.templates.shrink_to(RETAINED_BYTES / size_of::<HeaderTemplate>());
     }
 }
 
-/// Packets of one batch. More than a receive batch holds; a caller that sends no batches loses
-/// them, and nothing grows.
+/// Packets that wait, taken or not. More than a receive batch holds; a caller that sends no batches
+/// loses them, and nothing grows.
 const BATCH_PACKETS_MAX: usize = 8_192;
 /// Templates of one batch, 4 MB: those of 16,384 packets while viewers have one profile, of 512
 /// with as many profiles as have templates. Headers of later packets are written for each viewer.
@@ -251,8 +399,9 @@ mod tests {
             stream.join(now, &viewer(token, &mid_of(token))).expect("room");
         }
         receive(&mut stream, now, 0);
-        stream.prepare_batch();
-        stream.finish_batch();
+        stream.take_arrivals(|_| {});
+        stream.prepare_batch(MediaKind::Audio);
+        stream.finish_batch(MediaKind::Audio);
         stream.send_backlog(now, |_, _, _| {});
         stream
     }
@@ -266,10 +415,13 @@ mod tests {
         from: u16,
     ) -> usize {
         (0..PACKETS).for_each(|at| receive(stream, now, from + at));
+        stream.take_arrivals(|_| {});
+        let datagrams = usize::from(PACKETS) * VIEWERS as usize;
+        assert_eq!(stream.waiting(MediaKind::Audio), Some((now, datagrams)));
         let templates = {
-            let Batch { packets, viewers } = stream.prepare_batch();
-            assert_eq!((packets.len(), viewers.len()), (usize::from(PACKETS), VIEWERS as usize));
-            for viewer in viewers.iter_mut() {
+            let mut batch = stream.prepare_batch(MediaKind::Audio);
+            let packets = batch.packets;
+            while let Some(viewer) = batch.next_viewer() {
                 let mut last = None;
                 for at in 0..packets.len() {
                     let mut header = [0xee; HEADER_LEN_MAX];
@@ -286,7 +438,8 @@ mod tests {
             }
             size_of_val(packets.templates)
         };
-        stream.finish_batch();
+        stream.finish_batch(MediaKind::Audio);
+        assert_eq!(stream.waiting(MediaKind::Audio), None);
         templates
     }
 
@@ -303,11 +456,12 @@ mod tests {
                 let templates = check_turn(&mut stream, now, mid_of, from);
                 assert!(templates <= templates_max * size_of::<HeaderTemplate>(), "{templates}");
             }
-            let BatchBuffers { forwards, templates, .. } = &stream.batch;
-            for kept in [bytes(forwards), bytes(templates)] {
+            let Batches { arrivals, audio, .. } = &stream.batches;
+            for kept in [bytes(arrivals), bytes(&audio.forwards), bytes(&audio.templates)] {
                 assert!(kept <= RETAINED_BYTES, "{kept}");
             }
-            assert!(stream.viewers.iter_mut().all(|viewer| viewer.stats().packets > u64::from(PACKETS)));
+            let mut viewers = stream.viewers.iter_mut_with_ids();
+            assert!(viewers.all(|(_, viewer)| viewer.stats().packets > u64::from(PACKETS)));
         }
     }
 }

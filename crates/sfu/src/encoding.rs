@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::clock::NtpRtpMapping;
+use super::demand::Answers;
 use super::feedback::KeyFrameRequests;
 use super::nack::NackList;
 use super::reception::{Rate, Reception};
@@ -20,8 +21,7 @@ pub(crate) struct Encoding {
     pub(crate) reception: Reception,
     pub(crate) nacks: NackList,
     pub(crate) key_frames: KeyFrameRequests,
-    /// Timestamp of the newest key frame.
-    pub(crate) key_timestamp: Option<u32>,
+    pub(crate) answers: Answers,
     /// The newest sender report, with its NTP time by our clock.
     pub(crate) sender_report: Option<NtpRtpMapping>,
     pub(crate) last_arrival: Option<Instant>,
@@ -37,7 +37,7 @@ impl Encoding {
             reception: Reception::new(),
             nacks: NackList::default(),
             key_frames: KeyFrameRequests::default(),
-            key_timestamp: None,
+            answers: Answers::default(),
             sender_report: None,
             last_arrival: None,
             rate: Rate::default(),

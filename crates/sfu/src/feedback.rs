@@ -164,7 +164,8 @@ fn nack(
     }
 }
 
-fn can_ask_for_key_frames(track: &Track) -> bool {
+/// Whether a publisher takes requests for key frames of a track.
+pub(crate) fn can_ask_for_key_frames(track: &Track) -> bool {
     track.index.kind() == MediaKind::Video && track.input.as_ref().is_some_and(|input| input.pli || input.fir)
 }
 
@@ -279,6 +280,8 @@ impl Arrivals {
         self.arrivals.drain(..told);
         if self.arrivals.is_empty() {
             self.due = None;
+            // Some 15 packets are usual; a burst is no reason to keep its memory.
+            self.arrivals.shrink_to(ARRIVALS_KEPT);
         }
     }
 }
@@ -386,6 +389,8 @@ const LIMIT_MIN: u64 = 150_000;
 const LIMIT_MAX: u64 = 50_000_000;
 /// Packets noted between two feedbacks. Further ones are not, and seem lost to the publisher.
 const ARRIVALS_MAX: usize = 4_096;
+/// Places for them that are kept.
+const ARRIVALS_KEPT: usize = 128;
 /// Unit of arrival times.
 const MICROS_PER_TICK: i64 = 250;
 /// Time between transport feedbacks. Browsers adapt their rate about this often.

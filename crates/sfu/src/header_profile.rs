@@ -14,7 +14,7 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
 use super::inputs::{ViewerPayload, ViewerTrackInput};
-use super::packet_cache::{EXTENSION_BYTES_MAX, Packet};
+use super::packet::{EXTENSION_BYTES_MAX, Packet};
 
 /// Longest header of an outgoing packet, in bytes; a multiple of 32.
 pub const HEADER_LEN_MAX: usize = 256;
@@ -161,6 +161,8 @@ pub(crate) struct HeaderProfiles {
     profiles: Vec<Entry>,
     /// The profile of each template of a packet.
     templated: Vec<Option<ProfileId>>,
+    /// Counts its changes.
+    version: u64,
 }
 
 /// Names a profile of one stream.
@@ -218,6 +220,7 @@ impl HeaderProfiles {
         if entry.users < SHARED && entry.slot != NO_TEMPLATE {
             self.templated[usize::from(entry.slot)] = None;
             entry.slot = NO_TEMPLATE;
+            self.version += 1;
             let waiting = self.profiles.iter().enumerate().filter(|(_, other)| other.slot == NO_TEMPLATE);
             if let Some((next, _)) = waiting.max_by_key(|(_, other)| other.users) {
                 self.assign_template(next);
@@ -255,6 +258,7 @@ impl HeaderProfiles {
             self.profiles[usize::from(held.0)].slot = NO_TEMPLATE;
         }
         self.profiles[at].slot = slot as u8;
+        self.version += 1;
     }
 
     pub(crate) fn get(&self, id: ProfileId) -> Option<&HeaderProfile> {
@@ -266,6 +270,11 @@ impl HeaderProfiles {
     #[inline]
     pub(crate) fn slot(&self, id: ProfileId) -> usize {
         self.profiles.get(usize::from(id.0)).map_or(usize::from(NO_TEMPLATE), |entry| usize::from(entry.slot))
+    }
+
+    /// Templates that were made with another version are those of other profiles.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// Templates a packet has.

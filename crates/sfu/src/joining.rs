@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 
+use super::batch::Pending;
 use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
 use super::inputs::ViewerInput;
 use super::limits::Limits;
@@ -101,12 +102,9 @@ impl PacketStream {
     /// what follows it.
     ///
     /// Paced, so that a viewer's network is not flooded: call it after each batch, and at
-    /// [`PacketStream::next_timeout`]. Does nothing while a batch is open
-    /// ([`PacketStream::finish_batch`]).
+    /// [`PacketStream::next_timeout`]. What a batch will bring a viewer, open or not, it does not get
+    /// from the cache.
     pub fn send_backlog(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8], &[u8])) {
-        if self.has_arrivals() {
-            return;
-        }
         let mut at = 0;
         while let Some(id) = self.joining.get(at).copied() {
             match self.serve(now, id, &mut send) {
@@ -137,8 +135,9 @@ impl PacketStream {
             if let Some(track) = self.tracks.get_mut(track)
                 && let Some(profile) = profile
             {
+                let pending = self.batches.pending(id.slot(), track.index);
                 begin(now, viewer, index, track, &self.limits);
-                catch_up(now, viewer, index, track, profile, &self.limits, send);
+                catch_up(now, viewer, index, track, pending, profile, &self.limits, send);
             }
             furthest_behind = match (viewer.cold.tracks[index].state, furthest_behind) {
                 (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
@@ -180,12 +179,17 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
     }
 }
 
-/// Sends cached packets as far as pacing allows.
+/// Sends cached packets as far as pacing allows, without those that come live.
+///
+/// Numbers before `until` have been sent or come live; the others come from here, later. A batch that
+/// reaches the viewer in between leaves those out, and then they are no longer pending.
+#[expect(clippy::too_many_arguments, reason = "parts of the stream that are borrowed apart")]
 fn catch_up(
     now: Instant,
     viewer: &mut Viewer,
     index: usize,
     track: &mut Track,
+    pending: Pending<'_>,
     profile: &HeaderProfile,
     limits: &Limits,
     send: &mut impl FnMut(u64, &[u8], &[u8]),
@@ -197,7 +201,9 @@ fn catch_up(
         return;
     }
     let hot = &mut viewer.tracks[of_track.track];
-    let newer = track.cache.start_of_playback(now, cold.joined_at, limits).filter(|newer| *newer > hot.until);
+    // Not while some of what is left out has yet to come live: that would not be sent then.
+    let newer = track.cache.start_of_playback(now, cold.joined_at, limits);
+    let newer = newer.filter(|newer| *newer > hot.until && !pending.has_before(hot.until));
     match newer {
         // There is a newer key frame already: the rest of the previous GOP is not needed.
         Some(newer) => hot.begin(newer, &track.cache),
@@ -212,7 +218,9 @@ fn catch_up(
     let end = track.cache.end();
     let mut header = [0; HEADER_LEN_MAX];
     while hot.until < end && cold.backlog_credit > 0.0 {
-        if let Some(kept) = track.cache.get(hot.until) {
+        if let Some(kept) = track.cache.get(hot.until)
+            && !pending.contains(hot.until)
+        {
             let to = hot.viewer_fields(hot.until, kept.timestamp);
             if let Some(len) = profile.header(&kept.packet, to, &mut header) {
                 let payload = kept.packet.payload();

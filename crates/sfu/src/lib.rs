@@ -7,11 +7,15 @@
 //! 1. [`PacketStream::receive`] for every packet of the publisher that arrived,
 //!    [`PacketStream::receive_rtcp`] for its RTCP, [`PacketStream::viewer_rtcp`] for that of
 //!    viewers;
-//! 2. [`PacketStream::prepare_batch`], headers for every viewer ([`Viewer::header_for`]),
-//!    [`PacketStream::finish_batch`];
+//! 2. [`PacketStream::take_arrivals`], for other workers and bridges; then for audio, and for video
+//!    when there is time, [`PacketStream::prepare_batch`], headers for every viewer
+//!    ([`Viewer::header_for`]), [`PacketStream::finish_batch`];
 //! 3. [`PacketStream::send_backlog`] and [`PacketStream::send_reports`] for viewers that join,
 //!    [`PacketStream::poll_feedback`] to the publisher;
 //! 4. the last two again at [`PacketStream::next_timeout`].
+//!
+//! [`PacketStream::set_watched`] says whether anybody plays the stream: less is kept of one that nobody
+//! plays.
 //!
 //! Numbers and timestamps of the output are made once per track and are continuous whoever
 //! publishes; viewers share them, and differ in SSRC, payload types and ids of header extensions.
@@ -20,14 +24,17 @@
 
 mod batch;
 mod clock;
+mod demand;
 mod encoding;
 mod feedback;
+mod frame_times;
 mod header_profile;
 mod inputs;
 mod joining;
 mod layers;
 mod limits;
 mod nack;
+mod packet;
 mod packet_cache;
 mod publisher;
 mod receive;
@@ -36,6 +43,7 @@ mod reception;
 mod reports;
 mod resend;
 mod rtp_rewriter;
+mod spares;
 mod ssrc_table;
 mod stream;
 mod track;
@@ -48,14 +56,14 @@ pub use header_profile::HEADER_LEN_MAX;
 pub use inputs::{PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput};
 pub use joining::JoinError;
 pub use limits::{LAYERS_MAX, Limits, TRACKS_MAX};
-pub use packet_cache::Packet;
+pub use packet::Packet;
 pub use receive::{DropReason, PublisherEvents, Received};
 pub use reports::ViewerEvents;
 pub use resend::Resend;
 pub use stream::{PacketStream, Pictures, StreamStats, TrackReception};
 pub use track::TrackIndex;
 pub use viewer::{Viewer, ViewerStats};
-pub use viewers::{ViewerId, Viewers};
+pub use viewers::ViewerId;
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

@@ -37,8 +37,7 @@ impl NackList {
     /// Numbers `from..to` were skipped. `false` if there are too many: all are forgotten.
     pub(crate) fn skipped(&mut self, now: Instant, from: u64, to: u64) -> bool {
         if to.saturating_sub(from) as usize + self.missing.len() > MISSING_MAX {
-            self.missing.clear();
-            self.next_due = None;
+            self.clear();
             return false;
         }
         let due = now + REORDERING;
@@ -58,7 +57,7 @@ impl NackList {
         let at = self.missing.binary_search_by_key(&sequence, |missing| missing.sequence).ok()?;
         let missing = self.missing.remove(at);
         if self.missing.is_empty() {
-            self.next_due = None;
+            self.clear();
         }
         let passed = now.saturating_duration_since(missing.asked_at);
         Some(Found { was_asked: missing.asked > 0, round_trip: (missing.asked == 1).then_some(passed) })
@@ -79,6 +78,9 @@ impl NackList {
             missing.due = now + round_trip.mul_f32(RETRY_ROUND_TRIPS).max(RETRY_MIN);
         }
         self.next_due = self.missing.iter().map(|missing| missing.due).min();
+        if self.next_due.is_none() {
+            self.clear();
+        }
     }
 
     /// When [`NackList::poll`] has something to ask for.
@@ -86,15 +88,18 @@ impl NackList {
         self.next_due
     }
 
-    /// Forgets everything, as when the encoding restarts.
+    /// Forgets everything, as when the encoding restarts. A burst of losses leaves no memory behind.
     pub(crate) fn clear(&mut self) {
         self.missing.clear();
+        self.missing.shrink_to(MISSING_KEPT);
         self.next_due = None;
     }
 }
 
 /// Numbers missing from one source at most: two seconds of 2 Mbit/s.
 const MISSING_MAX: usize = 512;
+/// Places for them that are kept for the next loss.
+const MISSING_KEPT: usize = 8;
 /// How long a number may be late before it is asked for. Waiting costs this once per loss; asking
 /// at once would cost a retransmission for each reordered packet.
 const REORDERING: Duration = Duration::from_millis(8);

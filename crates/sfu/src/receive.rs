@@ -14,7 +14,7 @@ use tracing::trace;
 
 use super::clock::NtpRtpMapping;
 use super::inputs::TrackPayload;
-use super::packet_cache::Packet;
+use super::packet::Packet;
 use super::reception::Sequence;
 use super::rtp_rewriter::EncodingId;
 use super::ssrc_table::{SsrcRole, UnknownSsrc};
@@ -55,20 +55,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All of them, for counters.
-    pub const ALL: [Self; 9] = [
-        Self::Malformed,
-        Self::NoPublisher,
-        Self::UnknownSsrc,
-        Self::SsrcFlood,
-        Self::RetiredSsrc,
-        Self::UnknownPayloadType,
-        Self::Duplicate,
-        Self::TooOld,
-        Self::Unconfirmed,
-    ];
-
-    /// A name for counters.
+    /// A name for the log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -201,7 +188,7 @@ impl PacketStream {
         self.expires_at = None;
         self.note_epoch(now, packet.epoch());
         let track = packet.track();
-        let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits, &mut self.pool);
+        let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits);
         let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
         self.add_to_batch(forward);
         self.count_received(now, packet.payload().len(), true);
@@ -269,8 +256,7 @@ impl PacketStream {
 
         if media.starts_key_frame {
             encoding.key_frames.satisfied();
-            let known = encoding.key_timestamp.replace(media.timestamp);
-            self.stats.key_frames += u64::from(known != Some(media.timestamp));
+            encoding.answers.key_frame(now);
         }
 
         let identified = Identified {
@@ -282,7 +268,11 @@ impl PacketStream {
             is_clock_known: publisher.clock.is_known(),
             may_estimate_clock: publisher.may_estimate_clock(now),
         };
-        let stored = track.store(now, &identified, extensions, payload, &self.limits, &mut self.pool)?;
+        let is_watched = self.unwatched_since.is_none();
+        let stored = track.store(now, &identified, extensions, payload, &self.limits, is_watched)?;
+        if let Some(since) = self.unwatched_since {
+            track.try_publisher(now, since);
+        }
         let forwarded = stored.is_some();
         if let Some(forward) = stored {
             self.add_to_batch(forward);

@@ -44,11 +44,6 @@ impl PacketStream {
                 }),
                 Rtcp::ReceiverReport(report) => self.viewer_reports(now, id, report.blocks),
                 Rtcp::SenderReport(report) => self.viewer_reports(now, id, report.blocks),
-                Rtcp::Remb(remb) => {
-                    if let Some(viewer) = self.viewers.get_mut(id) {
-                        viewer.cold.stats.estimate_bits_per_second = Some(remb.bits_per_second);
-                    }
-                }
                 Rtcp::Bye(_) => events.bye = true,
                 _ => {}
             }
@@ -71,11 +66,9 @@ impl PacketStream {
         let taken = viewer.cold.tracks.iter().filter(|cold| viewer.tracks[cold.track].packets > 0);
         let media = taken.filter_map(|cold| self.tracks.get(cold.track)?.recent.as_ref());
         let least_media = media.map(|media| media.least(now)).sum();
-        let source = resend::ResendSource { cache: &track.cache, profile, least_media };
-        let before = viewer.cold.stats;
+        let pending = self.batches.pending(id.slot(), index);
+        let source = resend::ResendSource { cache: &track.cache, profile, pending, least_media };
         resend::answer(now, viewer, at, nack, &source, resend);
-        self.stats.resent_packets += viewer.cold.stats.resent_packets - before.resent_packets;
-        self.stats.refused_resends += viewer.cold.stats.not_resent - before.not_resent;
     }
 
     /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).

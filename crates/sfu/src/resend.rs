@@ -1,7 +1,7 @@
 //! Resending packets to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
 //!
 //! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more
-//! than 30 % of what the viewer gets anyway (`recent.rs`): beyond, a viewer's network is so bad that
+//! than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so bad that
 //! resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
 //! over and over gets no more than that. Only as RTX,
 //! under a number of its own: the same packet under the same number would be the same index of
@@ -15,8 +15,10 @@ use rtp::rtcp::Nack;
 use rtp::rtx::{OSN_LEN, osn};
 use tracing::trace;
 
+use super::batch::Pending;
 use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
-use super::packet_cache::{Packet, PacketCache};
+use super::packet::Packet;
+use super::packet_cache::PacketCache;
 use super::recent::RecentlyResent;
 use super::viewer::{Viewer, ViewerTrack};
 
@@ -97,6 +99,8 @@ impl ResendMemory {
 pub(crate) struct ResendSource<'a> {
     pub(crate) cache: &'a PacketCache,
     pub(crate) profile: &'a HeaderProfile,
+    /// What the viewer has not been sent yet, but will be.
+    pub(crate) pending: Pending<'a>,
     /// The least bytes of media that the viewer's tracks had in any 3 s of late.
     pub(crate) least_media: u64,
 }
@@ -162,7 +166,7 @@ fn resend_one(
     let newest = source.cache.end().checked_sub(1).ok_or(Unavailable)?;
     let back = track.sequence_number(newest).wrapping_sub(sequence_number);
     let number = newest.checked_sub(u64::from(back)).ok_or(Unavailable)?;
-    if number < track.from || number >= track.until {
+    if number < track.from || number >= track.until || source.pending.contains(number) {
         return Err(Unavailable);
     }
     let cached = source.cache.get(number).ok_or(Unavailable)?;
@@ -178,8 +182,9 @@ fn resend_one(
     let cost = FIXED_HEADER_LEN + OSN_LEN + cached.packet.payload().len();
     let memory = cold.memory.get_or_insert_with(|| Box::new(ResendMemory::new(now)));
     // No more is saved up than may be sent at once, so that whoever asks for everything gets its share
-    // evenly and not every 3 s.
-    let left = (source.least_media * SHARE_PERCENT / 100).saturating_sub(memory.bytes.bytes(now));
+    // evenly and not every 3 s. Where pictures hardly change, the share of 3 s is less than one packet.
+    let share = (source.least_media * SHARE_PERCENT / 100).max(SAVED_BYTES_MIN);
+    let left = share.saturating_sub(memory.bytes.bytes(now));
     cold.resent_charged = cold.resent_charged.max(earned.saturating_sub(left));
     if cold.resent_charged + cost as u64 > earned {
         return Err(Limit);
@@ -208,6 +213,9 @@ fn resend_one(
 const ANSWERED_MAX: usize = 1_024;
 /// Retransmission, with headers, as a share of the media sent to the viewer, without.
 const SHARE_PERCENT: u64 = 30;
+/// What can be saved up of that share in any case, as for the rare packets of a still screen: two packets,
+/// less than the share of 3 s of 22 kbit/s.
+const SAVED_BYTES_MIN: u64 = 2_400;
 /// Round trip assumed before one is measured.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(50);
 /// Longest time for which a second request for the same packet is taken for a repeat.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 
-use super::batch::BatchBuffers;
+use super::batch::Batches;
 use super::clock::WallClock;
 use super::header_profile::HeaderProfiles;
 use super::inputs::PublisherInput;
 use super::limits::Limits;
-use super::packet_cache::{Packet, Pool};
+use super::packet::Packet;
 use super::publisher::Publisher;
 use super::reception::Rate;
 use super::track::{TrackIndex, Tracks};
@@ -28,10 +28,9 @@ pub struct PacketStream {
     pub(crate) clock: WallClock,
     pub(crate) tracks: Tracks,
     pub(crate) publisher: Option<Box<Publisher>>,
-    pub(crate) pool: Pool,
     pub(crate) viewers: Viewers,
     pub(crate) profiles: HeaderProfiles,
-    pub(crate) batch: BatchBuffers,
+    pub(crate) batches: Batches,
     /// Viewers that do not get all of their tracks live yet.
     pub(crate) joining: Vec<ViewerId>,
     /// Viewers that wait for a key frame.
@@ -40,6 +39,8 @@ pub struct PacketStream {
     pub(crate) expires_at: Option<Instant>,
     /// Epoch of the newest publisher.
     pub(crate) epoch: u64,
+    /// Since when nobody plays it, if nobody does.
+    pub(crate) unwatched_since: Option<Instant>,
     /// Viewers without a sender report on each of their tracks.
     pub(crate) first_reports: Vec<ViewerId>,
     pub(crate) first_reports_at: Option<Instant>,
@@ -81,27 +82,24 @@ pub struct StreamStats {
     pub received_bytes: u64,
     /// Packets that were taken in and not forwarded: padding, and layers nobody watches.
     pub not_forwarded_packets: u64,
+    /// Packets that did not go to a viewer because that does not take their codec, each for each viewer.
+    pub unsupported_packets: u64,
     /// Packets left out of the transport feedback because too many arrived between two.
     pub unacknowledged_packets: u64,
     /// Packets that came by retransmission.
     pub repaired_packets: u64,
-    /// Packets sent again to viewers.
-    pub resent_packets: u64,
-    /// Packets viewers asked for and did not get: too old, or asked for again too soon, or beyond
-    /// the limit.
-    pub refused_resends: u64,
     /// Packets the publisher was asked for again; each request counts.
     pub nacked_packets: u64,
     /// Key-frame requests sent to the publisher.
     pub key_frame_requests: u64,
-    /// Key frames that began.
-    pub key_frames: u64,
     /// Bits per second received over the last second.
     pub bits_per_second: u64,
     /// Packets in the caches.
     pub cached_packets: usize,
     /// Their payload bytes.
     pub cached_bytes: usize,
+    /// Memory the caches take. Packets that other workers hold as well count in full.
+    pub cached_memory_bytes: usize,
 }
 
 impl PacketStream {
@@ -112,14 +110,14 @@ impl PacketStream {
             clock,
             tracks: Tracks::default(),
             publisher: None,
-            pool: Pool::default(),
             viewers: Viewers::default(),
             profiles: HeaderProfiles::default(),
-            batch: BatchBuffers::default(),
+            batches: Batches::default(),
             joining: Vec::new(),
             waiting_for_key_frame: Vec::new(),
             expires_at: None,
             epoch: 0,
+            unwatched_since: None,
             first_reports: Vec::new(),
             first_reports_at: None,
             reported_at: None,
@@ -184,17 +182,24 @@ impl PacketStream {
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.expires_at.is_some_and(|at| at <= now) {
             for track in self.tracks.iter_mut() {
-                track.cache.clear(&mut self.pool);
+                track.cache.clear();
             }
-            self.pool.clear();
             self.expires_at = None;
         }
     }
 
-    /// Sets the round trip to the publisher as measured elsewhere (by connectivity checks, say).
-    pub fn set_publisher_round_trip(&mut self, round_trip: Duration) {
-        if let Some(publisher) = &mut self.publisher {
-            publisher.round_trip = round_trip;
+    /// Says whether anybody plays the stream, on whichever worker and through a bridge as well: from when
+    /// a session is opened, before it is a viewer here. Until this is said, somebody does.
+    ///
+    /// Of a stream that nobody plays less is kept. With the first player its publisher is asked for a key
+    /// frame if none is kept. Cheap: to be called with each packet.
+    #[inline]
+    pub fn set_watched(&mut self, now: Instant, is_watched: bool) {
+        if is_watched != self.unwatched_since.is_none() {
+            self.unwatched_since = (!is_watched).then_some(now);
+            for track in self.tracks.iter_mut().filter(|_| is_watched) {
+                track.prepare_start(now, &self.limits);
+            }
         }
     }
 
@@ -245,7 +250,7 @@ impl PacketStream {
         let track = self.tracks.get(track)?;
         let seconds = |units: u32| f64::from(units) / f64::from(track.clock_rate.max(1));
         Some(Pictures {
-            frames_per_second: track.cache.frame_rate(now, track.clock_rate),
+            frames_per_second: track.frames.rate(now, track.clock_rate),
             key_frame_interval: track.key_frame_distance.map(|units| Duration::from_secs_f64(seconds(units))),
         })
     }
@@ -266,6 +271,7 @@ impl PacketStream {
         StreamStats {
             cached_packets: tracks().map(|track| track.cache.packets()).sum(),
             cached_bytes: tracks().map(|track| track.cache.bytes()).sum(),
+            cached_memory_bytes: tracks().map(|track| track.cache.memory()).sum(),
             bits_per_second: self.rate.bits_per_second,
             ..self.stats
         }

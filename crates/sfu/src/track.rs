@@ -9,15 +9,19 @@ use rtp::payload::MediaKind;
 
 use super::batch::Forward;
 use super::clock::NtpRtpMapping;
+use super::demand::{Retention, Trial, UNWATCHED_HISTORY};
 use super::encoding::Encoding;
-use super::feedback::KEY_FRAME_INTERVAL;
+use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
+use super::frame_times::FrameTimes;
 use super::inputs::TrackInput;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
-use super::packet_cache::{CachedPacket, Packet, PacketCache, PacketMeta, Pool};
+use super::packet::{Packet, PacketMeta, Parts};
+use super::packet_cache::{CachedPacket, PacketCache};
 use super::receive::{DropReason, MediaPacket};
 use super::recent::RecentMedia;
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
+use super::spares;
 
 /// One track of a stream: even ones are audio, odd ones are video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +61,8 @@ pub(crate) struct Track {
     pub(crate) cache: PacketCache,
     /// What was forwarded of late; `None` before the first packet.
     pub(crate) recent: Option<RecentMedia>,
+    /// Of video.
+    pub(crate) frames: FrameTimes,
     /// When to ask the home worker for a key frame that viewers of this mirror need.
     pub(crate) pli_request_at: Option<Instant>,
     /// When the home worker was asked last.
@@ -127,6 +133,7 @@ impl Track {
             rewriter: RtpRewriter::default(),
             cache: PacketCache::default(),
             recent: None,
+            frames: FrameTimes::default(),
             pli_request_at: None,
             pli_requested_at: None,
             clock_rate: 0,
@@ -155,14 +162,58 @@ impl Track {
         if self.index.kind() == MediaKind::Audio {
             return;
         }
-        let held = self.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
-        let held = if held < self.encodings.len() { held } else { 0 };
+        let held = self.held();
         match self.encodings.get_mut(held) {
             Some(encoding) => encoding.key_frames.want(now),
             None => {
                 let next = self.pli_requested_at.map_or(now, |at| now.max(at + KEY_FRAME_INTERVAL));
                 self.pli_request_at.get_or_insert(next);
             }
+        }
+    }
+
+    /// The encoding that is forwarded, or would be.
+    fn held(&self) -> usize {
+        let held = self.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
+        if held < self.encodings.len() { held } else { 0 }
+    }
+
+    /// What is kept of it, whether or not anybody plays it.
+    fn retention(&self, is_watched: bool, limits: &Limits) -> Retention {
+        if is_watched {
+            return Retention { history: limits.history_duration, gop: limits.gop_cache };
+        }
+        let is_prompt = self.encodings.get(self.held()).is_some_and(|encoding| encoding.answers.is_prompt());
+        Retention {
+            history: limits.history_duration.min(UNWATCHED_HISTORY),
+            gop: limits.gop_cache && !is_prompt,
+        }
+    }
+
+    /// Nobody plays it: finds out whether its publisher sends key frames when it is asked.
+    pub(crate) fn try_publisher(&mut self, now: Instant, unwatched_since: Instant) {
+        if !can_ask_for_key_frames(self) {
+            return;
+        }
+        let held = self.held();
+        let Some(encoding) = self.encodings.get_mut(held) else { return };
+        match encoding.answers.try_out(now, unwatched_since) {
+            Some(Trial::Ask) => encoding.key_frames.want(now),
+            Some(Trial::GiveUp) => encoding.key_frames.satisfied(),
+            None => {}
+        }
+    }
+
+    /// Somebody comes: asks for a key frame unless one is kept to begin with.
+    pub(crate) fn prepare_start(&mut self, now: Instant, limits: &Limits) {
+        let is_ready = self.cache.start_of_playback(now, now, limits).is_some();
+        if is_ready || !limits.gop_cache || !can_ask_for_key_frames(self) {
+            return;
+        }
+        let held = self.held();
+        if let Some(encoding) = self.encodings.get_mut(held) {
+            encoding.answers.asked(now);
+            encoding.key_frames.want(now);
         }
     }
 
@@ -194,7 +245,7 @@ impl Track {
         extensions: impl Iterator<Item = (rtp::extension::Extension, &'a [u8])>,
         payload: &[u8],
         limits: &Limits,
-        pool: &mut Pool,
+        is_watched: bool,
     ) -> Result<Option<Forward>, DropReason> {
         let media = packet.media;
         let layer = media.role.layer;
@@ -264,8 +315,9 @@ impl Track {
             filler,
             mapping: self.mapping,
         };
-        let packet = pool.packet(meta, extensions, payload);
-        self.put_in_cache(number, timestamp, packet, limits, pool).map(Some)
+        let packet = spares::packet(meta, &Parts::new(extensions, payload)).ok_or(DropReason::Malformed)?;
+        let retention = self.retention(is_watched, limits);
+        self.put_in_cache(number, timestamp, packet, limits, retention).map(Some)
     }
 
     /// A sender report of an encoding arrived. It counts at once, not from the next packet on, so
@@ -281,7 +333,6 @@ impl Track {
         &mut self,
         packet: &Arc<Packet>,
         limits: &Limits,
-        pool: &mut Pool,
     ) -> Result<Forward, DropReason> {
         let meta = &packet.meta;
         let arrival = Arrival {
@@ -305,7 +356,8 @@ impl Track {
             mapping.timestamp = mapping.timestamp.wrapping_add(timestamp.wrapping_sub(meta.timestamp));
             self.mapping = Some(mapping);
         }
-        self.put_in_cache(number, timestamp, Arc::clone(packet), limits, pool)
+        let retention = self.retention(true, limits);
+        self.put_in_cache(number, timestamp, Arc::clone(packet), limits, retention)
     }
 
     fn put_in_cache(
@@ -314,7 +366,7 @@ impl Track {
         timestamp: u32,
         packet: Arc<Packet>,
         limits: &Limits,
-        pool: &mut Pool,
+        retention: Retention,
     ) -> Result<Forward, DropReason> {
         self.clock_rate = packet.meta.clock_rate;
         if packet.is_key_frame() {
@@ -326,7 +378,10 @@ impl Track {
         }
         let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
         let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + packet.payload().len());
-        self.cache.insert(number, CachedPacket { packet, timestamp }, limits, pool)?;
+        if self.index.kind() == MediaKind::Video && !packet.media().is_empty() {
+            self.frames.note(arrival, timestamp);
+        }
+        self.cache.insert(number, CachedPacket { packet, timestamp }, limits, retention)?;
         self.recent.get_or_insert_with(|| RecentMedia::new(arrival)).note(arrival, bytes);
         Ok(forward)
     }

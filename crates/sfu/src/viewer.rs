@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use super::batch::BatchPackets;
 use super::header_profile::{HEADER_LEN_MAX, ProfileId, ViewerFields};
 use super::inputs::ViewerTrackInput;
-use super::packet_cache::{Packet, PacketCache};
+use super::packet::Packet;
+use super::packet_cache::PacketCache;
 use super::resend::ResendMemory;
 use super::track::TrackIndex;
 
@@ -149,8 +150,6 @@ pub struct ViewerStats {
     pub jitter: Duration,
     /// Round trip, from its reports on ours.
     pub round_trip: Option<Duration>,
-    /// What it says it can receive (REMB), bits per second.
-    pub estimate_bits_per_second: Option<u64>,
 }
 
 impl Viewer {
@@ -182,14 +181,18 @@ impl Viewer {
             return None;
         }
         let len = match packets.template(index, track.profile) {
-            Some(template) if template.len == 0 => return None,
+            Some(template) if template.len == 0 => None,
             Some(template) if forward.number >= track.catch_up_until => {
-                template.write(track.ssrc, track.sequence_number(forward.number), out)
+                Some(template.write(track.ssrc, track.sequence_number(forward.number), out))
             }
             _ => {
                 let to = track.viewer_fields(forward.number, forward.timestamp);
-                packets.profiles.get(track.profile)?.header(&forward.packet, to, out)?
+                packets.profiles.get(track.profile)?.header(&forward.packet, to, out)
             }
+        };
+        let Some(len) = len else {
+            packets.note_unsupported(index, self.token);
+            return None;
         };
         track.packets = track.packets.wrapping_add(1);
         track.payload_bytes += forward.packet.payload().len() as u64;

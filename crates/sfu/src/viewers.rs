@@ -1,4 +1,4 @@
-//! All viewers of a stream on one worker, in one piece of memory, in the order they are served.
+//! All viewers of a stream on one worker, in one piece of memory, and the slots they are walked by.
 
 use super::viewer::Viewer;
 
@@ -9,9 +9,16 @@ pub struct ViewerId {
     generation: u32,
 }
 
+impl ViewerId {
+    /// Which of the slots it has.
+    pub(crate) fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
 /// The viewers of a stream.
 #[derive(Debug, Default)]
-pub struct Viewers {
+pub(crate) struct Viewers {
     slots: slab::Slab<Viewer>,
     /// One more than the highest slot in use since there was none in use.
     high: usize,
@@ -19,12 +26,6 @@ pub struct Viewers {
 }
 
 impl Viewers {
-    /// Each viewer, to make its headers.
-    #[inline]
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Viewer> {
-        self.slots.iter_mut().map(|(_, viewer)| viewer)
-    }
-
     /// Each viewer with its name.
     pub(crate) fn iter_mut_with_ids(&mut self) -> impl Iterator<Item = (ViewerId, &mut Viewer)> {
         self.slots.iter_mut().map(|(slot, viewer)| {
@@ -33,12 +34,12 @@ impl Viewers {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
@@ -78,6 +79,12 @@ impl Viewers {
         self.high
     }
 
+    #[inline]
+    pub(crate) fn is_occupied(&self, slot: usize) -> bool {
+        self.slots.contains(slot)
+    }
+
+    #[inline]
     pub(crate) fn at_slot(&mut self, slot: usize) -> Option<&mut Viewer> {
         self.slots.get_mut(slot)
     }

@@ -59,8 +59,6 @@ pub enum EndReason {
     Defect,
     /// The worker takes nothing from a source of this process.
     WorkerStalled,
-    /// The worker closed the connection of a source of this process and said no more.
-    ClosedByWorker,
     /// The worker itself has ended.
     WorkerEnded,
 }
@@ -119,7 +117,6 @@ impl EndReason {
             Self::StreamFull => "the stream takes no more players",
             Self::Defect => "defect in the server",
             Self::WorkerStalled => "the worker takes no data",
-            Self::ClosedByWorker => "closed by the worker",
             Self::WorkerEnded => "the worker has ended",
         }
     }
@@ -146,7 +143,7 @@ impl EndReason {
             Self::Abandoned => "abandoned",
             Self::VideoNotPlayable | Self::StreamGone | Self::StreamFull => "not_playable",
             Self::Defect => "defect",
-            Self::WorkerStalled | Self::ClosedByWorker | Self::WorkerEnded => "worker",
+            Self::WorkerStalled | Self::WorkerEnded => "worker",
         }
     }
 }

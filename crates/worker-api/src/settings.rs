@@ -83,6 +83,8 @@ pub struct RtcSettings {
     pub tcp: Vec<SocketAddr>,
     /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
     pub public_addresses: Vec<IpAddr>,
+    /// Addresses that a client may ask for as the only candidates of its answer.
+    pub addresses_on_request: Vec<IpAddr>,
     /// STUN and TURN servers named to clients.
     pub ice_servers: Vec<IceServer>,
     /// How datagrams are sent.
@@ -290,6 +292,7 @@ impl Default for RtcSettings {
             udp: Vec::new(),
             tcp: Vec::new(),
             public_addresses: Vec::new(),
+            addresses_on_request: Vec::new(),
             ice_servers: Vec::new(),
             udp_backend: UdpBackend::Auto,
             af_xdp_interface: None,

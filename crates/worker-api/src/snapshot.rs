@@ -119,7 +119,8 @@ pub struct WorkerCounters {
     pub protocol_errors: u64,
     /// Sessions refused by authorisation.
     pub unauthorized: u64,
-    /// Sessions that have ended, by cause; each once.
+    /// Sessions that have ended, by cause; each once. A session of HTTP counts for each request that a worker
+    /// has answered without a stream.
     pub ended: EndCounters,
     /// Loop turns.
     pub loop_turns: u64,
@@ -182,6 +183,8 @@ pub struct RtcCounters {
     pub packets_in: u64,
     /// RTP packets sent for the first time, summed over viewers.
     pub packets_out: u64,
+    /// Turns of the loop that left video to the next one.
+    pub video_left: u64,
     /// RTP packets sent again.
     pub packets_resent: u64,
     /// Packets viewers asked for again and did not get: too old, or over their budget.
@@ -197,6 +200,8 @@ pub struct RtcCounters {
     /// Authentic packets of publishers that went to nobody: padding, and layers that are not
     /// forwarded.
     pub not_forwarded: u64,
+    /// Packets that viewers did not get because they do not take the codec.
+    pub unsupported: u64,
     /// Packets left out of transport feedback because too many arrived between two.
     pub unacknowledged: u64,
     /// Packets a socket or the send batch did not take.
@@ -211,8 +216,6 @@ pub struct RtcCounters {
     pub key_frame_requests_in: u64,
     /// Key-frame requests sent, to publishers.
     pub key_frame_requests_out: u64,
-    /// Packets received from other workers.
-    pub ring_packets_in: u64,
     /// Packets another worker could not be given because its ring was full.
     pub ring_drops: u64,
     /// Defects of the server that ended sessions: a panic while their input was handled.
@@ -295,7 +298,7 @@ pub struct BridgeSnapshot {
     pub b_frames_dropped: u64,
     /// Frames or packets that made no sense, or came too late, or lacked a part.
     pub broken: u64,
-    /// Sound the transcoder had no room for.
+    /// Audio that the transcoder had no room for.
     pub audio_dropped: u64,
     /// Why something the publisher sends is not bridged.
     pub refused: Option<bridge::Refused>,
@@ -327,9 +330,9 @@ pub struct RtcTrackSnapshot {
 /// What a track carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrackKind {
-    /// Sound.
+    /// Audio.
     Audio,
-    /// Pictures.
+    /// Video.
     Video,
 }
 

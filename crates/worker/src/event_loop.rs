@@ -153,6 +153,7 @@ impl Worker {
         self.carry_out_actions();
         self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
+        self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
         self.serve_due_players();

@@ -48,9 +48,9 @@ impl Worker {
             }
             MessageBody::Packet(packet) => {
                 let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
-                // What is refused was known already, or too old by now; the stream counts it.
-                let _ = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, &packet);
-                self.packets.counters.ring_packets_in += 1;
+                // What is refused was in the start already, or is too old by now.
+                let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, &packet);
+                self.packets.counters.dropped += u64::from(taken.is_err());
                 self.packets.streams.mark_dirty(stream);
             }
             MessageBody::Subscribe => self.add_remote(lane, from, id),
@@ -114,7 +114,8 @@ impl Worker {
                 }
                 self.start_source(LaneStream::Packets(stream), source, Some(tracks));
                 for packet in &packets {
-                    let _ = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, packet);
+                    let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, packet);
+                    self.packets.counters.dropped += u64::from(taken.is_err());
                 }
                 self.packets.streams.mark_dirty(stream);
                 self.packets.review_video(&mut self.ctx, stream);

@@ -101,6 +101,11 @@ impl Publication {
         self.players == 0 && !self.is_home()
     }
 
+    /// Whether anybody plays it: here, on another worker, or through a bridge.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.players > 0 || !self.remotes.is_empty() || self.bridge.is_some()
+    }
+
     /// Since when it has had no source, if it has none.
     pub(crate) fn ended_ms(&self) -> Option<u64> {
         self.source.is_none().then_some(self.ended_ms)

@@ -187,9 +187,7 @@ impl Worker {
     pub(crate) fn update_read_interest(&mut self, stream: FrameStreamId) {
         let publication = &self.frames.streams[stream].publication;
         if let Some(conn) = publication.connection() {
-            let is_watched =
-                publication.players > 0 || !publication.remotes.is_empty() || publication.bridge.is_some();
-            self.connections.set_watched(&self.ctx, conn, is_watched);
+            self.connections.set_watched(&self.ctx, conn, publication.is_watched());
         }
     }
 
@@ -323,9 +321,7 @@ impl Worker {
         match stream {
             LaneStream::Frames(stream) => self.frames.start_source(&self.ctx, stream, source),
             LaneStream::Packets(stream) => {
-                let stream = &mut self.packets.streams[stream];
-                stream.publication.start(source, now_ms);
-                stream.tracks = tracks;
+                self.packets.streams[stream].start(source, tracks, now_ms);
             }
         }
     }

@@ -319,10 +319,14 @@ impl Worker {
     ) {
         let session = &mut self.connections.sessions[conn];
         let State::HttpHead(head) = &mut session.state else { return };
-        if head.slot.is_none() && request.may_stay && self.ctx.draining_until.is_none() {
+        // A client that asks far ahead has no more than a head's bytes of requests answered in a turn, also
+        // over TLS, where a turn reads more: for the rest it connects again.
+        let may_stay =
+            request.may_stay && rest.len() <= http::HEAD_BYTES_MAX && self.ctx.draining_until.is_none();
+        if head.slot.is_none() && may_stay {
             head.slot = self.ctx.kept_connections.take(session.address.ip());
         }
-        let stays = request.may_stay && self.ctx.draining_until.is_none() && head.slot.is_some();
+        let stays = may_stay && head.slot.is_some();
         let fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), stays);
         let out = &mut session.pending.bytes;
         let reason = match (refusal, &request.method) {
@@ -439,10 +443,13 @@ impl Worker {
         let played = player.map(|player| (player.format, player.begun));
         // A publisher inside this process is told by its queue, and has nothing else to take.
         let is_internal = matches!(session.state, State::Internal(_));
+        let was_counted = session.awaits_request();
         if is_internal || !self.finish_message(conn) {
             return self.remove(conn, reason);
         }
-        self.ctx.counters.ended.count(reason);
+        if !was_counted {
+            self.ctx.counters.ended.count(reason);
+        }
         self.detach(conn, reason);
         self.connections.close(&self.ctx, conn, reason, played);
         self.write(conn);
@@ -519,16 +526,56 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::sync::Arc;
 
     use media::{Codec, Frame, FrameRole, TrackId};
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
     use worker_api::internal::{Publisher, queue};
     use worker_api::link::Listed;
     use worker_api::snapshot::Protocol;
+
+    const PREFLIGHT: &str = "OPTIONS /live/a.flv HTTP/1.1\r\nHost: h\r\n\r\n";
+
+    /// A connection with `text` to be read, as control gives one back, and its other end.
+    fn ask(worker: &mut Worker, text: String) -> impl Read + use<> {
+        let (stream, client) = connected();
+        let peer = stream.peer_addr().expect("an address");
+        let home = worker.control.home.clone();
+        let buffered = text.into_bytes();
+        let handoff = Handoff { stream, tls: None, buffered, peer, requests: 1, slot: None, home };
+        let next = worker.idle.take_back(&mut worker.ctx, handoff).expect("a request");
+        worker.resume_http(next);
+        client
+    }
+
+    #[test]
+    fn requests_far_ahead_are_answered_once() {
+        let (mut worker, _noted) = worker();
+        let most = http::HEAD_BYTES_MAX / PREFLIGHT.len();
+        for (requests, answers) in [(most, most), (10 * most, 1)] {
+            let mut client = ask(&mut worker, PREFLIGHT.repeat(requests));
+            worker.end(ConnId(0), EndReason::Draining);
+            let mut answered = String::new();
+            client.read_to_string(&mut answered).expect("answers, and an end");
+            assert_eq!(answered.matches("HTTP/1.1 204").count(), answers);
+            assert_eq!(answered.matches("Connection: close").count(), usize::from(requests > most));
+            worker.remove(ConnId(0), EndReason::Closed);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_waits_for_its_next_request_is_not_counted_again() {
+        let (mut worker, _noted) = worker();
+        let _client = ask(&mut worker, PREFLIGHT.to_owned());
+        worker.end(ConnId(0), EndReason::Draining);
+        let ended: u64 = worker.ctx.counters.ended.iter().map(|(_, count)| count).sum();
+        assert_eq!(ended, 1);
+    }
 
     /// Has `worker` publish `live/films`.
     fn publish(worker: &mut Worker) -> Result<(Publisher, ConnId), Refusal> {

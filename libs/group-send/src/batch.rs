@@ -197,6 +197,16 @@ impl SendBatch {
         &mut self.slab[start..start + queued.capacity as usize]
     }
 
+    /// The same, to be read: of several datagrams at the same time.
+    ///
+    /// # Panics
+    /// If `id` is not of this batch since the last flush.
+    pub fn bytes(&self, id: DatagramId) -> &[u8] {
+        let queued = &self.queued[self.index(id)];
+        let start = queued.offset as usize;
+        &self.slab[start..start + queued.capacity as usize]
+    }
+
     /// The room of `first` and of every datagram that was reserved after it, in that order, all at
     /// the same time: for ciphers that work on many packets at once.
     ///
@@ -545,6 +555,7 @@ mod tests {
         batch.set_len(empty, 0);
         batch.discard(discarded);
         assert_eq!(batch.buffer(unwritten).len(), 100);
+        assert_eq!((batch.bytes(unwritten).len(), batch.bytes(discarded)), (100, &b"no"[..]));
         let mut network = Network::new(usize::MAX);
         assert_eq!(batch.drain(usize::MAX, |d, o| network.send(d, o)).sent, 1);
         assert_eq!(network.got, [(3, vec![])]);
@@ -570,8 +581,9 @@ mod tests {
 
     #[test]
     fn an_id_of_before_the_flush_is_not_another_datagram() {
-        let uses: [fn(&mut SendBatch, DatagramId); 4] = [
+        let uses: [fn(&mut SendBatch, DatagramId); 5] = [
             |batch, id| batch.buffer(id).fill(0),
+            |batch, id| assert_eq!(batch.bytes(id), []),
             |batch, id| batch.set_len(id, 0),
             |batch, id| batch.discard(id),
             |batch, id| assert_eq!(batch.buffers_from(id).count(), 1),

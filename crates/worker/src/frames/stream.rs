@@ -33,6 +33,7 @@ pub(crate) struct FrameStream {
     pub(crate) publication: Publication,
     pub(crate) settings: Arc<ApplicationSettings>,
     pub(crate) queue_limits: QueueLimits,
+    /// Its timeline, headers and GOP cache.
     pub(crate) relay: Stream,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
     /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are

@@ -32,6 +32,7 @@ pub(crate) mod accept;
 pub(crate) mod connection;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
+pub(crate) mod reading;
 mod system;
 pub(crate) mod udp_bind;
 pub(crate) mod udp_port;

@@ -2,15 +2,20 @@
 //!
 //! Peers are found by address per socket, because one translated address may stand for different peers at
 //! different sockets. Sending is `group_send`'s: everything of a turn is written into one slab and handed
-//! over in one flush.
+//! over in one flush. Packets of viewers in counter mode get their tags there, many at a time and before the
+//! flush.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use group_send::peer_table::{PeerKey, PeerTable};
-use group_send::{AfXdpConfig, BackendKind, BatchLimits, Config, Envelope, ReserveError, SendBatch};
+use group_send::{
+    AfXdpConfig, BackendKind, BatchLimits, Config, DatagramId, Envelope, ReserveError, SendBatch,
+};
+use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
+use crate::net::reading::{Change, Reading};
 use crate::net::{EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses};
 use worker_api::settings::{RtcSettings, UdpBackend};
 
@@ -18,6 +23,9 @@ use worker_api::settings::{RtcSettings, UdpBackend};
 const BATCH_DATAGRAMS: usize = 4096;
 /// Bytes of one flush at most.
 const BATCH_BYTES: usize = 4 << 20;
+/// Packets whose tags are computed together at most: enough to find sixteen of one length among those of a
+/// frame, few enough to be in the second-level cache still. See docs/decisions/0031-tags-of-counter-mode.md.
+const TAGS_TOGETHER: usize = 64;
 /// What waits longer than this for room in the kernel is dropped, milliseconds: a player conceals or asks
 /// again.
 const WAIT_MS_MAX: u64 = 100;
@@ -52,9 +60,18 @@ pub(crate) struct UdpPort {
     pub(crate) peers: PeerTable<PeerId>,
     /// More may wait in the kernel than was read.
     pub(crate) readable: bool,
+    pub(crate) reading: Reading,
     sender: UdpSender,
     batch: SendBatch,
+    /// Datagrams of `batch` without their tags.
+    tags: TagQueue<DatagramId>,
     blocked: bool,
+}
+
+/// A datagram that is being written, and where it waits for its tag if that is computed later.
+pub(crate) struct TagSlot<'a> {
+    pub(crate) queue: &'a mut TagQueue<DatagramId>,
+    pub(crate) datagram: DatagramId,
 }
 
 impl UdpPort {
@@ -70,12 +87,26 @@ impl UdpPort {
         }
         let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
         let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
-        Ok(Self { socket, local, peers, readable: false, sender, batch, blocked: false })
+        let (reading, tags) = (Reading::default(), TagQueue::new(TAGS_TOGETHER));
+        Ok(Self { socket, local, peers, readable: false, reading, sender, batch, tags, blocked: false })
     }
 
     /// Puts it into the event queue.
     pub(crate) fn register(&self, id: PortId, events: &EventQueue) -> io::Result<()> {
         events.add(&self.socket, Token::Port(id), Interest::Read)
+    }
+
+    /// Carries out a change of `reading`.
+    pub(crate) fn change_reading(&mut self, id: PortId, events: &EventQueue, change: Change) {
+        match change {
+            Change::Rounds => events.remove(&self.socket),
+            // Reports at once what has arrived meanwhile.
+            Change::AtOnce => {
+                if let Err(error) = self.register(id, events) {
+                    tracing::error!(local = %self.local, %error, "event queue refused a port");
+                }
+            }
+        }
     }
 
     /// Receives once. It stays `readable` while more may wait.
@@ -115,8 +146,11 @@ impl UdpPort {
         len_max: usize,
         now_ms: u64,
         counters: &mut SendCounters,
-        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        write: impl FnOnce(&mut [u8], TagSlot<'_>) -> Option<usize>,
     ) -> Option<usize> {
+        if self.tags.is_full() {
+            self.finish_tags();
+        }
         let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
         let mut reserved = self.batch.reserve(envelope, len_max);
         if matches!(reserved, Err(ReserveError::Full)) {
@@ -131,7 +165,7 @@ impl UdpPort {
                 return None;
             }
         };
-        let len = write(self.batch.buffer(id));
+        let len = write(self.batch.buffer(id), TagSlot { queue: &mut self.tags, datagram: id });
         match len {
             Some(len) => self.batch.set_len(id, len),
             None => self.batch.discard(id),
@@ -144,12 +178,28 @@ impl UdpPort {
         self.blocked
     }
 
+    /// Computes the tags that are missing.
+    fn finish_tags(&mut self) {
+        struct Datagrams<'a>(&'a mut SendBatch);
+        impl TagPlaces<DatagramId> for Datagrams<'_> {
+            fn packet(&self, place: DatagramId) -> &[u8] {
+                self.0.bytes(place)
+            }
+            fn packet_mut(&mut self, place: DatagramId) -> &mut [u8] {
+                self.0.buffer(place)
+            }
+        }
+        self.tags.finish(&mut Datagrams(&mut self.batch));
+    }
+
     /// Sends what waits. What finds no room is tried again with the next flush and dropped when it is too
     /// old.
     pub(crate) fn flush(&mut self, now_ms: u64, counters: &mut SendCounters) {
         if self.batch.is_empty() {
             return;
         }
+        // A flush ends what ids stand for.
+        self.finish_tags();
         let progress = self.sender.flush(&mut self.batch, usize::MAX);
         counters.sent += progress.sent as u64;
         counters.failed += progress.failed as u64;
@@ -167,6 +217,19 @@ impl UdpPort {
                 tracing::trace!(local = %self.local, dropped, "datagrams dropped: no room for too long");
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl UdpPort {
+    /// Takes what waits, in the order in which it was made.
+    pub(crate) fn take_waiting(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut taken = Vec::new();
+        self.batch.retain(|envelope, datagram| {
+            taken.push((envelope.destination, datagram.to_vec()));
+            false
+        });
+        taken
     }
 }
 
@@ -219,4 +282,66 @@ fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
         UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
     };
     Config { backends, af_xdp: frames, ..Config::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket as Peer;
+
+    use srtp::{InboundContext, MasterKey, OutboundContext, Plaintext, Profile};
+
+    use super::*;
+
+    const PEERS: usize = 64;
+    /// More in all than one flush takes.
+    const PACKETS: usize = BATCH_DATAGRAMS / PEERS + 16;
+
+    #[test]
+    fn what_leaves_for_want_of_room_has_its_tags_and_a_refused_packet_is_refused_alone() {
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let socket = UdpSocket::bind(loopback).expect("a socket");
+        let mut port = UdpPort::new(socket, &RtcSettings::default(), None).expect("a port");
+        let (mut sent, config) = (SendCounters::default(), srtp::Config::default());
+        let keys = |peer: usize| {
+            // Of two profiles in turns: datagrams with their tags are between those without.
+            let (profile, salt) = match peer.is_multiple_of(2) {
+                true => (Profile::AesCm128HmacSha1_80, &[7; 14][..]),
+                false => (Profile::AeadAes128Gcm, &[7; 12][..]),
+            };
+            [MasterKey::new(profile, &[peer as u8; 16], salt).expect("lengths")]
+        };
+        let peers: Vec<Peer> = (0..PEERS).map(|_| Peer::bind(loopback).expect("a socket")).collect();
+        let mut senders: Vec<OutboundContext> =
+            (0..PEERS).map(|peer| OutboundContext::new(&config, &keys(peer)).expect("keys")).collect();
+        for number in 0..PACKETS {
+            for (sender, peer) in senders.iter_mut().zip(&peers) {
+                let header = [0x80, 96, 0, number as u8, 0, 0, 0, 0, 0, 0, 0, 42];
+                let payload = &[number as u8; 100][..20 + number];
+                let mut send = || {
+                    let to = peer.local_addr().expect("its address");
+                    port.datagram(to, 160, 0, &mut sent, |out, tag| {
+                        let plaintext = Plaintext::From { header: &header, payload };
+                        sender.protect_rtp_later(plaintext, out, tag.queue, tag.datagram).ok()
+                    })
+                };
+                assert!(send().is_some());
+                assert_eq!(send(), None, "a number is used once");
+            }
+        }
+        while !port.batch.is_empty() {
+            port.flush(0, &mut sent);
+        }
+        assert!(port.tags.is_empty());
+        assert_eq!((sent.sent, sent.failed, sent.dropped), ((PEERS * PACKETS) as u64, 0, 0));
+        for (at, peer) in peers.iter().enumerate() {
+            let mut receiver = InboundContext::new(&config, &keys(at)).expect("keys");
+            peer.set_nonblocking(true).expect("a socket option");
+            for number in 0..PACKETS {
+                let mut datagram = [0; 200];
+                let len = peer.recv(&mut datagram).expect("the next packet");
+                let len = receiver.unprotect_rtp(&mut datagram[..len]).expect("an authentic packet");
+                assert_eq!(datagram[12..len], [number as u8; 100][..20 + number], "peer {at}");
+            }
+        }
+    }
 }

@@ -1,25 +1,29 @@
 //! Packets out: what came in since the last time, to every viewer of its stream.
 //!
-//! The order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave
-//! as one run. Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the
-//! packet cache straight into the datagram, and nothing else: no look-up by name, no allocation, no copy.
+//! Audio goes out at once. Video waits for the end of the turn, and leaves in slices if there is much of it
+//! (`video_queue.rs`): a key frame to thousands takes longer than audio may wait. The order is viewer by
+//! viewer, so that one viewer's packets of a frame stand next to each other and leave as one run. Per packet
+//! and viewer this is a header of some twenty bytes, one pass of the cipher from the packet cache straight
+//! into the datagram, and nothing else: no look-up by name, no allocation, no copy.
+//! In counter mode the tag comes later, computed side by side with those of other packets (`net/udp_port.rs`).
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use sfu::{Batch, HEADER_LEN_MAX};
-use srtp::OutboundContext;
+use rtp::payload::MediaKind;
+use sfu::HEADER_LEN_MAX;
+use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
-use super::streams::Streams;
+use super::streams::{Stream, Streams};
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
-use crate::net::udp_port::{SendCounters, UdpPort};
+use crate::net::udp_port::{SendCounters, TagSlot, UdpPort};
 use crate::registry::Lane;
 use worker_api::EndReason;
 
@@ -60,15 +64,38 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length,
-    /// if there is one now.
+    /// Protects and sends an RTP packet of up to `len_max` bytes. `plaintext` says where it is, or writes it
+    /// to the place that it is sent from. Its length, if there is one now.
     #[inline]
-    pub(super) fn send(
+    pub(super) fn send_rtp<'a>(
         &mut self,
         transport: &mut SendTransport,
         now_ms: u64,
         len_max: usize,
-        write: impl FnOnce(&mut OutboundContext, &mut [u8]) -> Option<usize>,
+        plaintext: impl FnOnce(&mut [u8]) -> Option<Plaintext<'a>>,
+    ) -> Option<usize> {
+        self.send(transport, now_ms, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
+            let plaintext = plaintext(out)?;
+            let protected = match (tag, plaintext) {
+                (Some(tag), plaintext) => outbound.protect_rtp_later(plaintext, out, tag.queue, tag.datagram),
+                (None, Plaintext::From { header, payload }) => {
+                    outbound.protect_rtp_from(header, payload, out)
+                }
+                (None, Plaintext::InPlace { len }) => outbound.protect_rtp(out, len),
+            };
+            protected.ok()
+        })
+    }
+
+    /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length,
+    /// if there is one now.
+    #[inline]
+    fn send(
+        &mut self,
+        transport: &mut SendTransport,
+        now_ms: u64,
+        len_max: usize,
+        write: impl FnOnce(&mut OutboundContext, &mut [u8], Option<TagSlot<'_>>) -> Option<usize>,
     ) -> Option<usize> {
         if transport.paused {
             self.sent.paused += 1;
@@ -79,10 +106,11 @@ impl Sockets {
         let len = match transport.route {
             Route::Udp { port, remote } => {
                 let sent = &mut self.sent;
-                self.ports[port].datagram(remote, len_max, now_ms, sent, |out| write(outbound, out))
+                self.ports[port]
+                    .datagram(remote, len_max, now_ms, sent, |out, tag| write(outbound, out, Some(tag)))
             }
             Route::Tcp { connection, path } => {
-                self.tcp.datagram(connection, &path, len_max, |out| write(outbound, out))
+                self.tcp.datagram(connection, &path, len_max, |out| write(outbound, out, None))
             }
         }?;
         self.sent.packets += 1;
@@ -105,8 +133,8 @@ impl Streams {
 }
 
 impl Packets {
-    /// Forwards what came in since the last time. A defect that makes a stream panic ends that stream's
-    /// sessions.
+    /// Hands on what came in since the last time and sends its audio; its video is queued for
+    /// [`Packets::send_video`]. A defect that makes a stream panic ends that stream's sessions.
     pub(crate) fn forward(&mut self, ctx: &mut Context) {
         while let Some(stream) = self.streams.dirty.pop() {
             self.guard_stream(ctx, stream, |packets, ctx| packets.forward_stream(ctx, stream));
@@ -117,13 +145,11 @@ impl Packets {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
         let publication = &stream.publication;
-        let Batch { packets, viewers } = stream.sfu.prepare_batch();
-        if let Some(source) = publication.source {
-            for (remote, at) in
-                publication.remotes.iter().flat_map(|remote| (0..packets.len()).map(move |at| (remote, at)))
-            {
-                let Some(packet) = packets.packet(at).map(Arc::clone) else { continue };
-                let body = MessageBody::Packet(packet);
+        let from = self.actions.tapped.len();
+        stream.sfu.take_arrivals(|packet| {
+            let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
+            for (remote, source) in remotes {
+                let body = MessageBody::Packet(Arc::clone(packet));
                 let message =
                     WorkerMessage { stream: publication.id, epoch: source.epoch, lane: Lane::Packets, body };
                 if !ctx.mailboxes.try_send(remote.worker, message) {
@@ -134,16 +160,70 @@ impl Packets {
                     );
                 }
             }
+            if publication.bridge.is_some() {
+                self.actions.tapped.push(Arc::clone(packet));
+            }
+        });
+        let tapped = from..self.actions.tapped.len();
+        if let Some(bridge) = publication.bridge.filter(|_| !tapped.is_empty()) {
+            self.actions.queue.push_back(Action::Bridge { bridge, packets: tapped });
         }
-        if let Some(bridge) = publication.bridge.filter(|_| !packets.is_empty()) {
-            let from = self.actions.tapped.len();
-            self.actions
-                .tapped
-                .extend((0..packets.len()).filter_map(|at| packets.packet(at)).map(Arc::clone));
-            self.actions.queue.push_back(Action::Bridge { bridge, packets: from..self.actions.tapped.len() });
+        self.send_batch(ctx.now_ms, id, MediaKind::Audio, usize::MAX);
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.sfu.has_backlog() {
+            stream.sfu.send_backlog(ctx.now, |token, header, payload| {
+                let peer = PeerId(token as u32);
+                let Some(transport) = self.transports.get_mut(peer) else { return };
+                let made = self.sockets.send_rtp(transport, ctx.now_ms, header.len() + payload.len(), |_| {
+                    Some(Plaintext::From { header, payload })
+                });
+                self.columns.sent(peer, made.unwrap_or(0) as u64);
+                self.columns.passed(peer, u64::from(made.is_some()));
+            });
+        }
+        self.video.push(id, stream);
+        let due = stream.sfu.next_timeout();
+        self.set_stream_timer(id, due, ctx.now);
+    }
+
+    /// Sends a slice of the video that waits: what is due first, until so many datagrams are made that the
+    /// loop has to look at its sockets again. What is left is for the next turn.
+    pub(crate) fn send_video(&mut self, ctx: &mut Context) {
+        let mut left = self.video.slice(ctx.now);
+        while left > 0
+            && let Some((due, id)) = self.video.pop()
+        {
+            let is_of_it = |stream: &&mut Stream| stream.video_due == Some(due);
+            let Some(stream) = self.streams.get_mut(id).filter(is_of_it) else { continue };
+            stream.video_due = None;
+            self.guard_stream(ctx, id, |packets, ctx| {
+                left = packets.send_batch(ctx.now_ms, id, MediaKind::Video, left);
+            });
+            if let Some(stream) = self.streams.get_mut(id) {
+                self.video.push(id, stream);
+            }
+        }
+        self.counters.video_left += u64::from(!self.video.is_empty());
+    }
+
+    /// Sends audio or video of a stream to one viewer after the other, until all have it or no datagrams are
+    /// left of `left`. How many are left then.
+    ///
+    /// It ends between two viewers only, so that one viewer's packets of a frame stay together.
+    fn send_batch(&mut self, now_ms: u64, id: PacketStreamId, kind: MediaKind, mut left: usize) -> usize {
+        let Some(stream) = self.streams.get_mut(id) else { return left };
+        if stream.sfu.waiting(kind).is_none() {
+            return left;
         }
         let mut header = [0; HEADER_LEN_MAX];
-        for viewer in viewers.iter_mut() {
+        let mut batch = stream.sfu.prepare_batch(kind);
+        let packets = batch.packets;
+        while left > 0 {
+            let Some(viewer) = batch.next_viewer() else {
+                stream.sfu.finish_batch(kind);
+                break;
+            };
+            left = left.saturating_sub(packets.len());
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
                 self.sockets.sent.paused += packets.len() as u64;
@@ -158,10 +238,9 @@ impl Packets {
             for at in 0..packets.len() {
                 // `None` for a track that the viewer does not take or has not begun with.
                 let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
-                let payload = packets.payload(at);
-                let len_max = len + payload.len() + TAG_BYTES_MAX;
-                let made = self.sockets.send(transport, ctx.now_ms, len_max, |outbound, out| {
-                    outbound.protect_rtp_from(&header[..len], payload, out).ok()
+                let (header, payload) = (&header[..len], packets.payload(at));
+                let made = self.sockets.send_rtp(transport, now_ms, len + payload.len(), |_| {
+                    Some(Plaintext::From { header, payload })
                 });
                 sent += u64::from(made.is_some());
                 bytes += made.unwrap_or(0) as u64;
@@ -169,21 +248,7 @@ impl Packets {
             self.columns.sent(peer, bytes);
             self.columns.passed(peer, sent);
         }
-        stream.sfu.finish_batch();
-        if stream.sfu.has_backlog() {
-            stream.sfu.send_backlog(ctx.now, |token, header, payload| {
-                let peer = PeerId(token as u32);
-                let Some(transport) = self.transports.get_mut(peer) else { return };
-                let len_max = header.len() + payload.len() + TAG_BYTES_MAX;
-                let made = self.sockets.send(transport, ctx.now_ms, len_max, |outbound, out| {
-                    outbound.protect_rtp_from(header, payload, out).ok()
-                });
-                self.columns.sent(peer, made.unwrap_or(0) as u64);
-                self.columns.passed(peer, u64::from(made.is_some()));
-            });
-        }
-        let due = stream.sfu.next_timeout();
-        self.set_stream_timer(id, due, ctx.now);
+        left
     }
 
     /// A stream wants to be asked at `due`.
@@ -234,10 +299,8 @@ impl Packets {
     pub(super) fn resend(&mut self, now_ms: u64, peer: PeerId) {
         let Some(transport) = self.transports.get_mut(peer) else { return self.resends.clear() };
         for resend in self.resends.drain(..) {
-            let len_max = resend.packet_len() + TAG_BYTES_MAX;
-            let made = self.sockets.send(transport, now_ms, len_max, |outbound, out| {
-                let len = resend.write(out)?;
-                outbound.protect_rtp(out, len).ok()
+            let made = self.sockets.send_rtp(transport, now_ms, resend.packet_len(), |out| {
+                Some(Plaintext::InPlace { len: resend.write(out)? })
             });
             self.counters.packets_resent += u64::from(made.is_some());
             self.columns.sent(peer, made.unwrap_or(0) as u64);
@@ -283,7 +346,7 @@ pub(super) fn send_rtcp(
     now_ms: u64,
 ) -> u64 {
     let len_max = plain.len() + RTCP_TRAILER_BYTES_MAX;
-    let made =
-        sockets.send(transport, now_ms, len_max, |outbound, out| outbound.protect_rtcp_from(plain, out).ok());
+    let made = sockets
+        .send(transport, now_ms, len_max, |outbound, out, _| outbound.protect_rtcp_from(plain, out).ok());
     made.unwrap_or(0) as u64
 }

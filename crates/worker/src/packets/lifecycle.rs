@@ -101,6 +101,12 @@ impl Packets {
 
     /// Ends what is over by the clock.
     pub(crate) fn sweep(&mut self, ctx: &mut Context) {
+        for port in self.sockets.ports.ids() {
+            let udp = &mut self.sockets.ports[port];
+            if let Some(change) = udp.reading.review(ctx.now) {
+                udp.change_reading(port, &ctx.events, change);
+            }
+        }
         self.accept_again.extend(self.accept_later.drain(..));
         let is_valid = |peer: PeerId, path: &rtc::Path| {
             self.sessions.get(peer).is_some_and(|session| session.transport.peer.is_valid(path))

@@ -16,6 +16,7 @@ mod report;
 pub(crate) mod session;
 mod signal;
 mod streams;
+mod video_queue;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -29,6 +30,7 @@ use sfu::{Packet, Resend, WallClock};
 use self::forward::{SendTransports, Sockets};
 use self::session::Session;
 use self::streams::Streams;
+use self::video_queue::VideoQueue;
 use crate::context::Context;
 use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
@@ -84,6 +86,7 @@ pub(crate) struct Packets {
     by_ufrag: HashMap<Box<str>, PeerId>,
     by_id: HashMap<SessionId, PeerId>,
     pub(crate) streams: Streams,
+    video: VideoQueue,
     /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
     timers: BinaryHeap<Reverse<(Instant, Due)>>,
     /// Listeners with connections left to be accepted.
@@ -92,6 +95,8 @@ pub(crate) struct Packets {
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: VecDeque<IceTcpId>,
+    /// Somebody waits for a datagram that was taken in since this was asked last.
+    took_awaited: bool,
     actions: Actions,
     /// Kept for their memory.
     resends: Vec<Resend>,
@@ -121,10 +126,12 @@ impl Packets {
             by_ufrag: HashMap::new(),
             by_id: HashMap::new(),
             streams: Streams::new(settings, clock),
+            video: VideoQueue::default(),
             timers: BinaryHeap::new(),
             accept_again: VecDeque::new(),
             accept_later: Vec::new(),
             tcp_read_again: VecDeque::new(),
+            took_awaited: false,
             actions: Actions::default(),
             resends: Vec::new(),
             scratch: Vec::new(),
@@ -207,12 +214,16 @@ impl Packets {
         let has_work = !self.actions.queue.is_empty()
             || !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
+            || !self.video.is_empty()
             || self.sockets.ports.iter().any(|(_, port)| port.readable);
         if has_work {
             return Duration::ZERO;
         }
         let timer =
             self.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now));
+        let round = self.sockets.ports.iter().filter_map(|(_, port)| port.reading.next()).min();
+        let round = round.map_or(Duration::MAX, |round| round.saturating_duration_since(now));
+        let timer = timer.min(round);
         // A socket that was full is tried again soon: the kernel does not say when a UDP socket has room.
         let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
         if is_blocked { timer.min(Duration::from_millis(1)) } else { timer }
@@ -247,3 +258,5 @@ impl std::fmt::Debug for Packets {
 
 #[cfg(test)]
 pub(crate) mod panic_tests;
+#[cfg(test)]
+mod slice_tests;

@@ -1,7 +1,7 @@
 //! A defect in the server that one session meets, played by a panic: that session ends, and nothing else.
 
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rtc::dtls::{Certificate, Config, DtlsRole};
@@ -68,7 +68,14 @@ pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
 }
 
 fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
-    let certificate = Arc::new(Certificate::generate().expect("a certificate"));
+    open_as(worker, role, "a")
+}
+
+/// Opens a session of this stream, which is not connected.
+pub(super) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Result<SessionId, RtcRefusal> {
+    static CERTIFICATE: LazyLock<Arc<Certificate>> =
+        LazyLock::new(|| Arc::new(Certificate::generate().expect("a certificate")));
+    let certificate = Arc::clone(&CERTIFICATE);
     let fingerprint = certificate.fingerprint();
     let ice = |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901234567").expect("credentials");
     let peer = PeerConfig {
@@ -85,7 +92,7 @@ fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
     worker.open_session(RtcOpen {
         role,
         app: "live".to_owned(),
-        stream: "a".to_owned(),
+        stream: stream.to_owned(),
         address: "192.0.2.1:9".parse().expect("an address"),
         user_agent: None,
         peer,

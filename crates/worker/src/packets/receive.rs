@@ -56,6 +56,8 @@ impl Packets {
             }
         }
         for port in self.sockets.ports.ids() {
+            let udp = &mut self.sockets.ports[port];
+            udp.readable |= udp.reading.begin_round(ctx.now);
             for _ in 0..BATCHES_MAX {
                 let udp = &mut self.sockets.ports[port];
                 if !udp.readable {
@@ -68,6 +70,7 @@ impl Packets {
                     break;
                 }
                 let local = udp.local;
+                self.took_awaited = false;
                 for datagram in received.iter_mut() {
                     let remote = datagram.source;
                     self.datagram(
@@ -76,6 +79,10 @@ impl Packets {
                         Path::udp(local, remote),
                         datagram.payload,
                     );
+                }
+                let udp = &mut self.sockets.ports[port];
+                if let Some(change) = udp.reading.took(received.len(), self.took_awaited) {
+                    udp.change_reading(port, &ctx.events, change);
                 }
                 self.forward(ctx);
             }
@@ -140,6 +147,9 @@ impl Packets {
         let Some(stream) = stream else {
             return drop_packet(&mut self.counters, "another session publishes the stream");
         };
+        let is_watched = stream.publication.is_watched();
+        self.took_awaited |= is_watched;
+        stream.sfu.set_watched(ctx.now, is_watched);
         match stream.sfu.receive(ctx.now, &datagram[..len]) {
             Ok(_) => self.streams.mark_dirty(id),
             Err(reason) => drop_packet(&mut self.counters, reason.name()),
@@ -157,10 +167,12 @@ impl Packets {
             Err(error) => return refuse(&mut self.counters, error),
         };
         session.transport.received_ms = ctx.now_ms;
+        self.took_awaited |= !session.subscriptions.is_empty();
         self.columns.received(peer, bytes);
         self.counters.packets_in += 1;
         let rtcp = &datagram[..len];
-        // A compound packet may be about any of the streams; each looks for the SSRCs that it knows.
+        // A compound packet may be about any of the streams; each looks for the SSRCs that it knows. What a
+        // BYE says is left alone: a session ends by close_notify, `DELETE` or a time limit.
         for publication in &session.publications {
             let stream = self.streams.get_mut(publication.stream);
             if let Some(stream) = stream.filter(|stream| stream.publication.peer() == Some(peer)) {
@@ -200,6 +212,7 @@ impl Packets {
     /// STUN or DTLS.
     fn signal(&mut self, ctx: &mut Context, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
         let Some(session) = self.sessions.get_mut(peer) else { return };
+        self.took_awaited |= !session.subscriptions.is_empty();
         match session.transport.peer.handle_signal(ctx.now, path, datagram) {
             Signal::Accepted => {
                 session.transport.received_ms = ctx.now_ms;

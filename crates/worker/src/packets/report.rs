@@ -39,13 +39,15 @@ impl Packets {
         }
     }
 
-    /// Looks at how packets of publishers arrive, and at their key frames; what viewers report is noted when it comes.
-    pub(crate) fn note_reception(&mut self, ctx: &Context) {
-        for (_, stream) in self.streams.table.iter_mut() {
+    /// Looks at how packets of publishers arrive, and at their key frames; what viewers report is noted when it
+    /// comes.
+    pub(crate) fn note_reception(&mut self, ctx: &mut Context) {
+        for id in self.streams.table.ids() {
+            let Some(stream) = self.streams.get(id) else { continue };
             let connected = |peer: &PeerId| self.sessions.get(*peer).is_some_and(Session::is_connected);
             if let Some(peer) = stream.publication.peer().filter(connected) {
                 self.columns.arrived(peer, arrival(stream, ctx.now));
-                stream.read_key_frames();
+                self.guard_stream(ctx, id, |packets, _| packets.streams[id].read_key_frames());
             }
         }
     }
@@ -199,6 +201,7 @@ fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     counters.nacks_out += stats.nacked_packets;
     counters.key_frame_requests_out += stats.key_frame_requests;
     counters.not_forwarded += stats.not_forwarded_packets;
+    counters.unsupported += stats.unsupported_packets;
     counters.unacknowledged += stats.unacknowledged_packets;
 }
 

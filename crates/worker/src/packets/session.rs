@@ -103,7 +103,7 @@ impl Session {
 }
 
 impl Subscription {
-    /// Whether it has a track for pictures.
+    /// Whether it has a video track.
     pub(crate) fn has_video(&self) -> bool {
         self.tracks.iter().any(|track| track.kind == MediaKind::Video)
     }

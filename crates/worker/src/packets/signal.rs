@@ -161,7 +161,7 @@ impl Packets {
             match self.route(peer, &transmit.path) {
                 Some(Route::Udp { port, remote }) => {
                     let sent = &mut self.sockets.sent;
-                    self.sockets.ports[port].datagram(remote, len, now_ms, sent, write);
+                    self.sockets.ports[port].datagram(remote, len, now_ms, sent, |out, _| write(out));
                 }
                 Some(Route::Tcp { connection, path }) => {
                     self.sockets.tcp.datagram(connection, &path, len, write);

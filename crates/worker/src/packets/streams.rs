@@ -9,7 +9,7 @@ use rtp::payload::MediaKind;
 use sfu::{Limits, PacketStream, TrackIndex, WallClock};
 
 use crate::ids::{PacketStreamId, Table};
-use crate::publication::Publication;
+use crate::publication::{Publication, Source};
 use crate::registry::{Lane, PublishedTracks, StreamId};
 use worker_api::settings::RtcSettings;
 
@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     pub(super) formats: Vec<(TrackIndex, u64, Option<VideoFormat>)>,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
+    /// When its video is due, if any is queued.
+    pub(super) video_due: Option<Instant>,
     /// When its timer is set to, if it is.
     pub(crate) due: Option<Instant>,
     /// How long a player waits for a publisher; `None` for ever.
@@ -30,6 +32,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// A source begins, here or on another worker: what was known of the one before says nothing of it.
+    pub(crate) fn start(&mut self, source: Source, tracks: Option<PublishedTracks>, now_ms: u64) {
+        self.publication.start(source, now_ms);
+        self.tracks = tracks;
+        self.formats.clear();
+    }
+
     /// Reads the newest key frame of each video track, unless it has been read. Once a second is enough for
     /// people to read, and costs the path of packets nothing.
     pub(super) fn read_key_frames(&mut self) {
@@ -105,6 +114,7 @@ impl Streams {
             tracks: None,
             formats: Vec::new(),
             queued: false,
+            video_due: None,
             due: None,
             wait_for_publisher,
         });
@@ -136,6 +146,7 @@ impl Streams {
     pub(crate) fn reset(&mut self, stream: PacketStreamId) {
         if let Some(stream) = self.table.get_mut(stream) {
             stream.sfu = PacketStream::new(self.limits.clone(), self.clock);
+            stream.video_due = None;
         }
     }
 

@@ -278,25 +278,24 @@ impl Connections {
                 return Some(match rtmp.machine.poll_event()? {
                     ServerEvent::Media(message) => ClientRequest::Media(message),
                     ServerEvent::Connect(request) => {
-                        rtmp.token = token(&request.query);
+                        rtmp.token = query_value(&request.query, "token");
                         rtmp.app = request.app;
                         rtmp.machine.accept_connect();
                         session.user_agent = Some(request.flash_version.chars().take(128).collect());
                         continue;
                     }
                     ServerEvent::Publish(request) => {
-                        let token = token(&request.query).or_else(|| rtmp.token.clone());
+                        let token = query_value(&request.query, "token").or_else(|| rtmp.token.clone());
                         let (session, (app, name)) = (session.id, stream_of(&rtmp.app, &request.name));
                         ClientRequest::Publish(PendingClaim { session, conn, app, name, token })
                     }
                     ServerEvent::Play(request) => {
-                        let token = token(&request.query).or_else(|| rtmp.token.clone());
+                        let token = query_value(&request.query, "token").or_else(|| rtmp.token.clone());
                         let (app, name) = stream_of(&rtmp.app, &request.name);
                         ClientRequest::Play { app, name, token }
                     }
                     ServerEvent::Pause { paused, .. } => ClientRequest::Pause(paused),
                     ServerEvent::StreamEnded => ClientRequest::CloseStream,
-                    ServerEvent::PingReply { .. } => continue,
                 });
             },
             State::HttpHead(head) => {
@@ -457,8 +456,4 @@ impl Session {
             }
         }
     }
-}
-
-fn token(query: &str) -> Option<String> {
-    query_value(query, "token").map(std::borrow::Cow::into_owned)
 }

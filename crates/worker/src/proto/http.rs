@@ -108,13 +108,22 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
         let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(header.value).ok()
     };
-    let closes = field("connection").is_some_and(|value| value.to_ascii_lowercase().contains("close"));
-    let has_body = field("content-length").is_some() || field("transfer-encoding").is_some();
+    let closes = request.headers.iter().any(|header| {
+        header.name.eq_ignore_ascii_case("connection")
+            && header
+                .value
+                .split(|byte| *byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    });
+    // Whatever they say: what cannot be read is no reason to take a body for the next request.
+    let tells_of_body =
+        |name: &str| ["content-length", "transfer-encoding"].contains(&&*name.to_ascii_lowercase());
+    let has_body = request.headers.iter().any(|header| tells_of_body(header.name));
     Request::Media(MediaRequest {
         app,
         stream,
         may_stay: request.version == Some(1) && !closes && !has_body,
-        token: token_of(query),
+        token: query_value(query, "token"),
         method: method_of(request.method.unwrap_or(""), field),
         user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
         chunked: request.version == Some(1),
@@ -142,11 +151,6 @@ fn method_of<'a>(method: &str, field: impl Fn(&str) -> Option<&'a str>) -> Metho
         "OPTIONS" => Method::Options,
         _ => Method::Other,
     }
-}
-
-/// Value of `token` in a query string.
-pub(crate) fn token_of(query: &str) -> Option<String> {
-    query_value(query, "token").map(std::borrow::Cow::into_owned)
 }
 
 fn decode(text: &str) -> Option<String> {
@@ -236,6 +240,26 @@ mod tests {
         assert_eq!((request.app.as_str(), request.stream.as_str()), ("live/sub", "a+ü"));
         assert_eq!((request.token.as_deref(), request.user_agent.as_deref()), (Some("s&t"), Some("vlc")));
         assert_eq!(request.method, Method::Get);
+    }
+
+    #[test]
+    fn a_connection_stays_unless_it_is_closed_or_a_body_follows() {
+        for (field, stays) in [
+            ("", true),
+            ("Content-Type: text/plain\r\n", true),
+            ("Connection: Close\r\n", false),
+            ("Connection: keep-alive, close\r\n", false),
+            ("Connection: keep-alive\r\nConnection: close\r\n", false),
+            ("content-length: 2\r\n", false),
+            ("Transfer-Encoding: chunked\r\n", false),
+        ] {
+            let head = format!("HEAD /live/a.flv HTTP/1.1\r\nHost: h\r\n{field}\r\n");
+            assert_eq!(media(&head).may_stay, stays, "{field}");
+        }
+        let head = b"POST /live/a.flv HTTP/1.1\r\nHost: h\r\nContent-Length: 2\xff\r\n\r\nhi";
+        let Request::Media(request) = parse(head, &NameRules::default()) else { panic!("no stream") };
+        assert!(!request.may_stay, "a length that is no text");
+        assert!(!media("HEAD /live/a.flv HTTP/1.0\r\n\r\n").may_stay);
     }
 
     #[test]

@@ -113,16 +113,11 @@ impl Viewer {
             self.refused += 1;
             return;
         };
-        let mut plain = &mut datagram[..len];
-        let ssrc = Packet::parse(plain).expect("RTP of the server").ssrc();
+        let packet = Packet::parse(&datagram[..len]).expect("RTP of the server");
+        let ssrc = packet.ssrc();
         let at =
             SSRCS.iter().position(|known| ssrc == *known || ssrc == *known + 1).expect("an SSRC it was told");
-        let is_repair = ssrc != SSRCS[at];
-        if is_repair {
-            plain = rtx::unwrap_in_place(plain, SSRCS[at], 0).expect("a retransmission");
-        }
-        let packet = Packet::parse(plain).expect("RTP of the server");
-        self.tracks[at].receive(now, &packet, is_repair);
+        self.tracks[at].receive(now, &packet, ssrc != SSRCS[at]);
     }
 
     /// Takes in RTCP.
@@ -160,11 +155,15 @@ impl Viewer {
 impl Track {
     fn receive(&mut self, now: Instant, packet: &Packet<'_>, is_repair: bool) {
         let highest = self.sequence.highest();
-        let full = self.sequence.unwrap(packet.sequence_number());
-        if packet.payload().is_empty() {
+        let (sequence, payload) = match packet.payload() {
+            resent if is_repair => rtx::unwrap(resent).expect("a retransmission"),
+            payload => (packet.sequence_number(), payload),
+        };
+        let full = self.sequence.unwrap(sequence);
+        if payload.is_empty() {
             return;
         }
-        let number = u64::from_be_bytes(*packet.payload()[PAYLOAD_HEAD..].first_chunk().expect("a number"));
+        let number = u64::from_be_bytes(*payload[PAYLOAD_HEAD..].first_chunk().expect("a number"));
         self.check_number(full, number, highest);
         if let Some(highest) = highest
             && full > highest
@@ -180,7 +179,7 @@ impl Track {
         }
         let timestamp = *self.timestamps.entry(number).or_insert(packet.timestamp());
         assert_eq!(timestamp, packet.timestamp(), "packet {number} came with another timestamp");
-        let is_key_frame = self.ssrc == SSRCS[VIDEO] && packet.payload()[0] == 0x67;
+        let is_key_frame = self.ssrc == SSRCS[VIDEO] && payload[0] == 0x67;
         if let Some(since) = self.stalled_since.take_if(|_| is_key_frame) {
             self.stalls.push((since, now));
             self.next_pli = None;

@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use netsim::{Clock, Link, LinkConfig, earliest};
+use rtp::payload::MediaKind;
 use sfu::{HEADER_LEN_MAX, Limits, PacketStream, ViewerId, WallClock};
 use srtp::{Config, InboundContext, MasterKey, OutboundContext, Profile};
 
@@ -151,17 +152,21 @@ impl World {
     }
 
     fn fan_out(&mut self, now: Instant) {
-        let turn = self.stream.prepare_batch();
         let mut header = [0; HEADER_LEN_MAX];
-        for viewer in turn.viewers.iter_mut() {
-            let seat = &mut self.viewers[viewer.token() as usize];
-            for index in 0..turn.packets.len() {
-                if let Some(len) = viewer.header_for(&turn.packets, index, &mut header) {
-                    seat.send(now, &header[..len], turn.packets.payload(index));
+        self.stream.take_arrivals(|_| {});
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            let mut batch = self.stream.prepare_batch(kind);
+            let packets = batch.packets;
+            while let Some(viewer) = batch.next_viewer() {
+                let seat = &mut self.viewers[viewer.token() as usize];
+                for index in 0..packets.len() {
+                    if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                        seat.send(now, &header[..len], packets.payload(index));
+                    }
                 }
             }
+            self.stream.finish_batch(kind);
         }
-        self.stream.finish_batch();
     }
 
     /// Resends what viewers ask for.

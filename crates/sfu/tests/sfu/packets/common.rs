@@ -9,7 +9,7 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::{NtpTime, Rtcp};
 use sfu::{
-    Batch, DropReason, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, Received, Resend, TrackIndex,
+    DropReason, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, Received, Resend, TrackIndex,
     TrackInput, TrackPayload, ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
 };
 
@@ -205,6 +205,32 @@ pub(crate) fn audio_packet(sequence_number: u16, timestamp: u32) -> Rtp {
     Rtp { fields, extensions: Vec::new(), payload, padding: 0 }
 }
 
+/// Sends what waits to no more than `left` viewers.
+fn send(
+    stream: &mut PacketStream,
+    kind: MediaKind,
+    mut left: usize,
+    note: &mut impl FnMut(u64, &[u8], &[u8]),
+) {
+    let mut header = [0; HEADER_LEN_MAX];
+    while left > 0 && stream.waiting(kind).is_some() {
+        let mut batch = stream.prepare_batch(kind);
+        let packets = batch.packets;
+        while left > 0 {
+            let Some(viewer) = batch.next_viewer() else {
+                stream.finish_batch(kind);
+                break;
+            };
+            left -= 1;
+            for index in 0..packets.len() {
+                if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                    note(viewer.token(), &header[..len], packets.payload(index));
+                }
+            }
+        }
+    }
+}
+
 /// What a viewer got: one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Got {
@@ -334,6 +360,11 @@ impl World {
 
     /// What a worker does at the end of a turn of its loop.
     pub(crate) fn settle(&mut self) {
+        self.turn(usize::MAX);
+    }
+
+    /// The same by a worker that sends video to no more than `viewers_max` viewers in a turn.
+    pub(crate) fn turn(&mut self, viewers_max: usize) {
         let now = self.now;
         let got = &mut self.got;
         let mut note = |token: u64, header: &[u8], payload: &[u8]| {
@@ -341,17 +372,10 @@ impl World {
             let ssrc = rtp::Packet::parse(&bytes).unwrap().ssrc();
             got.entry((token, ssrc)).or_default().push(Got { at: now, bytes });
         };
-        let mut header = [0; HEADER_LEN_MAX];
-        let Batch { packets, viewers } = self.stream.prepare_batch();
-        for viewer in viewers.iter_mut() {
-            for index in 0..packets.len() {
-                if let Some(len) = viewer.header_for(&packets, index, &mut header) {
-                    note(viewer.token(), &header[..len], packets.payload(index));
-                }
-            }
-        }
-        self.stream.finish_batch();
+        self.stream.take_arrivals(|_| {});
+        send(&mut self.stream, MediaKind::Audio, usize::MAX, &mut note);
         self.stream.send_backlog(now, &mut note);
+        send(&mut self.stream, MediaKind::Video, viewers_max, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));

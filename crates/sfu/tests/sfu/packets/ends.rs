@@ -32,7 +32,6 @@ fn a_stream_without_a_publisher_does_nothing() {
     let mut world = World::new(sfu::Limits::default());
     world.stream.request_key_frame(world.now, video());
     world.stream.publisher_ended(world.now);
-    world.stream.set_publisher_round_trip(std::time::Duration::from_millis(5));
     assert!(!world.stream.poll_feedback(world.now, &mut Vec::new()));
     assert_eq!(world.stream.receive_rtcp(world.now, &[0x80, 203, 0, 0]), Default::default());
     world.wait(std::time::Duration::from_secs(5));

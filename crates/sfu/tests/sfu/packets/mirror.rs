@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{Batch, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
+use sfu::{Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, video, video_input, viewer};
 
@@ -24,9 +24,8 @@ impl Pair {
 
     fn receive(&mut self, rtp: &crate::packets::common::Rtp) {
         self.home.stream.receive(self.home.now, &rtp.bytes()).unwrap();
-        let Batch { packets, .. } = self.home.stream.prepare_batch();
-        let crossing: Vec<Arc<Packet>> =
-            (0..packets.len()).filter_map(|index| packets.packet(index)).map(Arc::clone).collect();
+        let mut crossing = Vec::new();
+        self.home.stream.take_arrivals(|packet| crossing.push(Arc::clone(packet)));
         self.home.settle();
         self.cross(&crossing);
     }

@@ -3,6 +3,7 @@
 
 mod common;
 
+mod batches;
 mod ends;
 mod extensions;
 mod feedback;
@@ -19,4 +20,5 @@ mod sequence_numbers;
 mod simulcast;
 mod ssrcs;
 mod twin;
+mod unwatched;
 mod wraps;

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sfu::{Batch, Limits, Viewer};
+use rtp::payload::MediaKind;
+use sfu::{Limits, Viewer};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, video_input};
 
@@ -19,8 +20,9 @@ fn a_running_stream_needs_no_new_memory_for_packets() {
             packet.payload.resize(100 + usize::from(at) * 37 % 1_000, 1);
             world.stream.receive(world.now, &packet.bytes()).unwrap();
             world.stream.receive(world.now, &audio_packet(at, u32::from(at) * 480).bytes()).unwrap();
-            let Batch { packets, .. } = world.stream.prepare_batch();
-            seen.extend((0..packets.len()).map(|index| packets.payload(index).as_ptr() as usize));
+            world.stream.take_arrivals(|packet| {
+                seen.insert(packet.payload().as_ptr() as usize);
+            });
             world.settle();
             world.wait(Duration::from_millis(10));
         }
@@ -108,6 +110,12 @@ fn turns_that_are_never_taken_do_not_pile_up() {
     for at in 0..30_000u16 {
         world.stream.receive(world.now, &frame(at, u32::from(at), at == 0).bytes()).unwrap();
     }
-    let Batch { packets, .. } = world.stream.prepare_batch();
-    assert!(packets.len() <= 8_192);
+    world.stream.take_arrivals(|_| {});
+    assert!(world.stream.prepare_batch(MediaKind::Video).packets.len() <= 8_192);
+    world.stream.finish_batch(MediaKind::Video);
+    for at in 30_000..60_000u16 {
+        world.stream.receive(world.now, &frame(at, u32::from(at), at == 0).bytes()).unwrap();
+        world.stream.take_arrivals(|_| {});
+    }
+    assert!(world.stream.prepare_batch(MediaKind::Video).packets.len() <= 8_192);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sfu::DropReason;
 
-use crate::packets::common::{Rtp, World, audio_input, audio_packet, frame, video_input};
+use crate::packets::common::{PCMU, Rtp, World, audio_input, audio_packet, frame, video_input, viewer};
 
 #[test]
 fn numbers_go_on_without_a_gap_and_timestamps_by_the_time_that_passed() {
@@ -39,12 +39,30 @@ fn time_passes_in_the_clock_of_the_track() {
     // Another codec with another clock: G.711 at 8 kHz.
     world.wait(Duration::from_millis(250));
     let mut narrow = audio_packet(901, 500);
-    narrow.fields.payload_type = crate::packets::common::PCMU;
+    narrow.fields.payload_type = PCMU;
     world.publish(vec![audio_input(), video_input()]);
     world.receive(&narrow).unwrap();
     let got = world.audio(1).last().unwrap();
     assert_eq!(got.timestamp(), 1_960 + 24_000 + 2_000, "a quarter of a second at 8 kHz");
     assert_eq!(got.packet().payload_type(), 0, "the viewer's payload type of G.711");
+}
+
+#[test]
+fn packets_of_a_codec_that_a_viewer_does_not_take_are_counted() {
+    let mut world = World::published();
+    let mut without_g711 = viewer(2);
+    without_g711.tracks[0].payloads.truncate(1);
+    world.join(1);
+    world.join_as(&without_g711);
+    world.receive(&audio_packet(1, 1_000)).unwrap();
+    assert_eq!(world.stream.stats().unsupported_packets, 0);
+    for number in 2..5 {
+        let mut packet = audio_packet(number, 1_000);
+        packet.fields.payload_type = PCMU;
+        world.receive(&packet).unwrap();
+    }
+    assert_eq!((world.audio(1).len(), world.audio(2).len()), (4, 1));
+    assert_eq!(world.stream.stats().unsupported_packets, 3);
 }
 
 #[test]

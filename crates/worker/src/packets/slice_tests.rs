@@ -1,0 +1,288 @@
+//! Video in slices, in virtual time: what a worker sends in which turn, and to whom first. Nothing leaves:
+//! the datagrams are taken where they wait for the flush.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use rtp::HeaderFields;
+use rtp::extension::{ExtensionMap, Form};
+use rtp::payload::{Codec, MediaKind};
+use sfu::{
+    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+};
+use srtp::{MasterKey, OutboundContext, Profile};
+
+use super::panic_tests::{open_as, worker};
+use super::session::{Route, SendTransport};
+use super::video_queue::SLICE_DATAGRAMS;
+use crate::event_loop::Worker;
+use crate::ids::{PacketStreamId, PeerId, PortId};
+use worker_api::EndReason;
+use worker_api::rtc::RtcRole;
+
+const KINDS: [MediaKind; 2] = [MediaKind::Audio, MediaKind::Video];
+/// Packets of a key frame.
+const PARTS: u16 = 11;
+/// Viewers of a stream whose key frames take more than three slices.
+const MANY: usize = 150;
+/// Viewers whose packets of a key frame make a slice.
+const SERVED: usize = SLICE_DATAGRAMS.div_ceil(PARTS as usize);
+
+/// A worker, and what its publishers have sent.
+struct World {
+    worker: Worker,
+    next: [u16; 2],
+}
+
+/// A datagram that was sent: to whom, and whether it is audio or video.
+type Sent = (PeerId, MediaKind, u16);
+
+impl World {
+    fn new() -> Self {
+        Self { worker: worker().0, next: [0; 2] }
+    }
+
+    /// A stream with so many viewers, all live.
+    fn stream(&mut self, name: &str, viewers: usize) -> PacketStreamId {
+        let mut stream = None;
+        for _ in 0..viewers {
+            let id = open_as(&mut self.worker, RtcRole::Play, name).expect("a player");
+            let peer = self.worker.packets.find(id).expect("its index");
+            stream = Some(self.connect(peer));
+        }
+        let stream = stream.expect("a stream has viewers here");
+        let now = self.worker.ctx.now;
+        let tracks = KINDS.map(publisher_track).into();
+        let input = PublisherInput { tracks, ..PublisherInput::default() };
+        self.worker.packets.streams[stream].sfu.publisher_started(now, 1, input);
+        // What everybody begins with.
+        self.video(stream, 1, true);
+        self.audio(stream);
+        self.worker.packets.forward(&mut self.worker.ctx);
+        while !self.worker.packets.video.is_empty() {
+            self.turn();
+        }
+        self.take_sent();
+        stream
+    }
+
+    /// Lets a player have media, as if ICE and DTLS were done.
+    fn connect(&mut self, peer: PeerId) -> PacketStreamId {
+        let key = MasterKey::new(Profile::AeadAes128Gcm, &[7; 16], &[9; 12]).expect("a key");
+        let outbound = OutboundContext::new(&srtp::Config::default(), &[key]).expect("keys");
+        let route = Route::Udp { port: PortId(0), remote: address(peer) };
+        let packets = &mut self.worker.packets;
+        packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false }));
+        let subscription = &mut packets.sessions[peer].subscriptions[0];
+        let tracks = KINDS.map(|kind| viewer_track(kind, peer)).into();
+        let input = ViewerInput { token: u64::from(peer.0), cname: String::new(), tracks };
+        let stream = &mut packets.streams[subscription.stream];
+        subscription.viewer = Some(stream.sfu.join(self.worker.ctx.now, &input).expect("room"));
+        subscription.stream
+    }
+
+    fn video(&mut self, stream: PacketStreamId, parts: u16, is_key: bool) {
+        for _ in 0..parts {
+            self.packet(stream, MediaKind::Video, is_key);
+        }
+    }
+
+    fn audio(&mut self, stream: PacketStreamId) {
+        self.packet(stream, MediaKind::Audio, false);
+    }
+
+    fn packet(&mut self, stream: PacketStreamId, kind: MediaKind, is_key: bool) {
+        let next = &mut self.next[kind as usize];
+        *next += 1;
+        let fields = HeaderFields {
+            marker: false,
+            payload_type: 96 + kind as u8,
+            sequence_number: *next,
+            timestamp: u32::from(*next) * 900,
+            ssrc: 1 + kind as u32,
+        };
+        let sfu = &mut self.worker.packets.streams[stream].sfu;
+        sfu.receive_packet(self.worker.ctx.now, &fields, &[0x5a; 100], is_key).expect("taken");
+        self.worker.packets.streams.mark_dirty(stream);
+    }
+
+    /// The end of a turn of the loop, before the flush.
+    fn turn(&mut self) -> Vec<Sent> {
+        self.worker.packets.forward(&mut self.worker.ctx);
+        self.worker.packets.send_video(&mut self.worker.ctx);
+        self.take_sent()
+    }
+
+    /// The packets of media that wait for the flush.
+    fn take_sent(&mut self) -> Vec<Sent> {
+        let datagrams = self.worker.packets.sockets.ports[PortId(0)].take_waiting();
+        let sent = datagrams.iter().filter_map(|(remote, datagram)| {
+            let packet = rtp::Packet::parse(datagram).expect("a header is not encrypted");
+            // RTCP looks like other payload types (RFC 5761 section 4).
+            let kind = KINDS.into_iter().find(|kind| 96 + *kind as u8 == packet.payload_type())?;
+            let peer = (0..1_000).map(PeerId).find(|peer| address(*peer) == *remote).expect("a viewer");
+            Some((peer, kind, packet.sequence_number()))
+        });
+        sent.collect()
+    }
+
+    fn wait(&mut self, milliseconds: u64) {
+        self.worker.ctx.now += Duration::from_millis(milliseconds);
+    }
+}
+
+fn address(peer: PeerId) -> SocketAddr {
+    (Ipv4Addr::new(127, 1, (peer.0 >> 8) as u8, peer.0 as u8), 9).into()
+}
+
+fn codec(kind: MediaKind) -> Codec {
+    if kind == MediaKind::Audio { Codec::Opus } else { Codec::H264 }
+}
+
+fn publisher_track(kind: MediaKind) -> TrackInput {
+    let payload_type = 96 + kind as u8;
+    TrackInput {
+        kind,
+        mid: String::new(),
+        payloads: vec![TrackPayload { payload_type, codec: codec(kind), clock_rate: 90_000, rtx: None }],
+        extensions: ExtensionMap::new(),
+        ssrcs: vec![(1 + kind as u32, None)],
+        rids: Vec::new(),
+        nack: false,
+        pli: true,
+        fir: false,
+        transport_cc: false,
+        remb: false,
+    }
+}
+
+fn viewer_track(kind: MediaKind, peer: PeerId) -> ViewerTrackInput {
+    ViewerTrackInput {
+        track: TrackIndex::new(kind, 0).expect("the first"),
+        ssrc: 2 * peer.0 + kind as u32,
+        rtx_ssrc: None,
+        mid: String::new(),
+        payloads: vec![ViewerPayload { codec: codec(kind), payload_type: 96 + kind as u8, rtx: None }],
+        extensions: ExtensionMap::new(),
+        form: Form::Either,
+        nack: false,
+    }
+}
+
+/// The viewers that were sent video, in order; each must have been sent all `parts` in a row.
+fn served(sent: &[Sent], parts: u16) -> Vec<PeerId> {
+    let video: Vec<&Sent> = sent.iter().filter(|(_, kind, _)| *kind == MediaKind::Video).collect();
+    let runs: Vec<&[&Sent]> = video.chunk_by(|a, b| a.0 == b.0).collect();
+    for run in &runs {
+        assert_eq!(run.len(), usize::from(parts), "a run is whole");
+        assert!(run.is_sorted_by(|a, b| a.2 + 1 == b.2), "and in order: {run:?}");
+    }
+    runs.iter().map(|run| run[0].0).collect()
+}
+
+#[test]
+fn audio_leaves_before_the_rest_of_a_key_frame_to_many() {
+    let mut world = World::new();
+    let stream = world.stream("a", MANY);
+    world.video(stream, PARTS, true);
+    let mut reached = served(&world.turn(), PARTS);
+    assert_eq!(reached.len(), SERVED, "a slice, no more than the packets of one viewer longer");
+    assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "the loop goes on");
+    while reached.len() < MANY {
+        world.audio(stream);
+        let sent = world.turn();
+        let audio = sent.iter().take_while(|(_, kind, _)| *kind == MediaKind::Audio);
+        assert_eq!(audio.count(), MANY, "to everybody, before any video");
+        reached.extend(served(&sent[MANY..], PARTS));
+    }
+    reached.sort_unstable();
+    reached.dedup();
+    assert_eq!(reached.len(), MANY, "each viewer once");
+    assert_eq!(world.worker.packets.counters.video_left, 3);
+    assert!(world.worker.packets.video.is_empty());
+}
+
+#[test]
+fn what_fits_into_a_slice_leaves_in_the_turn_in_which_it_came() {
+    let mut world = World::new();
+    let streams = [world.stream("a", 10), world.stream("b", 10)];
+    for stream in streams {
+        world.audio(stream);
+        world.video(stream, 2, false);
+    }
+    let sent = world.turn();
+    assert_eq!((sent.len(), served(&sent, 2).len()), (60, 20));
+    assert_eq!(world.worker.packets.counters.video_left, 0);
+}
+
+#[test]
+fn a_small_frame_overtakes_a_large_one_that_is_not_due_yet() {
+    let mut world = World::new();
+    let (many, few) = (world.stream("many", MANY), world.stream("few", 2));
+    // Due in 3.3 ms.
+    world.video(many, PARTS, true);
+    assert_eq!(served(&world.turn(), PARTS).len(), SERVED);
+    world.wait(1);
+    world.video(few, 1, false);
+    let sent = world.turn();
+    assert_eq!(served(&sent[..2], 1), [MANY, MANY + 1].map(|peer| PeerId(peer as u32)), "in time");
+    assert_eq!(served(&sent[2..], PARTS).len(), SERVED);
+    world.wait(3);
+    world.video(few, 1, false);
+    let sent = world.turn();
+    assert_eq!(served(&sent, PARTS).len(), SERVED, "that it is late is over: the large one is first");
+    let sent = world.turn();
+    let (large, small) = sent.split_at(sent.len() - 2);
+    assert_eq!(served(large, PARTS).len(), MANY - 3 * SERVED);
+    assert_eq!(served(small, 1).len(), 2);
+}
+
+#[test]
+fn a_worker_that_is_late_catches_up_before_it_reads_more() {
+    let mut world = World::new();
+    let stream = world.stream("a", MANY);
+    world.video(stream, PARTS, true);
+    world.turn();
+    world.wait(3 + 101);
+    assert_eq!(served(&world.turn(), PARTS).len(), MANY - SERVED);
+}
+
+#[test]
+fn viewers_that_leave_or_have_no_path_in_between_keep_nothing_from_the_others() {
+    let mut world = World::new();
+    let stream = world.stream("a", MANY);
+    world.video(stream, PARTS, true);
+    let reached = served(&world.turn(), PARTS);
+    let last = reached.last().expect("it is not empty").0;
+    // One that is served, the next two, and one of the last slice.
+    for gone in [last, last + 1, last + 3] {
+        world.worker.packets.end(&mut world.worker.ctx, PeerId(gone), EndReason::Kicked);
+    }
+    world.take_sent();
+    world.worker.packets.transports.get_mut(PeerId(last + 2)).expect("it is connected").paused = true;
+    let mut reached: Vec<PeerId> = reached;
+    while !world.worker.packets.video.is_empty() {
+        reached.extend(served(&world.turn(), PARTS));
+    }
+    reached.sort_unstable();
+    reached.dedup();
+    assert_eq!(reached.len(), MANY - 3);
+    assert_eq!(world.worker.packets.sockets.sent.paused, u64::from(PARTS));
+}
+
+#[test]
+fn a_stream_that_fails_with_an_open_batch_leaves_others_alone() {
+    let mut world = World::new();
+    let (many, few) = (world.stream("many", MANY), world.stream("few", 2));
+    world.video(many, PARTS, true);
+    world.turn();
+    world.worker.packets.stream_panicked(&mut world.worker.ctx, many);
+    world.take_sent();
+    // Another stream of the same id.
+    let again = world.stream("again", 2);
+    assert_eq!(again, many);
+    world.video(few, 1, false);
+    world.video(again, 1, false);
+    assert_eq!(served(&world.turn(), 1).len(), 4);
+    assert!(world.worker.packets.video.is_empty());
+}
