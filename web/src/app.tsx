@@ -27,7 +27,7 @@ export function App() {
   if (route.view === 'watch') {
     return (
       <ErrorBoundary>
-        <WatchPage key={streamKey(route.stream)} stream={route.stream} token={route.token} />
+        <WatchPage key={streamKey(route.stream)} stream={route.stream} token={route.token} outside={route.outside} />
       </ErrorBoundary>
     );
   }

@@ -13,8 +13,9 @@ describe('parseRoute', () => {
     ['#/stream/demo/clock', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '' }],
     ['#/stream/demo/clock?session=0-12', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '0-12' }],
     ['#/stream/demo', { view: 'unknown', path: 'stream/demo' }],
-    ['#/watch/a/b/c?token=x%26y', { view: 'watch', stream: { app: 'a/b', name: 'c' }, token: 'x&y' }],
-    ['#/watch/a/%', { view: 'watch', stream: { app: 'a', name: '%' }, token: '' }], // broken encoding
+    ['#/watch/a/b/c?token=x%26y', { view: 'watch', stream: { app: 'a/b', name: 'c' }, token: 'x&y', outside: '' }],
+    ['#/watch/a/b?eip=192.0.2.7', { view: 'watch', stream: { app: 'a', name: 'b' }, token: '', outside: '192.0.2.7' }],
+    ['#/watch/a/%', { view: 'watch', stream: { app: 'a', name: '%' }, token: '', outside: '' }], // broken encoding
     ['#/sessions?role=player', { view: 'sessions', stream: '', role: 'player', session: '' }],
     ['#/nowhere', { view: 'unknown', path: 'nowhere' }],
   ])('%s', (hash, route) => expect(parseRoute(hash)).toEqual(route));
@@ -23,7 +24,7 @@ describe('parseRoute', () => {
     const stream = { app: 'a b/c', name: 'x?#é' };
     expect(parseRoute(streamHref(stream))).toEqual({ view: 'stream', stream, session: '' });
     expect(parseRoute(streamHref(stream, '1-2'))).toEqual({ view: 'stream', stream, session: '1-2' });
-    expect(parseRoute(watchHref(stream, 't&t'))).toEqual({ view: 'watch', stream, token: 't&t' });
+    expect(parseRoute(watchHref(stream, 't&t'))).toEqual({ view: 'watch', stream, token: 't&t', outside: '' });
     expect(parseRoute(sessionsHref({ stream: 'a b/x', role: 'player', session: '0-1' }))).toEqual({ view: 'sessions', stream: 'a b/x', role: 'player', session: '0-1' });
     expect(sessionsHref({ stream: '', role: '' })).toBe('#/sessions');
   });

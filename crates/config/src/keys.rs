@@ -109,6 +109,12 @@ section! {
         public_addresses: Vec<String> = Vec::new(), unit "IP addresses",
         cost "Clients that cannot reach these addresses cannot connect.";
 
+        /// Addresses that a client may have announced to it alone, instead of all others, by
+        /// `?eip=ADDRESS` on its WHIP or WHEP URL: a browser outside and a load generator inside then
+        /// use one server. Other addresses are refused. Names are not accepted.
+        addresses_on_request: Vec<String> = Vec::new(), unit "IP addresses",
+        cost "A client that asks for an address it cannot reach cannot connect.";
+
         /// STUN and TURN servers announced to clients: `stun:HOST`, `turn:HOST:PORT?transport=udp`,
         /// `turns:HOST`. Most clients need none, because they reach this server directly.
         ice_servers: Vec<String> = Vec::new(), unit "URIs",
@@ -153,7 +159,8 @@ section! {
         requests_per_second: i64 = 500, unit "requests per second", range 0..=1_000_000,
         cost "A session request costs less than 0.4 ms of CPU.";
 
-        /// How long a packet is kept for retransmission.
+        /// How long a packet is kept for retransmission. 400 ms at most while nobody plays the
+        /// stream.
         history_ms: i64 = 1_500, unit "ms", range 100..=30_000,
         cost "Memory per track and worker: media of this duration.";
 
@@ -162,7 +169,9 @@ section! {
         cost "Memory per track and worker.";
 
         /// Whether a new player starts with the packets since the last key frame (immediate
-        /// picture) or waits for the next one.
+        /// picture) or waits for the next one. A stream without players keeps none if its publisher
+        /// has answered requests for key frames at once: it gets one when a player's session is
+        /// opened, and the picture is there when the player is connected.
         gop_cache: bool = true,
         cost "Memory per stream and worker up to `gop_cache_max_bytes`, and a burst of packets for \
             each new player.";

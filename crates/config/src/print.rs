@@ -10,10 +10,6 @@ use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
 
-/// How to regenerate the reference page.
-#[cfg(test)]
-pub const REGENERATE: &str = "cargo run -p millstream -- config print --markdown > docs/configuration.md";
-
 /// `config` as TOML, which can be loaded again. As comments: `documented`, everything known about
 /// each key; `origins`, where it was set.
 pub fn toml(config: &Config, documented: bool, origins: bool) -> String {

@@ -27,7 +27,13 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
         } else {
             addresses("rtc.tcp_listen", &rtc.tcp_listen)
         },
-        public_addresses: public_addresses(config, errors),
+        public_addresses: ip_addresses(config, "rtc.public_addresses", &rtc.public_addresses, errors),
+        addresses_on_request: ip_addresses(
+            config,
+            "rtc.addresses_on_request",
+            &rtc.addresses_on_request,
+            errors,
+        ),
         ice_servers: ice_servers(config, errors),
         udp_backend: backend(rtc.udp_backend),
         af_xdp_interface: interface(config, errors),
@@ -56,15 +62,14 @@ fn check_ports(config: &Config, key: &str, addresses: &[SocketAddr], workers: us
     }
 }
 
-fn public_addresses(config: &Config, errors: &mut Errors) -> Vec<IpAddr> {
+/// Addresses that candidates can name, of the list that `key` has.
+fn ip_addresses(config: &Config, key: &str, texts: &[String], errors: &mut Errors) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
-    for text in &config.rtc.public_addresses {
+    for text in texts {
         match text.parse::<IpAddr>() {
             Ok(ip) if !ip.is_unspecified() && !ip.is_multicast() => addresses.push(ip),
-            _ => errors.add(
-                &config.origin("rtc.public_addresses"),
-                format!("`rtc.public_addresses` takes IP addresses without ports, not `{text}`"),
-            ),
+            _ => errors
+                .add(&config.origin(key), format!("`{key}` takes IP addresses without ports, not `{text}`")),
         }
     }
     addresses

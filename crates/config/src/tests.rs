@@ -124,11 +124,11 @@ fn bridges_that_could_not_work_are_errors() {
 #[test]
 fn webrtc_has_servers_addresses_and_a_back_end() {
     let file = "[rtc]\nice_servers = [\"stun:s\", \"turn:t?transport=udp\"]\nice_username = \"u\"\nice_credential = \"p\"\n\
-        public_addresses = [\"192.0.2.1\", \"2001:db8::1\"]\nudp_backend = \"af_xdp\"\naf_xdp_interface = \"eth0\"\n";
+        public_addresses = [\"192.0.2.1\", \"2001:db8::1\"]\naddresses_on_request = \"198.51.100.7\"\nudp_backend = \"af_xdp\"\naf_xdp_interface = \"eth0\"\n";
     let rtc = resolved(file).worker.rtc;
     assert_eq!(rtc.ice_servers[0], IceServer { uri: "stun:s".to_owned(), credential: None });
     assert_eq!(rtc.ice_servers[1].credential, Some(("u".to_owned(), "p".to_owned())));
-    assert_eq!(rtc.public_addresses.len(), 2);
+    assert_eq!((rtc.public_addresses.len(), rtc.addresses_on_request.len()), (2, 1));
     assert_eq!((rtc.udp_backend, rtc.af_xdp_interface.as_deref()), (UdpBackend::AfXdp, Some("eth0")));
     let off = resolved("[rtc]\nudp_listen = []\n").worker.rtc;
     assert!(off.udp.is_empty() && off.tcp.is_empty(), "without UDP there is no TCP either");
@@ -141,6 +141,10 @@ fn what_would_keep_webrtc_clients_from_connecting_is_an_error() {
     let cases = [
         ("public_addresses = \"example.net\"", "takes IP addresses without ports, not `example.net`"),
         ("public_addresses = \"0.0.0.0\"", "takes IP addresses without ports"),
+        (
+            "addresses_on_request = \"192.0.2.1:8189\"",
+            "`rtc.addresses_on_request` takes IP addresses without ports, not `192.0.2.1:8189`",
+        ),
         ("ice_servers = \"turn:t\"", "turn:t needs `rtc.ice_username` and `rtc.ice_credential`"),
         ("ice_servers = \"http://x\"", "`rtc.ice_servers` takes `stun:HOST:PORT`"),
         ("ice_credential = \"a\\nb\"", "take printable ASCII only"),
@@ -438,7 +442,11 @@ fn every_key_is_described() {
 fn the_reference_page_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(page == print::markdown(), "docs/configuration.md is not current; run: {}", print::REGENERATE);
+    assert!(
+        page == print::markdown(),
+        "docs/configuration.md is not current; run: \
+         cargo run -p millstream -- config print --markdown > docs/configuration.md"
+    );
 }
 
 #[test]

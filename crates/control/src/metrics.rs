@@ -77,7 +77,7 @@ macro_rules! worker_counters {
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 50] = worker_counters! {
+const WORKER_COUNTERS: [Counter; 52] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     refused_full: "millstream_connections_refused_full", "Connections closed because the worker was full";
     http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
@@ -111,6 +111,8 @@ const WORKER_COUNTERS: [Counter; 50] = worker_counters! {
     rtc.packets_in: "millstream_rtc_received_packets", "RTP and RTCP packets received";
     rtc.packets_out: "millstream_rtc_sent_packets",
         "RTP packets sent for the first time, summed over viewers";
+    rtc.video_left: "millstream_rtc_turns_with_video_left",
+        "Turns of the event loop that left video to the next, so that audio was not held up";
     rtc.packets_resent: "millstream_rtc_resent_packets", "RTP packets resent";
     rtc.resends_refused: "millstream_rtc_refused_resends",
         "Packets viewers requested by NACK that were not resent";
@@ -121,6 +123,8 @@ const WORKER_COUNTERS: [Counter; 50] = worker_counters! {
     rtc.dropped: "millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track";
     rtc.not_forwarded: "millstream_rtc_not_forwarded_packets",
         "Packets of publishers that were padding, or of a layer that is not forwarded";
+    rtc.unsupported: "millstream_rtc_unsupported_packets",
+        "Packets that viewers did not get because they do not take the codec";
     rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
         "Packets left out of transport feedback because too many arrived at once";
     rtc.send_failures: "millstream_rtc_send_failures", "Packets a socket did not take";
@@ -142,7 +146,7 @@ const WORKER_COUNTERS: [Counter; 50] = worker_counters! {
         "Video frames bridges dropped because the key frame they need had not come";
     bridges.other_tracks: "millstream_bridge_dropped_other_tracks",
         "Frames bridges dropped because they were not of the first audio or video track";
-    bridges.broken: "millstream_bridge_broken",
+    bridges.broken: "millstream_bridge_dropped_broken",
         "Frames and packets bridges could not use: broken, late or incomplete";
     bridges.audio_dropped: "millstream_bridge_dropped_audio", "Audio frames transcoders had no room for";
     stats.made: "millstream_stats_snapshots", "Snapshots made for the live statistics";
@@ -268,7 +272,8 @@ impl Scrape {
                 ([("worker", worker.index.to_string()), ("cause", cause.to_owned())], count)
             })
         });
-        counters(encoder, "millstream_sessions_ended", "Sessions that have ended, by cause", ended)?;
+        let help = "Sessions that have ended, and HTTP requests answered by workers, by cause";
+        counters(encoder, "millstream_sessions_ended", help, ended)?;
         bridges::encode_workers(&self.workers, encoder)
     }
 

@@ -9,7 +9,8 @@ export type Route =
   | { view: 'overview' }
   /** `session`: id of the session whose details are shown; empty for none. */
   | { view: 'stream'; stream: StreamRef; session: string }
-  | { view: 'watch'; stream: StreamRef; token: string }
+  /** `outside`: the server's address as the viewer reaches it, if it has to be asked for. */
+  | { view: 'watch'; stream: StreamRef; token: string; outside: string }
   | { view: 'sessions'; stream: string; role: string; session: string }
   | { view: 'sources' }
   | { view: 'workers' }
@@ -29,7 +30,9 @@ export function parseRoute(hash: string): Route {
       const stream = parseStreamKey(decode(rest));
       if (stream === null) return { view: 'unknown', path: text };
       if (head === 'stream') return { view: 'stream', stream, session: parameters.get('session') ?? '' };
-      return { view: 'watch', stream, token: parameters.get('token') ?? '' };
+      const token = parameters.get('token') ?? '';
+      const outside = parameters.get('eip') ?? '';
+      return { view: 'watch', stream, token, outside };
     }
     case 'sessions':
       return {

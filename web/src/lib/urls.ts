@@ -33,10 +33,18 @@ export function encodePath(key: string): string {
 
 /**
  * URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. WHEP has its token
- * in a header.
+ * in a header; `outside` is the address that its answer is to name.
  */
-export function playerUrl(origin: string, stream: StreamRef, transport: Transport, token?: string): string {
-  if (transport === 'rtc') return endpointUrl(`${origin}/whep`, stream);
+export function playerUrl(
+  origin: string,
+  stream: StreamRef,
+  transport: Transport,
+  token?: string,
+  outside = '',
+): string {
+  if (transport === 'rtc') {
+    return `${endpointUrl(`${origin}/whep`, stream)}${outside ? `?eip=${encodeURIComponent(outside)}` : ''}`;
+  }
   const base = transport === 'ws' ? origin.replace(/^http/, 'ws') : origin;
   const query = token ? `?token=${encodeURIComponent(token)}` : '';
   return `${base}/${encodePath(streamKey(stream))}.flv${query}`;

@@ -17,6 +17,8 @@ export interface PlayerViewProps {
   stream: StreamRef;
   /** Play token that came with the page's address; one entered in the player counts more. */
   token?: string;
+  /** Address of the server that WHEP is to name, of those that may be asked for. */
+  outside?: string;
   /** Tracks the server reports, so the player does not wait for one that is not there. */
   hints?: () => TrackHints;
   /** By which transports the server offers the stream, as far as is known. */
@@ -48,7 +50,7 @@ export function PlayerView(props: PlayerViewProps) {
     orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({
       transport,
       token,
-      url: playerUrl(location.origin, props.stream, transport, token),
+      url: playerUrl(location.origin, props.stream, transport, token, props.outside),
     }));
   const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
   const { video, player, state, stats, figures, delay } = usePlayer(

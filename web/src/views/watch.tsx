@@ -9,7 +9,7 @@ import { endpointUrl, ffplayCommand, playerUrl, streamKey, vlcCommand, type Stre
 import { PlayerView } from '../player/player-view';
 import { useServices, useStore, useTitle } from '../state/hooks';
 
-export function WatchPage(props: { stream: StreamRef; token: string }) {
+export function WatchPage(props: { stream: StreamRef; token: string; outside: string }) {
   useTitle(streamKey(props.stream));
   const { preferences } = useServices();
   const token = useStore(preferences.playToken) ?? props.token;
@@ -25,7 +25,7 @@ export function WatchPage(props: { stream: StreamRef; token: string }) {
       </header>
       <main>
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} token={props.token} figures />
+          <PlayerView stream={props.stream} token={props.token} outside={props.outside} figures />
         </section>
         <details class="panel watch-more">
           <summary>Watch in another program</summary>

@@ -20,9 +20,11 @@ const COUNTERS: [Counter; 6] = [
     ("millstream_stream_bridge_packets", "RTP packets made or taken in", |b| b.packets),
     ("millstream_stream_bridge_audio_frames", "Audio frames transcoded", |b| b.audio_frames),
     ("millstream_stream_bridge_dropped_b_frames", "B-frames left out", |b| b.b_frames_dropped),
-    ("millstream_stream_bridge_broken", "Frames and packets that were broken, late or incomplete", |b| {
-        b.broken
-    }),
+    (
+        "millstream_stream_bridge_dropped_broken",
+        "Frames and packets that were broken, late or incomplete",
+        |b| b.broken,
+    ),
     ("millstream_stream_bridge_dropped_audio", "Audio frames the transcoder had no room for", |b| {
         b.audio_dropped
     }),

@@ -105,6 +105,14 @@ impl RtcControl {
         self.parts.endpoints.iter().any(|endpoint| !endpoint.udp.is_empty())
     }
 
+    /// Addresses that stand for those of the sockets: the one that was asked for, else those configured.
+    pub(super) fn announced<'a>(&'a self, asked: &'a Option<IpAddr>) -> &'a [IpAddr] {
+        match asked {
+            Some(_) => asked.as_slice(),
+            None => &self.parts.settings.public_addresses,
+        }
+    }
+
     /// Counts a request of `client`.
     pub(super) fn admit(&self, client: IpAddr) -> Result<(), Refusal> {
         let now = tokio::time::Instant::now().into_std();
@@ -124,6 +132,8 @@ pub(super) struct Session {
     pub(super) worker: usize,
     /// Who asked for it.
     pub(super) client: IpAddr,
+    /// The address that it asked to have named.
+    pub(super) asked: Option<IpAddr>,
     /// `a=mid` of the first media description that was accepted.
     pub(super) mid: String,
     /// Held while a worker restarts ICE, so that restarts come one after the other.
@@ -139,10 +149,16 @@ pub(super) struct IceSession {
 
 impl Session {
     /// Of an answer that `client` gets, on `worker`.
-    pub(super) fn new(worker: usize, client: IpAddr, local: &IceCredentials, answer: &Answer) -> Self {
+    pub(super) fn new(
+        worker: usize,
+        client: IpAddr,
+        asked: Option<IpAddr>,
+        local: &IceCredentials,
+        answer: &Answer,
+    ) -> Self {
         let ice = IceSession { tag: local.ufrag.clone(), remote: answer.remote.ice.clone() };
         let mid = answer.tracks.first().map_or_else(String::new, |track| track.mid.clone());
-        Self { worker, client, mid, ice: Mutex::new(ice) }
+        Self { worker, client, asked, mid, ice: Mutex::new(ice) }
     }
 }
 

@@ -45,6 +45,10 @@ pub(super) async fn open(
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
         return Err(denied.into());
     }
+    if let Some(ip) = target.address.filter(|ip| !control.parts.settings.addresses_on_request.contains(ip)) {
+        tracing::info!(peer = %peer.address, stream = %target.key(), address = %ip, "refused: outside address");
+        return Err(Refusal::OtherAddress(ip));
+    }
     if !headers::is_of_type(request.headers(), SDP) {
         return Err(Refusal::MediaType(SDP));
     }
@@ -94,12 +98,12 @@ impl Wanted {
         let control = &context.rtc;
         let reservation = control.registry.reserve(peer.address.ip())?;
         let worker = reservation.worker();
-        let local = control.local_description(worker, peer.address.ip(), &target.stream)?;
+        let local = control.local_description(worker, peer.address.ip(), &target)?;
         let answer = match &self.published {
             Some(published) => self.answer_play(&local, published)?,
             None => self.answer_publish(&local)?,
         };
-        let session = Session::new(worker, peer.address.ip(), &local.ice, &answer);
+        let session = Session::new(worker, peer.address.ip(), target.address, &local.ice, &answer);
         let tag = local.ice.ufrag.clone();
         let (reply, answered) = oneshot::channel();
         let open = RtcOpen {
@@ -171,19 +175,19 @@ impl RtcControl {
         &self,
         worker: usize,
         client: IpAddr,
-        stream: &str,
+        target: &Target,
     ) -> Result<LocalDescription, Refusal> {
         let endpoint = self.parts.endpoints.get(worker).ok_or(Refusal::Off)?;
         let number = u64::from_le_bytes(random().ok_or(NO_RANDOMNESS)?);
         Ok(LocalDescription {
             ice: new_credentials()?,
             fingerprint: self.parts.certificate.fingerprint(),
-            candidates: candidates(endpoint, &self.parts.settings.public_addresses, client),
+            candidates: candidates(endpoint, self.announced(&target.address), client),
             ice_lite: true,
             // RFC 9429 section 5.2.1: 63 bits.
             session_id: number >> 1,
             first_ssrc: self.first_ssrc,
-            stream_id: stream.to_owned(),
+            stream_id: target.stream.clone(),
         })
     }
 

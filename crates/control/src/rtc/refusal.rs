@@ -3,6 +3,7 @@
 //! The codes are those of RFC 9725 section 4 and draft-ietf-wish-whep section 4; clients are told by them in general and
 //! by `code` and `message` in particular. What may work later says when (`Retry-After`, RFC 9110 section 10.2.3).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -34,6 +35,10 @@ pub(super) enum Refusal {
     Path,
     /// 400: no stream may have the name.
     Name(NameError),
+    /// 400: `?eip=` is no IP address.
+    Address,
+    /// 403: `?eip=` is none of the addresses that may be asked for.
+    OtherAddress(IpAddr),
     /// 400: there is no body.
     Empty,
     /// 400: the body is no text.
@@ -97,6 +102,7 @@ impl Refusal {
         match self {
             Self::Path
             | Self::Name(_)
+            | Self::Address
             | Self::Empty
             | Self::NotText
             | Self::IfMatch
@@ -107,7 +113,7 @@ impl Refusal {
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(Denied::TokenMissing | Denied::TokenWrong) => StatusCode::UNAUTHORIZED,
-            Self::Denied(_) => StatusCode::FORBIDDEN,
+            Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAccepted(_) | Self::NotPlayable(_) | Self::Undecodable(_) => StatusCode::NOT_ACCEPTABLE,
@@ -125,11 +131,12 @@ impl Refusal {
     fn code(&self) -> &'static str {
         match self {
             Self::Path | Self::Name(_) => "invalid_name",
-            Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
+            Self::Address | Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
             Self::Empty => "malformed_sdp",
             Self::Sdp(error) if error.is_malformed() => "malformed_sdp",
             Self::Sdp(_) | Self::Negotiation(_) | Self::Partial => "unsupported_sdp",
             Self::Denied(denied) => denied.code(),
+            Self::OtherAddress(_) => "address_not_allowed",
             Self::Off => "webrtc_off",
             Self::Misplaced | Self::NoSession => "not_found",
             Self::Method(_) => "method_not_allowed",
@@ -156,6 +163,10 @@ impl Refusal {
             Self::Name(error) => error.reason(),
             Self::Path => {
                 "the path must be /whip/{app}/{stream} or /whep/{app}/{stream}, with names in percent-encoded UTF-8 and no slash at the end"
+            }
+            Self::Address => "eip takes an IP address without a port",
+            Self::OtherAddress(ip) => {
+                return format!("eip={ip}: only addresses of rtc.addresses_on_request can be asked for");
             }
             Self::Empty => "the body is empty: an SDP offer is expected",
             Self::NotText => "the body is not UTF-8 text",

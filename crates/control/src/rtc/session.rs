@@ -80,10 +80,9 @@ fn requested_credentials(
 }
 
 fn restarted(context: &Context, session: &Session, local: &IceCredentials) -> Response {
-    let parts = &context.rtc.parts;
-    let endpoint = parts.endpoints.get(session.worker);
+    let endpoint = context.rtc.parts.endpoints.get(session.worker);
     let candidates = endpoint
-        .map(|endpoint| candidates(endpoint, &parts.settings.public_addresses, session.client))
+        .map(|endpoint| candidates(endpoint, context.rtc.announced(&session.asked), session.client))
         .unwrap_or_default();
     let body = TrickleFragment::restarted(local, &candidates, &session.mid).to_string();
     let mut response = body.into_response();

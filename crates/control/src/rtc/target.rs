@@ -1,6 +1,7 @@
 //! Which stream a URL names.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
@@ -17,6 +18,8 @@ pub(super) struct Target {
     pub(super) stream: String,
     /// Value of `?token=`.
     pub(super) token: Option<String>,
+    /// Value of `?eip=`: the only address that the answer is to name. A word of other servers, too.
+    pub(super) address: Option<IpAddr>,
 }
 
 impl Target {
@@ -30,8 +33,9 @@ impl Target {
             NameError::Empty => Refusal::Path,
             error => Refusal::Name(error),
         })?;
-        let token = uri.query().and_then(|query| query_value(query, "token")).map(Cow::into_owned);
-        Ok(Self { app, stream, token })
+        let value = |name| uri.query().and_then(|query| query_value(query, name));
+        let address = value("eip").map(|text| text.parse().map_err(|_| Refusal::Address)).transpose()?;
+        Ok(Self { app, stream, token: value("token"), address })
     }
 
     /// The name by which workers know the stream.
@@ -65,6 +69,25 @@ mod tests {
             let read =
                 read.as_ref().map(|it| (it.app.as_str(), it.stream.as_str(), it.token.as_deref())).ok();
             assert_eq!(read, expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn an_outside_address_has_no_port() {
+        let cases = [
+            ("", Ok(None)),
+            ("?eip=192.0.2.7", Ok(Some("192.0.2.7"))),
+            ("?token=t&eip=2001:db8::7", Ok(Some("2001:db8::7"))),
+            ("?eip=2001%3Adb8%3A%3A7", Ok(Some("2001:db8::7"))),
+            ("?eip=", Err(Refusal::Address)),
+            ("?eip=192.0.2.7:8189", Err(Refusal::Address)),
+            ("?eip=example.net", Err(Refusal::Address)),
+        ];
+        for (query, expected) in cases {
+            let uri = format!("/whep/live/a{query}").parse().expect("a URI");
+            let read = Target::read(&uri, &NameRules::default()).map(|target| target.address);
+            let expected = expected.map(|text| text.map(|text| text.parse().expect("an address")));
+            assert_eq!(read, expected, "{query}");
         }
     }
 }

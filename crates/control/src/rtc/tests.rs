@@ -554,6 +554,41 @@ async fn tokens_come_as_bearer_or_in_the_address() {
 }
 
 #[tokio::test]
+async fn an_address_of_the_list_is_the_only_one_named_to_who_asks_for_it() {
+    let outside = "198.51.100.7".parse().expect("an address");
+    let settings = RtcSettings {
+        public_addresses: vec!["203.0.113.1".parse().expect("an address")],
+        addresses_on_request: vec![outside],
+        ..RtcSettings::default()
+    };
+    let server = server_with(Setting { settings, ..Setting::default() });
+    let named = |answer: &Answer| -> Vec<String> {
+        let lines = answer.body.lines().filter(|line| line.contains(" typ host"));
+        lines.filter_map(|line| line.split(' ').nth(4)).map(str::to_owned).collect()
+    };
+    let asked = server.post("/whip/live/a?eip=198.51.100.7", publish_offer()).await;
+    assert_eq!((asked.status, named(&asked)), (201, vec!["198.51.100.7".to_owned(); 2]), "{}", asked.body);
+    let plain = server.post("/whep/live/packets", play_offer()).await;
+    assert_eq!((plain.status, named(&plain)), (201, vec!["203.0.113.1".to_owned(); 2]), "{}", plain.body);
+
+    // A restart of ICE names what the answer named.
+    let (url, tag) = (asked.field("location"), asked.field("etag"));
+    let headers = [("content-type", "application/trickle-ice-sdpfrag"), ("if-match", tag)];
+    let again = server.send("PATCH", url, &headers, fragment("ysXw", NEW_PASSWORD)).await;
+    assert_eq!((again.status, named(&again)), (200, vec!["198.51.100.7".to_owned(); 2]), "{}", again.body);
+
+    for (query, status, code, reason) in [
+        ("203.0.113.1", 403, "address_not_allowed", "rtc.addresses_on_request"),
+        ("203.0.113.9", 403, "address_not_allowed", "eip=203.0.113.9"),
+        ("198.51.100.7:1", 400, "bad_request", "without a port"),
+    ] {
+        let refused = server.post(&format!("/whep/live/packets?eip={query}"), play_offer()).await;
+        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{}", refused.body);
+        assert!(refused.body.contains(reason), "{}", refused.body);
+    }
+}
+
+#[tokio::test]
 async fn pages_of_other_sites_cannot_publish_in_the_name_of_this_machine() {
     let server = server_with(Setting { publish: Access::loopback(), ..Setting::default() });
     let cases: [(&str, Fields<'_>, u16, &str); 7] = [

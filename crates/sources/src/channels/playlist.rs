@@ -451,6 +451,7 @@ impl Playlist {
             self.status.update(|status| {
                 status.items_played += 1;
                 status.items[played.index].duration = Some(length);
+                status.items[played.index].logged_error = None;
             });
         }
         Next::Ends(Some(length))

@@ -99,6 +99,8 @@ pub struct ItemStatus {
     pub duration: Option<Duration>,
     /// Why it was skipped when it was last tried.
     pub last_error: Option<String>,
+    /// The error that the log has of it, until it has been played to its end.
+    pub(super) logged_error: Option<String>,
 }
 
 /// A channel at one moment.
@@ -183,16 +185,25 @@ impl Status {
         });
     }
 
-    /// Adds an event, and writes it to the log; the oldest gives way.
+    /// Adds an event, and writes it to the log; the oldest gives way. What is wrong with an item is a warning
+    /// once, not again in every round.
     pub(super) fn tell(&self, at: SystemTime, item: Option<usize>, kind: EventKind, message: &str) {
         let message = shortened(message);
         let (channel, sentence) = (self.channel.as_str(), kind.sentence());
         // As in the errors of the configuration and the API.
         let place = item.map(|index| format!("items[{index}]"));
         let location = item.and_then(|index| self.locations.get(index)).map(tracing::field::display);
+        let known = self.update(|snapshot| {
+            let item =
+                item.filter(|_| kind == EventKind::Broken).and_then(|index| snapshot.items.get_mut(index));
+            item.and_then(|item| item.logged_error.replace(message.clone()))
+        });
         match kind {
             EventKind::Skipped => {
                 tracing::info!(channel, item = place, location, reason = message, "{sentence}");
+            }
+            _ if known.is_some_and(|known| known == message) => {
+                tracing::debug!(channel, item = place, location, reason = message, "{sentence}");
             }
             _ => tracing::warn!(channel, item = place, location, reason = message, "{sentence}"),
         }
