@@ -116,14 +116,6 @@ pub struct LoadArgs {
     /// Event-loop threads.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
-
-    /// Time between two points of the charts, seconds.
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
-    pub interval: Duration,
-
-    /// Write a report with charts to this file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
 /// Options of `floor`.
@@ -160,19 +152,6 @@ pub enum Cadence {
     LowLatency,
 }
 
-impl LoadArgs {
-    /// Checks what clap cannot.
-    ///
-    /// # Errors
-    /// A text for the user.
-    pub fn validate(&self) -> Result<(), String> {
-        if self.interval < Duration::from_millis(100) {
-            return Err("--interval: at least 0.1 s".to_owned());
-        }
-        self.run.validate()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -183,7 +162,7 @@ mod tests {
         let words =
             ["millbench", "rtmp", "play", "rtmp://h/a/s"].into_iter().chain(arguments.split_whitespace());
         match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
-            Command::Rtmp(RtmpCommand::Play(play)) => play.load.validate().map(|()| play),
+            Command::Rtmp(RtmpCommand::Play(play)) => play.load.run.validate().map(|()| play),
             other => Err(format!("{other:?}")),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Instant;
 
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -85,15 +86,58 @@ pub fn describe() -> String {
     format!("{}, {cores} cores, Linux {}", model.trim_start_matches([':', '\t', ' ']), kernel.trim())
 }
 
-/// Makes ready for a run: descriptors, the server's process, the core, and signals that end it.
+/// Makes ready for a run: descriptors, the server's process, and signals that end it. What may run
+/// on any core is started before [`pin`].
 pub fn prepare(run: &RunArgs, sessions: usize) -> Result<StopSignals, String> {
     ensure_descriptors(sessions)?;
     if let Some(pid) = run.server_pid {
         procfs::read(pid).map_err(|error| format!("--server-pid {pid}: {error}"))?;
     }
-    let signals = StopSignals::new().map_err(|error| format!("signals: {error}"))?;
-    run.core.map_or(Ok(()), pin_to_core)?;
-    Ok(signals)
+    StopSignals::new().map_err(|error| format!("signals: {error}"))
+}
+
+/// Pins the calling thread as configured.
+///
+/// # Errors
+/// As [`pin_to_core`].
+pub fn pin(run: &RunArgs) -> Result<(), String> {
+    run.core.map_or(Ok(()), pin_to_core)
+}
+
+/// The process under test: as configured, or for `--perf` the one that listens at `server`.
+///
+/// # Errors
+/// A text for the user, when `--perf` has no process to look at.
+pub fn server_pid(run: &RunArgs, server: SocketAddr) -> Result<Option<u32>, String> {
+    if run.server_pid.is_some() || !run.perf {
+        return Ok(run.server_pid);
+    }
+    let pid =
+        interface_to(server).and_then(|(_, is_local)| is_local.then(|| procfs::listener(server.port())));
+    pid.flatten().map(Some).ok_or_else(|| {
+        format!("--perf: no process of this machine is seen to listen at {server}; give --server-pid")
+    })
+}
+
+/// The interface that packets to `server` leave by, and whether the server is this machine.
+pub fn interface_to(server: SocketAddr) -> Option<(String, bool)> {
+    let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let probe = UdpSocket::bind(any).ok()?;
+    probe.connect(server).ok()?;
+    let own = probe.local_addr().ok()?.ip();
+    // Every address of 127.0.0.0/8 is ours, and only one of them is listed.
+    let is_local = own == server.ip() || server.ip().is_loopback();
+    if server.ip().is_loopback() {
+        return Some(("lo".to_owned(), true));
+    }
+    let name = nix::ifaddrs::getifaddrs().ok()?.find_map(|entry| {
+        let address = entry.address?;
+        let ip = address.as_sockaddr_in().map(|ip| IpAddr::from(ip.ip()));
+        let ip = ip.or_else(|| address.as_sockaddr_in6().map(|ip| IpAddr::from(ip.ip())))?;
+        (ip == own).then_some(entry.interface_name)
+    })?;
+    // Packets to an own address do not leave by its interface.
+    Some((if is_local { "lo".to_owned() } else { name }, is_local))
 }
 
 /// CPU time and memory at one moment: of the server, of this program and of the machine.

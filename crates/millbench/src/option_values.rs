@@ -1,5 +1,6 @@
 //! Options that several commands take, and parsers of their values.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -46,11 +47,42 @@ pub struct RunArgs {
     #[arg(long, value_name = "PID")]
     pub server_pid: Option<u32>,
 
+    /// Time between two points of the charts and of the live view, seconds.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub interval: Duration,
+
+    /// Write a report with charts to this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Interface whose packets and bits are shown; by default the one that leads to the server.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+
+    /// Show the functions in which the server spends its time, by sampling it with `perf`.
+    ///
+    /// Without --server-pid, the process of this machine that listens at the port of the URL. Costs
+    /// the machine about as much as one core for a second in five.
+    #[arg(long)]
+    pub perf: bool,
+
+    /// Have one real browser (Chromium) play a random stream, and show what it sees.
+    ///
+    /// By WHEP at the URL of the run; or at the URL given after `=`, in which `{}` is the number of
+    /// the stream: by WHEP if its path begins with `/whep/`, else the page with a video that is there.
+    /// CHROMIUM names the program.
+    #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub watch: Option<String>,
+
+    /// Show the window of --watch instead of hiding it.
+    #[arg(long, requires = "watch")]
+    pub headed: bool,
+
     /// Print the result as JSON on standard output instead of the table.
     #[arg(long)]
     pub json: bool,
 
-    /// No progress on standard error.
+    /// No live view or progress on standard error.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -64,6 +96,9 @@ impl RunArgs {
         if self.sessions.first().is_none_or(|&first| first == 0) || !self.sessions.is_sorted_by(|a, b| a < b)
         {
             return Err("-n: give one number above 0 or a rising list".to_owned());
+        }
+        if self.interval < Duration::from_millis(100) {
+            return Err("--interval: at least 0.1 s".to_owned());
         }
         if self.streams == Some(0) {
             return Err("--streams: at least 1".to_owned());

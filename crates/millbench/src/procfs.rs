@@ -1,4 +1,5 @@
-//! CPU time and memory of a process, read from `/proc` (Linux, proc(5)).
+//! CPU time and memory of a process, what cores and interfaces do, and who listens at a port, read
+//! from `/proc` (Linux, proc(5)).
 //!
 //! CPU comes from two places. `/proc/PID/stat` has user and system time of all threads, exited ones
 //! included, in ticks of 10 ms: good for the split. `/proc/PID/task/*/schedstat` has nanoseconds per
@@ -58,6 +59,89 @@ pub fn machine_cpu_s() -> io::Result<f64> {
     let ticks =
         parse_machine_stat(&text).ok_or_else(|| io::Error::other("/proc/stat has an unknown form"))?;
     Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// Ticks that one core has spent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreTicks {
+    /// In processes.
+    pub user: u64,
+    /// In the kernel, on behalf of processes and of devices.
+    pub system: u64,
+    /// In soft interrupts: where received packets are handled.
+    pub soft: u64,
+    /// Everything, idle time included.
+    pub all: u64,
+}
+
+/// Ticks of each core, in order.
+///
+/// # Errors
+/// When `/proc/stat` is missing.
+pub fn cores() -> io::Result<Vec<CoreTicks>> {
+    Ok(fs::read_to_string("/proc/stat")?.lines().filter_map(parse_core).collect())
+}
+
+/// A `cpuN` line of proc(5) `stat`.
+fn parse_core(line: &str) -> Option<CoreTicks> {
+    let (_, fields) = line.strip_prefix("cpu").filter(|rest| !rest.starts_with(' '))?.split_once(' ')?;
+    let ticks: Vec<u64> = fields.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, wait, irq, soft, steal, ..] = ticks[..] else { return None };
+    let all = user + nice + system + idle + wait + irq + soft + steal;
+    Some(CoreTicks { user: user + nice, system: system + irq, soft, all })
+}
+
+/// What an interface has carried so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounts {
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Packets received; several in one where the device or the kernel joins them.
+    pub packets_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Packets sent; several in one where the device or the kernel splits them.
+    pub packets_out: u64,
+}
+
+/// The counts of an interface of this network namespace; `None` if there is none of that name.
+pub fn interface(name: &str) -> Option<InterfaceCounts> {
+    parse_interface(&fs::read_to_string("/proc/net/dev").ok()?, name)
+}
+
+fn parse_interface(text: &str, name: &str) -> Option<InterfaceCounts> {
+    let fields = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    let counts: Vec<u64> = fields.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    let [bytes_in, packets_in, _, _, _, _, _, _, bytes_out, packets_out, ..] = counts[..] else {
+        return None;
+    };
+    Some(InterfaceCounts { bytes_in, packets_in, bytes_out, packets_out })
+}
+
+/// A process of this machine that listens at a TCP port, as far as this user may see.
+pub fn listener(port: u16) -> Option<u32> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let sockets: Vec<String> = tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .filter_map(|line| parse_listener(line, port))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    { pids }.find(|pid| {
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let mut links = descriptors.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| sockets.iter().any(|socket| link.as_os_str() == socket.as_str()))
+    })
+}
+
+/// The inode of a listening socket at `port`, of a line of `/proc/net/tcp`.
+fn parse_listener(line: &str, port: u16) -> Option<u64> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
+    let is_listening = fields.get(3) == Some(&"0A") && u16::from_str_radix(local_port, 16) == Ok(port);
+    is_listening.then(|| fields.get(9)?.parse().ok()).flatten()
 }
 
 /// All fields of the `cpu` line of proc(5) `stat` but `idle` and `iowait`; guest time is in `user` already.
@@ -139,5 +223,34 @@ mod tests {
     #[test]
     fn a_process_that_does_not_exist_is_an_error() {
         assert!(read(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn cores_and_interfaces_are_read_by_their_columns() {
+        let line = "cpu11 100 20 300 4000 50 6 70 8 9 9";
+        assert_eq!(parse_core(line), Some(CoreTicks { user: 120, system: 306, soft: 70, all: 4554 }));
+        for other in ["cpu  1 2 3 4 5 6 7 8 0 0", "cpu0 1 2 3", "intr 1 2 3", ""] {
+            assert_eq!(parse_core(other), None, "{other}");
+        }
+        let table = "Inter-|   Receive\n face |bytes\n    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n  eth0:5 6 0 0 0 0 0 0 7 8 0 0 0 0 0 0\n";
+        let counts = |bytes_in, packets_in, bytes_out, packets_out| {
+            Some(InterfaceCounts { bytes_in, packets_in, bytes_out, packets_out })
+        };
+        assert_eq!(parse_interface(table, "lo"), counts(1, 2, 3, 4));
+        assert_eq!(parse_interface(table, "eth0"), counts(5, 6, 7, 8));
+        assert_eq!(parse_interface(table, "eth"), None);
+    }
+
+    #[test]
+    fn a_listening_process_is_found_by_its_port() {
+        let listener_at = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener_at.local_addr().expect("it is bound").port();
+        assert_eq!(listener(port), Some(std::process::id()));
+        drop(listener_at);
+        assert_eq!(
+            parse_listener("0: 0100007F:07E8 00000000:0000 0A 0:0 00:0 0 0 0 1682 1 0", 2024),
+            Some(1682)
+        );
+        assert_eq!(parse_listener("0: 0100007F:07E8 0100007F:1000 01 0:0 00:0 0 0 0 1682 1 0", 2024), None);
     }
 }

@@ -10,10 +10,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use crate::cli::{LoadArgs, PlayArgs, PublishArgs};
 use crate::clock;
+use crate::live::{Live, Watch};
 use crate::machine::{self, Reading, StopSignals};
 use crate::net::{Protocols, Target};
 use crate::procfs::{self, Usage};
@@ -72,7 +71,7 @@ struct Plan {
 }
 
 fn run(load: &LoadArgs, plan: Plan) -> Result<RunReport, String> {
-    load.validate()?;
+    load.run.validate()?;
     let sample = match &load.sample {
         None => Sample::embedded()?,
         Some(path) => {
@@ -84,6 +83,17 @@ fn run(load: &LoadArgs, plan: Plan) -> Result<RunReport, String> {
     let mut conductor = Conductor::start(load, &plan, sample, signals)?;
     conductor.climb(load, &plan)?;
     conductor.finish()
+}
+
+/// What a browser is to play, if anything: it knows neither RTMP nor FLV.
+fn watch(load: &LoadArgs, streams: usize) -> Result<Option<Watch>, String> {
+    match load.run.watch.clone() {
+        None => Ok(None),
+        Some(url) if url.is_empty() => {
+            Err("--watch needs a URL here: --watch=http://host/whep/app/stream, or that of a page".to_owned())
+        }
+        Some(url) => Ok(Some(Watch { url, streams, token: String::new(), headed: load.run.headed })),
+    }
 }
 
 /// State of a run.
@@ -103,8 +113,7 @@ struct Conductor {
     point_interval: Duration,
     last_point: PointState,
     point_latency: Times,
-    progress: ProgressBar,
-    goal: usize,
+    live: Live,
     report: RunReport,
 }
 
@@ -124,6 +133,14 @@ impl Conductor {
         sample: Sample,
         signals: StopSignals,
     ) -> Result<Conductor, String> {
+        let command = format!("{} {}", plan.what, load.run.url);
+        let streams = load.run.streams.unwrap_or(load.run.sessions_max());
+        let Some(server) = plan.play.as_ref().or(plan.publish.as_ref()) else {
+            return Err("neither publishers nor players".to_owned());
+        };
+        let server_pid = machine::server_pid(&load.run, server.address)?;
+        let live = Live::start(&load.run, &command, server.address, server_pid, watch(load, streams)?)?;
+        machine::pin(&load.run)?;
         let (report_sender, reports) = mpsc::channel();
         let threads = usize::from(load.threads);
         let (mut workers, mut orders) = (Vec::new(), Vec::new());
@@ -133,7 +150,7 @@ impl Conductor {
                 workers: threads,
                 publish: plan.publish.clone(),
                 play: plan.play.clone(),
-                streams: load.run.streams.unwrap_or(load.run.sessions_max()),
+                streams,
                 ramp: load.ramp,
                 start_timeout: load.run.start_timeout,
                 silence: load.silence,
@@ -152,10 +169,9 @@ impl Conductor {
             orders.push(order_sender);
         }
         let begun = clock::monotonic();
-        let server_cpu_s =
-            load.run.server_pid.and_then(|pid| procfs::read(pid).ok()).unwrap_or_default().cpu_s;
+        let server_cpu_s = server_pid.and_then(|pid| procfs::read(pid).ok()).unwrap_or_default().cpu_s;
         let report = RunReport {
-            command: format!("{} {}", plan.what, load.run.url),
+            command,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             begun_at_unix_s: clock::wall_ns() / 1_000_000_000,
             machine: machine::describe(),
@@ -175,11 +191,11 @@ impl Conductor {
             signals,
             interrupted: false,
             begun,
-            server_pid: load.run.server_pid,
+            server_pid,
             steps_publish: plan.play.is_none(),
             sample_bytes_per_second: sample.bytes_per_second(),
             baseline_rss_kib: 0,
-            point_interval: load.interval,
+            point_interval: load.run.interval,
             last_point: PointState {
                 at: begun,
                 media_bytes: 0,
@@ -188,8 +204,7 @@ impl Conductor {
                 own_cpu_s: machine::own_cpu_s(),
             },
             point_latency: Times::new(),
-            progress: progress_bar(load.run.quiet),
-            goal: 0,
+            live,
             report,
         })
     }
@@ -197,6 +212,7 @@ impl Conductor {
     /// Publishers first, then step by step up to the last.
     fn climb(&mut self, load: &LoadArgs, plan: &Plan) -> Result<(), String> {
         if plan.publishers > 0 {
+            self.live.stage("publishers begin", 0);
             self.order(Order::Publishers(plan.publishers));
             self.wait_until_up(plan.publishers, load, |conductor| conductor.population().0)?;
             self.wait(load.run.settle)?;
@@ -206,11 +222,13 @@ impl Conductor {
             if self.interrupted {
                 break;
             }
-            self.goal = sessions;
+            self.live.stage("sessions begin", sessions);
             let order =
                 if self.steps_publish { Order::Publishers(sessions) } else { Order::Players(sessions) };
             self.order(order);
             self.wait_until_up(sessions, load, Conductor::counted)?;
+            self.live.watch()?;
+            self.live.stage("things settle", sessions);
             self.wait(load.run.settle)?;
             if !self.interrupted {
                 self.measure(sessions, load.run.duration)?;
@@ -247,6 +265,7 @@ impl Conductor {
     }
 
     fn measure(&mut self, sessions: usize, duration: Duration) -> Result<(), String> {
+        self.live.stage(&format!("measuring for {:.0} s", duration.as_secs_f64()), sessions);
         self.order(Order::OpenWindow);
         let before = Reading::now(self.server_pid);
         self.wait(duration)?;
@@ -319,6 +338,7 @@ impl Conductor {
     }
 
     fn finish(mut self) -> Result<RunReport, String> {
+        self.live.stop();
         self.order(Order::Finish);
         let mut merged = Verdict::default();
         let mut missing = self.workers.len();
@@ -336,8 +356,8 @@ impl Conductor {
             let ended = worker.join().map_err(|_| "a load thread panicked".to_owned())?;
             ended.map_err(|error| format!("a load thread failed: {error}"))?;
         }
-        self.progress.finish_and_clear();
-        self.report.outcome = outcome(&merged, self.interrupted);
+        self.report.observed = self.live.finish();
+        self.report.outcome = outcome(&merged, self.interrupted, self.report.observed.failure());
         Ok(self.report)
     }
 
@@ -383,7 +403,7 @@ impl Conductor {
         let latency = self.point_latency.percentiles();
         let population = self.counted();
         let reads = (traffic.reads - self.last_point.reads) as f64;
-        let point = Point {
+        let mut point = Point {
             t: (now - self.begun).as_secs_f64(),
             sessions_up: population.up,
             sessions_failed: population.failed,
@@ -399,14 +419,13 @@ impl Conductor {
                 reads / (population.up as f64 * seconds)
             },
             generator_core_percent: (own_cpu_s - self.last_point.own_cpu_s) * 100.0 / seconds,
+            ..Point::default()
         };
         self.point_latency.clear();
         let server_cpu_s = usage.map_or(0.0, |usage| usage.cpu_s);
         self.last_point =
             PointState { at: now, media_bytes: media.bytes, reads: traffic.reads, server_cpu_s, own_cpu_s };
-        self.progress.set_length(self.goal as u64);
-        self.progress.set_position(population.up as u64);
-        self.progress.set_message(crate::report::progress_line(&point));
+        self.live.point(&mut point);
         self.report.points.push(point);
     }
 
@@ -447,15 +466,17 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn outcome(verdict: &Verdict, interrupted: bool) -> Outcome {
+fn outcome(verdict: &Verdict, interrupted: bool, browser: Option<String>) -> Outcome {
     let judged = &verdict.judged;
-    let failed = verdict.failures.values().sum();
+    let mut failures = verdict.failures.clone();
+    failures.extend(browser.map(|reason| (reason, 1)));
+    let failed = failures.values().sum();
     Outcome {
         ok: failed == 0 && judged.missing == Count::default() && judged.excess == Count::default(),
         interrupted,
         succeeded: verdict.succeeded,
         failed,
-        failures: verdict.failures.clone(),
+        failures,
         expected_bytes: (verdict.players_stamped > 0).then_some(judged.expected.bytes),
         received_bytes: judged.received.bytes,
         missing_messages: judged.missing.messages,
@@ -468,16 +489,6 @@ fn outcome(verdict: &Verdict, interrupted: bool) -> Outcome {
         first_frame: verdict.first_frame.percentiles(),
         send_lateness: verdict.send_lateness.percentiles(),
     }
-}
-
-/// Hidden when standard error is no terminal (indicatif sees to that) or when asked to be quiet.
-fn progress_bar(quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("[{elapsed_precise}] {bar:24} {pos}/{len} up  {msg}")
-        .expect("the template is constant and valid");
-    ProgressBar::new(0).with_style(style)
 }
 
 const PUMP_TIME: Duration = Duration::from_millis(50);

@@ -2,6 +2,8 @@
 
 mod chart;
 mod html;
+mod observed;
+pub(crate) mod page;
 mod table;
 
 use std::collections::BTreeMap;
@@ -9,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::stats::Percentiles;
+pub use observed::{BrowserView, CoreShares, HotFunction, InterfaceRates, Observed, Seen};
 
 /// Everything a run found out. Its JSON form is stable: fields are added, not changed.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -29,6 +32,9 @@ pub struct RunReport {
     pub steps: Vec<StepReport>,
     /// Values over time.
     pub points: Vec<Point>,
+    /// What else was looked at.
+    #[serde(flatten)]
+    pub observed: Observed,
     /// The end.
     pub outcome: Outcome,
 }
@@ -100,7 +106,7 @@ pub struct ServerStep {
 }
 
 /// Values at one moment of the run.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Point {
     /// Time since the begin of the run, seconds.
     pub t: f64,
@@ -122,6 +128,14 @@ pub struct Point {
     pub reads_per_client_s: f64,
     /// Own CPU since the last point, percent of one core.
     pub generator_core_percent: f64,
+    /// Packets of media per second since the last point; of WebRTC only.
+    pub packets_per_second: Option<f64>,
+    /// Packets missing so far; of WebRTC only.
+    pub lost: Option<u64>,
+    /// Each core of this machine since the last point.
+    pub cores: Vec<CoreShares>,
+    /// The interface since the last point.
+    pub interface: Option<InterfaceRates>,
 }
 
 /// How the run ended.
@@ -174,7 +188,7 @@ impl RunReport {
 }
 
 /// `4.84 Gbit/s`, with a decimal prefix that keeps three digits.
-fn bit_rate(bits_per_second: f64) -> String {
+pub(crate) fn bit_rate(bits_per_second: f64) -> String {
     let (divisor, unit) = match bits_per_second {
         value if value >= 1e9 => (1e9, "Gbit/s"),
         value if value >= 1e6 => (1e6, "Mbit/s"),
@@ -192,24 +206,22 @@ fn bit_rate(bits_per_second: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// `12 345`
+pub(crate) fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `1.46 GB`, with a decimal prefix that keeps three digits.
 fn byte_count(bytes: f64) -> String {
     bit_rate(bytes).replace("bit/s", "B")
-}
-
-/// What the progress bar says beside the number of sessions.
-pub fn progress_line(point: &Point) -> String {
-    let mut line = bit_rate(point.media_bits_per_second);
-    if point.sessions_failed > 0 {
-        line += &format!("  {} FAILED", point.sessions_failed);
-    }
-    if let (Some(p50), Some(p99)) = (point.latency_ms_p50, point.latency_ms_p99) {
-        line += &format!("  latency p50 {p50:.0} ms p99 {p99:.0} ms");
-    }
-    if let Some(percent) = point.server_core_percent {
-        line += &format!("  server {percent:.0} %");
-    }
-    line + &format!("  generator {:.0} %", point.generator_core_percent)
 }
 
 #[cfg(test)]

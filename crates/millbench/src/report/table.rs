@@ -15,6 +15,7 @@ pub(super) fn render(report: &RunReport) -> String {
     text += &grid(&report.steps);
     text.push('\n');
     text += &outcome(&report.outcome);
+    text += &report.observed.text();
     text
 }
 

@@ -1,8 +1,11 @@
 //! Options of `millbench rtc`.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use group_send::BackendKind;
 use srtp::Profile;
 
 use super::describe::SHAPES_MAX;
@@ -12,15 +15,21 @@ use crate::option_values::{RunArgs, positive, seconds};
 /// What WebRTC sessions do.
 #[derive(Debug, Subcommand)]
 pub enum RtcCommand {
-    /// Publish generated media N times by WHIP. Give each its own stream with `{}`.
+    /// Publish generated media, or a file, N times by WHIP. Give each its own stream with `{}`.
     ///
-    /// `http://host:port/whip/app/stream{}`, or `rtp://host:port` for plain RTP: audio to this
-    /// port, video to the one two above.
+    /// `http://host:port/whip/app/stream{}`; `janus://host:port/{}` for rooms of Janus's videoroom
+    /// plugin; or `rtp://host:port` for plain RTP: audio to this port, video to the one two above.
     Publish(RtcPublishArgs),
-    /// Play N times by WHEP, or from Janus's streaming plugin.
+    /// Play N times by WHEP, from Janus's streaming plugin, or from the floor.
     ///
-    /// `http://host:port/whep/app/stream{}`, or `janus://host:port/MOUNTPOINT`.
+    /// `http://host:port/whep/app/stream{}`, `janus://host:port/MOUNTPOINT` or `floor://host:port`.
     Play(RtcPlayArgs),
+    /// What cipher and system calls alone cost: sends what a trace says to every viewer, without a server.
+    ///
+    /// The lower bound that servers are compared with. `rtc play --trace` makes the trace, and
+    /// `rtc play floor://host:port` the viewers. Prints a JSON line with address and back end first, and one of
+    /// counters last.
+    Floor(RtcFloorArgs),
 }
 
 /// Options of `rtc publish`.
@@ -69,6 +78,70 @@ pub struct RtcPlayArgs {
     /// Do not ask for missing packets.
     #[arg(long)]
     pub no_nack: bool,
+
+    /// Write lengths and times of the packets that the first viewer gets in 4 s to this file, for `rtc floor`.
+    ///
+    /// The run has to last about 5 s: the first half second is left out.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+}
+
+/// Options of `rtc floor`.
+#[derive(Debug, Args)]
+pub struct RtcFloorArgs {
+    /// Address and UDP port to send from; port 0 takes a free port, which the first line of output names.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+
+    /// What to send: a file of `rtc play --trace`.
+    #[arg(long, value_name = "FILE")]
+    pub like: PathBuf,
+
+    /// How datagrams reach the network.
+    #[arg(long, value_enum, default_value_t = Backend::Gso)]
+    pub backend: Backend,
+
+    /// Interface that AF_XDP sends by.
+    #[arg(long, value_name = "NAME", required_if_eq("backend", "af_xdp"))]
+    pub interface: Option<String>,
+
+    /// SRTP profile; viewers have to be given the same one.
+    #[arg(long, value_enum, default_value_t = ProfileName::Gcm128)]
+    pub profile: ProfileName,
+
+    /// Pin to this core (counted from 0).
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+}
+
+/// Back ends of `group-send` that the floor can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// One system call a datagram.
+    Sendmsg,
+    /// Many datagrams a system call.
+    Sendmmsg,
+    /// Runs of equal datagrams, cut by the kernel.
+    Gso,
+    /// `io_uring(7)`.
+    #[value(name = "io_uring")]
+    IoUring,
+    /// Frames handed to the device.
+    #[value(name = "af_xdp")]
+    AfXdp,
+}
+
+impl Backend {
+    /// As the library names it.
+    pub fn kind(self) -> BackendKind {
+        match self {
+            Backend::Sendmsg => BackendKind::Sendmsg,
+            Backend::Sendmmsg => BackendKind::Sendmmsg,
+            Backend::Gso => BackendKind::Gso,
+            Backend::IoUring => BackendKind::IoUring,
+            Backend::AfXdp => BackendKind::AfXdp,
+        }
+    }
 }
 
 /// Options of every run.
@@ -77,6 +150,15 @@ pub struct RtcLoadArgs {
     /// Options of every run.
     #[command(flatten)]
     pub run: RunArgs,
+
+    /// MP4 or WebM file to publish, and to play, instead of generated media: H.264, H.265, VP8, VP9
+    /// or AV1 without B-frames, and Opus. It is repeated.
+    ///
+    /// Viewers without publishers in this process offer its video codec. Latency is that of its
+    /// audio, whose padding has room for send times. A key frame that is asked for is the next one
+    /// of the file.
+    #[arg(long, value_name = "FILE")]
+    pub sample: Option<PathBuf>,
 
     /// Sessions started per second.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 200.0, value_parser = positive)]
@@ -212,6 +294,22 @@ mod tests {
             (play.load.faults(), &play.load.profiles[..]),
             (faults, &[ProfileName::CmSha1, ProfileName::Gcm128][..])
         );
+    }
+
+    #[test]
+    fn the_floor_names_back_ends_as_the_library_does() {
+        for name in ["sendmsg", "sendmmsg", "gso", "io_uring", "af_xdp"] {
+            let words = ["millbench", "rtc", "floor", "--like", "f", "--interface", "i", "--backend", name];
+            let parsed = Cli::try_parse_from(words).expect("a known back end").command;
+            let Command::Rtc(RtcCommand::Floor(floor)) = parsed else { panic!("{parsed:?}") };
+            assert_eq!(floor.backend.kind().name(), name);
+        }
+        for wrong in
+            ["", "--like f --backend af_xdp", "--like f --backend tc_clone", "--like f --profile null"]
+        {
+            let words = ["millbench", "rtc", "floor"].into_iter().chain(wrong.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_err(), "{wrong}");
+        }
     }
 
     #[test]

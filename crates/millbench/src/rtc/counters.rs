@@ -1,5 +1,6 @@
 //! What all sessions of a run count together.
 
+use super::delays::Delays;
 use crate::stats::Times;
 
 /// Counts since the begin, and distributions since they were last cleared.
@@ -13,8 +14,12 @@ pub struct Counters {
     pub not_sent: u64,
     /// Packets of media received by viewers, repeated ones and RTX included.
     pub packets_received: u64,
+    /// Bytes of these packets, headers and tags included.
+    pub bytes_received: u64,
     /// Packets of media sent by publishers, without those sent again.
     pub packets_sent: u64,
+    /// Bytes of these packets before they are encrypted.
+    pub bytes_sent: u64,
     /// Packets decrypted.
     pub decrypted: u64,
     /// Packets that were not authentic.
@@ -39,6 +44,8 @@ pub struct Counters {
     pub sender_reports: u64,
     /// From the publisher's send call to the arrival in a viewer's socket.
     pub latency: Times,
+    /// The same by kind of media.
+    pub delays: Delays,
     /// From the time an audio frame was published to the arrival of what a server made of it.
     pub audio_latency: Times,
     /// From the begin of a session to its first whole key frame.

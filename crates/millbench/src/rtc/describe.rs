@@ -1,7 +1,7 @@
 //! Session descriptions of this program's publishers and viewers, and what was agreed.
 //!
-//! Publishers and viewers offer what browsers do for one H.264 and one Opus track, with
-//! retransmission and feedback. Janus offers instead, and is answered. Reading and writing the
+//! Publishers and viewers offer what browsers do for one video and one Opus track, with
+//! retransmission and feedback; video is of the one codec that is published. Janus offers instead, and is answered. Reading and writing the
 //! descriptions is `rtc::sdp`'s work.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use rtc::{Candidate, IceCredentials, Transport};
 use rtp::extension::{Extension, ExtensionMap};
 use rtp::payload::{Codec, MediaKind};
 
-use super::media::Track;
-use super::viewer::Meaning;
+use super::media::{Track, VideoCoding};
+use super::viewer::{Formats, Meaning};
 
 /// What both sides agreed on.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub struct Repair {
 
 /// What a session offers.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Wanted<'a> {
     /// To send, not to receive.
     pub publish: bool,
     /// Number of the session.
@@ -68,16 +68,18 @@ pub struct Wanted {
     pub pairs: usize,
     /// Which payload types and extension ids, below [`SHAPES_MAX`].
     pub shape: usize,
+    /// Codec of the video.
+    pub video: &'a VideoCoding,
 }
 
 /// An offer to publish, or to play.
-pub fn offer(wanted: &Wanted, ice: IceCredentials, certificate: &Certificate) -> OfferConfig {
-    let Wanted { publish, number, repair, pairs, shape } = *wanted;
+pub fn offer(wanted: &Wanted<'_>, ice: IceCredentials, certificate: &Certificate) -> OfferConfig {
+    let Wanted { publish, number, repair, pairs, shape, video } = *wanted;
     let numbers = Numbers::of(shape);
     let direction = if publish { Direction::Send } else { Direction::Receive };
     let media = |pair: usize, track: Track| {
         let ssrcs = ssrcs(number, pair);
-        let format = format_of(track, repair, &numbers);
+        let format = format_of(track, repair, &numbers, video);
         let rtx_ssrc = format.rtx_payload_type.map(|_| ssrcs[2 + track.index()]);
         let source = Source { ssrc: ssrcs[track.index()], rtx_ssrc };
         OfferMedia {
@@ -174,6 +176,16 @@ impl Agreed {
         meanings
     }
 
+    /// The codec of its video; H.264 if there is none.
+    pub fn video_codec(&self) -> Codec {
+        self.tracks[Track::Video.index()].as_ref().map_or(Codec::H264, |video| video.format().codec)
+    }
+
+    /// What a viewer gets.
+    pub fn formats(&self) -> Formats {
+        Formats { video_codec: self.video_codec(), meanings: self.meanings(), nack: self.nack() }
+    }
+
     /// For which tracks missing packets may be asked for.
     pub fn nack(&self) -> [bool; 2] {
         let agreed = |track: &Option<TrackDescription>| {
@@ -208,6 +220,18 @@ struct Numbers {
     extensions: [u8; 4],
 }
 
+/// Payload types of audio and video where nothing is negotiated: as the first kind of client has them.
+pub const USUAL_PAYLOAD_TYPES: [u8; 2] = BROWSERS[0].payload_types;
+
+/// What viewers get there.
+pub fn usual_formats() -> Formats {
+    let mut meanings = Box::new([None; 128]);
+    for track in Track::ALL {
+        meanings[usize::from(USUAL_PAYLOAD_TYPES[track.index()])] = Some(Meaning { track, again: false });
+    }
+    Formats { video_codec: Codec::H264, meanings, nack: [false; 2] }
+}
+
 /// As Chromium, Firefox and Safari have them.
 const BROWSERS: [Numbers; 3] = [
     Numbers { payload_types: [111, 102], rtx: [112, 103], extensions: [1, 2, 3, 4] },
@@ -231,7 +255,7 @@ impl Numbers {
     }
 }
 
-fn format_of(track: Track, repair: Repair, numbers: &Numbers) -> Format {
+fn format_of(track: Track, repair: Repair, numbers: &Numbers, video: &VideoCoding) -> Format {
     let (payload_type, rtx) = (numbers.payload_types[track.index()], numbers.rtx[track.index()]);
     match track {
         Track::Audio => Format {
@@ -245,10 +269,10 @@ fn format_of(track: Track, repair: Repair, numbers: &Numbers) -> Format {
         },
         Track::Video => Format {
             payload_type,
-            codec: Codec::H264,
+            codec: video.codec,
             clock_rate: 90_000,
             channels: 1,
-            fmtp: "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f".to_owned(),
+            fmtp: video.fmtp.clone(),
             rtx_payload_type: repair.rtx.then_some(rtx),
             feedback: Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true },
         },
@@ -267,11 +291,14 @@ fn extensions_of(track: Track, numbers: &Numbers) -> ExtensionMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rtc::media::Media;
 
     const REPAIR: Repair = Repair { rtx: true, audio: false };
 
-    fn wanted(publish: bool, number: usize, shape: usize) -> Wanted {
-        Wanted { publish, number, repair: REPAIR, pairs: 1, shape }
+    fn offer_of(publish: bool, number: usize, shape: usize) -> OfferConfig {
+        let video = &Media::new().video;
+        let wanted = Wanted { publish, number, repair: REPAIR, pairs: 1, shape, video };
+        offer(&wanted, credentials(number as u64), &certificate())
     }
 
     /// Payload types and what they stand for.
@@ -306,7 +333,7 @@ mod tests {
 
     #[test]
     fn publisher_and_viewer_agree_with_a_server_on_both_tracks() {
-        let publish = offer(&wanted(true, 3, 0), credentials(1), &certificate());
+        let publish = offer_of(true, 3, 0);
         let published = server(&publish, None);
         let agreed = read_answer(&publish, &published.sdp).expect("it answers");
         assert_eq!(agreed.dtls_role, DtlsRole::Client);
@@ -314,7 +341,7 @@ mod tests {
         assert_eq!((video.format().payload_type, video.format().rtx_payload_type), (102, Some(103)));
         assert_eq!(video.sources, [Source { ssrc: ssrcs(3, 0)[1], rtx_ssrc: Some(ssrcs(3, 0)[3]) }]);
 
-        let play = offer(&wanted(false, 4, 0), credentials(2), &certificate());
+        let play = offer_of(false, 4, 0);
         let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
         let expected = [(102, Track::Video, false), (103, Track::Video, true), (111, Track::Audio, false)];
         assert_eq!(known(&agreed), expected);
@@ -325,11 +352,11 @@ mod tests {
 
     #[test]
     fn every_shape_is_answered_with_its_own_numbers() {
-        let publish = offer(&wanted(true, 0, 0), credentials(1), &certificate());
+        let publish = offer_of(true, 0, 0);
         let published = server(&publish, None);
         let mut seen = Vec::new();
         for shape in 0..SHAPES_MAX as usize {
-            let play = offer(&wanted(false, 1, shape), credentials(2), &certificate());
+            let play = offer_of(false, 1, shape);
             let agreed = read_answer(&play, &server(&play, Some(&published.tracks)).sdp).expect("it answers");
             let Numbers { payload_types: [audio, video], rtx: [_, again], extensions } = Numbers::of(shape);
             let mut expected = [
@@ -348,7 +375,7 @@ mod tests {
 
     #[test]
     fn an_offering_server_is_answered() {
-        let theirs = offer(&wanted(true, 1, 0), credentials(5), &certificate());
+        let theirs = offer_of(true, 1, 0);
         let (text, agreed) =
             answer(&sdp::make_offer(&theirs), 2, credentials(6), &certificate()).expect("an answer");
         assert!(agreed.tracks.iter().all(Option::is_some));

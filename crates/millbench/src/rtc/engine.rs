@@ -65,13 +65,16 @@ pub struct EngineConfig {
     pub signal_threads: usize,
     /// Token for the server.
     pub token: Option<String>,
+    /// Whether the first viewer notes lengths and times of what it gets.
+    pub trace: bool,
 }
 
 /// What all sessions share.
 pub struct Shared {
     /// What they count together.
     pub counters: Counters,
-    media: Media,
+    /// What publishers send.
+    pub media: Media,
     scratch: Vec<u8>,
 }
 
@@ -140,11 +143,11 @@ const PUBLISH: usize = 0;
 const PLAY: usize = 1;
 
 impl Engine {
-    /// Opens what a run needs; no session yet.
+    /// Opens what a run needs to send or receive `media`; no session yet.
     ///
     /// # Errors
     /// A text for the user.
-    pub fn new(config: EngineConfig) -> Result<Engine, String> {
+    pub fn new(config: EngineConfig, media: Media) -> Result<Engine, String> {
         let poll = Poll::new().map_err(|error| format!("epoll: {error}"))?;
         let waker = Waker::new(poll.registry(), WAKE).map_err(|error| format!("epoll: {error}"))?;
         let waker = Arc::new(waker);
@@ -153,7 +156,7 @@ impl Engine {
             let _ = waker.wake();
         };
         let start = |target: &Option<Target>| match target {
-            Some(target) if !matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp) => {
+            Some(target) if !matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp | Scheme::Floor) => {
                 let token = config.token.as_deref();
                 let (threads, wake) = (config.signal_threads, wake.clone());
                 Signalling::start(threads, target.address, &target.authority, token, wake).map(Some)
@@ -170,7 +173,7 @@ impl Engine {
             events: Events::with_capacity(EVENTS_PER_TURN),
             batch: RecvBatch::new(RecvConfig::default()),
             sessions: Vec::new(),
-            shared: Shared { counters: Counters::default(), media: Media::new(), scratch: Vec::new() },
+            shared: Shared { counters: Counters::default(), media, scratch: Vec::new() },
             flv_media,
             certificate: Arc::new(certificate),
             signalling,
@@ -338,8 +341,15 @@ impl Engine {
             let publisher = RtmpPublisher::connect(id, &url, target.address, media, registry, Token(index));
             return self.sessions.push(Session::rtmp(number, publisher, now));
         }
-        let url = target.http_url(number % self.config.streams + 1);
-        self.offer(PUBLISH, index, number, url);
+        let stream = number % self.config.streams + 1;
+        let target = target.clone();
+        let sdp = self.offer(PUBLISH, index, number);
+        let ask = match target.scheme {
+            Scheme::Janus { mountpoint } if !target.has_placeholder() => Ask::Join { room: mountpoint, sdp },
+            Scheme::Janus { .. } => Ask::Join { room: stream as u64, sdp },
+            _ => Ask::Offer { url: target.http_url(stream), sdp },
+        };
+        self.ask(PUBLISH, index, ask);
         self.sessions.push(Session::new(number, Role::Publisher(None), now));
     }
 
@@ -347,27 +357,38 @@ impl Engine {
         let Some(target) = &self.config.play else { return };
         let index = self.sessions.len();
         match target.scheme {
+            Scheme::Floor => {
+                let address = target.address;
+                self.sessions.push(Session::new(number, Role::Viewer(None), now));
+                if let Err(reason) = self.greet_floor(index, number, address) {
+                    self.sessions[index].fail(reason);
+                }
+                return;
+            }
             Scheme::Janus { mountpoint } => self.ask(PLAY, index, Ask::Watch { mountpoint }),
             _ => {
                 let url = target.http_url(number % self.config.streams + 1);
-                self.offer(PLAY, index, number, url);
+                let sdp = self.offer(PLAY, index, number);
+                self.ask(PLAY, index, Ask::Offer { url, sdp });
             }
         }
         self.sessions.push(Session::new(number, Role::Viewer(None), now));
     }
 
-    fn offer(&mut self, role: usize, index: usize, number: usize, url: crate::net::HttpUrl) {
+    /// What a session offers; it is remembered until there is an answer.
+    fn offer(&mut self, role: usize, index: usize, number: usize) -> String {
         let ice = describe::credentials(self.run ^ (index as u64) << 32);
         let (pairs, shape) = match role {
             PUBLISH => (self.config.pairs, 0),
             // Every stream is played by every kind of viewer, however many streams viewers take in turn.
             _ => (1, (number + number / self.config.streams) % self.config.shapes),
         };
-        let wanted = Wanted { publish: role == PUBLISH, number, repair: self.config.repair, pairs, shape };
+        let (publish, repair, video) = (role == PUBLISH, self.config.repair, &self.shared.media.video);
+        let wanted = Wanted { publish, number, repair, pairs, shape, video };
         let offer = describe::offer(&wanted, ice, &self.certificate);
         let sdp = rtc::sdp::make_offer(&offer);
         self.offers.insert(index, offer);
-        self.ask(role, index, Ask::Offer { url, sdp });
+        sdp
     }
 
     fn ask(&mut self, role: usize, index: usize, ask: Ask) {
@@ -398,7 +419,7 @@ impl Engine {
         let number = self.sessions[index].number;
         let (agreed, ice) = match self.offers.remove(&index) {
             Some(offer) => {
-                self.sessions[index].location = Some(answer.location);
+                self.sessions[index].location = Some(answer.location).filter(|location| !location.is_empty());
                 (describe::read_answer(&offer, &answer.sdp)?, offer.ice)
             }
             None => {
@@ -446,10 +467,30 @@ impl Engine {
             let id = self.run + number as u64;
             Role::Publisher(Some(Box::new(Publisher::new(id, number, &agreed.tracks, now, wall_ns))))
         } else {
-            Role::Viewer(Some(Box::new(Viewer::new(self.config.viewer, &agreed, number, now))))
+            let mut viewer = Viewer::new(self.config.viewer, agreed.formats(), number, now);
+            viewer.tracer = (self.config.trace && number == 0).then(Box::default);
+            Role::Viewer(Some(Box::new(viewer)))
         };
         let mut lent = self.shared.lend(now, wall_ns);
         session.run(&mut lent);
+        Ok(())
+    }
+
+    /// A receiver of the floor, which asks nobody.
+    fn greet_floor(&mut self, index: usize, number: usize, floor: SocketAddr) -> Result<(), String> {
+        let (now, wall_ns) = (clock::monotonic(), clock::wall_ns());
+        let source = self.source_for(floor)?;
+        let bound = Link::bind(source, self.config.timestamps)
+            .map_err(|error| format!("socket: {}", error.kind()))?;
+        let profile = *self.config.profiles.first().ok_or("no SRTP profile")?;
+        let registry = self.poll.registry();
+        let link = Link::to_floor(bound, (floor, profile), number as u32, registry, Token(index), now)?;
+        let config = ViewerConfig { begins_anywhere: true, ..self.config.viewer };
+        let viewer = Viewer::new(config, describe::usual_formats(), number, now);
+        let session = &mut self.sessions[index];
+        (session.link, session.phase) = (Some(link), Phase::Connecting);
+        session.role = Role::Viewer(Some(Box::new(viewer)));
+        session.run(&mut self.shared.lend(now, wall_ns));
         Ok(())
     }
 

@@ -47,11 +47,6 @@ impl FlvMedia {
         })
     }
 
-    /// Frames from one key frame to the next.
-    pub fn group_length(&self) -> usize {
-        self.video.len()
-    }
-
     /// Frames of a publisher per second: of video, and the packets of 20 ms that its audio becomes.
     pub const FRAMES_PER_SECOND: u32 = VIDEO_FRAMES_PER_SECOND as u32 + 50;
 }

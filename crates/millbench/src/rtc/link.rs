@@ -4,12 +4,15 @@
 //! its own port. (On loopback, one socket could serve many local addresses and save a system call
 //! per frame.)
 //!
+//! A receiver of the floor has a socket and keys like any other, but neither ICE nor DTLS: it says
+//! hello until media comes.
+//!
 //! `viewer.rs` and `publisher.rs` interpret the media. `--loss` and `--delay` are applied here, to
 //! every datagram of both directions.
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use group_send::{RecvBatch, socket};
 use mio::net::UdpSocket;
@@ -19,13 +22,14 @@ use rtc::{CloseReason, Event, FailReason, Path, Peer, PeerConfig};
 use srtp::{InboundContext, OutboundContext, Profile};
 
 use super::counters::Counters;
+use super::hello::{self, Hello};
 use super::impair::{Faults, Line};
 
 /// A client's end.
 pub struct Link {
     socket: UdpSocket,
     local: SocketAddr,
-    peer: Peer,
+    handshake: Handshake,
     media: Option<Media>,
     lines: Option<Box<Lines>>,
     /// STUN or DTLS came since [`Link::run`].
@@ -34,11 +38,28 @@ pub struct Link {
     news: Option<News>,
 }
 
+/// How the connection is made and kept.
+enum Handshake {
+    /// ICE and DTLS.
+    Peer(Box<Peer>),
+    /// A datagram to the floor.
+    Hello(Greeting),
+}
+
+/// A hello that is repeated until media comes.
+struct Greeting {
+    hello: Hello,
+    to: SocketAddr,
+    /// `None` once media came.
+    again_at: Option<Instant>,
+}
+
 /// State of a connected link.
 struct Media {
     profile: Profile,
     inbound: InboundContext,
-    outbound: OutboundContext,
+    /// None for a receiver of the floor, which sends nothing.
+    outbound: Option<OutboundContext>,
     /// The server's address; keys can be there before the path is chosen.
     remote: Option<SocketAddr>,
     announced: bool,
@@ -98,7 +119,7 @@ impl Link {
     /// # Errors
     /// A text that is the same for all sessions that fail alike.
     pub fn begin(
-        (mut socket, local): (UdpSocket, SocketAddr),
+        (socket, local): (UdpSocket, SocketAddr),
         config: PeerConfig,
         faults: Faults,
         seed: u64,
@@ -106,14 +127,41 @@ impl Link {
         token: Token,
         now: Instant,
     ) -> Result<Link, String> {
-        registry
-            .register(&mut socket, token, Interest::READABLE)
-            .map_err(|error| format!("socket: {}", error.kind()))?;
+        let socket = register(socket, registry, token)?;
         let peer = Peer::new(config, now).map_err(|error| format!("peer: {error}"))?;
         let lines = (!faults.is_none()).then(|| {
             Box::new(Lines { incoming: Line::new(faults, seed), outgoing: Line::new(faults, !seed) })
         });
-        Ok(Link { socket, local, peer, media: None, lines, signalled: false, news: None })
+        let handshake = Handshake::Peer(Box::new(peer));
+        Ok(Link { socket, local, handshake, media: None, lines, signalled: false, news: None })
+    }
+
+    /// Receives from the floor at `to`, under the key of receiver `number`.
+    ///
+    /// # Errors
+    /// As for [`Link::begin`].
+    pub fn to_floor(
+        (socket, local): (UdpSocket, SocketAddr),
+        (to, profile): (SocketAddr, Profile),
+        number: u32,
+        registry: &Registry,
+        token: Token,
+        now: Instant,
+    ) -> Result<Link, String> {
+        let socket = register(socket, registry, token)?;
+        let inbound = InboundContext::new(&srtp::Config::default(), &[hello::key(profile, number)])
+            .map_err(|error| format!("keys: {error}"))?;
+        let greeting = Greeting { hello: Hello::Come { number }, to, again_at: Some(now) };
+        let media = Media { profile, inbound, outbound: None, remote: Some(to), announced: true };
+        Ok(Link {
+            socket,
+            local,
+            handshake: Handshake::Hello(greeting),
+            media: Some(media),
+            lines: None,
+            signalled: false,
+            news: Some(News::Connected),
+        })
     }
 
     /// The profile agreed on, once connected.
@@ -191,10 +239,11 @@ impl Link {
     ) {
         let is_rtp = match demux::classify(bytes) {
             Kind::Stun | Kind::Dtls => {
+                let Handshake::Peer(peer) = &mut self.handshake else { return counters.unknown += 1 };
                 self.signalled = true;
                 let path = Path::udp(self.local, source);
                 // What it refuses changes nothing.
-                let _ = self.peer.handle_signal(now, path, bytes);
+                let _ = peer.handle_signal(now, path, bytes);
                 return self.poll_events();
             }
             Kind::Rtp => true,
@@ -202,6 +251,9 @@ impl Link {
             Kind::Other => return counters.unknown += 1,
         };
         if self.media.as_ref().is_some_and(|media| media.remote == Some(source)) {
+            if let Handshake::Hello(greeting) = &mut self.handshake {
+                greeting.again_at = None;
+            }
             media(self, MediaDatagram { is_rtp, bytes, at_ns }, counters);
         } else {
             counters.early += 1;
@@ -216,18 +268,31 @@ impl Link {
     /// Runs timers, sends what the peer has to send, and returns a state change of the connection.
     pub fn run(&mut self, now: Instant, counters: &mut Counters) -> Option<News> {
         self.signalled = false;
-        if self.peer.next_timeout().is_some_and(|due| due <= now) {
-            self.peer.handle_timeout(now);
+        match &mut self.handshake {
+            Handshake::Peer(peer) => {
+                if peer.next_timeout().is_some_and(|due| due <= now) {
+                    peer.handle_timeout(now);
+                }
+                self.poll_events();
+                self.send_signals(now, counters);
+            }
+            Handshake::Hello(greeting) => {
+                if let Some(due) = greeting.again_at.as_mut().filter(|due| **due <= now) {
+                    *due = now + HELLO_INTERVAL;
+                    let (to, bytes) = (greeting.to, greeting.hello.to_bytes());
+                    self.hand_over(to, &bytes, counters);
+                }
+            }
         }
-        self.poll_events();
-        self.send_signals(now, counters);
         self.news.take()
     }
 
     /// Handles the peer's events: directly after each of its datagrams, because media may follow
     /// right after the keys.
     fn poll_events(&mut self) {
-        while let Some(event) = self.peer.poll_event() {
+        while let Handshake::Peer(peer) = &mut self.handshake
+            && let Some(event) = peer.poll_event()
+        {
             match event {
                 Event::PathSelected(path) => {
                     if let Some(media) = &mut self.media {
@@ -261,12 +326,16 @@ impl Link {
         let Ok((inbound, outbound)) = contexts else {
             return self.over("the keys cannot be used".to_owned());
         };
-        let remote = self.peer.path().map(|path| path.remote);
-        self.media = Some(Media { profile: keys.profile, inbound, outbound, remote, announced: false });
+        let Handshake::Peer(peer) = &self.handshake else { return };
+        let remote = peer.path().map(|path| path.remote);
+        let (profile, outbound) = (keys.profile, Some(outbound));
+        self.media = Some(Media { profile, inbound, outbound, remote, announced: false });
     }
 
     fn send_signals(&mut self, now: Instant, counters: &mut Counters) {
-        while let Some(transmit) = self.peer.poll_transmit() {
+        while let Handshake::Peer(peer) = &mut self.handshake
+            && let Some(transmit) = peer.poll_transmit()
+        {
             self.send(now, transmit.path.remote, &transmit.bytes, counters);
         }
     }
@@ -301,8 +370,8 @@ impl Link {
     pub fn send_rtp(&mut self, now: Instant, header: &[u8], payload: &[u8], counters: &mut Counters) {
         let Some(media) = &mut self.media else { return };
         let mut out = [0; PACKET_BYTES_MAX];
-        let Some(to) = media.remote else { return };
-        match media.outbound.protect_rtp_from(header, payload, &mut out) {
+        let (Some(to), Some(outbound)) = (media.remote, &mut media.outbound) else { return };
+        match outbound.protect_rtp_from(header, payload, &mut out) {
             Ok(length) => self.send(now, to, &out[..length], counters),
             Err(_) => counters.not_sent += 1,
         }
@@ -312,8 +381,8 @@ impl Link {
     pub fn send_rtcp(&mut self, now: Instant, plain: &[u8], counters: &mut Counters) {
         let Some(media) = &mut self.media else { return };
         let mut out = [0; PACKET_BYTES_MAX];
-        let Some(to) = media.remote else { return };
-        match media.outbound.protect_rtcp_from(plain, &mut out) {
+        let (Some(to), Some(outbound)) = (media.remote, &mut media.outbound) else { return };
+        match outbound.protect_rtcp_from(plain, &mut out) {
             Ok(length) => self.send(now, to, &out[..length], counters),
             Err(_) => counters.not_sent += 1,
         }
@@ -321,8 +390,16 @@ impl Link {
 
     /// Says goodbye.
     pub fn close(&mut self, now: Instant, counters: &mut Counters) {
-        self.peer.close(now);
-        self.send_signals(now, counters);
+        match &mut self.handshake {
+            Handshake::Peer(peer) => {
+                peer.close(now);
+                self.send_signals(now, counters);
+            }
+            Handshake::Hello(greeting) => {
+                let to = greeting.to;
+                self.hand_over(to, &Hello::Go.to_bytes(), counters);
+            }
+        }
     }
 
     fn send(&mut self, now: Instant, to: SocketAddr, bytes: &[u8], counters: &mut Counters) {
@@ -340,6 +417,11 @@ impl Link {
     }
 }
 
+fn register(mut socket: UdpSocket, registry: &Registry, token: Token) -> Result<UdpSocket, String> {
+    let registered = registry.register(&mut socket, token, Interest::READABLE);
+    registered.map(|()| socket).map_err(|error| format!("socket: {}", error.kind()))
+}
+
 fn fail_text(reason: FailReason) -> String {
     match reason {
         FailReason::IceTimeout => "ICE: no path to the server".to_owned(),
@@ -350,6 +432,9 @@ fn fail_text(reason: FailReason) -> String {
 
 /// Enough for a burst of one second.
 const BUFFER_BYTES: usize = 512 * 1024;
+
+/// A hello that found no room, or came before the floor listened, is said again.
+const HELLO_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Larger than any packet sent here.
 const PACKET_BYTES_MAX: usize = 1500;

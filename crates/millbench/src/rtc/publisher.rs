@@ -164,16 +164,16 @@ impl Publisher {
     ) -> u64 {
         let mut next_ns = u64::MAX;
         for pair in 0..self.pairs.len() {
-            while self.pairs[pair].timeline.next_due_ns() <= now_ns {
+            while self.pairs[pair].timeline.next_due_ns(media) <= now_ns {
                 let timeline = &mut self.pairs[pair].timeline;
-                counters.lateness.record_ns(now_ns - timeline.next_due_ns());
+                counters.lateness.record_ns(now_ns - timeline.next_due_ns(media));
                 let frame = timeline.take(media);
                 let payloads = media.payloads(frame).len();
                 for index in 0..payloads {
                     self.send(media, pair, frame, (index, index + 1 == payloads), outlet, counters);
                 }
             }
-            next_ns = next_ns.min(self.pairs[pair].timeline.next_due_ns());
+            next_ns = next_ns.min(self.pairs[pair].timeline.next_due_ns(media));
         }
         if now >= self.report_at {
             self.report_at = now + Duration::from_secs(1);
@@ -211,6 +211,7 @@ impl Publisher {
         track.bytes = track.bytes.wrapping_add(self.scratch.len() as u32);
         outlet.send_rtp(frame.track, &head[..length], &self.scratch, counters);
         counters.packets_sent += 1;
+        counters.bytes_sent += (length + self.scratch.len()) as u64;
     }
 
     fn report(&mut self, outlet: &mut impl Outlet, counters: &mut Counters) {
@@ -249,11 +250,11 @@ impl Publisher {
                 }
                 Ok(Rtcp::Pli(pli)) => {
                     counters.plis_received += 1;
-                    self.want_key_frame(pli.media_ssrc);
+                    self.want_key_frame(media, pli.media_ssrc);
                 }
                 Ok(Rtcp::Fir(fir)) => {
                     counters.plis_received += 1;
-                    fir.entries().for_each(|entry| self.want_key_frame(entry.ssrc));
+                    fir.entries().for_each(|entry| self.want_key_frame(media, entry.ssrc));
                 }
                 Ok(Rtcp::TransportFeedback(_)) => counters.transport_feedback += 1,
                 Ok(Rtcp::ReceiverReport(_)) => counters.receiver_reports += 1,
@@ -262,10 +263,10 @@ impl Publisher {
         }
     }
 
-    fn want_key_frame(&mut self, ssrc: u32) {
+    fn want_key_frame(&mut self, media: &Media, ssrc: u32) {
         let of = |pair: &&mut Pair| pair.tracks.iter().any(|track| track.ssrc == ssrc);
         if let Some(pair) = self.pairs.iter_mut().find(of) {
-            pair.timeline.want_key_frame();
+            pair.timeline.want_key_frame(media);
         }
     }
 
@@ -371,6 +372,9 @@ impl Sent {
         out.extend_from_slice(before);
         let Some(payload) = media.payloads(self.frame).get(self.index) else { return };
         out.extend_from_slice(&payload.bytes);
+        if let Some(at) = payload.picture_id.map(|at| before.len() + at) {
+            out[at..at + 2].copy_from_slice(&(self.frame.number | 0x8000).to_be_bytes());
+        }
         if payload.marked {
             mark::write(out, &self.mark);
         }
@@ -426,7 +430,8 @@ mod tests {
     fn track_with_rtx() -> TrackDescription {
         let certificate = rtc::dtls::Certificate::generate().expect("random numbers");
         let repair = Repair { rtx: true, audio: false };
-        let wanted = Wanted { publish: true, number: 0, repair, pairs: 1, shape: 0 };
+        let video = &Media::new().video;
+        let wanted = Wanted { publish: true, number: 0, repair, pairs: 1, shape: 0, video };
         let offer = describe::offer(&wanted, describe::credentials(1), &certificate);
         let media = &offer.media[1];
         TrackDescription {

@@ -5,8 +5,10 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::delays::DelaysByKind;
+use super::html;
 use super::track::Counts;
-use crate::report::ServerStep;
+use crate::report::{Observed, Point, ServerStep};
 use crate::stats::Percentiles;
 
 /// Everything a run found out. Fields are added, not changed.
@@ -26,8 +28,15 @@ pub struct RtcReport {
     pub profiles: BTreeMap<String, usize>,
     /// Where latency ends: `kernel` (arrival) or `program` (when it looked).
     pub arrival_times: &'static str,
+    /// Begin of the run, seconds since the Unix epoch.
+    pub begun_at_unix_s: u64,
     /// Measured steps.
     pub steps: Vec<RtcStep>,
+    /// Values over time.
+    pub points: Vec<Point>,
+    /// What else was looked at.
+    #[serde(flatten)]
+    pub observed: Observed,
     /// The end.
     pub outcome: RtcOutcome,
 }
@@ -41,10 +50,14 @@ pub struct RtcStep {
     pub sessions_up: usize,
     /// Publishers up at the end of the step.
     pub publishers_up: usize,
+    /// Begin of the measured time, seconds since the begin of the run.
+    pub begun_s: f64,
     /// Measured time, seconds.
     pub seconds: f64,
     /// Packets of media that viewers received, or that publishers sent when only they are counted.
     pub packets: u64,
+    /// Bits of these packets per second.
+    pub media_bits_per_second: f64,
     /// The server's CPU time per such packet, microseconds, with `--server-pid`.
     pub us_per_packet: Option<f64>,
     /// Packets of media received, of all that the publishers sent in that time to as many viewers.
@@ -63,6 +76,8 @@ pub struct RtcStep {
     /// Packets skipped for viewers that were still catching up, before a key frame. Not among
     /// `lost`.
     pub skipped: u64,
+    /// Pictures whose last packet came.
+    pub frames: u64,
     /// Packets that came twice.
     pub duplicates: u64,
     /// Packets that came after later ones.
@@ -71,6 +86,8 @@ pub struct RtcStep {
     pub repaired: u64,
     /// From the publisher's send call to the arrival at a viewer.
     pub latency: Option<Percentiles>,
+    /// The same by kind of media.
+    pub delays: DelaysByKind,
     /// From the time an audio frame was published by RTMP to the arrival of the packet that begins with it.
     pub audio_latency: Option<Percentiles>,
     /// Interarrival jitter (RFC 3550) of each received track.
@@ -147,6 +164,7 @@ impl RtcStep {
         self.lost = counts.lost();
         self.hidden = counts.hidden;
         self.skipped = counts.skipped;
+        self.frames = counts.frames;
         self.duplicates = counts.duplicates;
         self.reordered = counts.reordered;
         self.repaired = counts.repaired;
@@ -178,7 +196,13 @@ impl RtcReport {
             text.push_str(&step.text());
         }
         text.push_str(&self.outcome.text());
+        text.push_str(&self.observed.text());
         text
+    }
+
+    /// A self-contained page with charts.
+    pub fn html(&self) -> String {
+        html::render(self)
     }
 }
 
@@ -210,6 +234,10 @@ impl RtcStep {
         }
         let times = [
             ("latency", &self.latency),
+            ("  of audio", &self.delays.audio),
+            ("  of video but key frames", &self.delays.video),
+            ("  of key frames", &self.delays.key),
+            ("  of whole key frames to the last viewer", &self.delays.key_complete),
             ("audio latency", &self.audio_latency),
             ("jitter", &self.jitter),
             ("first key frame", &self.first_key),

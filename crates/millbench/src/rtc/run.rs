@@ -5,6 +5,7 @@
 //! window.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::cli::{ProfileName, RtcLoadArgs, RtcPlayArgs, RtcPublishArgs};
@@ -13,15 +14,19 @@ use super::describe::Repair;
 use super::engine::{Engine, EngineConfig};
 use super::flv::FlvMedia;
 use super::link::Link;
-use super::media::{PACKETS_PER_SECOND, Track};
+use super::media::{Media, Track};
+use super::recording::Recording;
 use super::report::{RtcOutcome, RtcReport, RtcStep};
 use super::session::{Phase, Role, Session};
 use super::target::{Scheme, Target};
 use super::track::Counts;
 use super::viewer::{Viewer, ViewerConfig};
 use crate::clock;
+use crate::live::{Live, Watch};
 use crate::machine::{self, StopSignals};
-use crate::stats::{Counted, Times};
+use crate::procfs::{self, Usage};
+use crate::report::Point;
+use crate::stats::{Counted, Percentiles, Times};
 
 /// Publishes N times.
 ///
@@ -30,16 +35,18 @@ use crate::stats::{Counted, Times};
 pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
     let target = Target::resolve(&args.load.run.url)?;
     match target.scheme {
-        Scheme::Janus { .. } => return Err("publishing to Janus: use rtp://host:port".to_owned()),
         Scheme::Rtmp => return Err("publishing by RTMP alone: use millbench rtmp publish".to_owned()),
-        Scheme::Http | Scheme::Rtp => {}
+        Scheme::Floor => return Err("the floor takes no publishers".to_owned()),
+        Scheme::Http | Scheme::Rtp | Scheme::Janus { .. } => {}
     }
     if args.load.run.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
     }
     let mut config = config(&args.load, Some(target), None, 1, false);
     config.pairs = args.pairs.into();
-    Conductor::start(&args.load, config, 0, 1)?.run(&args.load, format!("rtc publish {}", args.load.run.url))
+    let media = media(&args.load)?;
+    let command = command("rtc publish", &args.load);
+    Conductor::start(&args.load, config, media, 0, 1, command)?.run(&args.load)
 }
 
 /// Plays N times, after publishing if asked to.
@@ -49,13 +56,16 @@ pub fn publish(args: &RtcPublishArgs) -> Result<RtcReport, String> {
 pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     let target = Target::resolve(&args.load.run.url)?;
     if matches!(target.scheme, Scheme::Rtp | Scheme::Rtmp) {
-        return Err("WebRTC sessions play from http:// or janus://".to_owned());
+        return Err("WebRTC sessions play from http://, janus:// or floor://".to_owned());
     }
     let publish = match args.publish.as_deref() {
         None => None,
         Some("") => Some(target.to_publish()?),
         Some(url) => Some(Target::resolve(url)?),
     };
+    if matches!(&publish, Some(target) if matches!(target.scheme, Scheme::Janus { .. } | Scheme::Floor)) {
+        return Err("--publish takes http://, rtmp://, and rtp:// for Janus's mountpoints".to_owned());
+    }
     let publishers = match &publish {
         None => 0,
         Some(target) if target.has_placeholder() => {
@@ -67,8 +77,46 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     let shapes = if target.scheme == Scheme::Http { args.shapes.into() } else { 1 };
     let mut config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
     config.shapes = shapes;
-    let conductor = Conductor::start(&args.load, config, publishers, args.decrypt)?;
-    conductor.run(&args.load, format!("rtc play {}", args.load.run.url))
+    if args.load.sample.is_some()
+        && config.publish.as_ref().is_some_and(|target| target.scheme == Scheme::Rtmp)
+    {
+        return Err("--sample goes by WebRTC; for an RTMP publisher use millbench rtmp publish".to_owned());
+    }
+    let media = media(&args.load)?;
+    config.trace = args.trace.is_some();
+    let command = command("rtc play", &args.load);
+    let mut conductor = Conductor::start(&args.load, config, media, publishers, args.decrypt, command)?;
+    conductor.trace.clone_from(&args.trace);
+    conductor.run(&args.load)
+}
+
+/// What runs, as one line.
+fn command(what: &str, load: &RtcLoadArgs) -> String {
+    let name = load.sample.as_deref().and_then(Path::file_name);
+    let sample = name.map_or_else(String::new, |name| format!(" --sample {}", name.display()));
+    format!("{what} {}{sample}", load.run.url)
+}
+
+/// What is published, and played.
+fn media(load: &RtcLoadArgs) -> Result<Media, String> {
+    let Some(path) = &load.sample else { return Ok(Media::new()) };
+    let media = Media::recorded(&Recording::open(path)?);
+    media.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What a browser is to play, if anything: the stream of the run, by WHEP.
+fn watch(load: &RtcLoadArgs, played: Option<&Target>) -> Result<Option<Watch>, String> {
+    let Some(url) = load.run.watch.clone() else { return Ok(None) };
+    let of_run = || match played {
+        Some(target) if target.scheme == Scheme::Http => Ok(target.url.replacen("/whip/", "/whep/", 1)),
+        _ => {
+            Err("--watch needs a URL here: --watch=http://host/whep/app/stream, or that of a page".to_owned())
+        }
+    };
+    let url = if url.is_empty() { of_run()? } else { url };
+    let streams = load.run.streams.unwrap_or(load.run.sessions_max());
+    let token = load.token.clone().unwrap_or_default();
+    Ok(Some(Watch { url, streams, token, headed: load.run.headed }))
 }
 
 fn config(
@@ -78,16 +126,18 @@ fn config(
     decrypt_one_in: u32,
     nack: bool,
 ) -> EngineConfig {
+    let streams = load.run.streams.unwrap_or(load.run.sessions_max());
+    let played = if play.as_ref().is_some_and(Target::has_placeholder) { streams } else { 1 };
     // A round trip through the faults, and some time to be served.
     let retry = Duration::from_millis(2 * u64::from(load.delay)) + RETRY_SLACK;
     EngineConfig {
         publish,
         play,
-        streams: load.run.streams.unwrap_or(load.run.sessions_max()),
+        streams,
         ramp: load.ramp,
         start_timeout: load.run.start_timeout,
         turn: Duration::from_millis(load.run.turn_ms.into()),
-        viewer: ViewerConfig { decrypt_one_in, nack, retry },
+        viewer: ViewerConfig { decrypt_one_in, nack, retry, begins_anywhere: false, streams: played },
         faults: load.faults(),
         repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
         pairs: 1,
@@ -96,6 +146,7 @@ fn config(
         timestamps: !load.no_timestamps,
         signal_threads: load.signal_threads.into(),
         token: load.token.clone(),
+        trace: false,
     }
 }
 
@@ -112,7 +163,25 @@ struct Conductor {
     steps_publish: bool,
     /// Whether publishers send whole frames (RTMP).
     publishes_frames: bool,
+    /// Where the first viewer's trace goes.
+    trace: Option<PathBuf>,
+    live: Live,
+    begun: Instant,
+    point_interval: Duration,
+    last_point: LastPoint,
+    /// Latency in the present step, but for what came since the last point.
+    step_latency: Times,
     report: RtcReport,
+}
+
+/// Counts at the last point, for differences.
+struct LastPoint {
+    at: Instant,
+    packets: u64,
+    bytes: u64,
+    reads: u64,
+    server_cpu_s: f64,
+    own_cpu_s: f64,
 }
 
 /// Everything that a window is a difference of.
@@ -127,13 +196,25 @@ impl Conductor {
     fn start(
         load: &RtcLoadArgs,
         config: EngineConfig,
+        media: Media,
         publishers: usize,
         decrypted_one_in: u32,
+        command: String,
     ) -> Result<Conductor, String> {
         load.run.validate()?;
         let descriptors = load.run.sessions_max() + publishers + 2 * config.signal_threads;
         let signals = machine::prepare(&load.run, descriptors)?;
+        let Some(target) = config.play.as_ref().or(config.publish.as_ref()) else {
+            return Err("neither publishers nor viewers".to_owned());
+        };
+        let server_pid = machine::server_pid(&load.run, target.address)?;
+        let watch = watch(load, Some(target))?;
+        let live = Live::start(&load.run, &command, target.address, server_pid, watch)?;
+        machine::pin(&load.run)?;
+        let begun = clock::monotonic();
         let report = RtcReport {
+            command,
+            begun_at_unix_s: clock::wall_ns() / 1_000_000_000,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: machine::describe(),
             decrypted_one_in,
@@ -144,42 +225,58 @@ impl Conductor {
         let steps_publish = config.play.is_none();
         let publishes_frames = config.publish.as_ref().is_some_and(|target| target.scheme == Scheme::Rtmp);
         Ok(Conductor {
-            engine: Engine::new(config)?,
+            engine: Engine::new(config, media)?,
             signals,
             interrupted: false,
-            server_pid: load.run.server_pid,
+            server_pid,
             baseline_rss_kib: 0,
             publishers,
             steps_publish,
             publishes_frames,
+            trace: None,
+            live,
+            begun,
+            point_interval: load.run.interval,
+            last_point: LastPoint {
+                at: begun,
+                packets: 0,
+                bytes: 0,
+                reads: 0,
+                server_cpu_s: server_usage(server_pid).map_or(0.0, |usage| usage.cpu_s),
+                own_cpu_s: machine::own_cpu_s(),
+            },
+            step_latency: Times::new(),
             report,
         })
     }
 
-    fn run(mut self, load: &RtcLoadArgs, command: String) -> Result<RtcReport, String> {
-        self.report.command = command;
+    fn run(mut self, load: &RtcLoadArgs) -> Result<RtcReport, String> {
         if self.publishers > 0 {
+            self.live.stage("publishers begin", 0);
             self.engine.raise_publishers(self.publishers);
             self.wait_until_up(self.publishers, true, load)?;
             self.wait(load.run.settle)?;
         }
-        self.baseline_rss_kib = machine::Reading::now(self.server_pid).usage.map_or(0, |usage| usage.rss_kib);
+        self.baseline_rss_kib = server_usage(self.server_pid).map_or(0, |usage| usage.rss_kib);
         for &sessions in &load.run.sessions {
             if self.interrupted {
                 break;
             }
+            self.live.stage("sessions begin", sessions);
             if self.steps_publish {
                 self.engine.raise_publishers(sessions);
             } else {
                 self.engine.raise_viewers(sessions);
             }
             self.wait_until_up(sessions, self.steps_publish, load)?;
+            self.live.watch()?;
+            self.live.stage("things settle", sessions);
             self.wait(load.run.settle)?;
             if self.interrupted {
                 break;
             }
             let step = self.measure(sessions, load)?;
-            progress(load, &step);
+            self.live.line(step_line(&step));
             let is_last = load.stop_at_loss && (step.lost > 0 || step.sessions_up < step.sessions);
             self.report.steps.push(step);
             if is_last {
@@ -208,8 +305,62 @@ impl Conductor {
         while !self.interrupted && clock::monotonic() < until {
             self.engine.turn()?;
             self.interrupted |= self.signals.arrived();
+            if clock::monotonic() - self.last_point.at >= self.point_interval {
+                self.add_point();
+            }
         }
         Ok(())
+    }
+
+    fn add_point(&mut self) {
+        let now = clock::monotonic();
+        let seconds = (now - self.last_point.at).as_secs_f64();
+        let (usage, own_cpu_s) = (server_usage(self.server_pid), machine::own_cpu_s());
+        let latency = self.take_latency();
+        let counters = &self.engine.shared.counters;
+        let (packets, bytes) = match self.steps_publish {
+            true => (counters.packets_sent, counters.bytes_sent),
+            false => (counters.packets_received, counters.bytes_received),
+        };
+        let last = std::mem::replace(
+            &mut self.last_point,
+            LastPoint {
+                at: now,
+                packets,
+                bytes,
+                reads: counters.reads,
+                server_cpu_s: usage.map_or(0.0, |usage| usage.cpu_s),
+                own_cpu_s,
+            },
+        );
+        let population = self.engine.population(self.steps_publish);
+        let client_seconds = population.up.max(1) as f64 * seconds;
+        let mut point = Point {
+            t: (now - self.begun).as_secs_f64(),
+            sessions_up: population.up,
+            sessions_failed: population.failed,
+            media_bits_per_second: (bytes - last.bytes) as f64 * 8.0 / seconds,
+            latency_ms_p50: latency.map(|latency| latency.p50_ms),
+            latency_ms_p99: latency.map(|latency| latency.p99_ms),
+            server_core_percent: usage.map(|usage| (usage.cpu_s - last.server_cpu_s) * 100.0 / seconds),
+            server_rss_kib: usage.map(|usage| usage.rss_kib),
+            reads_per_client_s: (self.last_point.reads - last.reads) as f64 / client_seconds,
+            generator_core_percent: (own_cpu_s - last.own_cpu_s) * 100.0 / seconds,
+            packets_per_second: Some((packets - last.packets) as f64 / seconds),
+            lost: (!self.steps_publish).then(|| sum(self.viewers(), 0..=1).lost()),
+            ..Point::default()
+        };
+        self.live.point(&mut point);
+        self.report.points.push(point);
+    }
+
+    /// Latency since the last point, which is kept for the step.
+    fn take_latency(&mut self) -> Option<Percentiles> {
+        let latency = &mut self.engine.shared.counters.latency;
+        self.step_latency.merge(latency);
+        let percentiles = latency.percentiles();
+        latency.clear();
+        percentiles
     }
 
     fn measure(&mut self, sessions: usize, load: &RtcLoadArgs) -> Result<RtcStep, String> {
@@ -217,10 +368,14 @@ impl Conductor {
         // What was started for this step, before what is measured now.
         let started = (counters.first_key.percentiles(), counters.connected.percentiles());
         counters.latency.clear();
+        self.step_latency.clear();
+        counters.delays.clear();
         counters.audio_latency.clear();
         counters.lateness.clear();
+        self.live.stage(&format!("measuring for {:.0} s", load.run.duration.as_secs_f64()), sessions);
         let before = self.read();
         self.wait(load.run.duration)?;
+        self.take_latency();
         let after = self.read();
         if self.server_pid.is_some() && after.machine.usage.is_none() {
             return Err("the server under test has ended".to_owned());
@@ -237,30 +392,37 @@ impl Conductor {
         let seconds = cost.seconds;
         let client_seconds = (sessions as f64 * seconds).max(f64::MIN_POSITIVE);
         let (old, new) = (&before.counters, &after.counters);
-        let packets = if self.steps_publish {
-            new.packets_sent - old.packets_sent
-        } else {
-            new.packets_received - old.packets_received
+        let (packets, bytes) = match self.steps_publish {
+            true => (new.packets_sent - old.packets_sent, new.bytes_sent - old.bytes_sent),
+            false => (new.packets_received - old.packets_received, new.bytes_received - old.bytes_received),
         };
         let [audio, video] = [0, 1].map(|track| after.tracks[track].since(&before.tracks[track]));
         let mut tracks = audio;
         tracks.add(&video);
         // A server may packetize the frames of an RTMP publisher as it likes: whole frames are
         // counted.
-        let (arrived, due_per_second) = match self.publishes_frames {
-            true => (audio.received + video.frames, FlvMedia::FRAMES_PER_SECOND),
-            false => (tracks.received, PACKETS_PER_SECOND),
+        let media = &self.engine.shared.media;
+        let (arrived, due) = match self.publishes_frames {
+            true => (audio.received + video.frames, client_seconds * f64::from(FlvMedia::FRAMES_PER_SECOND)),
+            // The rate of a file varies: what was sent counts, as if all publishers were up.
+            false if media.is_recorded => {
+                let sent = (new.packets_sent - old.packets_sent) as f64;
+                (tracks.received, sent * sessions as f64 / self.publishers.max(1) as f64)
+            }
+            false => (tracks.received, client_seconds * media.packets_per_second()),
         };
-        let due = client_seconds * f64::from(due_per_second);
         let mut step = RtcStep {
             sessions,
             sessions_up: self.engine.population(self.steps_publish).up,
             publishers_up: self.engine.population(true).up,
+            begun_s: (before.machine.at - self.begun).as_secs_f64(),
             seconds,
             packets,
+            media_bits_per_second: bytes as f64 * 8.0 / seconds,
             us_per_packet: cost.server_cpu_s.map(|cpu_s| cpu_s * 1e6 / packets.max(1) as f64),
             delivered: (!self.steps_publish && self.publishers > 0).then(|| arrived as f64 / due),
-            latency: new.latency.percentiles(),
+            latency: self.step_latency.percentiles(),
+            delays: new.delays.percentiles(),
             audio_latency: new.audio_latency.percentiles(),
             jitter: self.jitter().percentiles(),
             send_lateness: new.lateness.percentiles(),
@@ -308,6 +470,7 @@ impl Conductor {
     }
 
     fn finish(mut self, load: &RtcLoadArgs) -> Result<RtcReport, String> {
+        self.live.stop();
         let ended_at = clock::monotonic();
         self.engine.stop_publishing();
         // Packets in flight and retransmissions may still arrive.
@@ -322,8 +485,17 @@ impl Conductor {
                 _ => outcome.succeeded += 1,
             }
         }
+        if let Some(path) = &self.trace {
+            let tracer = self.viewers().next().and_then(|viewer| viewer.tracer.as_ref());
+            let trace = tracer.and_then(|tracer| tracer.finish());
+            trace.ok_or("--trace: the first viewer did not get 4.5 s of media")?.write(path)?;
+        }
         let tracks = sum(self.viewers(), 0..=1);
         self.engine.end(END_TIME)?;
+        self.report.observed = self.live.finish();
+        if let Some(reason) = self.report.observed.failure() {
+            outcome.failures.insert(reason, 1);
+        }
         set_outcome(&mut outcome, &tracks, &self.engine.shared.counters, load);
         self.report.outcome = outcome;
         Ok(self.report)
@@ -381,11 +553,14 @@ fn set_outcome(outcome: &mut RtcOutcome, tracks: &Counts, counters: &Counters, l
     outcome.ok = outcome.failed == 0 && !lost_too_many && wrong == 0;
 }
 
-fn progress(load: &RtcLoadArgs, step: &RtcStep) {
-    if !load.run.quiet {
-        let us = step.us_per_packet.map_or_else(String::new, |us| format!(", {us:.2} us a packet"));
-        eprintln!("n={} up={} lost={}{us}", step.sessions, step.sessions_up, step.lost);
-    }
+fn server_usage(pid: Option<u32>) -> Option<Usage> {
+    procfs::read(pid?).ok()
+}
+
+/// A step, before the whole is reported.
+fn step_line(step: &RtcStep) -> String {
+    let us = step.us_per_packet.map_or_else(String::new, |us| format!(", {us:.2} us a packet"));
+    format!("n={} up={} lost={}{us}", step.sessions, step.sessions_up, step.lost)
 }
 
 /// Beyond the round trip through the faults.

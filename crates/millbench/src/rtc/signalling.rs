@@ -6,7 +6,8 @@
 //!
 //! A Janus session takes several steps: create, attach to the streaming plugin, ask to watch, wait
 //! for the offer; and once there is an answer, start. The offer arrives in response to a request
-//! for events, which stays open until there is one.
+//! for events, which stays open until there is one. Publishers create, attach to the videoroom
+//! plugin, join a room with an offer, and wait for the answer in the same way.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -36,6 +37,13 @@ pub enum Ask {
         /// The session description.
         sdp: String,
     },
+    /// Publish into a room of Janus's videoroom plugin.
+    Join {
+        /// Number of the room.
+        room: u64,
+        /// The session description.
+        sdp: String,
+    },
     /// Watch a mountpoint of Janus's streaming plugin.
     Watch {
         /// Number of the mountpoint.
@@ -60,7 +68,7 @@ pub enum Ask {
 pub struct Answer {
     /// Its session description, empty after [`Ask::Start`] and [`Ask::Delete`].
     pub sdp: String,
-    /// Path of the session at the server.
+    /// Path of the session at the server; empty after [`Ask::Join`], whose session ends with the server.
     pub location: String,
 }
 
@@ -141,6 +149,7 @@ impl Asker {
     fn ask(&mut self, ask: Ask) -> Result<Answer, String> {
         match ask {
             Ask::Offer { url, sdp } => self.offer(&url, &sdp),
+            Ask::Join { room, sdp } => self.join(room, &sdp),
             Ask::Watch { mountpoint } => self.watch(mountpoint),
             Ask::Start { location, sdp } => {
                 let body = json!({"request": "start"});
@@ -169,22 +178,40 @@ impl Asker {
         Ok(Answer { sdp, location })
     }
 
+    fn join(&mut self, room: u64, sdp: &str) -> Result<Answer, String> {
+        let (session, handle) = self.attach("janus.plugin.videoroom")?;
+        let body = json!({"request": "joinandconfigure", "ptype": "publisher", "room": room});
+        self.message(&handle, body, Some(json!({"type": "offer", "sdp": sdp})))?;
+        Ok(Answer { sdp: self.description(&session)?, location: String::new() })
+    }
+
     fn watch(&mut self, mountpoint: u64) -> Result<Answer, String> {
+        let (session, handle) = self.attach("janus.plugin.streaming")?;
+        self.message(&handle, json!({"request": "watch", "id": mountpoint}), None)?;
+        Ok(Answer { sdp: self.description(&session)?, location: handle })
+    }
+
+    /// Paths of a new session and of its handle to a plugin.
+    fn attach(&mut self, plugin: &str) -> Result<(String, String), String> {
         let session = self.janus("/janus", json!({"janus": "create"}))?;
         let session = format!("/janus/{}", id_of(&session)?);
-        let attach = json!({"janus": "attach", "plugin": "janus.plugin.streaming"});
+        let attach = json!({"janus": "attach", "plugin": plugin});
         let handle = format!("{session}/{}", id_of(&self.janus(&session, attach)?)?);
-        self.message(&handle, json!({"request": "watch", "id": mountpoint}), None)?;
+        Ok((session, handle))
+    }
+
+    /// The description that comes among a session's events.
+    fn description(&mut self, session: &str) -> Result<String, String> {
         for _ in 0..EVENTS_MAX {
             let event = parse(&self.send("GET", &format!("{session}?maxev=1"), "application/json", b"")?)?;
             if let Some(sdp) = event["jsep"]["sdp"].as_str() {
-                return Ok(Answer { sdp: sdp.to_owned(), location: handle });
+                return Ok(sdp.to_owned());
             }
             if let Some(reason) = event["plugindata"]["data"]["error"].as_str() {
                 return Err(format!("Janus: {reason}"));
             }
         }
-        Err("Janus: no offer among its events".to_owned())
+        Err("Janus: no description among its events".to_owned())
     }
 
     fn message(&mut self, handle: &str, body: Value, jsep: Option<Value>) -> Result<Value, String> {
@@ -239,7 +266,7 @@ fn id_of(answer: &Value) -> Result<u64, String> {
     answer["data"]["id"].as_u64().ok_or_else(|| "Janus: no id in the answer".to_owned())
 }
 
-/// Events before the offer: the acknowledgement of keep-alives and "preparing".
+/// Events before a description: the acknowledgement of keep-alives and "preparing".
 const EVENTS_MAX: usize = 10;
 
 /// Maximum characters of a server's message that are shown.
@@ -359,6 +386,25 @@ mod tests {
             ["/janus", "/janus/11", "/janus/11/22", "/janus/11?maxev=1", "/janus/11?maxev=1", "/janus/11/22"];
         assert_eq!(paths, expected);
         assert!(requests[5].contains(r#""sdp":"mine""#));
+    }
+
+    #[test]
+    fn a_publisher_joins_a_room_of_janus_with_its_offer() {
+        let ok = |body: &str| http("200 OK", "", body);
+        let (address, server) = server(vec![
+            ok(r#"{"janus":"success","data":{"id":11}}"#),
+            ok(r#"{"janus":"success","data":{"id":22}}"#),
+            ok(r#"{"janus":"ack"}"#),
+            ok(r#"{"janus":"event","jsep":{"type":"answer","sdp":"v=0 janus"}}"#),
+        ]);
+        let answers = ask_all(address, vec![Ask::Join { room: 5, sdp: "mine".to_owned() }]);
+        assert_eq!(answers, [Ok(Answer { sdp: "v=0 janus".to_owned(), location: String::new() })]);
+        let requests = server.join().expect("it ends");
+        assert!(requests[1].contains("janus.plugin.videoroom"));
+        for part in [r#""type":"offer""#, r#""sdp":"mine""#, r#""room":5"#, r#""request":"joinandconfigure""#]
+        {
+            assert!(requests[2].contains(part), "{part}");
+        }
     }
 
     #[test]

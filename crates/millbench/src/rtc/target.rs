@@ -19,6 +19,8 @@ pub enum Scheme {
     Rtp,
     /// `rtmp://host:port/app/stream`
     Rtmp,
+    /// `floor://host:port`
+    Floor,
 }
 
 /// A server and what is wanted of it; `{}` stands for the number of the stream, from 1.
@@ -49,6 +51,7 @@ impl Target {
         let scheme = match scheme {
             "http" => Scheme::Http,
             "rtp" => Scheme::Rtp,
+            "floor" => Scheme::Floor,
             "janus" => {
                 let mountpoint = parsed.path.trim_start_matches('/').parse();
                 Scheme::Janus {
@@ -99,8 +102,8 @@ impl Target {
     }
 }
 
-const EXPECTED: &str = "expected http://host:port/whip/app/stream, janus://host:port/MOUNTPOINT, rtp://host:port or \
-                        rtmp://host:port/app/stream";
+const EXPECTED: &str = "expected http://host:port/whip/app/stream, janus://host:port/MOUNTPOINT, rtp://host:port, \
+                        rtmp://host:port/app/stream or floor://host:port";
 
 #[cfg(test)]
 mod tests {
@@ -112,6 +115,7 @@ mod tests {
             ("http://127.0.0.1:8080/whep/live/a{}", Scheme::Http, "127.0.0.1:8080"),
             ("janus://127.0.0.1:8088/7", Scheme::Janus { mountpoint: 7 }, "127.0.0.1:8088"),
             ("rtp://[::1]:5002", Scheme::Rtp, "[::1]:5002"),
+            ("floor://127.0.0.1:5002", Scheme::Floor, "127.0.0.1:5002"),
             ("rtmp://127.0.0.1/live/a{}", Scheme::Rtmp, "127.0.0.1:1935"),
         ];
         for (url, scheme, address) in cases {

@@ -12,10 +12,10 @@ use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SenderI
 use rtp::{Packet, rtx};
 
 use super::counters::Counters;
-use super::describe::Agreed;
 use super::link::{Link, MediaDatagram};
 use super::mark::{self, Counted, Mark};
 use super::media::Track;
+use super::trace::Tracer;
 use super::track::{Arrival, ReceivedTrack};
 
 /// What a payload type stands for.
@@ -27,6 +27,17 @@ pub struct Meaning {
     pub again: bool,
 }
 
+/// What a viewer gets.
+#[derive(Clone, Debug)]
+pub struct Formats {
+    /// Codec of video.
+    pub video_codec: Codec,
+    /// What payload types stand for.
+    pub meanings: Box<[Option<Meaning>; 128]>,
+    /// For which tracks missing packets may be asked for.
+    pub nack: [bool; 2],
+}
+
 /// How a viewer behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewerConfig {
@@ -36,11 +47,19 @@ pub struct ViewerConfig {
     pub nack: bool,
     /// Time until a missing packet is asked for again.
     pub retry: Duration,
+    /// Whether it is up with its first packet, not with a whole key frame.
+    pub begins_anywhere: bool,
+    /// Streams that viewers play in turn.
+    pub streams: usize,
 }
 
 /// State of a viewer.
 pub struct Viewer {
     config: ViewerConfig,
+    /// Codec of the video.
+    codec: Codec,
+    /// Which stream it plays.
+    stream: usize,
     meanings: Box<[Option<Meaning>; 128]>,
     /// Tracks whose missing packets are asked for.
     nack: [bool; 2],
@@ -58,6 +77,8 @@ pub struct Viewer {
     ssrc: u32,
     report_at: Instant,
     ask_for_key_at: Instant,
+    /// Notes lengths and times of what it gets.
+    pub tracer: Option<Box<Tracer>>,
 }
 
 /// The sender of a track.
@@ -79,13 +100,15 @@ impl Source {
 }
 
 impl Viewer {
-    /// A viewer of what was agreed; `number` spreads reports over time.
-    pub fn new(config: ViewerConfig, agreed: &Agreed, number: usize, now: Instant) -> Viewer {
+    /// A viewer of these formats; `number` spreads reports over time.
+    pub fn new(config: ViewerConfig, formats: Formats, number: usize, now: Instant) -> Viewer {
         let phase = Duration::from_millis(number as u64 * 37 % 1000);
         Viewer {
             config,
-            meanings: agreed.meanings(),
-            nack: agreed.nack().map(|agreed| agreed && config.nack),
+            stream: number % config.streams.max(1),
+            codec: formats.video_codec,
+            meanings: formats.meanings,
+            nack: formats.nack.map(|agreed| agreed && config.nack),
             tracks: Default::default(),
             sources: [None; 2],
             report_lag_ns: None,
@@ -96,6 +119,7 @@ impl Viewer {
             ssrc: 0x4d00_0000 | number as u32,
             report_at: now + REPORT_INTERVAL + phase,
             ask_for_key_at: now + KEY_PATIENCE,
+            tracer: None,
         }
     }
 
@@ -115,7 +139,15 @@ impl Viewer {
             return counters.unknown += 1;
         };
         counters.packets_received += 1;
+        counters.bytes_received += datagram.bytes.len() as u64;
         let at_ns = datagram.at_ns;
+        if meaning.track == Track::Video && !meaning.again && self.up_at.is_some() {
+            counters.delays.arrived(self.stream, head.timestamp, at_ns);
+        }
+        if let Some(tracer) = self.tracer.as_mut().filter(|_| !meaning.again) {
+            let tag_bytes = link.profile().map_or(0, srtp::Profile::rtp_overhead);
+            tracer.note(datagram.bytes, tag_bytes, meaning.track, at_ns);
+        }
         if meaning.again || self.is_joining(now) || self.is_decrypted() {
             self.receive_open(link, now, head, meaning, datagram, counters);
         } else {
@@ -172,20 +204,33 @@ impl Viewer {
             return;
         }
         let info = match meaning.track {
-            Track::Video if self.is_joining(now) => payload::inspect(Codec::H264, payload, head.marker),
-            _ => None,
+            Track::Video => payload::inspect(self.codec, payload, head.marker),
+            Track::Audio => None,
         }
         .unwrap_or_default();
+        // The formats of VP8 and VP9 have no parameter sets ahead of a key frame.
+        let begins = match self.codec {
+            Codec::Vp8 | Codec::Vp9 => info.key_frame && info.starts_frame,
+            _ => info.has_parameter_sets,
+        };
         if let Some(mark) = mark::find(payload) {
-            self.tracks[meaning.track.index()].note_mark(sequence, mark, info.key_frame);
+            let may_skip = info.key_frame && self.is_joining(now);
+            self.tracks[meaning.track.index()].note_mark(sequence, mark, may_skip);
             self.note_lag(meaning.track, head.timestamp, &mark);
             if !meaning.again {
                 counters.latency.record_ns(at_ns.saturating_sub(mark.sent_ns));
+                if self.up_at.is_some() {
+                    let key = Some(head.timestamp).filter(|_| info.key_frame);
+                    counters.delays.note(self.stream, meaning.track, key, mark.sent_ns, at_ns);
+                }
             }
+        }
+        if self.up_at.is_none() && self.config.begins_anywhere {
+            self.up_at = Some(now);
         }
         if self.up_at.is_none()
             && meaning.track == Track::Video
-            && self.key_frame.note(head.timestamp, sequence, head.marker, info.has_parameter_sets)
+            && self.key_frame.note(head.timestamp, sequence, head.marker, begins)
         {
             self.up_at = Some(now);
         }

@@ -3,6 +3,7 @@
 
 mod exit_code;
 mod forwarder;
+mod live;
 mod relay;
 mod rtc_exit_code;
 mod rtc_media_decodes;

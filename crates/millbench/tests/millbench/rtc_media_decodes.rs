@@ -51,7 +51,7 @@ fn byte_stream(media: &Media) -> Vec<u8> {
         stream.extend_from_slice(bytes);
     };
     for position in 0..2 * media.group_length() {
-        for payload in marked(media, Frame { track: Track::Video, position, timestamp: 0 }) {
+        for payload in marked(media, Frame { track: Track::Video, position, timestamp: 0, number: 0 }) {
             match payload[0] & 0x1f {
                 24 => {
                     let mut rest = &payload[1..];
