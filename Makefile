@@ -10,6 +10,7 @@
 #   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels and pulls with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
+#   make test-scripts  parts of the benchmarks that need no server
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #   make soak   20 minutes of clients of every protocol coming and going; the server must end as it began (ARGS='--minutes 120')
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
@@ -30,7 +31,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run quick test test-console test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint lint-contenders \
+.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
@@ -45,6 +46,7 @@ quick: console
 # The browser test comes last: it uses the server that test-rust has built.
 test: setup console
 	$(MAKE) test-console
+	$(MAKE) test-scripts
 	$(MAKE) test-rust
 	$(MAKE) test-interop
 	$(MAKE) test-browser
@@ -54,6 +56,10 @@ setup:
 
 test-console:
 	cd web && npm test
+
+# Parts of the benchmarks that need no server.
+test-scripts:
+	python3 -m unittest discover --start-directory scripts/tests
 
 # group-send's trials between hosts need root, and say so. transcode again with libfdk-aac, msgpack-array again without std; all
 # else that is chosen at build time is in the first build, because a test or another package wants it.
@@ -146,8 +152,7 @@ deny:
 	cargo deny --all-features check bans licenses sources
 	cargo deny --all-features check advisories
 
-# Vector code for a CPU that this machine does not have; scripts/setup installs what it takes. Also without std. Unoptimised, vector
-# functions of the compiler are calls, and the tests of arrays take ten times as long in the emulator.
+# Vector code for a CPU that this machine does not have; scripts/setup installs what it takes. Also without std.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
 neon:
@@ -156,7 +161,7 @@ neon:
 	@for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $$tool >/dev/null || \
 	    { echo "make neon: $$tool is missing: scripts/setup, or apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" >&2; exit 1; }; done
 	cargo test --locked --package ssrc-map --lib --tests --target aarch64-unknown-linux-gnu
-	CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo test --locked --package msgpack-array --all-features --lib --tests --target aarch64-unknown-linux-gnu
+	cargo test --locked --package msgpack-array --all-features --lib --tests --target aarch64-unknown-linux-gnu
 
 # Compiled, not run: systems other than Linux send and receive one datagram at a time.
 portable:

@@ -17,7 +17,7 @@ import time
 import urllib.error
 import urllib.request
 
-from _bench import LOAD_CORE, SERVER_CORE, Bench, decimal, free_port, say
+from _bench import LOAD_CORE, SERVER_CORE, Bench, decimal, free_port, median, say
 
 import _cable
 
@@ -194,7 +194,7 @@ class RtcBench(Bench):
 
     def start_janus(self, net, event_loops=None):
         """Debian's Janus with one mountpoint; returns a Server, or the reason why there is none."""
-        why = net.problem() or janus_problem()
+        why = net.problem() or janus_problem(STREAMING)
         if why:
             return why
         http, media = free_port(), free_port() & ~1
@@ -207,7 +207,7 @@ class RtcBench(Bench):
             "audio": media,
             "video": media + 2,
             "event_loops": f"event_loops = {event_loops}" if event_loops else "",
-            **janus_modules(),
+            **janus_modules(STREAMING),
         }
         for name, text in JANUS_CONFIGURATION.items():
             (folder / name).write_text(fill(text, values))
@@ -242,7 +242,8 @@ class RtcBench(Bench):
     def play(self, server, numbers, duration, settle=0.5, ramp=400, more=(), start_timeout=15, publish=None):
         """Viewers of one stream, which the load generator publishes as well."""
         counts = ",".join(map(str, numbers))
-        arguments = ["play", server.play, f"--publish={publish or server.publish}", "-n", counts, "--ramp", str(ramp)]
+        publish = publish or server.publish
+        arguments = ["play", server.play, "-n", counts, "--ramp", str(ramp), *([f"--publish={publish}"] if publish else [])]
         arguments += ["--duration", str(duration), "--settle", str(settle), "--start-timeout", str(start_timeout), *more]
         return self.load_in(server, arguments)
 
@@ -291,8 +292,24 @@ def step_text(server, step):
     return text
 
 
-def janus_problem():
-    """Installs Janus if it may; returns why it cannot run, or None."""
+def delay_lines(name, steps):
+    """RESULT lines for the delays of each kind of media: medians over the same step of several rounds."""
+    lines = []
+    for kind in ("audio", "video", "key"):
+        found = [step["delays"][kind] for step in steps if step["delays"][kind]]
+        if not found:
+            continue
+        middle = lambda figure, of: decimal(median([times[figure] for times in of]), 2)  # noqa: E731
+        line = f"RESULT {name} kind={kind} latency_ms_p50={middle('p50_ms', found)} latency_ms_p99={middle('p99_ms', found)}"
+        complete = [step["delays"]["key_complete"] for step in steps if step["delays"]["key_complete"]]
+        if kind == "key" and complete:
+            line += f" last_viewer_ms_p50={middle('p50_ms', complete)} last_viewer_ms_max={middle('max_ms', complete)}"
+        lines.append(line)
+    return lines
+
+
+def janus_problem(plugin):
+    """Installs Janus if it may; returns why it cannot run with this plugin, or None."""
     if not shutil.which("janus") and os.geteuid() == 0 and shutil.which("apt-get"):
         say("installing Janus")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
@@ -300,16 +317,19 @@ def janus_problem():
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if not shutil.which("janus"):
         return "the Debian package janus is not installed"
-    if not janus_modules():
-        return "Janus has no streaming plugin or no HTTP interface"
+    if not janus_modules(plugin):
+        return f"Janus has no {plugin} or no HTTP interface"
     return None
 
 
-def janus_modules():
+STREAMING = "libjanus_streaming.so"
+
+
+def janus_modules(plugin):
     """Where the package keeps its plugins, and which of them are not needed."""
     for folder in pathlib.Path("/usr/lib").glob("**/janus/plugins"):
         transports = folder.parent / "transports"
-        wanted = {"libjanus_streaming.so", "libjanus_http.so"}
+        wanted = {plugin, "libjanus_http.so"}
         present = {file.name for file in [*folder.glob("*.so"), *transports.glob("*.so")]}
         if wanted <= present:
             unused = lambda files: ",".join(sorted({file.name for file in files} - wanted))  # noqa: E731
