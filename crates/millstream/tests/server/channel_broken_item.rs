@@ -69,6 +69,10 @@ fn when_nothing_can_be_played_it_is_tried_again_after_growing_pauses() {
     });
     assert_eq!(channel["state"], "retrying", "{channel:#}");
     assert!(event_kinds(&channel).contains(&"nothing_to_play"), "{channel:#}");
+    let log = server.log();
+    for item in ["items[0]", "items[1]"] {
+        assert_eq!(log.lines().filter(|line| line.contains(item)).count(), 1, "once, not each round: {log}");
+    }
     // Three rounds and no more: each item is asked for once a round.
     assert!(origin.requests().len() <= 12, "{:?}", origin.requests());
     make_mp4(&dir.path().join("two.mp4"), 0, 2);

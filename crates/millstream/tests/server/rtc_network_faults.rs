@@ -1,6 +1,6 @@
 //! The running server and clients behind a UDP relay that loses, and that changes its address: what is lost
 //! is repaired on either side, and sessions live on. More faults, in virtual time:
-//! `crates/sfu/tests/network_faults`.
+//! `crates/sfu/tests/sfu/network_faults`.
 
 #![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
 
@@ -9,7 +9,7 @@ mod udp_relay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::common::rtc::{Client, Options, VIDEO_RTX_SSRC, VP8, VP8_RTX, exchange, start_flow, vp8_frame};
+use crate::common::rtc::{Client, Options, VIDEO_RTX_SSRC, VP8_RTX, exchange, start_flow, vp8_frame};
 use crate::common::server::Server;
 use netsim::LinkConfig;
 use rtc::sdp::{Direction, Transport};
@@ -116,17 +116,16 @@ impl Pair {
     fn turn_viewer(&mut self) {
         self.viewer.turn();
         let source = self.viewer.source(MediaKind::Video);
-        for mut packet in std::mem::take(&mut self.viewer.media) {
-            let is_repair = rtp::Packet::parse(&packet).expect("RTP").payload_type() == VP8_RTX;
-            let original = if is_repair {
-                rtx::unwrap_in_place(&mut packet, source.ssrc, VP8).expect("a retransmission")
-            } else {
-                &mut packet[..]
+        for packet in std::mem::take(&mut self.viewer.media) {
+            let packet = rtp::Packet::parse(&packet).expect("RTP");
+            let is_repair = packet.payload_type() == VP8_RTX;
+            let (sequence, payload) = match packet.payload() {
+                resent if is_repair => rtx::unwrap(resent).expect("a retransmission"),
+                payload => (packet.sequence_number(), payload),
             };
-            let original = rtp::Packet::parse(original).expect("RTP");
-            let head = if original.payload()[1] & 1 == 0 { 11 } else { 4 };
-            let number = u32::from_be_bytes(*original.payload()[head..].first_chunk().expect("a number"));
-            let full = self.sequence.unwrap(original.sequence_number());
+            let head = if payload[1] & 1 == 0 { 11 } else { 4 };
+            let number = u32::from_be_bytes(*payload[head..].first_chunk().expect("a number"));
+            let full = self.sequence.unwrap(sequence);
             let offset = *self.offset.get_or_insert(full.wrapping_sub(u64::from(number)));
             assert_eq!(full, offset.wrapping_add(u64::from(number)), "a packet under another number");
             self.received.insert(number);

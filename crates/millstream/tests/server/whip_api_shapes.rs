@@ -69,6 +69,27 @@ fn pictures_of_webrtc_are_described_as_those_of_rtmp() {
 }
 
 #[test]
+fn pictures_of_one_publisher_are_not_said_of_the_next() {
+    let server = Server::start("");
+    let mut publisher = Client::publish(&server, "live/a");
+    // Keeps the stream.
+    let _viewer = Client::play(&server, "live/a");
+    let width = || server.api("/api/v1/streams/live/a")["video"]["width"].clone();
+    let mut number = 0;
+    eventually("the size", || {
+        publisher.turn();
+        publisher.send_video(number, true, 100);
+        number += 1;
+        (width() == json!(320)).then_some(())
+    });
+    assert_eq!(publisher.delete(), 200);
+    // It sends no picture.
+    let _next = Client::publish(&server, "live/a");
+    eventually("no size", || width().is_null().then_some(()));
+    assert_eq!(server.api("/api/v1/streams/live/a")["video"]["codec"], json!("VP8"));
+}
+
+#[test]
 fn sessions_of_frames_have_no_connection_of_webrtc() {
     let server = Server::start("");
     let _waiting = crate::common::rtmp::RtmpClient::play(server.rtmp, "live/a");
