@@ -1,8 +1,8 @@
 /**
  * Stand-in for a Millstream server, for work on the console without one.
  *
- *   node dev/mock-server.mjs [CLIP.flv] [--port 8080] [--sessions 2500] [--streams 6] [--empty]
- *                            [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
+ *   node dev/mock-server.mjs [CLIP.flv] [--address 127.0.0.1] [--port 8080] [--sessions 2500] [--streams 6]
+ *                            [--empty] [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
  *
  * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over
  * HTTP-FLV and WebSocket-FLV; without it there is no such stream. With --port 0 it takes a free one.
@@ -23,6 +23,7 @@ import { makeStats, switchingProtocols, webSocketFrame } from './mock-stats.mjs'
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
+    address: { type: 'string', default: '127.0.0.1' },
     port: { type: 'string', default: '8080' },
     sessions: { type: 'string', default: '14' },
     streams: { type: 'string', default: '4' },
@@ -371,4 +372,4 @@ server.on('upgrade', (request, socket) => {
 // The browser in the background has to go as well.
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void Promise.resolve(rtc?.close()).finally(() => process.exit(0)));
 
-server.listen(Number(options.port), '127.0.0.1', () => console.log(`mock server on http://127.0.0.1:${server.address().port}/`));
+server.listen(Number(options.port), options.address, () => console.log(`mock server on http://${options.address}:${server.address().port}/`));
