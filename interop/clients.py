@@ -3,9 +3,11 @@
 Sources flash and beep (flash_and_beep.py); what arrives is decoded by ffmpeg, aiortc or Chromium.
 """
 
+import bisect
 import json
 import os
 import shutil
+import statistics
 import time
 
 import flash_and_beep
@@ -15,11 +17,10 @@ from harness import INTEROP, PATIENCE, ROOT, Bench, Failed, Skipped, run
 APART_MS = 40
 RATE = 25
 SECONDS = 10
-# In which a browser fits its buffers for audio and video to one another, seconds.
-SETTLING = 8
-# By how much Web Audio hears later than Chromium's own estimate of what is played: the middle of what was measured, 12 to
-# 36 ms. Only the 36 comes from a stream that no bridge touched, on a quiet machine; the 12 comes from a bridged one.
-OF_CHROMIUM_MS = 24
+# A browser misses flashes at the beginning: it watches for so many seconds more.
+MORE_SECONDS = 5
+# How far from a flash or beep Chromium's statistics count for it.
+AROUND_MS = 1000
 
 
 class Clients(Bench):
@@ -147,18 +148,42 @@ def in_sync(facts, seconds, apart=APART_MS, late=0.0):
 
 
 def page_facts(facts):
-    """What a page saw, in the form of the others, without the seconds in which Chromium brings its buffers together.
+    """What a page saw and heard, by times of capture, in the form of the others.
 
-    What it has not brought together by then, it knows: `playouts` is by how much the picture is ahead in capture time.
+    So neither what a busy machine shows late counts, nor how far Chromium has brought its buffers together.
     """
-    seen, heard, playouts = facts.pop("flash_times"), facts.pop("beep_times"), facts.pop("playouts")
-    settled = min(seen[:1] + heard[:1], default=0) + 1000 * SETTLING
+    pictures, sounds, playouts, seen, heard = [
+        facts.pop(key) for key in ("pictures", "sounds", "playouts", "flash_times", "beep_times")
+    ]
     expect(f"Chromium got no sender reports: {facts}", playouts)
+    seen = captured(seen, pictures, [(when, ahead) for when, ahead, *_ in playouts])
+    heard = captured(heard, sounds, [(when, ahead) for when, _, ahead, _ in playouts])
+    # What it made up, at some time between two reports, hides beeps. Of a flash that counts, the beep does.
+    made_up = [
+        (before[0] + before[2], after[0] + after[2]) for before, after in zip(playouts, playouts[1:]) if after[3] > before[3]
+    ]
+    seen = [time for time in seen if not any(begin - 900 < time < end + 900 for begin, end in made_up)]
+    heard = [time for time in heard if not any(begin - 500 < time < end + 500 for begin, end in made_up)]
+    return {**facts, **flash_and_beep.compare(seen, heard, unit=0.001)}
 
-    def ahead(time):
-        return min(playouts, key=lambda playout: abs(playout[0] - time))[1]
 
-    seen, heard = [[time for time in times if time > settled] for times in (seen, heard)]
-    raw = flash_and_beep.compare(seen, heard, unit=0.001).get("audio_late_ms")
-    pairs = flash_and_beep.compare(seen, [time - ahead(time) for time in heard], unit=0.001)
-    return {**facts, **pairs, "as_heard_ms": raw}
+def captured(times, pieces, playouts):
+    """Times of capture of these times of the media, milliseconds.
+
+    Each report of the statistics says when the last of the pieces was captured that was there by then. The median of those
+    around, because reports are old when the page gets them; not of all, because audio is stretched.
+    """
+    there = [when for _, when in pieces]
+    clocks = []
+    for when, ahead in playouts:
+        at = bisect.bisect_right(there, when) - 1
+        if at >= 0:
+            media, came = pieces[at]
+            clocks.append((media, ahead + came - media))
+    expect("there are reports of what was played", clocks)
+
+    def clock_at(time):
+        around = [clock for media, clock in clocks if abs(media - time) < AROUND_MS]
+        return statistics.median(around) if around else min(clocks, key=lambda clock: abs(clock[0] - time))[1]
+
+    return [time + clock_at(time) for time in times]

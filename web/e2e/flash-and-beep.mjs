@@ -90,12 +90,14 @@ export async function publish({ url, codec }) {
 }
 
 /**
- * Plays by WHEP for so many seconds, and tells how much later each beep was heard than its flash was seen.
+ * Plays by WHEP for so many seconds, and says when flashes and beeps came. A page that gets no processor for
+ * a while shows pictures late, or not at all: so nothing is shown, and pictures are looked at as the decoder
+ * gives them. And it makes audio up, which it says: it plays so much longer.
  *
- * Seen: the time at which the compositor expected the frame on the screen. Heard: the time at which the
- * sample leaves the audio context. Also what the statistics tell: frames, concealed audio, and how far apart
- * the times of capture are that are played in the same moment (`playouts`: when, and by how much picture is
- * ahead): Chromium brings them together in a minute.
+ * Flashes are times of pictures by their RTP timestamps, beeps those of samples by their number, both in
+ * milliseconds. `pictures` and `sounds` say when each was there, by both clocks, and `playouts` what the
+ * statistics say of both buffers: when, by how much the time of capture of what is played is ahead of the
+ * page's clock, for video and audio, and how many samples were made up until then.
  */
 export async function measure({ url, seconds, codec }) {
   const WHITE = 180;
@@ -123,76 +125,73 @@ export async function measure({ url, seconds, codec }) {
   await peer.setRemoteDescription({ type: 'answer', sdp: await response.text() });
   await both;
 
-  const video = document.createElement('video');
-  video.srcObject = stream;
-  video.autoplay = true;
-  document.body.append(video);
+  // Chromium decodes audio only while an element plays it.
+  const speaker = new Audio();
+  speaker.srcObject = new MediaStream(stream.getAudioTracks());
+  await speaker.play();
 
   const small = new OffscreenCanvas(16, 12).getContext('2d', { willReadFrequently: true });
   const flashes = [];
   const steps = { backwards: 0, longest: 0 };
+  const pictures = [];
   let bright = null;
   let lastTime = null;
+  let mediaMs = 0;
   let frames = 0;
   let colours = 0;
-  const look = (_, { expectedDisplayTime, rtpTimestamp }) => {
+  const look = (picture) => {
     frames += 1;
-    small.drawImage(video, 0, 0, 16, 12);
+    small.drawImage(picture, 0, 0, 16, 12);
     const { data } = small.getImageData(0, 0, 16, 12);
-    let sum = 0;
+    let light = 0;
     const seen = new Set();
     for (let at = 0; at < data.length; at += 4) {
-      sum += data[at] + data[at + 1] + data[at + 2];
+      light += data[at] + data[at + 1] + data[at + 2];
       seen.add((data[at] >> 5) * 64 + (data[at + 1] >> 5) * 8 + (data[at + 2] >> 5));
     }
     colours = Math.max(colours, seen.size);
-    const isBright = sum / (data.length / 4) / 3 > WHITE;
-    // Whoever comes while it is white has missed the beginning.
-    if (isBright && bright === false) flashes.push(expectedDisplayTime);
-    bright = isBright;
+    const { rtpTimestamp } = picture.metadata();
     if (lastTime !== null) {
-      const step = (rtpTimestamp - lastTime) | 0;
-      if (step < 0) steps.backwards += 1;
-      steps.longest = Math.max(steps.longest, step / 90);
+      const stepMs = ((rtpTimestamp - lastTime) | 0) / 90;
+      if (stepMs < 0) steps.backwards += 1;
+      steps.longest = Math.max(steps.longest, stepMs);
+      mediaMs += stepMs;
     }
     lastTime = rtpTimestamp;
-    video.requestVideoFrameCallback(look);
+    pictures.push([mediaMs, performance.now()]);
+    const isBright = light / (data.length / 4) / 3 > WHITE;
+    // Whoever comes while it is white has missed the beginning.
+    if (isBright && bright === false) flashes.push(mediaMs);
+    bright = isBright;
   };
-  video.requestVideoFrameCallback(look);
+  const takeAll = (track, take) =>
+    new MediaStreamTrackProcessor({ track, maxBufferSize: 500 }).readable.pipeTo(new WritableStream({ write: (data) => (take(data), data.close()) }));
+  const sawAll = takeAll(stream.getVideoTracks()[0], look);
 
-  const context = new AudioContext({ sampleRate: 48000, latencyHint: 'interactive' });
-  await context.resume();
-  const worklet = `
-    registerProcessor('beeps', class extends AudioWorkletProcessor {
-      constructor() { super(); this.sum = 0; this.count = 0; this.quiet = 0; }
-      process([input]) {
-        const samples = input[0];
-        if (!samples) return true;
-        for (let index = 0; index < samples.length; index += 1) {
-          this.sum += samples[index] ** 2;
-          this.count += 1;
-          if (this.count < 48) continue;
-          const level = Math.sqrt(this.sum / 48);
-          this.sum = this.count = 0;
-          // A third of the loudness; half of the source's amplitude is its level.
-          if (level < 0.17) { this.quiet += 1; continue; }
-          // 80 ms: between two beeps, not between two waves.
-          if (this.quiet > 80) this.port.postMessage((currentFrame + index - 47) / sampleRate);
-          this.quiet = 0;
-        }
-        return true;
-      }
-    });`;
-  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([worklet], { type: 'text/javascript' })));
-  const ear = new AudioWorkletNode(context, 'beeps');
-  new MediaStreamAudioSourceNode(context, { mediaStream: new MediaStream(stream.getAudioTracks()) }).connect(ear);
-  // Nodes run that lead to the speaker.
-  ear.connect(new GainNode(context, { gain: 0 })).connect(context.destination);
   const beeps = [];
-  ear.port.onmessage = ({ data }) => {
-    const { contextTime, performanceTime } = context.getOutputTimestamp();
-    beeps.push(performanceTime + (data - contextTime) * 1000);
+  const sounds = [];
+  let samples = 0;
+  let [sum, count, quiet] = [0, 0, 0];
+  const listen = (sound) => {
+    const levels = new Float32Array(sound.numberOfFrames);
+    sound.copyTo(levels, { planeIndex: 0, format: 'f32-planar' });
+    const perMs = sound.sampleRate / 1000;
+    for (const [index, level] of levels.entries()) {
+      sum += level ** 2;
+      count += 1;
+      if (count < perMs) continue;
+      // A third of the loudness; half of the source's amplitude is its level.
+      const isLoud = Math.sqrt(sum / count) >= 0.17;
+      // 80 ms: between two beeps, not between two waves.
+      if (isLoud && quiet > 80) beeps.push((samples + index + 1 - count) / perMs);
+      quiet = isLoud ? 0 : quiet + 1;
+      [sum, count] = [0, 0];
+    }
+    // The statistics speak of the beginning of a piece.
+    sounds.push([samples / perMs, performance.now()]);
+    samples += levels.length;
   };
+  const heardAll = takeAll(stream.getAudioTracks()[0], listen);
 
   const inbound = async (kind) => [...(await peer.getStats()).values()].find((report) => report.type === 'inbound-rtp' && report.kind === kind);
   const deadline = performance.now() + 30_000;
@@ -202,18 +201,26 @@ export async function measure({ url, seconds, codec }) {
   }
   window.isConnected = true;
   const playouts = [];
-  const end = performance.now() + seconds * 1000;
-  while (performance.now() < end) {
-    await new Promise((resolve) => setTimeout(resolve, 200));
+  const begun = performance.now();
+  // Seconds after audio was made up do not count; there may be no others on a machine that is far too busy.
+  let [calmMs, last, madeUp] = [0, begun, { samples: 0, when: begun }];
+  const enough = () => calmMs >= 1000 * seconds && Math.min(flashes.length, beeps.length) > seconds / 3;
+  while (!enough() && performance.now() - begun < 1000 * seconds + 60_000) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
     const [seen, heard] = [await inbound('video'), await inbound('audio')];
     if (seen.estimatedPlayoutTimestamp && heard.estimatedPlayoutTimestamp) {
-      const apart = seen.estimatedPlayoutTimestamp - seen.timestamp - (heard.estimatedPlayoutTimestamp - heard.timestamp);
-      playouts.push([performance.now(), apart]);
+      const [ofVideo, ofAudio] = [seen, heard].map((report) => report.estimatedPlayoutTimestamp - (report.timestamp - performance.timeOrigin));
+      playouts.push([heard.timestamp - performance.timeOrigin, ofVideo, ofAudio, heard.concealedSamples]);
     }
+    const now = performance.now();
+    if (heard.concealedSamples > madeUp.samples) madeUp = { samples: heard.concealedSamples, when: now };
+    if (now - madeUp.when > 1000) calmMs += now - last;
+    last = now;
   }
   const [seen, heard] = [await inbound('video'), await inbound('audio')];
   await fetch(session, { method: 'DELETE' });
   peer.close();
+  await Promise.all([sawAll, heardAll]);
   return {
     frames,
     colours,
@@ -227,6 +234,8 @@ export async function measure({ url, seconds, codec }) {
     audio_delay_ms: Math.round((1000 * heard.jitterBufferDelay) / Math.max(1, heard.jitterBufferEmittedCount)),
     backwards: steps.backwards,
     longest_step_ms: Math.round(steps.longest),
+    pictures,
+    sounds,
     playouts,
     flash_times: flashes,
     beep_times: beeps,

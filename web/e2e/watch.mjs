@@ -2,8 +2,9 @@
  * Chromium on the console's page for viewers: `node e2e/watch.mjs URL --transport rtc|http|ws [--seconds N]`.
  *
  * Plays by this transport for N seconds and counts what was shown: pictures, by how much their times went on,
- * the longest gap between two of them, stalls, and reconnects as the page counts them. Prints what all peers
- * print (interop/README.md).
+ * the longest gap between two of them, stalls, and reconnects as the page counts them. Stalls are told apart:
+ * `starved` are those of a page that got no processor for a while. Prints what all peers print
+ * (interop/README.md).
  */
 import { expectPlayback, launch, openPage } from './browser.mjs';
 
@@ -14,12 +15,24 @@ const say = (event, facts = {}) => process.stdout.write(`${JSON.stringify({ even
 /** Runs in the page: watches the video element until its pictures have gone on by so many seconds. */
 function watch({ seconds, patienceMs }) {
   const video = document.querySelector('[data-testid=player] video');
-  const seen = { frames: 0, media_seconds: 0, longest_gap_ms: 0, longest_step_ms: 0, stalls: 0 };
+  const seen = { frames: 0, media_seconds: 0, longest_gap_ms: 0, longest_step_ms: 0, stalls: 0, starved: 0 };
   const quality = video.getVideoPlaybackQuality();
   let last = null;
-  video.addEventListener('waiting', () => (seen.stalls += 1));
+  // A timer of the page's own shows when it stood still; a buffer runs dry a while later.
+  let [beat, stoodStill] = [performance.now(), -Infinity];
+  const check = () => {
+    const now = performance.now();
+    if (now - beat > 250) stoodStill = now;
+    beat = now;
+  };
+  const heart = setInterval(check, 50);
+  video.addEventListener('waiting', () => {
+    check();
+    seen[performance.now() - stoodStill < 3_000 ? 'starved' : 'stalls'] += 1;
+  });
   return new Promise((resolve) => {
     const finish = () => {
+      clearInterval(heart);
       const { totalVideoFrames, droppedVideoFrames } = video.getVideoPlaybackQuality();
       // Of a picture that was replaced before it could be shown the page hears nothing.
       seen.decoded = totalVideoFrames - quality.totalVideoFrames;
@@ -54,8 +67,12 @@ try {
   await button.click();
   const before = await expectPlayback(page);
   say('connected', { width: before.width, height: before.height });
+  const leftOut = async () => Number((await page.locator('[data-stat=dropped]').innerText()).replaceAll(',', '')) || 0;
+  const leftOutBefore = await leftOut();
   const seen = await page.evaluate(watch, { seconds, patienceMs: 30_000 });
   const shown = await page.locator('[data-testid^=transport-][aria-pressed=true]').getAttribute('data-testid');
+  // Of WebRTC's pictures, a busy browser decodes some only; then the page counts those as well.
+  seen.left_out = transport === 'rtc' ? (await leftOut()) - leftOutBefore : 0;
   const reconnects = Number(await page.locator('[data-stat=reconnects]').innerText());
   if (faults.length > 0) throw new Error(faults.join('; '));
   say('done', { transport: shown.replace('transport-', ''), ...seen, reconnects, colours: before.colours });
