@@ -77,8 +77,10 @@ macro_rules! worker_counters {
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 52] = worker_counters! {
+const WORKER_COUNTERS: [Counter; 55] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
+    handed_over: "millstream_connections_handed_over",
+        "Connections that another worker took because the one that accepted them was full";
     refused_full: "millstream_connections_refused_full", "Connections closed because the worker was full";
     http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
     http_returned: "millstream_http_returned", "HTTP connections that came back to be idle, or for media";
@@ -94,6 +96,9 @@ const WORKER_COUNTERS: [Counter; 52] = worker_counters! {
     queue_drops: "millstream_queue_dropped_frames", "Frames players did not get because they were too slow";
     slow_disconnects: "millstream_slow_players_disconnected",
         "Players disconnected because they were too slow";
+    ring_messages_out: "millstream_ring_sent_messages",
+        "Messages sent to other workers: frames, packets, changes of streams";
+    worker_wake_ups: "millstream_worker_wake_ups", "Times the worker has woken another that slept";
     ring_frames_in: "millstream_ring_received_frames", "Frames received from other workers";
     ring_drops: "millstream_ring_dropped_frames",
         "Frames dropped because the ring to another worker was full";

@@ -83,6 +83,9 @@ pub struct WorkerCounters {
     pub players: u64,
     /// Connections accepted.
     pub accepted: u64,
+    /// Connections accepted by this worker that another took, since this one was full. That one counts them as
+    /// accepted.
+    pub handed_over: u64,
     /// Connections closed at accept because `sessions_max` was reached.
     pub refused_full: u64,
     /// Gauge: HTTP connections kept open between two requests.
@@ -111,6 +114,10 @@ pub struct WorkerCounters {
     pub queue_drops: u64,
     /// Players disconnected because they were too slow.
     pub slow_disconnects: u64,
+    /// Messages put into the rings of other workers: frames, packets, and what is said about streams.
+    pub ring_messages_out: u64,
+    /// Times this worker has woken another from its sleep for such messages and for connections.
+    pub worker_wake_ups: u64,
     /// Frames received from other workers.
     pub ring_frames_in: u64,
     /// Frames another worker could not be given because its ring was full.

@@ -1,5 +1,7 @@
 //! What the control side asks of a worker, by its queue of commands.
 
+use std::time::Duration;
+
 use crate::event_loop::Worker;
 use crate::proto::session::Session;
 use worker_api::EndReason;
@@ -37,15 +39,19 @@ impl Worker {
                 Command::RtcClose { session, reply } => {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
-                Command::Drain { deadline } => {
-                    self.acceptor.stop(&self.ctx.events);
-                    self.packets.stop_listening(&self.ctx.events);
-                    self.idle.clear();
-                    self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
-                    self.sweep();
-                }
+                Command::Drain { deadline } => self.drain(deadline),
             }
             self.carry_out_actions();
         }
+    }
+
+    /// Takes nobody in any more, and ends when all have left, or at the deadline.
+    pub(crate) fn drain(&mut self, deadline: Duration) {
+        self.acceptor.stop(&self.ctx.events);
+        self.packets.stop_listening(&self.ctx.events);
+        self.ctx.mailboxes.fullness().close();
+        self.idle.clear();
+        self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
+        self.sweep();
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::bridges::Bridges;
 use crate::context::Context;
 use crate::frames::Frames;
-use crate::net::accept::Acceptor;
+use crate::net::accept::{Accepted, Acceptor};
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
 use crate::packets::Packets;
@@ -93,8 +93,12 @@ impl Worker {
         self.ctx.load.pin();
         let mut ready = Vec::new();
         while !self.is_drained() {
-            let timeout = self.timeout();
+            let timeout = match self.timeout() {
+                timeout if timeout.is_zero() || self.ctx.mailboxes.goes_to_sleep() => timeout,
+                _ => Duration::ZERO,
+            };
             self.ctx.events.wait(&mut ready, timeout);
+            self.ctx.mailboxes.woke_up();
             self.ctx.read_clock();
             let started = self.ctx.now;
             self.turn(&ready);
@@ -127,9 +131,7 @@ impl Worker {
         requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
-        while let Some((entry, socket, address)) = self.acceptor.next(&mut self.ctx) {
-            self.connections.open(&mut self.ctx, entry, socket, address);
-        }
+        self.accept();
         if self.acceptor.is_paused() {
             // Who has a request now comes before who may have one later.
             self.idle.clear();
@@ -163,7 +165,36 @@ impl Worker {
             self.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
             self.sweep();
         }
-        self.ctx.mailboxes.flush();
+        if self.ctx.draining_until.is_none() {
+            self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
+        }
+        self.ctx.mailboxes.flush(self.ctx.now_ms);
+    }
+
+    /// Opens connections that were accepted here, but for those that a less loaded worker takes, and those
+    /// that others have handed over.
+    fn accept(&mut self) {
+        let sessions_max = self.ctx.settings.sessions_max;
+        while let Some(accepted) = self.acceptor.next(&mut self.ctx) {
+            match self.ctx.mailboxes.hand_over(accepted, sessions_max) {
+                Ok(()) => self.ctx.counters.handed_over += 1,
+                Err(accepted) => self.open(accepted),
+            }
+        }
+        for worker in self.ctx.mailboxes.workers() {
+            while let Some(accepted) = self.ctx.mailboxes.receive_connection(worker) {
+                self.open(accepted);
+                self.ctx.mailboxes.fullness().arrived();
+            }
+        }
+    }
+
+    /// Opens a connection. One that comes when the worker stops is closed, like those the kernel still has.
+    fn open(&mut self, accepted: Accepted) {
+        if self.ctx.draining_until.is_none() {
+            self.connections.open(&mut self.ctx, accepted);
+            self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
+        }
     }
 
     /// How long nothing is due.
@@ -172,6 +203,7 @@ impl Worker {
             return Duration::ZERO;
         }
         let next_ms = self.frames.next_due_ms().min(self.connections.next_due_ms()).min(self.next_sweep_ms);
+        let next_ms = next_ms.min(self.ctx.mailboxes.next_wake_ms());
         let now = self.ctx.now;
         let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now));
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)

@@ -1,6 +1,6 @@
 //! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
 //!
-//! A worker owns a connection from accept to close. On the media path workers share nothing but references to
+//! A worker owns a connection from its first byte to its end. On the media path workers share nothing but references to
 //! frames that cross a bounded ring once per worker (`mailbox.rs`); which worker is home to which stream is
 //! looked up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is
 //! in `event_loop.rs`.
@@ -15,6 +15,7 @@ mod mailbox;
 mod mirror;
 mod net;
 mod packets;
+mod placement;
 mod proto;
 mod publication;
 mod publish;

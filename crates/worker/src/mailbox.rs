@@ -2,10 +2,18 @@
 //!
 //! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full
 //! its frames are dropped up to the next key frame and counted; the other messages are few (one per stream
-//! and change of publisher or players) and wait in a queue of the sender until there is room.
+//! and change of publisher or players) and wait in a queue of the sender until there is room. A second ring
+//! per pair is for TCP connections that a full worker hands over (`placement.rs`).
+//!
+//! A wake-up is a system call, and a turn of the loop for its receiver. So a worker says when it is about to
+//! sleep, looks at its rings once more after that, and is woken only from its sleep, by the first that has
+//! something for it. Who pushes looks at that word after the push: one of the two sees the other. Frames
+//! that players get merged with others can wait: for them a worker is woken a little later, unless it has
+//! taken them by then in a turn that it had anyway.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 use media::Frame;
@@ -13,7 +21,12 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
 use crate::ids::{TableId, WorkerIndex};
+use crate::net::accept::Accepted;
+use crate::placement::{self, Fullness};
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
+
+/// Connections on their way from one worker to another; while there are more, the first keeps them.
+const CONNECTIONS_MAX: usize = 32;
 
 /// What one worker sends another about a stream.
 #[derive(Debug)]
@@ -57,14 +70,42 @@ pub(crate) enum Start {
     Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
 }
 
+/// What all workers know of one.
+#[derive(Debug)]
+struct Presence {
+    waker: Waker,
+    /// It sleeps, or is about to look at its rings for the last time before.
+    sleeps: AtomicBool,
+    fullness: Fullness,
+}
+
+impl Presence {
+    /// Wakes it if it sleeps and nobody has woken it yet; whether it was woken.
+    fn wake(&self) -> bool {
+        // After the push that this is for: see `Mailboxes::goes_to_sleep`.
+        fence(Ordering::SeqCst);
+        // Of several that find it asleep, one wakes it.
+        let wakes = self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed);
+        if wakes {
+            self.waker.wake_by_ref();
+        }
+        wakes
+    }
+}
+
 /// One worker's ends of the rings to and from another.
 #[derive(Debug)]
 struct Neighbour {
     outgoing: Producer<WorkerMessage>,
     incoming: Consumer<WorkerMessage>,
     backlog: VecDeque<WorkerMessage>,
-    waker: Waker,
-    wake: bool,
+    connections_out: Producer<Accepted>,
+    connections_in: Consumer<Accepted>,
+    presence: Arc<Presence>,
+    /// Messages pushed since the last flush.
+    pushed: u64,
+    /// By when the other worker has to know of what is in its rings; `u64::MAX` if it does.
+    wake_by_ms: u64,
 }
 
 impl Neighbour {
@@ -74,14 +115,15 @@ impl Neighbour {
         self.push_backlog();
     }
 
-    /// Queues a frame, or gives it back when there is no room.
-    fn try_send(&mut self, message: WorkerMessage) -> Result<(), WorkerMessage> {
+    /// Queues a frame that the other worker needs by this time, or gives it back when there is no room.
+    fn try_send(&mut self, message: WorkerMessage, by_ms: u64) -> Result<(), WorkerMessage> {
         self.push_backlog();
         if !self.backlog.is_empty() {
             return Err(message);
         }
         self.outgoing.push(message).map_err(|rtrb::PushError::Full(message)| message)?;
-        self.wake = true;
+        self.pushed += 1;
+        self.wake_by_ms = self.wake_by_ms.min(by_ms);
         Ok(())
     }
 
@@ -90,11 +132,29 @@ impl Neighbour {
         self.incoming.pop().ok()
     }
 
-    /// Wakes the other worker once for all that was queued since; call it at the end of a loop turn.
-    fn flush(&mut self) {
+    /// Queues a connection, or gives it back when there is no room.
+    fn hand_over(&mut self, connection: Accepted) -> Result<(), Accepted> {
+        self.connections_out.push(connection).map_err(|rtrb::PushError::Full(connection)| connection)?;
+        self.presence.fullness.promise();
+        self.wake_by_ms = 0;
+        Ok(())
+    }
+
+    /// Whether the other worker has left something here.
+    fn has_mail(&self) -> bool {
+        !self.incoming.is_empty() || !self.connections_in.is_empty()
+    }
+
+    /// Wakes the other worker, if it sleeps and it is time, once for all that was queued since; call it at the
+    /// end of a loop turn.
+    fn flush(&mut self, now_ms: u64, counters: &mut MailboxCounters) {
         self.push_backlog();
-        if std::mem::take(&mut self.wake) {
-            self.waker.wake_by_ref();
+        counters.messages += std::mem::take(&mut self.pushed);
+        if self.wake_by_ms <= now_ms {
+            self.wake_by_ms = u64::MAX;
+            counters.wake_ups += u64::from(self.presence.wake());
+        } else if self.wake_by_ms < u64::MAX && self.outgoing.slots() == self.outgoing.buffer().capacity() {
+            self.wake_by_ms = u64::MAX;
         }
     }
 
@@ -104,9 +164,19 @@ impl Neighbour {
                 self.backlog.push_front(message);
                 return;
             }
-            self.wake = true;
+            self.pushed += 1;
+            self.wake_by_ms = 0;
         }
     }
+}
+
+/// What a worker has sent others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct MailboxCounters {
+    /// Messages put into rings.
+    pub(crate) messages: u64,
+    /// Workers woken from their sleep.
+    pub(crate) wake_ups: u64,
 }
 
 /// All rings of one worker.
@@ -114,6 +184,8 @@ impl Neighbour {
 pub(crate) struct Mailboxes {
     /// By worker; none to itself.
     neighbours: Vec<Option<Neighbour>>,
+    own: Arc<Presence>,
+    pub(crate) counters: MailboxCounters,
 }
 
 impl Mailboxes {
@@ -124,9 +196,9 @@ impl Mailboxes {
         }
     }
 
-    /// Queues media. False if there is no room, and it is dropped.
-    pub(crate) fn try_send(&mut self, to: WorkerIndex, message: WorkerMessage) -> bool {
-        self.neighbour(to).is_some_and(|neighbour| neighbour.try_send(message).is_ok())
+    /// Queues media that the other worker needs by this time. False if there is no room, and it is dropped.
+    pub(crate) fn try_send(&mut self, to: WorkerIndex, message: WorkerMessage, by_ms: u64) -> bool {
+        self.neighbour(to).is_some_and(|neighbour| neighbour.try_send(message, by_ms).is_ok())
     }
 
     /// Takes the next message of another worker.
@@ -134,14 +206,67 @@ impl Mailboxes {
         self.neighbour(from)?.receive()
     }
 
+    /// Hands a connection to a worker with more room, if this one, which may have `sessions_max` sessions, is
+    /// full. Gives it back if none has, or the queue to it is full.
+    pub(crate) fn hand_over(&mut self, connection: Accepted, sessions_max: usize) -> Result<(), Accepted> {
+        let own = self.own.fullness.read();
+        if !own.is_full(sessions_max) {
+            return Err(connection);
+        }
+        let others = self.neighbours.iter().enumerate().filter_map(|(worker, neighbour)| {
+            Some((WorkerIndex::at(worker), neighbour.as_ref()?.presence.fullness.read()))
+        });
+        let Some(worker) = placement::choose(own, others, sessions_max) else { return Err(connection) };
+        match self.neighbour(worker) {
+            Some(neighbour) => neighbour.hand_over(connection),
+            None => Err(connection),
+        }
+    }
+
+    /// Takes the next connection that another worker has handed over.
+    pub(crate) fn receive_connection(&mut self, from: WorkerIndex) -> Option<Accepted> {
+        self.neighbour(from)?.connections_in.pop().ok()
+    }
+
+    /// What the others see of how full this worker is.
+    pub(crate) fn fullness(&self) -> &Fullness {
+        &self.own.fullness
+    }
+
     /// All workers.
     pub(crate) fn workers(&self) -> impl Iterator<Item = WorkerIndex> + use<> {
         (0..self.neighbours.len()).map(WorkerIndex::at)
     }
 
-    /// Wakes the workers that something was queued for; call it at the end of a loop turn.
-    pub(crate) fn flush(&mut self) {
-        self.neighbours.iter_mut().flatten().for_each(Neighbour::flush);
+    /// Wakes the workers that sleep and have to know now of what was queued for them; call it at the end of a
+    /// loop turn.
+    pub(crate) fn flush(&mut self, now_ms: u64) {
+        for neighbour in self.neighbours.iter_mut().flatten() {
+            neighbour.flush(now_ms, &mut self.counters);
+        }
+    }
+
+    /// When a worker has to be woken, at the earliest.
+    pub(crate) fn next_wake_ms(&self) -> u64 {
+        self.neighbours.iter().flatten().map(|neighbour| neighbour.wake_by_ms).min().unwrap_or(u64::MAX)
+    }
+
+    /// Has the others wake this worker from now on. False if something has come already: then it must not
+    /// sleep.
+    pub(crate) fn goes_to_sleep(&self) -> bool {
+        self.own.sleeps.store(true, Ordering::Relaxed);
+        // Before the look at the rings: who pushes after that look sees that this worker sleeps.
+        fence(Ordering::SeqCst);
+        let sleeps = !self.neighbours.iter().flatten().any(Neighbour::has_mail);
+        if !sleeps {
+            self.woke_up();
+        }
+        sleeps
+    }
+
+    /// This worker has woken up, whatever by, and will look at its rings.
+    pub(crate) fn woke_up(&self) {
+        self.own.sleeps.store(false, Ordering::Relaxed);
     }
 
     fn neighbour(&mut self, worker: WorkerIndex) -> Option<&mut Neighbour> {
@@ -151,28 +276,52 @@ impl Mailboxes {
 
 /// The mailboxes of each worker, in order.
 pub(crate) fn connect(wakers: &[Waker], capacity: usize) -> Vec<Mailboxes> {
-    let count = wakers.len();
+    let present = |waker: &Waker| {
+        let (sleeps, fullness) = (AtomicBool::new(false), Fullness::default());
+        Arc::new(Presence { waker: waker.clone(), sleeps, fullness })
+    };
+    let workers: Vec<_> = wakers.iter().map(present).collect();
+    let count = workers.len();
     let mut ends: Vec<Vec<Option<Neighbour>>> =
         (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
     for a in 0..count {
         for b in a + 1..count {
             let (to_b, from_a) = RingBuffer::new(capacity);
             let (to_a, from_b) = RingBuffer::new(capacity);
-            ends[a][b] = Some(Neighbour::new(to_b, from_b, &wakers[b]));
-            ends[b][a] = Some(Neighbour::new(to_a, from_a, &wakers[a]));
+            let (hand_to_b, handed_by_a) = RingBuffer::new(CONNECTIONS_MAX);
+            let (hand_to_a, handed_by_b) = RingBuffer::new(CONNECTIONS_MAX);
+            ends[a][b] = Some(Neighbour::new((to_b, from_b), (hand_to_b, handed_by_b), &workers[b]));
+            ends[b][a] = Some(Neighbour::new((to_a, from_a), (hand_to_a, handed_by_a), &workers[a]));
         }
     }
-    ends.into_iter().map(|neighbours| Mailboxes { neighbours }).collect()
+    let all = ends.into_iter().zip(workers);
+    all.map(|(neighbours, own)| Mailboxes { neighbours, own, counters: MailboxCounters::default() }).collect()
 }
 
 impl Neighbour {
-    fn new(outgoing: Producer<WorkerMessage>, incoming: Consumer<WorkerMessage>, waker: &Waker) -> Self {
-        Self { outgoing, incoming, backlog: VecDeque::new(), waker: waker.clone(), wake: false }
+    fn new(
+        (outgoing, incoming): (Producer<WorkerMessage>, Consumer<WorkerMessage>),
+        (connections_out, connections_in): (Producer<Accepted>, Consumer<Accepted>),
+        presence: &Arc<Presence>,
+    ) -> Self {
+        let (backlog, presence) = (VecDeque::new(), Arc::clone(presence));
+        Self {
+            outgoing,
+            incoming,
+            backlog,
+            connections_out,
+            connections_in,
+            presence,
+            pushed: 0,
+            wake_by_ms: u64::MAX,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use media::{Codec, FrameRole, Timestamp, TrackId};
 
     use super::*;
@@ -196,15 +345,121 @@ mod tests {
     #[test]
     fn full_ring_gives_frames_back_and_keeps_the_rest() {
         let (mut near, mut far) = pair(2);
-        assert!(near.try_send(frame(1)).is_ok());
-        assert!(near.try_send(frame(2)).is_ok());
-        assert!(near.try_send(frame(3)).is_err());
+        assert!(near.try_send(frame(1), 0).is_ok());
+        assert!(near.try_send(frame(2), 0).is_ok());
+        assert!(near.try_send(frame(3), 0).is_err());
         near.send(message(MessageBody::End));
         assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::Frame { .. }, .. })));
-        near.flush();
-        assert!(near.try_send(frame(4)).is_err(), "no room again");
+        near.flush(0, &mut MailboxCounters::default());
+        assert!(near.try_send(frame(4), 0).is_err(), "no room again");
         assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::Frame { .. }, .. })));
         assert!(matches!(far.receive(), Some(WorkerMessage { body: MessageBody::End, .. })), "order is kept");
-        assert!(near.try_send(frame(5)).is_ok());
+        assert!(near.try_send(frame(5), 0).is_ok());
+    }
+
+    /// Counts the wake-ups of a worker.
+    #[derive(Default)]
+    struct Alarm(AtomicU64);
+
+    impl std::task::Wake for Alarm {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn only_a_worker_that_sleeps_is_woken_and_once_for_all() {
+        let alarm = Arc::new(Alarm::default());
+        let wakers = [Waker::noop().clone(), Arc::clone(&alarm).into(), Waker::noop().clone()];
+        let mut workers = connect(&wakers, 8);
+        let (to, rung) = (WorkerIndex::at(1), || alarm.0.load(Ordering::Relaxed));
+        // It runs: it will look at its rings before it sleeps.
+        assert!(workers[0].try_send(to, frame(1), 0));
+        workers[0].flush(0);
+        assert_eq!(rung(), 0);
+        assert!(!workers[1].goes_to_sleep(), "there is something to be read");
+        assert!(workers[1].receive(WorkerIndex::at(0)).is_some());
+        assert!(workers[1].goes_to_sleep());
+        // Two send it something, several times: the first flush wakes it.
+        for from in [0, 2] {
+            assert!(workers[from].try_send(to, frame(2), 0) && workers[from].try_send(to, frame(3), 0));
+            assert_eq!(rung(), u64::from(from == 2), "not before the turn ends");
+            workers[from].flush(0);
+            workers[from].flush(0);
+        }
+        assert_eq!(rung(), 1);
+        assert_eq!(workers[0].counters, MailboxCounters { messages: 3, wake_ups: 1 });
+        assert_eq!(workers[2].counters, MailboxCounters { messages: 2, wake_ups: 0 });
+        workers[1].woke_up();
+        workers[0].send(to, message(MessageBody::End));
+        workers[0].flush(0);
+        assert_eq!(rung(), 1, "it runs again");
+    }
+
+    #[test]
+    fn what_can_wait_wakes_later_or_not_at_all() {
+        let alarm = Arc::new(Alarm::default());
+        let mut workers = connect(&[Waker::noop().clone(), Arc::clone(&alarm).into()], 8);
+        let (from, to, rung) = (WorkerIndex::at(0), WorkerIndex::at(1), || alarm.0.load(Ordering::Relaxed));
+        assert!(workers[1].goes_to_sleep());
+        assert!(workers[0].try_send(to, frame(1), 105) && workers[0].try_send(to, frame(2), 110));
+        workers[0].flush(100);
+        assert_eq!((rung(), workers[0].next_wake_ms()), (0, 105));
+        workers[0].flush(105);
+        assert_eq!((rung(), workers[0].next_wake_ms()), (1, u64::MAX));
+        workers[1].woke_up();
+        while workers[1].receive(from).is_some() {}
+        // Taken in time.
+        assert!(workers[1].goes_to_sleep());
+        assert!(workers[0].try_send(to, frame(3), 125));
+        workers[0].flush(120);
+        assert!(workers[1].receive(from).is_some());
+        workers[0].flush(121);
+        assert_eq!((rung(), workers[0].next_wake_ms()), (1, u64::MAX));
+        // What cannot wait takes it along.
+        assert!(workers[0].try_send(to, frame(4), 135));
+        workers[0].send(to, message(MessageBody::End));
+        workers[0].flush(130);
+        assert_eq!((rung(), workers[0].next_wake_ms()), (2, u64::MAX));
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_between_threads() {
+        const MESSAGES: i64 = 20_000;
+        let (wakes, woken) = std::sync::mpsc::sync_channel::<()>(1);
+        struct Bell(std::sync::mpsc::SyncSender<()>);
+        impl std::task::Wake for Bell {
+            fn wake(self: Arc<Self>) {
+                // Full: one is pending.
+                let _ = self.0.try_send(());
+            }
+        }
+        let wakers = [Waker::noop().clone(), Arc::new(Bell(wakes)).into()];
+        let mut workers = connect(&wakers, 64);
+        let mut receiver = workers.pop().expect("two workers");
+        let mut sender = workers.pop().expect("two workers");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..MESSAGES {
+                    while !sender.try_send(WorkerIndex::at(1), frame(number), 0) {
+                        sender.flush(0);
+                        std::thread::yield_now();
+                    }
+                    sender.flush(0);
+                }
+                // The bell stays until the other has everything.
+                sender
+            });
+            let mut received = 0;
+            while received < MESSAGES {
+                if receiver.goes_to_sleep() {
+                    woken.recv_timeout(std::time::Duration::from_secs(60)).expect("a wake-up");
+                }
+                receiver.woke_up();
+                while receiver.receive(WorkerIndex::at(0)).is_some() {
+                    received += 1;
+                }
+            }
+        });
     }
 }

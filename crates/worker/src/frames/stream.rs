@@ -24,6 +24,11 @@ use worker_api::settings::ApplicationSettings;
 /// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 
+/// Time by which another worker may learn later of a frame whose players get it merged with others,
+/// milliseconds: the distance of two slots of its schedule. So a worker is woken at most once in that time by
+/// each of the others, however many streams they have.
+const MERGED_WAIT_MS: u64 = 5;
+
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
 const ORDER_PICTURES: u32 = 24;
 
@@ -99,10 +104,11 @@ impl Frames {
         local.note_format(frame);
         let Source { epoch, .. } = local.publication.source?;
         let id = local.publication.id;
+        let wait_ms = MERGED_WAIT_MS.min(local.settings.merge_latency.as_millis() as u64);
         for remote in &mut local.publication.remotes {
             let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
             let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
-            remote.lost = !ctx.mailboxes.try_send(remote.worker, message);
+            remote.lost = !ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms + wait_ms);
             if remote.lost {
                 ctx.counters.ring_drops += 1;
                 tracing::trace!(?stream, worker = ?remote.worker, "frame dropped: the ring is full");

@@ -15,6 +15,16 @@ const ACCEPTS_MAX: usize = 256;
 /// Pause after the system ran out of file descriptors, milliseconds.
 const PAUSE_MS: u64 = 200;
 
+/// A connection that was accepted, and nothing read from it.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// Where it came in.
+    pub(crate) entry: Entry,
+    pub(crate) socket: TcpSocket,
+    /// Where it is from.
+    pub(crate) address: SocketAddr,
+}
+
 /// The listening sockets of a worker, and which of them have connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
@@ -55,7 +65,7 @@ impl Acceptor {
     }
 
     /// The next connection of this turn.
-    pub(crate) fn next(&mut self, ctx: &mut Context) -> Option<(Entry, TcpSocket, SocketAddr)> {
+    pub(crate) fn next(&mut self, ctx: &mut Context) -> Option<Accepted> {
         if let Some(until_ms) = self.paused_until_ms {
             if ctx.now_ms < until_ms {
                 return None;
@@ -67,7 +77,9 @@ impl Acceptor {
             if self.taken < ACCEPTS_MAX {
                 self.taken += 1;
                 match socket.accept() {
-                    Ok((socket, address)) => return Some((*entry, socket, unmapped(address))),
+                    Ok((socket, address)) => {
+                        return Some(Accepted { entry: *entry, socket, address: unmapped(address) });
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if out_of_descriptors(&error) => {
                         self.pause(ctx, &error);
@@ -120,4 +132,94 @@ fn out_of_descriptors(error: &io::Error) -> bool {
 /// An IPv4 peer of an IPv6 socket is an IPv4 peer.
 fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::event_loop::Worker;
+    use crate::net::listen;
+    use crate::packets::panic_tests::workers;
+    use worker_api::settings::WorkerSettings;
+
+    const SESSIONS_MAX: usize = 4;
+
+    /// Two workers, of which the first has the only listener, at this address.
+    fn two_workers(sessions_max: usize) -> (Worker, Worker, SocketAddr) {
+        let http = vec!["127.0.0.1:0".parse().expect("an address")];
+        let settings = WorkerSettings { workers: 1, http, sessions_max, ..WorkerSettings::default() };
+        let (addresses, mut listeners) = listen::bind(&settings).expect("a port");
+        let both = vec![listeners.remove(0), Vec::new()];
+        let mut both = workers(settings, both).into_iter().map(|(worker, _)| worker);
+        (both.next().expect("a worker"), both.next().expect("a worker"), addresses.http[0])
+    }
+
+    /// Has the first worker accept so many connections.
+    fn connect(worker: &mut Worker, address: SocketAddr, count: usize) -> Vec<TcpStream> {
+        let connect = |_| TcpStream::connect(address).expect("a connection");
+        let clients: Vec<TcpStream> = (0..count).map(connect).collect();
+        worker.acceptor.event(0);
+        worker.turn(&[]);
+        clients
+    }
+
+    fn is_closed(client: &mut TcpStream) -> bool {
+        client.set_nonblocking(true).expect("a socket option");
+        !client.read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Accepted, handed over, refused.
+    fn counted(worker: &Worker) -> (u64, u64, u64) {
+        let counters = &worker.ctx.counters;
+        (counters.accepted, counters.handed_over, counters.refused_full)
+    }
+
+    #[test]
+    fn connections_of_a_full_worker_are_taken_by_another_and_counted_once() {
+        let (mut first, mut second, address) = two_workers(SESSIONS_MAX);
+        let mut clients = connect(&mut first, address, 2 * SESSIONS_MAX);
+        second.turn(&[]);
+        assert_eq!((counted(&first), counted(&second)), ((4, 4, 0), (4, 0, 0)));
+        assert_eq!((first.connections.sessions.len(), second.connections.sessions.len()), (4, 4));
+        assert!(!clients.iter_mut().any(is_closed));
+        // Nobody has room: who accepted it refuses it.
+        let mut late = connect(&mut first, address, 1);
+        second.turn(&[]);
+        assert_eq!((counted(&first), counted(&second)), ((5, 4, 1), (4, 0, 0)));
+        assert!(is_closed(&mut late[0]));
+    }
+
+    #[test]
+    fn what_is_on_its_way_counts_and_a_full_queue_keeps_the_rest() {
+        let (mut first, mut second, address) = two_workers(1000);
+        first.ctx.mailboxes.fullness().sample(90.0, 0);
+        let clients = connect(&mut first, address, 50);
+        // The other does not turn meanwhile: as many as the queue holds are handed over.
+        assert_eq!(counted(&first), (18, 32, 0));
+        assert_eq!(second.ctx.mailboxes.fullness().read().sessions(), 32, "they are promised");
+        second.turn(&[]);
+        assert_eq!((counted(&second), second.connections.sessions.len()), ((32, 0, 0), 32));
+        assert_eq!(second.ctx.mailboxes.fullness().read().sessions(), 32, "and are there");
+        let more = connect(&mut first, address, 1);
+        second.turn(&[]);
+        assert_eq!((counted(&first), counted(&second)), ((18, 33, 0), (33, 0, 0)));
+        drop((clients, more));
+    }
+
+    #[test]
+    fn a_worker_that_stops_is_handed_nothing_and_closes_what_was_on_its_way() {
+        let (mut first, mut second, address) = two_workers(1000);
+        first.ctx.mailboxes.fullness().sample(90.0, 0);
+        let mut clients = connect(&mut first, address, 2);
+        second.drain(Duration::from_secs(5));
+        second.turn(&[]);
+        assert!(second.connections.sessions.is_empty());
+        assert!(clients.iter_mut().all(is_closed));
+        let _kept = connect(&mut first, address, 1);
+        assert_eq!((counted(&first), counted(&second)), ((1, 2, 0), (0, 0, 0)));
+    }
 }

@@ -1,6 +1,7 @@
 //! Listening sockets: one set per worker on the same addresses, the kernel deals the connections out.
 //!
-//! `SO_REUSEPORT` gives each worker a queue of its own, so accepting needs no lock and no hand-over. All
+//! `SO_REUSEPORT` gives each worker a queue of its own, so accepting needs no lock. Which worker gets a
+//! connection is a matter of a hash; `placement.rs` hands those of full workers to others. All
 //! sockets are bound before any worker starts: an address that is taken is an error at start, not in a log
 //! later.
 

@@ -16,7 +16,8 @@
 //!   thread.
 //! - **[`TcpSocket`]** never blocks. Reads and writes may be partial, of one byte too. 0 bytes read is the
 //!   peer's end, after which it can still be written to (half-close); a reset is an error of the next call,
-//!   and both are reported as [`Readiness::closed`]. A full send buffer is `WouldBlock`, and the socket is
+//!   and both are reported as [`Readiness::closed`]. While it is in no event queue it may go to another
+//!   worker, on another thread. A full send buffer is `WouldBlock`, and the socket is
 //!   reported writable once there is room.
 //! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders,
 //!   each on its own whether or not they came coalesced (GRO). [`UdpSender::flush`] sends a batch in order

@@ -152,7 +152,7 @@ impl Packets {
                 let body = MessageBody::Packet(Arc::clone(packet));
                 let message =
                     WorkerMessage { stream: publication.id, epoch: source.epoch, lane: Lane::Packets, body };
-                if !ctx.mailboxes.try_send(remote.worker, message) {
+                if !ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms) {
                     self.counters.ring_drops += 1;
                     tracing::trace!(
                         worker = remote.worker.0,

@@ -16,8 +16,9 @@ use crate::packets::{Action, Packets};
 use crate::bridges::{Bridges, Transcoding};
 use crate::context::Context;
 use crate::event_loop::{ControlQueues, Worker};
-use crate::ids::{PacketStreamId, WorkerIndex};
+use crate::ids::{PacketStreamId, TableId, WorkerIndex};
 use crate::mailbox;
+use crate::net::listen::Listeners;
 use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::{Published, StreamId};
@@ -29,42 +30,58 @@ use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::{RtcSettings, WorkerSettings};
 use worker_api::snapshot::SessionId;
 
+/// What a worker reports.
+type Noted = mpsc::UnboundedReceiver<RtcNotice>;
+
 /// A worker with one UDP port, and what it reports.
-pub(crate) fn worker() -> (Worker, mpsc::UnboundedReceiver<RtcNotice>) {
+pub(crate) fn worker() -> (Worker, Noted) {
+    let settings = WorkerSettings { workers: 1, ..WorkerSettings::default() };
+    workers(settings, vec![Vec::new()]).remove(0)
+}
+
+/// A worker for each of `listeners`, with one UDP port, and what they report.
+pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Vec<(Worker, Noted)> {
     let at = |text: &str| vec![text.parse().expect("an address")];
-    let settings = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
-    let (_, mut bound) = udp_bind::bind(&settings.udp, &[], 1).expect("a port");
-    let (notices, noted) = mpsc::unbounded_channel();
-    let clock = WallClock { at: Clock::now(), ntp: rtp::rtcp::NtpTime(0) };
-    let packets =
-        Packets::new(WorkerIndex(0), bound.remove(0), &settings, clock, notices).expect("a worker's part");
-    let settings = Arc::new(WorkerSettings { rtc: settings, ..WorkerSettings::default() });
-    let events = EventQueue::new().expect("an event queue");
-    let waker = events.waker().expect("a waker");
-    let mailboxes = mailbox::connect(std::slice::from_ref(&waker), 1).remove(0);
-    let ctx = Context::new(
-        WorkerIndex(0),
-        settings,
-        Arc::default(),
-        AddressSlots::new(1, 1),
-        Arc::default(),
-        mailboxes,
-        events,
-    );
-    let control = ControlQueues {
-        handoffs: mpsc::channel(1).0,
-        home: ReturnQueue::new(mpsc::channel(1).0, waker.clone()),
-        returned: mpsc::channel(1).1,
-        commands: sync_channel(1).1,
-        outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
-        internal: ReadyPublishers::new(waker.clone()),
-    };
-    let pool = transcode::Pool::new(
-        transcode::PoolSettings { threads: 1, streams_max: 1 },
-        worker_api::thread::spawn,
-    );
-    let bridges = Bridges::new(Transcoding::new(pool, || ()));
-    (Worker::new(ctx, control, packets, bridges, Vec::new()).expect("a worker"), noted)
+    let rtc = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
+    let settings = Arc::new(WorkerSettings { workers: listeners.len(), rtc, ..settings });
+    let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers).expect("a port");
+    let queues: Vec<_> = listeners.iter().map(|_| EventQueue::new().expect("an event queue")).collect();
+    let wakers: Vec<_> = queues.iter().map(|queue| queue.waker().expect("a waker")).collect();
+    let mailboxes = mailbox::connect(&wakers, 1);
+    let directory = Arc::default();
+    let own = queues.into_iter().zip(wakers).zip(mailboxes).zip(listeners).zip(bound);
+    own.enumerate()
+        .map(|(index, ((((events, waker), mailboxes), listeners), sockets))| {
+            let worker = WorkerIndex::at(index);
+            let (notices, noted) = mpsc::unbounded_channel();
+            let clock = WallClock { at: Clock::now(), ntp: rtp::rtcp::NtpTime(0) };
+            let packets =
+                Packets::new(worker, sockets, &settings.rtc, clock, notices).expect("a worker's part");
+            let ctx = Context::new(
+                worker,
+                Arc::clone(&settings),
+                Arc::default(),
+                AddressSlots::new(1, 1),
+                Arc::clone(&directory),
+                mailboxes,
+                events,
+            );
+            let control = ControlQueues {
+                handoffs: mpsc::channel(1).0,
+                home: ReturnQueue::new(mpsc::channel(1).0, waker.clone()),
+                returned: mpsc::channel(1).1,
+                commands: sync_channel(1).1,
+                outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
+                internal: ReadyPublishers::new(waker.clone()),
+            };
+            let pool = transcode::Pool::new(
+                transcode::PoolSettings { threads: 1, streams_max: 1 },
+                worker_api::thread::spawn,
+            );
+            let bridges = Bridges::new(Transcoding::new(pool, || ()));
+            (Worker::new(ctx, control, packets, bridges, listeners).expect("a worker"), noted)
+        })
+        .collect()
 }
 
 fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {

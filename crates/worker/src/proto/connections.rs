@@ -23,9 +23,9 @@ use super::websocket::{self, ClientInput};
 use crate::context::{Context, READ_BYTES};
 use crate::frames::stream::{Format, write_end};
 use crate::ids::{ConnId, Table};
+use crate::net::accept::Accepted;
 use crate::net::connection::{Connection, ReadOutcome};
-use crate::net::listen::Entry;
-use crate::net::{Interest, Readiness, TcpSocket, Token};
+use crate::net::{Interest, Readiness, Token};
 use crate::stats::columns::Columns;
 use worker_api::EndReason;
 use worker_api::settings::WorkerSettings;
@@ -111,8 +111,9 @@ impl Connections {
         }
     }
 
-    /// Takes a connection that was accepted.
-    pub(crate) fn open(&mut self, ctx: &mut Context, entry: Entry, socket: TcpSocket, address: SocketAddr) {
+    /// Takes a connection that was accepted, here or by a worker that is full.
+    pub(crate) fn open(&mut self, ctx: &mut Context, accepted: Accepted) {
+        let Accepted { entry, socket, address } = accepted;
         ctx.counters.accepted += 1;
         if self.is_full(ctx) {
             return;

@@ -4,6 +4,7 @@
 use crate::event_loop::Worker;
 use crate::frames::stream::FrameStream;
 use crate::ids::{ConnId, TableId};
+use crate::mailbox::MailboxCounters;
 use crate::proto::session::{Media, Session};
 use worker_api::link::Listed;
 use worker_api::snapshot::{
@@ -50,6 +51,8 @@ impl Worker {
         (counters.publishers, counters.players) = self.connections.columns.publishers_and_players();
         counters.queue_drops += self.connections.columns.stats.dropped_frames.iter().sum::<u64>();
         counters.stats = self.control.outbox.counters;
+        let MailboxCounters { messages, wake_ups } = self.ctx.mailboxes.counters;
+        (counters.ring_messages_out, counters.worker_wake_ups) = (messages, wake_ups);
         self.packets.count(&mut counters);
         counters.bridges = self.bridges.counters();
         counters
