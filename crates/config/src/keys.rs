@@ -164,7 +164,7 @@ section! {
         history_ms: i64 = 1_500, unit "ms", range 100..=30_000,
         cost "Memory per track and worker: media of this duration.";
 
-        /// Maximum bytes of packets kept per track for retransmission.
+        /// Maximum memory of the packets kept per track for retransmission.
         history_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
         cost "Memory per track and worker.";
 
@@ -176,8 +176,8 @@ section! {
         cost "Memory per stream and worker up to `gop_cache_max_bytes`, and a burst of packets for \
             each new player.";
 
-        /// Maximum bytes of packets since the last key frame. Nothing is kept of larger groups of
-        /// pictures; a key frame is requested from the publisher instead.
+        /// Maximum memory of the packets since the last key frame. Nothing is kept of larger groups
+        /// of pictures; a key frame is requested from the publisher instead.
         gop_cache_max_bytes: i64 = 8_388_608, unit "bytes", range 0..=1_073_741_824,
         cost "Memory per track and worker.";
 

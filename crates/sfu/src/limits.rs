@@ -22,7 +22,7 @@ pub struct Limits {
     pub history_duration: Duration,
     /// Packets of one track kept for sending again. Default 4096. The oldest go first.
     pub history_packets_max: usize,
-    /// Payload bytes of one track kept for sending again. Default 8 MiB. The oldest go first.
+    /// Memory of the packets of one track kept for sending again. Default 8 MiB. The oldest go first.
     pub history_bytes_max: usize,
     /// Whether packets are kept from the newest key frame on, so that a new viewer has a picture at
     /// once. Default yes; without it, each new viewer asks the publisher for a key frame (which
@@ -33,7 +33,7 @@ pub struct Limits {
     pub gop_duration_max: Duration,
     /// Packets from the newest key frame on. Default 8192. Beyond, it is not offered.
     pub gop_packets_max: usize,
-    /// Payload bytes from the newest key frame on. Default 8 MiB. Beyond, it is not offered.
+    /// Memory of the packets from the newest key frame on. Default 8 MiB. Beyond, it is not offered.
     pub gop_bytes_max: usize,
     /// Viewers of this stream on this worker. Default 20,000. Beyond, joining is refused.
     pub viewers_max: usize,

@@ -20,6 +20,8 @@ use super::spares;
 pub(crate) struct CachedPacket {
     pub(crate) packet: Arc<Packet>,
     pub(crate) timestamp: u32,
+    /// Another worker made it, and will use its memory again.
+    pub(crate) is_mirrored: bool,
 }
 
 /// Packets of one track by output number.
@@ -29,7 +31,11 @@ pub(crate) struct CachedPacket {
 pub(crate) struct PacketCache {
     slots: VecDeque<Option<CachedPacket>>,
     first: u64,
+    /// Of media.
     bytes: usize,
+    /// Of the packets. It is what limits are about: how much more it is than the media is the
+    /// publisher's choice.
+    memory: usize,
     gop: Option<Gop>,
 }
 
@@ -38,7 +44,7 @@ pub(crate) struct PacketCache {
 struct Gop {
     start: u64,
     timestamp: u32,
-    bytes: usize,
+    memory: usize,
 }
 
 impl PacketCache {
@@ -55,7 +61,8 @@ impl PacketCache {
             self.first = number;
         }
         let at = number.checked_sub(self.first).ok_or(DropReason::TooOld)? as usize;
-        let (bytes, timestamp) = (cached.packet.media().len(), cached.timestamp);
+        let (bytes, memory) = (cached.packet.media().len(), cached.packet.memory());
+        let timestamp = cached.timestamp;
         let (arrival, is_key_frame) = (cached.packet.arrival(), cached.packet.is_key_frame());
         match self.slots.get_mut(at) {
             Some(Some(_)) => return Err(DropReason::Duplicate),
@@ -65,9 +72,9 @@ impl PacketCache {
                 self.slots.push_back(Some(cached));
             }
         }
-        self.bytes += bytes;
+        (self.bytes, self.memory) = (self.bytes + bytes, self.memory + memory);
         if let Some(gop) = self.gop.as_mut().filter(|gop| number >= gop.start) {
-            gop.bytes += bytes;
+            gop.memory += memory;
         }
         if is_key_frame {
             self.note_key_frame(number, timestamp);
@@ -80,7 +87,7 @@ impl PacketCache {
             let first =
                 self.get(gop.start).map(|first| now.saturating_duration_since(first.packet.arrival()));
             let fits = packets <= limits.gop_packets_max
-                && gop.bytes <= limits.gop_bytes_max
+                && gop.memory <= limits.gop_bytes_max
                 && first.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
             self.gop = self.gop.filter(|_| fits);
         }
@@ -91,7 +98,7 @@ impl PacketCache {
                 let age = now.saturating_duration_since(cached.packet.arrival());
                 let can_be_resent = age <= retention.history
                     && self.slots.len() <= limits.history_packets_max
-                    && self.bytes <= limits.history_bytes_max;
+                    && self.memory <= limits.history_bytes_max;
                 if in_gop || can_be_resent {
                     break;
                 }
@@ -119,15 +126,18 @@ impl PacketCache {
         {
             start -= 1;
         }
-        let bytes = (start..self.end()).filter_map(|number| self.get(number));
-        let bytes = bytes.map(|cached| cached.packet.media().len()).sum();
-        self.gop = Some(Gop { start, timestamp, bytes });
+        let packets = (start..self.end()).filter_map(|number| self.get(number));
+        let memory = packets.map(|cached| cached.packet.memory()).sum();
+        self.gop = Some(Gop { start, timestamp, memory });
     }
 
     fn drop_oldest(&mut self) {
         if let Some(Some(cached)) = self.slots.pop_front() {
             self.bytes -= cached.packet.media().len();
-            spares::recycle(cached.packet);
+            self.memory -= cached.packet.memory();
+            if !cached.is_mirrored {
+                spares::recycle(cached.packet);
+            }
         }
         self.first += 1;
         // Where the GOP is not kept, the key frame stays only as long as resending keeps it.
@@ -238,8 +248,7 @@ impl PacketCache {
 
     /// Memory it takes. Packets that other workers hold as well count in full.
     pub(crate) fn memory(&self) -> usize {
-        let packets: usize = self.slots.iter().flatten().map(|cached| cached.packet.memory()).sum();
-        packets + self.slots.capacity() * size_of::<Option<CachedPacket>>()
+        self.memory + self.slots.capacity() * size_of::<Option<CachedPacket>>()
     }
 }
 

@@ -317,7 +317,8 @@ impl Track {
         };
         let packet = spares::packet(meta, &Parts::new(extensions, payload)).ok_or(DropReason::Malformed)?;
         let retention = self.retention(is_watched, limits);
-        self.put_in_cache(number, timestamp, packet, limits, retention).map(Some)
+        let cached = CachedPacket { packet, timestamp, is_mirrored: false };
+        self.put_in_cache(number, cached, limits, retention).map(Some)
     }
 
     /// A sender report of an encoding arrived. It counts at once, not from the next packet on, so
@@ -357,17 +358,18 @@ impl Track {
             self.mapping = Some(mapping);
         }
         let retention = self.retention(true, limits);
-        self.put_in_cache(number, timestamp, Arc::clone(packet), limits, retention)
+        let cached = CachedPacket { packet: Arc::clone(packet), timestamp, is_mirrored: true };
+        self.put_in_cache(number, cached, limits, retention)
     }
 
     fn put_in_cache(
         &mut self,
         number: u64,
-        timestamp: u32,
-        packet: Arc<Packet>,
+        cached: CachedPacket,
         limits: &Limits,
         retention: Retention,
     ) -> Result<Forward, DropReason> {
+        let CachedPacket { ref packet, timestamp, .. } = cached;
         self.clock_rate = packet.meta.clock_rate;
         if packet.is_key_frame() {
             self.pli_request_at = None;
@@ -376,12 +378,12 @@ impl Track {
                 self.key_frame_distance = before.map(|before| timestamp.wrapping_sub(before));
             }
         }
-        let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(&packet) };
+        let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(packet) };
         let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + packet.payload().len());
         if self.index.kind() == MediaKind::Video && !packet.media().is_empty() {
             self.frames.note(arrival, timestamp);
         }
-        self.cache.insert(number, CachedPacket { packet, timestamp }, limits, retention)?;
+        self.cache.insert(number, cached, limits, retention)?;
         self.recent.get_or_insert_with(|| RecentMedia::new(arrival)).note(arrival, bytes);
         Ok(forward)
     }

@@ -104,11 +104,11 @@ pub struct RtcSettings {
     pub posts_per_second_max: u32,
     /// How long a packet can be sent again.
     pub history: Duration,
-    /// Most bytes a track's packets kept for sending again take, on each worker.
+    /// Most memory a track's packets kept for sending again take, on each worker.
     pub history_bytes_max: usize,
     /// Whether a new viewer starts with the packets since the last key frame instead of the next one.
     pub gop_cache: bool,
-    /// Most bytes the GOP cache of one track holds, on each worker; a longer group is not offered.
+    /// Most memory the GOP cache of one track takes, on each worker; a longer group is not offered.
     pub gop_cache_bytes_max: usize,
     /// Longest a group in the GOP cache may last.
     pub gop_cache_duration_max: Duration,

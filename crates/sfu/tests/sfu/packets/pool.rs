@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{Limits, Viewer};
+use sfu::{Limits, StreamStats, Viewer};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, video_input};
 
@@ -51,6 +51,31 @@ fn histories_keep_what_their_limits_say() {
         let stats = world.stream.stats();
         assert!(stats.cached_packets <= 101, "{}", stats.cached_packets);
         assert!(stats.cached_bytes <= 101 * 64, "{}", stats.cached_bytes);
+    }
+}
+
+#[test]
+fn a_publisher_cannot_choose_sizes_that_take_more_memory_than_limits_allow() {
+    let limits = Limits::default();
+    // A byte more than what an ordinary size of memory holds, the smallest and nearly the longest.
+    for len in [1, 1_441, 4_001, 60_000] {
+        let mut world = World::published();
+        let most = 10_000.min(3 * limits.gop_bytes_max / len) as u16;
+        for at in 0..most {
+            let mut packet = frame(at, u32::from(at), at == 0);
+            packet.payload.resize(len, 3);
+            world.receive(&packet).unwrap();
+            if at % 64 > 0 {
+                continue;
+            }
+            let StreamStats { cached_packets, cached_bytes, cached_memory_bytes, .. } = world.stream.stats();
+            let around = 256 * cached_packets + 8_192;
+            assert!(cached_memory_bytes <= cached_bytes * 5 / 4 + around, "{len}: {cached_memory_bytes}");
+            // Its list of packets is apart.
+            let list = 64 * cached_packets.max(1_024);
+            let most = limits.gop_bytes_max.max(limits.history_bytes_max) + list;
+            assert!(cached_memory_bytes <= most, "{len}: {cached_memory_bytes}");
+        }
     }
 }
 
