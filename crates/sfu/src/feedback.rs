@@ -12,6 +12,8 @@ use rtp::rtcp::{
 };
 use rtp::sequence::SequenceUnwrapper;
 
+use super::demand::Retention;
+use super::nack::MISSING_AGE_MAX;
 use super::publisher::Publisher;
 use super::reports;
 use super::stream::{PacketStream, StreamStats};
@@ -53,7 +55,8 @@ impl PacketStream {
         }
         publisher.transport_feedback(now, &self.tracks, len_max, out);
         for track in self.tracks.iter_mut() {
-            nack(now, ssrc, publisher.round_trip, track, len_max, out, &mut self.stats);
+            let retention = track.retention(self.unwatched_since.is_none(), &self.limits);
+            nack(now, ssrc, publisher.round_trip, retention, track, len_max, out, &mut self.stats);
         }
         if out.len() == head && !is_report {
             out.truncate(start);
@@ -138,15 +141,19 @@ fn report(now: Instant, publisher: &mut Publisher, tracks: &mut Tracks, out: &mu
     ReceiverReport::write(out, publisher.input.feedback_ssrc, blocks);
 }
 
+#[expect(clippy::too_many_arguments, reason = "parts of the stream that are borrowed apart")]
 fn nack(
     now: Instant,
     ssrc: u32,
     round_trip: Duration,
+    retention: Retention,
     track: &mut Track,
     len_max: usize,
     out: &mut Vec<u8>,
     stats: &mut StreamStats,
 ) {
+    // What is too old to be kept when it comes is not asked for.
+    let age_max = if retention.gop { MISSING_AGE_MAX } else { retention.history.min(MISSING_AGE_MAX) };
     for encoding in &mut track.encodings {
         let Some(media_ssrc) = encoding.ssrc else { continue };
         // At worst each number takes an entry.
@@ -156,7 +163,7 @@ fn nack(
         }
         let mut lost = [0; NACKED_AT_ONCE];
         let mut count = 0;
-        encoding.nacks.poll(now, round_trip, room.min(NACKED_AT_ONCE), |sequence| {
+        encoding.nacks.poll(now, round_trip, age_max, room.min(NACKED_AT_ONCE), |sequence| {
             lost[count] = sequence as u16;
             count += 1;
         });

@@ -63,14 +63,21 @@ impl NackList {
         Some(Found { was_asked: missing.asked > 0, round_trip: (missing.asked == 1).then_some(passed) })
     }
 
-    /// Calls `ask` with every number that is due, rising, and forgets those that are past hope.
-    /// At most `most` at once; the others remain due.
-    pub(crate) fn poll(&mut self, now: Instant, round_trip: Duration, most: usize, mut ask: impl FnMut(u64)) {
+    /// Calls `ask` with every number that is due, rising, and forgets those that are past hope: missing
+    /// for `age_max`. At most `most` at once; the others remain due.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        age_max: Duration,
+        most: usize,
+        mut ask: impl FnMut(u64),
+    ) {
         if self.next_due.is_none_or(|due| due > now) {
             return;
         }
         self.missing.retain(|missing| {
-            missing.asked < ASKED_MAX && now.saturating_duration_since(missing.since) < MISSING_AGE_MAX
+            missing.asked < ASKED_MAX && now.saturating_duration_since(missing.since) < age_max
         });
         for missing in self.missing.iter_mut().filter(|missing| missing.due <= now).take(most) {
             ask(missing.sequence);
@@ -109,8 +116,8 @@ const RETRY_ROUND_TRIPS: f32 = 1.25;
 const RETRY_MIN: Duration = Duration::from_millis(15);
 /// Requests for one packet.
 const ASKED_MAX: u8 = 10;
-/// How long a missing packet is worth asking for.
-const MISSING_AGE_MAX: Duration = Duration::from_millis(1_500);
+/// How long a missing packet is worth asking for, if it is kept when it comes.
+pub(crate) const MISSING_AGE_MAX: Duration = Duration::from_millis(1_500);
 /// A gap older than this is not expected to be filled any more when a new viewer looks for an
 /// entry.
 pub(crate) const GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
@@ -126,7 +133,7 @@ mod tests {
 
     fn poll(list: &mut NackList, now: Instant) -> Vec<u64> {
         let mut asked = Vec::new();
-        list.poll(now, Duration::from_millis(40), 100, |number| asked.push(number));
+        list.poll(now, Duration::from_millis(40), MISSING_AGE_MAX, 100, |number| asked.push(number));
         asked
     }
 
@@ -164,7 +171,7 @@ mod tests {
         list.skipped(now, 0, 10);
         let due = now + REORDERING;
         let mut asked = Vec::new();
-        list.poll(due, RETRY_MIN, 4, |number| asked.push(number));
+        list.poll(due, RETRY_MIN, MISSING_AGE_MAX, 4, |number| asked.push(number));
         assert_eq!((asked.len(), list.next_due()), (4, Some(due)));
         assert_eq!(poll(&mut list, due), [4, 5, 6, 7, 8, 9]);
     }

@@ -179,7 +179,7 @@ impl Track {
     }
 
     /// What is kept of it, whether or not anybody plays it.
-    fn retention(&self, is_watched: bool, limits: &Limits) -> Retention {
+    pub(crate) fn retention(&self, is_watched: bool, limits: &Limits) -> Retention {
         if is_watched {
             return Retention { history: limits.history_duration, gop: limits.gop_cache };
         }

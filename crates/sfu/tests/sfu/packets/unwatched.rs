@@ -205,6 +205,32 @@ fn packets_missing_without_players_are_still_asked_for_and_put_in_their_place() 
 }
 
 #[test]
+fn a_packet_that_would_be_too_old_to_be_kept_is_not_asked_for() {
+    // Of the second, the packets since the key frame are kept, and one of them may still come.
+    for (answers_after, asked_until) in [(Some(milliseconds(80)), 400), (None, 1_500)] {
+        let mut camera = Camera::new(answers_after);
+        camera.run(seconds(20));
+        while camera.frames_since_key != 5 {
+            camera.tick();
+        }
+        camera.nacked.clear();
+        let lost = camera.sequence_number;
+        camera.sequence_number = lost.wrapping_add(1);
+        let mut last = Duration::ZERO;
+        for at in 0..100 {
+            let before = camera.nacked.len();
+            camera.tick();
+            if camera.nacked.len() > before {
+                last = TICK * (at + 1);
+            }
+        }
+        assert!(camera.nacked.iter().all(|number| *number == lost));
+        assert!(last <= milliseconds(asked_until + 40), "{answers_after:?}: asked for {last:?} later");
+        assert!(camera.nacked.len() >= 3, "{answers_after:?}: {}", camera.nacked.len());
+    }
+}
+
+#[test]
 fn rate_and_key_frame_distance_are_known_whatever_is_kept() {
     let mut camera = Camera::new(Some(milliseconds(80)));
     camera.run(seconds(20));
