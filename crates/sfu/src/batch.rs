@@ -135,6 +135,8 @@ impl Walk {
 pub(crate) struct Batches {
     /// Packets that [`PacketStream::take_arrivals`] has not taken, of all tracks.
     arrivals: Vec<Forward>,
+    /// When the first of them came. Packets of another worker's cache arrived there long before.
+    arrivals_since: Option<Instant>,
     audio: Queue,
     video: Queue,
 }
@@ -145,6 +147,8 @@ struct Queue {
     forwards: Vec<Forward>,
     /// How many of them are in the open batch; 0 if none is open.
     open: usize,
+    /// When the first packet of the open batch came, and the first of the others.
+    since: [Option<Instant>; 2],
     /// One for each packet of the open batch and profile that has templates, as far as there is room.
     templates: Vec<HeaderTemplate>,
     /// Which templates profiles had when these were made.
@@ -202,11 +206,15 @@ impl Pending<'_> {
 
 impl PacketStream {
     /// Adds a packet to what will be sent.
-    pub(crate) fn add_to_batch(&mut self, forward: Forward) {
-        let arrivals = &mut self.batches.arrivals;
+    pub(crate) fn add_to_batch(&mut self, now: Instant, forward: Forward) {
+        let Batches { arrivals, arrivals_since, .. } = &mut self.batches;
         if arrivals.len() >= BATCH_PACKETS_MAX {
             trace!(packets = arrivals.len(), "dropped packets that nobody took");
+            self.stats.unsent_packets += arrivals.len() as u64;
             arrivals.clear();
+        }
+        if arrivals.is_empty() {
+            *arrivals_since = Some(now);
         }
         // A key frame is what waiting viewers begin with; and the first packet of a track shows
         // that there is a publisher that can be asked for one.
@@ -241,14 +249,22 @@ impl PacketStream {
                 forward.packet = track.cache.pad(forward.number, packet);
             }
         }
-        let mut arrivals = std::mem::take(arrivals);
+        let (mut arrivals, since) = (std::mem::take(arrivals), self.batches.arrivals_since);
         for forward in arrivals.drain(..) {
             take(&forward.packet);
+            // Viewers that come later have it from the cache.
+            if self.viewers.is_empty() {
+                continue;
+            }
             let queue = self.batches.of_mut(forward.track.kind());
             if queue.forwards.len() >= BATCH_PACKETS_MAX {
-                trace!(packets = queue.forwards.len(), "dropped a batch that nobody sent");
+                trace!(packets = queue.forwards.len(), "dropped packets: too many wait to be sent");
+                self.stats.unsent_packets += queue.forwards.len() as u64;
                 (queue.open, queue.templates_version) = (0, None);
                 queue.forwards.clear();
+            }
+            if queue.forwards.len() == queue.open {
+                queue.since[1] = since;
             }
             queue.forwards.push(forward);
         }
@@ -256,13 +272,15 @@ impl PacketStream {
         self.batches.arrivals = arrivals;
     }
 
-    /// Audio or video that viewers wait for: when the first of its packets arrived, and how many
-    /// datagrams it takes to send, at most. Of an open batch, that batch alone.
+    /// Audio or video that viewers wait for: since when the first of its packets has been here, and how
+    /// many datagrams it takes to send, at most. Of an open batch, that batch alone.
     pub fn waiting(&self, kind: MediaKind) -> Option<(Instant, usize)> {
         let queue = self.batches.of(kind);
-        let packets = if queue.open > 0 { queue.open } else { queue.forwards.len() };
-        let first = queue.forwards.first()?;
-        Some((first.packet.arrival(), packets * self.viewers.len()))
+        let (packets, since) = match queue.open {
+            0 => (queue.forwards.len(), queue.since[1]),
+            open => (open, queue.since[0]),
+        };
+        Some((since.filter(|_| packets > 0)?, packets * self.viewers.len()))
     }
 
     /// The open batch of this kind; if there is none, one of the packets that were taken since the last,
@@ -271,6 +289,7 @@ impl PacketStream {
         let queue = self.batches.of_mut(kind);
         if queue.open == 0 {
             (queue.open, queue.templates_version) = (queue.forwards.len(), None);
+            queue.since[0] = queue.since[1];
             queue.walk.begin(self.viewers.slots());
         }
         // Viewers that come and go may change what there are templates for.
@@ -317,7 +336,7 @@ impl PacketStream {
 }
 
 /// Packets that wait, taken or not. More than a receive batch holds; a caller that sends no batches
-/// loses them, and nothing grows.
+/// loses them, which [`StreamStats::unsent_packets`](super::StreamStats) counts, and nothing grows.
 const BATCH_PACKETS_MAX: usize = 8_192;
 /// Templates of one batch, 4 MB: those of 16,384 packets while viewers have one profile, of 512
 /// with as many profiles as have templates. Headers of later packets are written for each viewer.

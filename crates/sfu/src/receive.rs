@@ -190,7 +190,7 @@ impl PacketStream {
         let track = packet.track();
         let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits);
         let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
-        self.add_to_batch(forward);
+        self.add_to_batch(now, forward);
         self.count_received(now, packet.payload().len(), true);
         Ok(Received { track, forwarded: true })
     }
@@ -275,7 +275,7 @@ impl PacketStream {
         }
         let forwarded = stored.is_some();
         if let Some(forward) = stored {
-            self.add_to_batch(forward);
+            self.add_to_batch(now, forward);
         }
         self.count_received(now, media.bytes, forwarded);
         Ok(Received { track: media.role.track, forwarded })

@@ -76,6 +76,22 @@ fn a_mirror_that_comes_later_begins_with_the_homes_cache() {
 }
 
 #[test]
+fn what_a_mirror_begins_with_waits_since_it_came_to_it() {
+    let mut pair = Pair::new();
+    pair.mirror.join(7);
+    for at in 0..30 {
+        pair.home.receive(&frame(at, u32::from(at) * 3_600, at == 0)).unwrap();
+        pair.wait(Duration::from_millis(40));
+    }
+    let cached: Vec<Arc<Packet>> = pair.home.stream.cached(pair.home.now).map(Arc::clone).collect();
+    for packet in &cached {
+        pair.mirror.stream.receive_mirrored(pair.mirror.now, packet).unwrap();
+    }
+    pair.mirror.stream.take_arrivals(|_| {});
+    assert_eq!(pair.mirror.stream.waiting(MediaKind::Video), Some((pair.mirror.now, 30)));
+}
+
+#[test]
 fn wishes_for_key_frames_cross_to_the_home_once() {
     let mut pair = Pair::new();
     for at in 0..3 {
