@@ -2,19 +2,16 @@
 //! without TLS.
 #![expect(clippy::disallowed_methods, reason = "time limits of a server in real time")]
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::{ScratchDir, Server};
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use crate::common::server::Server;
+use crate::common::tls;
 
 const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -49,32 +46,6 @@ fn assert_healthy(stream: &mut (impl Read + Write), remark: &str) {
 /// Waits until `count` connections are idle on workers.
 fn wait_for_idle(server: &Server, count: u64) {
     server.wait_for_counter("millstream_http_idle_connections", count);
-}
-
-/// A server with TLS, its certificate, and the directory of that.
-fn https_server() -> (Server, CertificateDer<'static>, ScratchDir) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let files = ScratchDir::new();
-    let (chain, key) = (files.path().join("chain.pem"), files.path().join("key.pem"));
-    fs::write(&chain, made.cert.pem()).expect("written");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("written");
-    let server = Server::start(&format!("[tls]\ncertificate = {chain:?}\nkey = {key:?}\n"));
-    (server, made.cert.der().clone(), files)
-}
-
-/// A TLS client that offers `protocols`.
-fn secure(
-    address: SocketAddr,
-    trusted: &CertificateDer<'static>,
-    protocols: &[&str],
-) -> StreamOwned<ClientConnection, TcpStream> {
-    let mut roots = RootCertStore::empty();
-    roots.add(trusted.clone()).expect("a root");
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a session");
-    StreamOwned::new(connection, connect(address))
 }
 
 #[test]
@@ -194,10 +165,10 @@ fn live_statistics_can_be_asked_for_on_a_connection_that_was_idle() {
 
 #[test]
 fn tls_state_goes_along_both_ways() {
-    let (server, certificate, _files) = https_server();
+    let (server, certificate, _files) = tls::server(1, "");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     publisher.send_tags(&sample_tags()[..60]);
-    let mut stream = secure(server.https.expect("HTTPS"), &certificate, &["http/1.1"]);
+    let mut stream = tls::connect(server.https.expect("HTTPS"), &certificate, &["http/1.1"]);
     for round in 0..3 {
         assert_healthy(&mut stream, &format!("round {round}"));
         wait_for_idle(&server, 1);
@@ -345,15 +316,15 @@ fn speaks_http2(connection: &mut (impl Read + Write)) {
 
 #[test]
 fn http2_is_spoken_in_clear_text_and_over_tls() {
-    let (server, certificate, _files) = https_server();
+    let (server, certificate, _files) = tls::server(1, "");
     speaks_http2(&mut connect(server.http));
-    let mut stream = secure(server.https.expect("HTTPS"), &certificate, &["h2", "http/1.1"]);
+    let mut stream = tls::connect(server.https.expect("HTTPS"), &certificate, &["h2", "http/1.1"]);
     speaks_http2(&mut stream);
     assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]));
     // Of two, one is open still.
     server.wait_for_counter("millstream_http2_connections", 1);
 
-    let mut stream = secure(server.rtmps.expect("RTMPS"), &certificate, &["h2", "http/1.1"]);
+    let mut stream = tls::connect(server.rtmps.expect("RTMPS"), &certificate, &["h2", "http/1.1"]);
     let _ = stream.conn.complete_io(&mut stream.sock);
     assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "RTMPS offers no HTTP/2");
 }

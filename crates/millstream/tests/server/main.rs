@@ -42,6 +42,7 @@ mod fault_reply_flood;
 mod fault_stalled_players;
 mod fault_tls;
 mod fetch_trace;
+mod full_worker;
 mod gop_cache;
 mod http_flv;
 mod http_flv_ffmpeg;

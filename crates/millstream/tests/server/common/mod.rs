@@ -18,6 +18,7 @@ pub(crate) mod rtc;
 pub(crate) mod rtmp;
 pub(crate) mod server;
 pub(crate) mod stats;
+pub(crate) mod tls;
 pub(crate) mod tools;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
