@@ -159,7 +159,7 @@ section! {
         requests_per_second: i64 = 500, unit "requests per second", range 0..=1_000_000,
         cost "A session request costs less than 0.4 ms of CPU.";
 
-        /// How long a packet is kept for retransmission. 400 ms at most while nobody plays the
+        /// How long a packet is kept for retransmission. 100 ms at most while nobody plays the
         /// stream.
         history_ms: i64 = 1_500, unit "ms", range 100..=30_000,
         cost "Memory per track and worker: media of this duration.";

@@ -10,13 +10,15 @@
 //!  unwatched, key frame ──0.35 s──▶ request ─▶ key frame ──0.65 s──▶ request ─▶ key frame: prompt
 //! ```
 //! Both times it has [`PROMPT`] to answer. Key frames at a regular distance cannot look like answers twice:
-//! by the first it would be at most 0.6 s, by the second more than 0.65 s. Being that quick, the trial is
-//! over before the stream has taken much more memory than it may keep.
+//! by the first it would be at most 0.6 s, by the second more than 0.65 s.
+//!
+//! The GOP is let go with the first answer, before the stream has taken more memory than it may keep: what
+//! thousands of publishers take when they begin at once stays with the process. If the first answer was a
+//! chance, which the second trial shows, a player who comes before the next key frame waits for that.
 
 use std::time::{Duration, Instant};
 
 use super::feedback::KEY_FRAME_INTERVAL;
-use super::nack;
 
 /// What of a track is kept at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,14 +93,19 @@ impl Answers {
     }
 
     /// Whether key frames come at once.
-    pub(crate) fn is_prompt(&self) -> bool {
+    fn is_prompt(&self) -> bool {
         self.prompt == TRIALS && !self.is_slow
+    }
+
+    /// Whether key frames have come at once whenever one was asked for, if only one was.
+    pub(crate) fn seem_prompt(&self) -> bool {
+        self.prompt > 0 && !self.is_slow
     }
 }
 
-/// How long packets of a stream without players are kept: as long as it takes until one that is missing
-/// has come or is given up.
-pub(crate) const UNWATCHED_HISTORY: Duration = nack::GIVEN_UP_AFTER;
+/// How long packets of a stream without players are kept: until one that is missing has been asked for
+/// and has come, on most paths. There is nobody who could miss it if it takes longer.
+pub(crate) const UNWATCHED_HISTORY: Duration = Duration::from_millis(100);
 const TRIALS: u8 = 2;
 /// Age of the newest key frame from which on the next is asked for, the first time, when there has been no
 /// player for as long. libwebrtc ignores requests less than 300 ms after one before.
@@ -154,6 +161,23 @@ mod tests {
             let (is_prompt, requests) = tried(Duration::from_millis(interval), None);
             assert!(!is_prompt && requests <= 1, "every {interval} ms: {requests} requests");
         }
+    }
+
+    #[test]
+    fn the_first_answer_counts_until_the_second_does_not_come() {
+        #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+        let start = Instant::now();
+        let mut answers = Answers::default();
+        answers.key_frame(start);
+        assert!(!answers.seem_prompt());
+        assert_eq!(answers.try_out(start + FIRST_AGE, start), Some(Trial::Ask));
+        let answer = start + FIRST_AGE + PROMPT;
+        answers.key_frame(answer);
+        assert!(answers.seem_prompt() && !answers.is_prompt());
+        let second = answer + FIRST_AGE + LATER_BY;
+        assert_eq!(answers.try_out(second, start), Some(Trial::Ask));
+        assert_eq!(answers.try_out(second + 2 * PROMPT, start), Some(Trial::GiveUp));
+        assert!(!answers.seem_prompt());
     }
 
     #[test]

@@ -16,12 +16,28 @@ use super::receive::DropReason;
 use super::spares;
 
 /// A packet of the cache and the timestamp it is sent with on this worker.
+///
+/// What decides whether it stays stands here too: the packet itself has left the processor's caches by
+/// the time it goes.
 #[derive(Debug, Clone)]
 pub(crate) struct CachedPacket {
     pub(crate) packet: Arc<Packet>,
     pub(crate) timestamp: u32,
+    /// Bytes of media.
+    bytes: u32,
+    /// What the packet takes.
+    memory: u32,
+    arrival: Instant,
     /// Another worker made it, and will use its memory again.
-    pub(crate) is_mirrored: bool,
+    is_mirrored: bool,
+}
+
+impl CachedPacket {
+    pub(crate) fn new(packet: Arc<Packet>, timestamp: u32, is_mirrored: bool) -> Self {
+        let (bytes, memory) = (packet.media().len() as u32, packet.memory() as u32);
+        let arrival = packet.arrival();
+        Self { packet, timestamp, bytes, memory, arrival, is_mirrored }
+    }
 }
 
 /// Packets of one track by output number.
@@ -61,9 +77,9 @@ impl PacketCache {
             self.first = number;
         }
         let at = number.checked_sub(self.first).ok_or(DropReason::TooOld)? as usize;
-        let (bytes, memory) = (cached.packet.media().len(), cached.packet.memory());
+        let (bytes, memory) = (cached.bytes as usize, cached.memory as usize);
         let timestamp = cached.timestamp;
-        let (arrival, is_key_frame) = (cached.packet.arrival(), cached.packet.is_key_frame());
+        let (arrival, is_key_frame) = (cached.arrival, cached.packet.is_key_frame());
         match self.slots.get_mut(at) {
             Some(Some(_)) => return Err(DropReason::Duplicate),
             Some(gap) => *gap = Some(cached),
@@ -84,18 +100,19 @@ impl PacketCache {
         let now = arrival;
         if let Some(gop) = self.gop {
             let packets = self.end().saturating_sub(gop.start) as usize;
-            let first =
-                self.get(gop.start).map(|first| now.saturating_duration_since(first.packet.arrival()));
+            let first = self.get(gop.start).map(|first| now.saturating_duration_since(first.arrival));
             let fits = packets <= limits.gop_packets_max
                 && gop.memory <= limits.gop_bytes_max
                 && first.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
             self.gop = self.gop.filter(|_| fits);
         }
-        // What is neither of the GOP nor can be resent goes.
+        // What is neither of the GOP nor can be resent goes. A key frame that is still coming in stays until
+        // it is whole: somebody may want to read it.
+        let keeps_gop = retention.gop || self.is_of_key_frame(timestamp);
         while let Some(oldest) = self.slots.front() {
             if let Some(cached) = oldest {
-                let in_gop = retention.gop && self.gop.is_some_and(|gop| gop.start <= self.first);
-                let age = now.saturating_duration_since(cached.packet.arrival());
+                let in_gop = keeps_gop && self.gop.is_some_and(|gop| gop.start <= self.first);
+                let age = now.saturating_duration_since(cached.arrival);
                 let can_be_resent = age <= retention.history
                     && self.slots.len() <= limits.history_packets_max
                     && self.memory <= limits.history_bytes_max;
@@ -127,14 +144,14 @@ impl PacketCache {
             start -= 1;
         }
         let packets = (start..self.end()).filter_map(|number| self.get(number));
-        let memory = packets.map(|cached| cached.packet.memory()).sum();
+        let memory = packets.map(|cached| cached.memory as usize).sum();
         self.gop = Some(Gop { start, timestamp, memory });
     }
 
     fn drop_oldest(&mut self) {
         if let Some(Some(cached)) = self.slots.pop_front() {
-            self.bytes -= cached.packet.media().len();
-            self.memory -= cached.packet.memory();
+            self.bytes -= cached.bytes as usize;
+            self.memory -= cached.memory as usize;
             if !cached.is_mirrored {
                 spares::recycle(cached.packet);
             }
@@ -175,6 +192,17 @@ impl PacketCache {
         Arc::clone(&cached.packet)
     }
 
+    /// Whether packets with this timestamp are those of the newest key frame.
+    fn is_of_key_frame(&self, timestamp: u32) -> bool {
+        self.gop.is_some_and(|gop| gop.timestamp == timestamp)
+    }
+
+    /// Whether the newest packet is the last one of a key frame.
+    pub(crate) fn ends_with_key_frame(&self) -> bool {
+        let newest = self.slots.back().and_then(Option::as_ref);
+        newest.is_some_and(|cached| self.is_of_key_frame(cached.timestamp) && cached.packet.marker())
+    }
+
     /// Number after the newest packet.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
@@ -188,7 +216,7 @@ impl PacketCache {
     /// Number of the newest packet if it arrived after `since`.
     pub(crate) fn newest_since(&self, since: Option<Instant>) -> Option<u64> {
         let newest = self.slots.back().and_then(Option::as_ref)?;
-        since.is_some_and(|since| newest.packet.arrival() >= since).then(|| self.end() - 1)
+        since.is_some_and(|since| newest.arrival >= since).then(|| self.end() - 1)
     }
 
     /// Timestamp of the newest packet.
@@ -203,14 +231,14 @@ impl PacketCache {
     /// joined then.
     pub(crate) fn start_of_playback(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
         let start = self.gop?.start;
-        let arrival = self.get(start)?.packet.arrival();
+        let arrival = self.get(start)?.arrival;
         let is_too_old = now.saturating_duration_since(arrival) > limits.gop_duration_max;
         if is_too_old || !limits.gop_cache && arrival < since {
             return None;
         }
         let settled = (start..self.end()).rev().find(|number| {
             self.get(*number).is_some_and(|cached| {
-                now.saturating_duration_since(cached.packet.arrival()) >= super::nack::GIVEN_UP_AFTER
+                now.saturating_duration_since(cached.arrival) >= super::nack::GIVEN_UP_AFTER
             })
         });
         let intact = settled.is_none_or(|settled| (start..settled).all(|number| self.get(number).is_some()));

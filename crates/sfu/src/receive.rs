@@ -29,6 +29,9 @@ pub struct Received {
     /// Whether it goes to the viewers in this turn. Padding and layers that are not forwarded do
     /// not.
     pub forwarded: bool,
+    /// Whether it ends a key frame, as far as is known: it may be read now
+    /// ([`PacketStream::newest_key_frame`]).
+    pub ends_key_frame: bool,
 }
 
 /// Why a received packet was dropped.
@@ -117,7 +120,7 @@ impl PacketStream {
             // Publishers probe the bandwidth with retransmissions of nothing.
             let Some((original, payload)) = rtp::rtx::unwrap(packet.payload()) else {
                 self.count_received(now, rtp.len(), false);
-                return Ok(Received { track: role.track, forwarded: false });
+                return Ok(Received { track: role.track, forwarded: false, ends_key_frame: false });
             };
             (format, original, payload)
         } else {
@@ -192,7 +195,7 @@ impl PacketStream {
         let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
         self.add_to_batch(now, forward);
         self.count_received(now, packet.payload().len(), true);
-        Ok(Received { track, forwarded: true })
+        Ok(Received { track, forwarded: true, ends_key_frame: false })
     }
 
     /// Counts a media packet for its encoding, stores it, and adds it to the next batch if its encoding
@@ -274,11 +277,12 @@ impl PacketStream {
             track.try_publisher(now, since);
         }
         let forwarded = stored.is_some();
+        let ends_key_frame = forwarded && track.cache.ends_with_key_frame();
         if let Some(forward) = stored {
             self.add_to_batch(now, forward);
         }
         self.count_received(now, media.bytes, forwarded);
-        Ok(Received { track: media.role.track, forwarded })
+        Ok(Received { track: media.role.track, forwarded, ends_key_frame })
     }
 
     fn count_received(&mut self, now: Instant, bytes: usize, forwarded: bool) {

@@ -9,7 +9,7 @@ use rtp::payload::MediaKind;
 
 use super::batch::Forward;
 use super::clock::NtpRtpMapping;
-use super::demand::{Retention, Trial, UNWATCHED_HISTORY};
+use super::demand::{Answers, Retention, Trial, UNWATCHED_HISTORY};
 use super::encoding::Encoding;
 use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
 use super::frame_times::FrameTimes;
@@ -183,10 +183,10 @@ impl Track {
         if is_watched {
             return Retention { history: limits.history_duration, gop: limits.gop_cache };
         }
-        let is_prompt = self.encodings.get(self.held()).is_some_and(|encoding| encoding.answers.is_prompt());
+        let answers = self.encodings.get(self.held()).map(|encoding| &encoding.answers);
         Retention {
             history: limits.history_duration.min(UNWATCHED_HISTORY),
-            gop: limits.gop_cache && !is_prompt,
+            gop: limits.gop_cache && !answers.is_some_and(Answers::seem_prompt),
         }
     }
 
@@ -317,7 +317,7 @@ impl Track {
         };
         let packet = spares::packet(meta, &Parts::new(extensions, payload)).ok_or(DropReason::Malformed)?;
         let retention = self.retention(is_watched, limits);
-        let cached = CachedPacket { packet, timestamp, is_mirrored: false };
+        let cached = CachedPacket::new(packet, timestamp, false);
         self.put_in_cache(number, cached, limits, retention).map(Some)
     }
 
@@ -358,7 +358,7 @@ impl Track {
             self.mapping = Some(mapping);
         }
         let retention = self.retention(true, limits);
-        let cached = CachedPacket { packet: Arc::clone(packet), timestamp, is_mirrored: true };
+        let cached = CachedPacket::new(Arc::clone(packet), timestamp, true);
         self.put_in_cache(number, cached, limits, retention)
     }
 

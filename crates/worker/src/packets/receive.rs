@@ -151,7 +151,13 @@ impl Packets {
         self.took_awaited |= is_watched;
         stream.sfu.set_watched(ctx.now, is_watched);
         match stream.sfu.receive(ctx.now, &datagram[..len]) {
-            Ok(_) => self.streams.mark_dirty(id),
+            Ok(received) => {
+                // Unless somebody watches, it is gone with the next packet.
+                if received.ends_key_frame {
+                    stream.read_key_frames();
+                }
+                self.streams.mark_dirty(id);
+            }
             Err(reason) => drop_packet(&mut self.counters, reason.name()),
         }
     }

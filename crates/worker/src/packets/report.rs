@@ -39,15 +39,12 @@ impl Packets {
         }
     }
 
-    /// Looks at how packets of publishers arrive, and at their key frames; what viewers report is noted when it
-    /// comes.
-    pub(crate) fn note_reception(&mut self, ctx: &mut Context) {
-        for id in self.streams.table.ids() {
-            let Some(stream) = self.streams.get(id) else { continue };
+    /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
+    pub(crate) fn note_reception(&mut self, now: Instant) {
+        for (_, stream) in self.streams.iter() {
             let connected = |peer: &PeerId| self.sessions.get(*peer).is_some_and(Session::is_connected);
             if let Some(peer) = stream.publication.peer().filter(connected) {
-                self.columns.arrived(peer, arrival(stream, ctx.now));
-                self.guard_stream(ctx, id, |packets, _| packets.streams[id].read_key_frames());
+                self.columns.arrived(peer, arrival(stream, now));
             }
         }
     }

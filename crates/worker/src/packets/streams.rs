@@ -39,8 +39,7 @@ impl Stream {
         self.formats.clear();
     }
 
-    /// Reads the newest key frame of each video track, unless it has been read. Once a second is enough for
-    /// people to read, and costs the path of packets nothing.
+    /// Reads the newest key frame of each video track, unless it has been read.
     pub(super) fn read_key_frames(&mut self) {
         for track in TrackIndex::all().filter(|track| track.kind() == MediaKind::Video) {
             let Some(mut packets) = self.sfu.newest_key_frame(track).map(Iterator::peekable) else {
