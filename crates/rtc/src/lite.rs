@@ -50,12 +50,20 @@ struct ValidPath {
     nominated: bool,
 }
 
-/// An authentic request and its path. The path is a hash: a replay whose hash matches by chance
-/// gets a response, and nothing changes.
+/// An authentic request and its path, as hashes: thousands of peers each remember [`TRANSACTIONS_MAX`] of
+/// them. A replay whose path matches by chance gets a response, and nothing changes; a new request that
+/// is taken for an old one is followed by the next in seconds.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    transaction: Option<TransactionId>,
-    path: u64,
+    /// 0 for none.
+    transaction: u32,
+    path: u32,
+}
+
+impl Seen {
+    fn new(path: Path, transaction: TransactionId) -> Self {
+        Self { transaction: hash_of(transaction.0).max(1), path: hash_of(path) }
+    }
 }
 
 /// A check of ours to a new host of a peer that is connected.
@@ -152,15 +160,16 @@ impl LiteAgent {
     /// Whether a request is a replay, by its transaction id: a sender that missed the response
     /// repeats it on the same path, and gets the response again. On any other path it is a replay.
     fn is_repeated(&self, path: Path, transaction: TransactionId) -> Result<bool, Refusal> {
-        match self.seen.iter().find(|seen| seen.transaction == Some(transaction)) {
+        let request = Seen::new(path, transaction);
+        match self.seen.iter().find(|seen| seen.transaction == request.transaction) {
             None => Ok(false),
-            Some(seen) if seen.path == hash_of(path) => Ok(true),
+            Some(seen) if seen.path == request.path => Ok(true),
             Some(_) => Err(Refusal::Replayed),
         }
     }
 
     fn remember(&mut self, path: Path, transaction: TransactionId) {
-        self.seen[self.seen_next] = Seen { transaction: Some(transaction), path: hash_of(path) };
+        self.seen[self.seen_next] = Seen::new(path, transaction);
         self.seen_next = (self.seen_next + 1) % TRANSACTIONS_MAX;
     }
 
@@ -181,6 +190,8 @@ impl LiteAgent {
                 self.paths.swap_remove(oldest);
             }
         }
+        // Nearly all peers have one.
+        self.paths.reserve_exact(1);
         self.paths.push(ValidPath { path, checked: now, nominated });
     }
 
@@ -389,10 +400,10 @@ impl LiteAgent {
     }
 }
 
-fn hash_of(path: Path) -> u64 {
+fn hash_of(value: impl Hash) -> u32 {
     let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    hasher.finish()
+    value.hash(&mut hasher);
+    hasher.finish() as u32
 }
 
 /// Of checks of ours. Their receiver is the controlling side, which does not compare it.

@@ -39,7 +39,7 @@ impl TransmitQueue {
     /// seconds.
     pub(crate) fn pop(&mut self) -> Option<Transmit> {
         let transmit = self.waiting.pop_front();
-        if self.waiting.is_empty() && self.waiting.capacity() > 4 {
+        if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }
         transmit

@@ -84,6 +84,11 @@ impl<T> SsrcMap<T> {
         if index >= self.limit {
             return Err(Full(value));
         }
+        if index < BLOCK {
+            // There are two or three in most of thousands of maps, where doubling would begin with four.
+            self.values.reserve_exact(1);
+            self.ssrcs.reserve_exact(1);
+        }
         self.values.push(value);
         self.ssrcs.push(ssrc);
         if let Some(place) = self.few.0.get_mut(index) {

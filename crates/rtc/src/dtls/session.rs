@@ -229,7 +229,12 @@ impl Dtls {
 
     /// The next datagram to send, of at most about 1200 bytes.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
-        self.output.datagrams.pop_front()
+        let datagram = self.output.datagrams.pop_front();
+        if self.output.datagrams.is_empty() {
+            // Nothing more is to be sent until the session ends.
+            self.output.datagrams = VecDeque::new();
+        }
+        datagram
     }
 
     /// What has happened, each once.
