@@ -77,14 +77,15 @@ def command_of(bench, name, ports, rtc_address=None, mode="lowlat"):
     """Writes the configuration, for WebRTC at `rtc_address` or else for RTMP; the command line that uses it."""
     folder = bench.directory / f"{name}-{ports['rtmp']}"
     folder.mkdir()
+    # Both write files where they are started.
     if name == "srs":
         file = folder / "srs.conf"
         file.write_text(srs_configuration(folder, ports, rtc_address, mode))
-        # It writes files where it is started.
         return ["env", "-C", str(folder), binary(name), "-c", str(file)]
     file = folder / "mediamtx.yml"
     file.write_text(mediamtx_configuration(ports, rtc_address))
-    return [binary(name), str(file)]
+    # Not every version knows this protocol, and none minds a variable that it does not know.
+    return ["env", "-C", str(folder), "MTX_MOQ=no", binary(name), str(file)]
 
 
 def srs_configuration(folder, ports, rtc_address, mode):
