@@ -271,7 +271,8 @@ fn caches_take_little_more_than_what_is_in_them() {
         camera.tick();
         let StreamStats { cached_packets, cached_bytes, cached_memory_bytes, .. } = camera.stats();
         assert!(
-            cached_memory_bytes <= cached_bytes * 5 / 4 + cached_packets * 48 + 8_192,
+            // A slot has 40 bytes, and there may be twice as many as packets.
+            cached_memory_bytes <= cached_bytes * 5 / 4 + cached_packets * 64 + 8_192,
             "{cached_packets} packets of {cached_bytes} bytes in {cached_memory_bytes}"
         );
     }
