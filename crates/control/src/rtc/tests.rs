@@ -838,7 +838,7 @@ async fn a_flood_of_offers_is_stopped_before_the_workers_are_full() {
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_address_that_asks_too_often_is_told_to_wait() {
     let settings = RtcSettings { posts_per_second_max: 1, ..RtcSettings::default() };
     let server = server_with(Setting { settings, ..Setting::default() });
