@@ -141,6 +141,9 @@ const LAST: u64 = (1 << 48) - 1;
 
 /// The newest indices and whether each was seen: one bit an index in a ring of 64-bit words.
 ///
+/// The word of the highest index is kept outside of the ring, so that a packet in order, as all are
+/// but a few, costs no second cache miss: with thousands of contexts none of this is in a near cache.
+///
 /// `0 <= highest - index < size` for every index the window knows; older ones are too old, newer
 /// ones are new.
 #[derive(Clone, Debug)]
@@ -149,7 +152,10 @@ pub(crate) struct ReplayWindow {
     highest: u64,
     /// Indices in the window, `64 <= size <= 64 * words.len()`.
     size: u64,
-    /// A power of two of words, so that a place in the ring is a mask away.
+    /// The word that `highest` is in: its bits above that are clear.
+    newest: u64,
+    /// A power of two of words, so that a place in the ring is a mask away. The place of `newest` has
+    /// the word from a whole ring before, of which some indices may still be in the window.
     words: Box<[u64]>,
     begun: bool,
 }
@@ -169,7 +175,8 @@ impl ReplayWindow {
     /// A window of `size` indices, a multiple of 64.
     pub(crate) fn new(size: usize) -> Self {
         let words = (size / 64).next_power_of_two();
-        Self { highest: 0, size: size as u64, words: vec![0; words].into_boxed_slice(), begun: false }
+        let words = vec![0; words].into_boxed_slice();
+        Self { highest: 0, size: size as u64, newest: 0, words, begun: false }
     }
 
     /// Whether `size` may be asked for.
@@ -189,8 +196,11 @@ impl ReplayWindow {
         match self.highest().and_then(|highest| highest.checked_sub(index)) {
             None => Verdict::New,
             Some(back) if back >= self.size => Verdict::TooOld,
-            Some(_) if self.words[self.word(index)] & bit(index) != 0 => Verdict::Seen,
-            Some(_) => Verdict::New,
+            Some(_) => {
+                let word =
+                    if index / 64 == self.highest / 64 { self.newest } else { self.words[self.word(index)] };
+                if word & bit(index) != 0 { Verdict::Seen } else { Verdict::New }
+            }
         }
     }
 
@@ -202,32 +212,28 @@ impl ReplayWindow {
             self.begun = true;
             self.highest = index;
         } else if index > self.highest {
-            // The window moves up: the places of the indices skipped and of `index` become free.
-            let first = self.highest + 1;
-            self.highest = index;
-            if first == index {
-                let word = self.word(index);
-                self.words[word] &= !bit(index);
-            } else {
-                self.free(first, index);
+            if index / 64 != self.highest / 64 {
+                self.move_up(index / 64);
             }
-        }
-        let word = self.word(index);
-        self.words[word] |= bit(index);
-    }
-
-    /// Frees the places of `first..=last`, `first < last`.
-    fn free(&mut self, first: u64, last: u64) {
-        if last - first >= 64 * self.words.len() as u64 {
-            self.words.fill(0);
+            self.highest = index;
+        } else if index / 64 != self.highest / 64 {
+            let word = self.word(index);
+            self.words[word] |= bit(index);
             return;
         }
-        let (first_word, last_word) = (first / 64, last / 64);
-        for word in first_word..=last_word {
-            let from = if word == first_word { u64::MAX << (first % 64) } else { u64::MAX };
-            let to = if word == last_word { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+        self.newest |= bit(index);
+    }
+
+    /// The highest index will be in another word, the `to`th: `newest` goes to its place, and words that
+    /// are skipped are empty.
+    #[cold]
+    fn move_up(&mut self, to: u64) {
+        let from = self.highest / 64;
+        let place = self.word(self.highest);
+        self.words[place] = std::mem::take(&mut self.newest);
+        for word in (from + 1..to).take(self.words.len()) {
             let place = self.word(word * 64);
-            self.words[place] &= !(from & to);
+            self.words[place] = 0;
         }
     }
 
