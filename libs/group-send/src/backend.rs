@@ -22,6 +22,7 @@ pub(crate) use open::open;
 use crate::config::BackendKind;
 use crate::datagram::{Datagram, Outcome};
 use crate::group::{self, Recipient, Slot};
+use socket2::SockRef;
 
 /// How datagrams reach the network. The contract is at each function.
 pub(crate) trait Backend: Send {
@@ -37,6 +38,14 @@ pub(crate) trait Backend: Send {
     /// it to [`Backend::send`] in chunks.
     fn send_group(&mut self, packets: &[&[u8]], recipients: &[Recipient<'_>], slots: &mut [Slot]) -> bool {
         group::flatten(packets, recipients, slots, |datagrams, outcomes| self.send(datagrams, outcomes))
+    }
+
+    /// Sends by a twin of the caller's socket from now on ([`Config::twin`](crate::Config::twin)).
+    ///
+    /// # Errors
+    /// Why there is none; then nothing changes.
+    fn use_twin(&mut self, _caller: &SockRef<'_>) -> Result<(), String> {
+        Err("this back end sends by the caller's socket, or without one".to_owned())
     }
 
     /// Reads ICMP errors for earlier datagrams from the caller's socket, and says whether there

@@ -91,6 +91,18 @@ pub struct Config {
     /// `sendmmsg`, `sendmsg`. Those that need a privilege or a feature are used only when they are
     /// named here.
     pub backends: Vec<BackendKind>,
+    /// Send by a second socket at the same address, which receives nothing. Default: no. Linux; with
+    /// [`BackendKind::Sendmsg`], [`BackendKind::Sendmmsg`] and [`BackendKind::Gso`].
+    ///
+    /// It saves a message that leaves the wake-up of the `epoll` set that the caller's socket is in,
+    /// and the identification of a datagram that is not fragmented. What the path does not carry in
+    /// one piece goes through the caller's socket, which cuts it as before.
+    ///
+    /// **Make the sender before peers know the address**: what arrives while it is made may be lost.
+    /// The caller's socket gets `SO_REUSEPORT`, and another socket of the same user that sets it may
+    /// share the address; it receives nothing either. Options are read when the sender is made. On a
+    /// route whose MTU is locked (`ip-route(8)`), datagrams get DF.
+    pub twin: bool,
     /// Settings of [`BackendKind::IoUring`]. No effect without the feature, like the next two.
     pub io_uring: IoUringConfig,
     /// Settings of [`BackendKind::AfXdp`]. Default: none, and then it is not used.
@@ -103,6 +115,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg],
+            twin: false,
             io_uring: IoUringConfig::default(),
             af_xdp: None,
             tc_clone: None,

@@ -112,7 +112,15 @@ pub(crate) fn send_messages(
             message.datagrams.iter().flat_map(|datagram| &datagram.parts).filter(|part| !part.is_empty())
         {
             // The kernel reads only; its structure is the same for reading and writing.
-            iovecs.push(libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+            let next = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+            // Datagrams of a run that were written one behind the other are one piece to it.
+            let start = ends.last().copied().unwrap_or(0);
+            match iovecs[start..].last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == next.iov_base => {
+                    last.iov_len += next.iov_len;
+                }
+                _ => iovecs.push(next),
+            }
         }
         ends.push(iovecs.len());
     }
@@ -137,8 +145,8 @@ pub(crate) fn send_messages(
     }
     let (fd, count) = (socket.as_raw_fd(), headers.len() as libc::c_uint);
     // SAFETY: there are `count` headers, which point into the arrays above and to slices that
-    // `messages` borrows; all live until the call returns, the arrays did not move, and the kernel
-    // writes to the headers' lengths only.
+    // `messages` borrows, or to several that are adjacent; all live until the call returns, the
+    // arrays did not move, and the kernel writes to the headers' lengths only.
     let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
     usize::try_from(sent).map_err(|_| errno())
 }
@@ -210,7 +218,6 @@ pub(crate) fn bytes_in_flight(socket: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Whether two sockets are of one network namespace (`SO_NETNS_COOKIE`). True on kernels before
 /// Linux 5.14, which cannot say.
-#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> bool {
     match (namespace(left), namespace(right)) {
         (Ok(left), Ok(right)) => left == right,
@@ -218,7 +225,6 @@ pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> boo
     }
 }
 
-#[cfg(any(feature = "af-xdp", feature = "io-uring", feature = "tc-clone"))]
 fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
     /// asm-generic/socket.h; libc does not name it for every target.
     const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -13,6 +13,7 @@ use std::fmt;
 pub struct Sender {
     backend: Box<dyn Backend>,
     not_chosen: Vec<NotChosen>,
+    twin_refused: Option<String>,
 }
 
 impl Sender {
@@ -31,7 +32,10 @@ impl Sender {
         let mut not_chosen = Vec::new();
         for &kind in &config.backends {
             match backend::open(kind, &socket, config)? {
-                Ok(backend) => return Ok(Self { backend, not_chosen }),
+                Ok(mut backend) => {
+                    let twin_refused = config.twin.then(|| backend.use_twin(&socket).err()).flatten();
+                    return Ok(Self { backend, not_chosen, twin_refused });
+                }
                 Err(why) => not_chosen.push(NotChosen { backend: kind, why }),
             }
         }
@@ -91,6 +95,11 @@ impl Sender {
     /// The back end in use.
     pub fn backend(&self) -> BackendKind {
         self.backend.kind()
+    }
+
+    /// Why there is no twin although [`Config::twin`] asked for one.
+    pub fn twin_refused(&self) -> Option<&str> {
+        self.twin_refused.as_deref()
     }
 
     /// The back ends that were preferred to it, and why each is not used.

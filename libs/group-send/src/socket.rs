@@ -6,9 +6,13 @@
 
 mod buffers;
 #[cfg(target_os = "linux")]
+mod copy;
+#[cfg(target_os = "linux")]
 mod error_queue;
 
 pub use buffers::{BUFFER_BYTES, Buffers, size_buffers};
+#[cfg(target_os = "linux")]
+pub(crate) use copy::copy_options;
 #[cfg(target_os = "linux")]
 pub(crate) use error_queue::drain_errors;
 

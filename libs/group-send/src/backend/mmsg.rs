@@ -17,9 +17,7 @@ use socket2::SockRef;
 #[cfg(feature = "io-uring")]
 use std::mem;
 use std::net::SocketAddr;
-#[cfg(feature = "io-uring")]
-use std::os::fd::BorrowedFd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::slice;
 
 /// The kernel as this file sees it; tests substitute one that refuses.
@@ -29,6 +27,8 @@ pub(crate) trait Kernel: Send {
     /// Whether the socket has a clock for departure times; one without it refuses datagrams that
     /// have any.
     fn has_departure_clock(&self) -> bool;
+    /// [`Backend::use_twin`].
+    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String>;
     /// Reads pending errors of earlier datagrams; returns whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
@@ -46,6 +46,8 @@ pub(crate) struct Mmsg<K = Socket> {
 /// The real kernel behind a socket.
 pub(crate) struct Socket {
     fd: OwnedFd,
+    /// What sends in its place.
+    twin: Option<OwnedFd>,
     family: Family,
 }
 
@@ -226,6 +228,10 @@ impl<K: Kernel> Backend for Mmsg<K> {
         }
     }
 
+    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
+        self.kernel.use_twin(caller)
+    }
+
     fn read_refusals(&mut self) -> bool {
         self.kernel.drain_errors(&mut self.pending)
     }
@@ -266,14 +272,24 @@ pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mms
     if let Err(error) = missing {
         return Ok(Err(format!("the kernel does not offer it: {error}")));
     }
-    Ok(Ok(Mmsg::new(Socket { fd, family }, kind, family)))
+    Ok(Ok(Mmsg::new(Socket { fd, twin: None, family }, kind, family)))
 }
 
-#[cfg(feature = "io-uring")]
 impl Socket {
     /// One that is connected.
+    #[cfg(feature = "io-uring")]
     pub(crate) fn connected(fd: OwnedFd) -> Self {
-        Self { fd, family: Family::Connected }
+        Self { fd, twin: None, family: Family::Connected }
+    }
+
+    /// Sends by the twin, if there is one. What the path does not carry in one piece, that refuses
+    /// and the caller's socket may send in several.
+    fn by_twin<T>(&self, send: impl Fn(BorrowedFd<'_>) -> Result<T, i32>) -> Result<T, i32> {
+        let Some(twin) = &self.twin else { return send(self.fd.as_fd()) };
+        match send(twin.as_fd()) {
+            Err(libc::EMSGSIZE) => send(self.fd.as_fd()),
+            result => result,
+        }
     }
 }
 
@@ -286,11 +302,11 @@ impl AsFd for Socket {
 
 impl Kernel for Socket {
     fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32> {
-        linux::send_to(self.fd.as_fd(), self.family, to, datagram)
+        self.by_twin(|socket| linux::send_to(socket, self.family, to, datagram))
     }
 
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
-        linux::send_messages(self.fd.as_fd(), self.family, messages)
+        self.by_twin(|socket| linux::send_messages(socket, self.family, messages))
     }
 
     /// Both clocks that can be asked for have other numbers than 0, which the kernel answers
@@ -299,8 +315,15 @@ impl Kernel for Socket {
         linux::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
     }
 
+    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
+        self.twin = Some(twin::open(caller)?);
+        Ok(())
+    }
+
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
-        errors.drain(self.fd.as_fd())
+        // An ICMP error comes to either.
+        let of_twin = self.twin.as_ref().is_some_and(|twin| errors.drain(twin.as_fd()));
+        errors.drain(self.fd.as_fd()) || of_twin
     }
 }
 
@@ -357,3 +380,4 @@ const COPIED_MAX: usize = 2048;
 
 #[cfg(test)]
 mod tests;
+mod twin;

@@ -182,6 +182,23 @@ pub(crate) fn set_txtime(socket: BorrowedFd<'_>, clock: libc::clockid_t) -> io::
     set_option_bytes(socket, libc::SOL_SOCKET, libc::SO_TXTIME, &value)
 }
 
+/// Everything that arrives for the sockets that share this one's address (`SO_REUSEPORT`) is given
+/// to the first of them (`SO_ATTACH_REUSEPORT_CBPF`, `socket(7)`).
+///
+/// # Errors
+/// `errno`: `EINVAL` for a socket that shares nothing.
+pub(crate) fn deliver_to_first(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // "Return 0", the number of a socket in the order in which they were bound.
+    let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let value = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+    let len = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel copies `value`, and the one instruction that it points to, before it
+    // returns.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Private, because there are options whose value contains pointers.
 fn set_option_bytes(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as `value` has, and both callers pass values without

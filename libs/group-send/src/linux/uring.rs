@@ -1,12 +1,11 @@
 //! The kernel's side of the `io_uring` back end: one call that sends a batch through registered
-//! sockets, and the options that one socket takes over from another.
+//! sockets.
 //!
 //! Safe for every caller because no borrow outlives the call: [`Ring::send`] returns when the
 //! kernel has completed every message or has never seen it. `backend/io_uring.rs` decides which
 //! sockets exist, what is sent, and what follows from an error.
 
 use crate::datagram::Datagram;
-use crate::linux::{option, recv};
 use io_uring::squeue::Entry;
 use io_uring::types::Fixed;
 use io_uring::{IoUring, opcode};
@@ -160,45 +159,6 @@ fn submit_and_wait(ring: &mut IoUring, queued: usize, results: &mut [i32]) -> io
 fn closed() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
 }
-
-/// Gives a new socket the options of another one that change what leaves: type of service,
-/// lifetime, path MTU discovery, mark, priority, the size of its buffer, and whether a full queue
-/// is reported (`IP_RECVERR`).
-///
-/// # Errors
-/// The new socket refuses a value for lack of a privilege (mark, priority above 6).
-pub(crate) fn copy_options(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
-    for &(level, name) in COPIED {
-        // What neither knows (of IPv6, on an IPv4 socket) is no difference.
-        let (Ok(wanted), Ok(present)) = (option(from, level, name), option(to, level, name)) else {
-            continue;
-        };
-        if wanted != present {
-            // Of a buffer's size the kernel reports the double of what it is asked for
-            // (`socket(7)`).
-            let doubled = (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF);
-            recv::set_option(to, level, name, if doubled { wanted / 2 } else { wanted })?;
-        }
-    }
-    Ok(())
-}
-
-/// In this order: the type of service sets the priority as well.
-const COPIED: &[(i32, i32)] = &[
-    (libc::SOL_IP, libc::IP_TOS),
-    (libc::SOL_IP, libc::IP_TTL),
-    (libc::SOL_IP, libc::IP_MTU_DISCOVER),
-    (libc::SOL_IP, libc::IP_RECVERR),
-    (libc::SOL_IP, libc::IP_FREEBIND),
-    (libc::SOL_IP, libc::IP_TRANSPARENT),
-    (libc::SOL_IPV6, libc::IPV6_TCLASS),
-    (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
-    (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER),
-    (libc::SOL_IPV6, libc::IPV6_RECVERR),
-    (libc::SOL_SOCKET, libc::SO_PRIORITY),
-    (libc::SOL_SOCKET, libc::SO_MARK),
-    (libc::SOL_SOCKET, libc::SO_SNDBUF),
-];
 
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 

@@ -17,3 +17,4 @@ mod refusals;
 mod resume_group;
 mod socket_options;
 mod switched_off_calls;
+mod twin;

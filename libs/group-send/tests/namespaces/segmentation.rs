@@ -9,7 +9,7 @@ use crate::common::{Group, Private, Receivers, Sizes, assert_all_sent, send_whol
 use crate::every_byte::Family;
 use crate::host::{FAR_DEVICE, FAR_V4, Link, NEAR_DEVICE, sources};
 use group_send::socket::{self, DepartureClock};
-use group_send::{BackendKind, BatchLimits, Envelope, SendBatch, Sender};
+use group_send::{BackendKind, BatchLimits, Config, Envelope, SendBatch, Sender};
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Privileged> {
         gso("departure_times_divide_runs", departure_times_divide_runs),
         gso("narrow_path_keeps_the_others_joined", narrow_path_keeps_the_others_joined),
         gso("many_narrow_paths_keep_the_others_joined", many_narrow_paths_keep_the_others_joined),
+        gso("a_twin_loses_nothing_on_a_narrow_path", a_twin_loses_nothing_on_a_narrow_path),
         gso("refused_everywhere", refused_everywhere),
     ]
 }
@@ -158,6 +159,22 @@ fn many_narrow_paths_keep_the_others_joined() {
     let group = Group::new(&receivers.addresses(), 4, Sizes::Equal(1200), Private::None);
     for _ in 0..3 {
         assert_eq!(scene.messages(&group, &mut receivers), 40 * 4 + 40);
+    }
+}
+
+/// The twin has DF on all it sends. What does not fit the path leaves in fragments nevertheless, from
+/// the same address.
+fn a_twin_loses_nothing_on_a_narrow_path() {
+    let mut scene = Scene::new(Family::V4);
+    let config = Config { twin: true, ..backends::only(BackendKind::Gso) };
+    scene.sender = scene.link.near.run(|| Sender::new(&scene.socket, &config)).expect("a sender");
+    assert_eq!(scene.sender.twin_refused(), None);
+    let narrow = FAR_V4[1];
+    scene.link.near.ip(&format!("route add {narrow}/32 dev {NEAR_DEVICE} mtu 1000"));
+    let mut receivers = scene.receivers(&[FAR_V4[0], narrow, FAR_V4[2]], 6);
+    for sizes in [Sizes::Equal(1200), Sizes::Distinct, Sizes::Last(1100, 3), Sizes::Equal(700)] {
+        let group = Group::new(&receivers.addresses(), 6, sizes, Private::Same);
+        scene.messages(&group, &mut receivers);
     }
 }
 

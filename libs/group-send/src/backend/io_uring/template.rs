@@ -9,6 +9,7 @@
 //! arrive: it is in none of the lists that the kernel searches then.
 
 use crate::linux::{self, Family};
+use crate::socket::copy_options;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -82,7 +83,7 @@ impl Template {
         if let Some(device) = &self.device {
             socket.bind_device(Some(device))?;
         }
-        linux::uring::copy_options(self.caller.as_fd(), socket.as_fd())?;
+        copy_options(self.caller.as_fd(), socket.as_fd())?;
         Ok(socket)
     }
 

@@ -122,6 +122,10 @@ impl Kernel for Double {
         Ok(messages.len())
     }
 
+    fn use_twin(&mut self, _: &SockRef<'_>) -> Result<(), String> {
+        Err("a double has none".to_owned())
+    }
+
     fn has_departure_clock(&self) -> bool {
         true
     }

@@ -1,0 +1,72 @@
+//! A second socket at the caller's address that only sends.
+//!
+//! It saves two things for each message. The caller's socket is in an `epoll` set, which the kernel
+//! wakes for each message that has left (`sock_wfree`), also where only `EPOLLIN` was asked for. And
+//! a datagram that must not be fragmented needs no identification (RFC 6864 section 4.1), which for
+//! any other the kernel computes from its addresses (`__ip_select_ident`).
+//!
+//! Both are bound to one address by `SO_REUSEPORT`, with a program that gives the caller's socket
+//! whatever arrives. It is set on the caller's only after that was bound, so an address that is in
+//! use was an error.
+
+use crate::linux::{self, option, recv};
+use crate::socket::copy_options;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Opens the twin of `caller`, or says why there is none.
+pub(super) fn open(caller: &SockRef<'_>) -> Result<OwnedFd, String> {
+    let failed = |error: io::Error| format!("no second socket at the same address: {error}");
+    let local = caller.local_addr().map_err(failed)?;
+    if local.as_socket().is_none_or(|local| local.port() == 0) {
+        return Err("the socket is not bound to a port yet".to_owned());
+    }
+    if option(caller.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0) {
+        return Err("the socket has departure times".to_owned());
+    }
+    let twin = like(caller).map_err(failed)?;
+    let shared = caller.reuse_port().map_err(failed)?;
+    let bind = || {
+        caller.set_reuse_port(true)?;
+        twin.set_reuse_port(true)?;
+        twin.bind(&local)?;
+        recv::deliver_to_first(twin.as_fd())
+    };
+    if let Err(error) = bind() {
+        let _ = caller.set_reuse_port(shared);
+        return Err(failed(error));
+    }
+    forbid_fragments(&twin).map_err(failed)?;
+    Ok(twin.into())
+}
+
+/// An unbound socket with the options of `caller`.
+fn like(caller: &SockRef<'_>) -> io::Result<Socket> {
+    let domain = caller.domain()?;
+    let twin = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    // A socket belongs to the network namespace of the thread that creates it.
+    if !linux::same_namespace(twin.as_fd(), caller.as_fd()) {
+        return Err(io::Error::other("this thread is in another network namespace"));
+    }
+    if domain == Domain::IPV6 {
+        twin.set_only_v6(caller.only_v6()?)?;
+    }
+    if let Some(device) = caller.device()? {
+        twin.bind_device(Some(&device))?;
+    }
+    copy_options(caller.as_fd(), twin.as_fd())?;
+    Ok(twin)
+}
+
+/// Where the kernel would set DF on all that fits the path and cut the rest (`IP_PMTUDISC_WANT`, the
+/// default), has it refuse the rest: that goes through the caller's socket, which cuts it.
+fn forbid_fragments(twin: &Socket) -> io::Result<()> {
+    let (level, name) = (libc::SOL_IP, libc::IP_MTU_DISCOVER);
+    // With `IP_RECVERR` a refusal would count as an error of the recipient's as well.
+    let reports = option(twin.as_fd(), level, libc::IP_RECVERR)? != 0;
+    if !reports && option(twin.as_fd(), level, name)? == libc::IP_PMTUDISC_WANT {
+        recv::set_option(twin.as_fd(), level, name, libc::IP_PMTUDISC_DO)?;
+    }
+    Ok(())
+}
