@@ -46,6 +46,7 @@ pub fn run(args: &RtcFloorArgs) -> Result<(), String> {
     let address = socket.local_addr().map_err(|error| error.to_string())?;
     let config = Config {
         backends: vec![args.backend.kind()],
+        twin: true,
         af_xdp: args.interface.as_deref().map(AfXdpConfig::new),
         ..Config::default()
     };
@@ -182,6 +183,9 @@ impl Floor {
         write_header(&packet, number as u16, packet.timestamp.wrapping_add(before), &mut plain.header);
         plain.payload.clear();
         plain.payload.resize(packet.payload_bytes.into(), FILL);
+        if let Some(first) = plain.payload.first_mut().filter(|_| packet.key) {
+            *first = FILL_KEY;
+        }
         let mark = Mark { publisher: PUBLISHER, sent_ns: due_ns, number, counts: Counted::Packets };
         mark::write(&mut plain.payload, &mark);
     }
@@ -319,6 +323,9 @@ const FIXED_HEADER_BYTES: usize = 12;
 /// What payloads consist of: no start code, no length.
 const FILL: u8 = 0x41;
 
+/// What those of key frames begin with: a NAL unit of type 5 (H.264 section 7.4.1).
+const FILL_KEY: u8 = 0x65;
+
 #[cfg(test)]
 mod tests {
     use rtp::Packet;
@@ -328,7 +335,7 @@ mod tests {
     use crate::rtc::trace::Burst;
 
     fn traced(video: bool, header_bytes: u16, payload_bytes: u16) -> TracedPacket {
-        TracedPacket { video, marker: video, timestamp: 0, header_bytes, payload_bytes }
+        TracedPacket { video, marker: video, key: false, timestamp: 0, header_bytes, payload_bytes }
     }
 
     #[test]

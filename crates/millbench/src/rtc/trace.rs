@@ -1,6 +1,6 @@
 //! What a viewer received, packet by packet, so that the floor can send the same.
 //!
-//! Only what is readable without keys is kept: when a packet came, of which track, how long. A
+//! Kept is when a packet came, of which track, how long, and whether it is of a key frame. A
 //! trace has whole seconds and is repeated. What arrived together leaves together, as one
 //! [`Burst`].
 //!
@@ -40,6 +40,8 @@ pub struct TracedPacket {
     pub video: bool,
     /// Marker bit.
     pub marker: bool,
+    /// It is of a key frame.
+    pub key: bool,
     /// RTP timestamp since the track's first packet.
     pub timestamp: u32,
     /// RTP header with its extensions.
@@ -143,11 +145,20 @@ impl Tracer {
         let packet = TracedPacket {
             video: track == Track::Video,
             marker: packet[1] & 0x80 != 0,
+            key: false,
             timestamp: timestamp.wrapping_sub(first),
             header_bytes: header_bytes as u16,
             payload_bytes: payload_bytes as u16,
         };
         self.bursts.last_mut().expect("one was pushed if there was none").packets.push(packet);
+    }
+
+    /// The last packet, which was decrypted, is of a key frame.
+    pub fn note_key(&mut self) {
+        let last = self.bursts.last_mut().and_then(|burst| burst.packets.last_mut());
+        if let Some(last) = last.filter(|_| !self.is_done) {
+            last.key = true;
+        }
     }
 
     /// The trace, once it is complete.
@@ -207,6 +218,9 @@ mod tests {
             for (index, bytes) in [1000, 1000, 1001].into_iter().enumerate() {
                 let video = packet(timestamp, index == 2, bytes);
                 tracer.note(&video, TAG, Track::Video, at_ns + 20_000 * (index as u64 + 1));
+                if number % 20 == 0 {
+                    tracer.note_key();
+                }
             }
         }
         tracer
@@ -224,6 +238,9 @@ mod tests {
             assert!(burst.packets.iter().all(|packet| packet.header_bytes == 20));
             assert_eq!(burst.packets[3].timestamp, number as u32 * 9000);
             assert!(burst.packets[3].marker && !burst.packets[2].marker);
+            let keys: Vec<_> = burst.packets.iter().map(|packet| packet.key).collect();
+            // The first half second is left out.
+            assert_eq!(keys, [false, number % 20 == 15, number % 20 == 15, number % 20 == 15], "{number}");
         }
     }
 
@@ -233,6 +250,7 @@ mod tests {
             let packets = sizes.iter().map(|&payload_bytes| TracedPacket {
                 video: true,
                 marker: false,
+                key: false,
                 timestamp: 0,
                 header_bytes: 12,
                 payload_bytes,

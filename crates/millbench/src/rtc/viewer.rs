@@ -208,6 +208,11 @@ impl Viewer {
             Track::Audio => None,
         }
         .unwrap_or_default();
+        if info.key_frame
+            && let Some(tracer) = self.tracer.as_mut().filter(|_| !meaning.again)
+        {
+            tracer.note_key();
+        }
         // The formats of VP8 and VP9 have no parameter sets ahead of a key frame.
         let begins = match self.codec {
             Codec::Vp8 | Codec::Vp9 => info.key_frame && info.starts_frame,
