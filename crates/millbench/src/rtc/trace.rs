@@ -40,7 +40,8 @@ pub struct TracedPacket {
     pub video: bool,
     /// Marker bit.
     pub marker: bool,
-    /// It is of a key frame.
+    /// It is of a key frame. Traces from before do not say.
+    #[serde(default)]
     pub key: bool,
     /// RTP timestamp since the track's first packet.
     pub timestamp: u32,
