@@ -281,7 +281,7 @@ fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
         UdpBackend::IoUring => vec![IoUring, Gso, Sendmmsg, Sendmsg],
         UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
     };
-    Config { backends, af_xdp: frames, ..Config::default() }
+    Config { backends, twin: true, af_xdp: frames, ..Config::default() }
 }
 
 #[cfg(test)]
