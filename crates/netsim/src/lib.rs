@@ -1,4 +1,5 @@
-//! Test only: a virtual clock and links that lose, delay, reorder and duplicate datagrams.
+//! Test only: a virtual clock, links that lose, delay, reorder and duplicate datagrams, and the
+//! [`kernel`] of simulated hosts with TCP, UDP and event queues.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,6 +23,7 @@
 //! not matter here.
 
 mod clock;
+pub mod kernel;
 mod link;
 mod random;
 
