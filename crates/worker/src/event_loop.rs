@@ -93,19 +93,24 @@ impl Worker {
         self.ctx.load.pin();
         let mut ready = Vec::new();
         while !self.is_drained() {
-            let timeout = match self.timeout() {
-                timeout if timeout.is_zero() || self.ctx.mailboxes.goes_to_sleep() => timeout,
-                _ => Duration::ZERO,
-            };
-            self.ctx.events.wait(&mut ready, timeout);
-            self.ctx.mailboxes.woke_up();
-            self.ctx.read_clock();
-            let started = self.ctx.now;
-            self.turn(&ready);
-            self.ctx.read_clock();
-            self.ctx.counters.loop_turns += 1;
-            self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
+            self.wait_and_turn(&mut ready);
         }
+    }
+
+    /// Waits until something is ready or due, and runs one turn. `ready` is kept for its memory.
+    pub(crate) fn wait_and_turn(&mut self, ready: &mut Vec<Readiness>) {
+        let timeout = match self.timeout() {
+            timeout if timeout.is_zero() || self.ctx.mailboxes.goes_to_sleep() => timeout,
+            _ => Duration::ZERO,
+        };
+        self.ctx.events.wait(ready, timeout);
+        self.ctx.mailboxes.woke_up();
+        self.ctx.read_clock();
+        let started = self.ctx.now;
+        self.turn(ready);
+        self.ctx.read_clock();
+        self.ctx.counters.loop_turns += 1;
+        self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
     }
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {
@@ -198,7 +203,7 @@ impl Worker {
     }
 
     /// How long nothing is due.
-    fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         if self.connections.reads() > 0 || self.acceptor.has_more() {
             return Duration::ZERO;
         }
@@ -209,7 +214,7 @@ impl Worker {
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 
-    fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.ctx.draining_until.is_some_and(|until| {
             (self.connections.sessions.is_empty() && self.packets.sessions.is_empty())
                 || self.ctx.now_ms >= until

@@ -21,6 +21,8 @@ mod publication;
 mod publish;
 mod registry;
 mod requests;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod stats;
 mod timeouts;
 
@@ -80,6 +82,31 @@ impl Workers {
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
     ) -> io::Result<Self> {
+        let (mut workers, loops) =
+            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats)?;
+        for (index, worker) in loops.into_iter().enumerate() {
+            let name = format!("worker-{index}");
+            let body = move || {
+                // Half a server is worse than none: other workers would go on telling this one about streams,
+                // and readiness would stay false. A supervisor starts the whole again.
+                if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+                    std::process::exit(EXIT_PANIC);
+                }
+            };
+            workers.threads.push(worker_api::thread::spawn(name, body)?);
+        }
+        Ok(workers)
+    }
+
+    /// Binds all addresses and makes the workers, which have no threads yet.
+    fn prepare(
+        settings: WorkerSettings,
+        policy: Arc<Policy>,
+        kept_connections: &AddressSlots,
+        handoffs: Sender<Handoff>,
+        notices: Notices,
+        stats: Sender<Box<StatsSnapshot>>,
+    ) -> io::Result<(Self, Vec<Worker>)> {
         let (mut addresses, listeners) = net::listen::bind(&settings)?;
         let (rtc_endpoints, rtc_sockets) =
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
@@ -105,6 +132,7 @@ impl Workers {
             used_stats: Vec::new(),
             threads: Vec::new(),
         };
+        let mut loops = Vec::with_capacity(settings.workers);
         let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
         for (index, (((events, listeners), mailboxes), sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
@@ -130,18 +158,9 @@ impl Workers {
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
-            let worker = Worker::new(ctx, control, packets, bridges, listeners)?;
-            let name = format!("worker-{index}");
-            let body = move || {
-                // Half a server is worse than none: other workers would go on telling this one about streams,
-                // and readiness would stay false. A supervisor starts the whole again.
-                if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
-                    std::process::exit(EXIT_PANIC);
-                }
-            };
-            workers.threads.push(worker_api::thread::spawn(name, body)?);
+            loops.push(Worker::new(ctx, control, packets, bridges, listeners)?);
         }
-        Ok(workers)
+        Ok((workers, loops))
     }
 
     /// Addresses in use.

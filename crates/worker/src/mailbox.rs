@@ -269,6 +269,12 @@ impl Mailboxes {
         self.own.sleeps.store(false, Ordering::Relaxed);
     }
 
+    /// Whether there is something to be received.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn has_messages(&self) -> bool {
+        self.neighbours.iter().flatten().any(|neighbour| !neighbour.incoming.is_empty())
+    }
+
     fn neighbour(&mut self, worker: WorkerIndex) -> Option<&mut Neighbour> {
         self.neighbours.get_mut(worker.index())?.as_mut()
     }

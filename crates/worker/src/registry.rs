@@ -202,6 +202,12 @@ impl Directory {
         home
     }
 
+    /// Streams that are listed.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().streams.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -122,6 +122,12 @@ impl Bridges {
             spare: Default::default(),
         }
     }
+
+    /// How many run.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
 }
 
 impl std::fmt::Debug for Bridges {

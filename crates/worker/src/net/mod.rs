@@ -5,12 +5,13 @@
 //! UDP ports and ICE over TCP. They carry bytes in and out and know nothing of what they mean; `proto` and
 //! `packets` read them.
 //!
-//! A simulation of whole servers in virtual time replaces `system/` by a module with the same types. What its
-//! types have to keep to, because the worker relies on it:
+//! In a simulation of whole servers in virtual time, `simulated/` takes its place (docs/simulation.md): the
+//! same types over the kernel of `netsim`. What both keep to, because the worker relies on it:
 //!
 //! - **[`EventQueue`]** is edge-triggered. A socket is reported when it becomes ready and then not again
-//!   before a call on it has returned `WouldBlock`; [`add`](EventQueue::add) and
-//!   [`change`](EventQueue::change) report whatever is ready already. A report may be wrong: every call may
+//!   before a call on it has returned `WouldBlock`, read less than there was room for or written less than
+//!   it was given; [`add`](EventQueue::add) and [`change`](EventQueue::change) report whatever is ready
+//!   already. A report may be wrong: every call may
 //!   return `WouldBlock`. A socket that was dropped or removed is not reported by later waits. `wait` returns
 //!   at once when a waker was used since the last one; wake-ups merge, none is lost, and wakers work from any
 //!   thread.
@@ -26,20 +27,28 @@
 //!   is counted.
 //! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
 //!
-//! The types find the simulated host they belong to by themselves (its thread, say): nothing above passes it
-//! on.
+//! Simulated types find their kernel by themselves, as that of the thread: nothing above passes it on.
 
 pub(crate) mod accept;
 pub(crate) mod connection;
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) mod contract;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
+mod readiness;
 pub(crate) mod reading;
+#[cfg(not(feature = "simulated"))]
+mod system;
+/// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.
+#[cfg(feature = "simulated")]
+#[path = "simulated/mod.rs"]
 mod system;
 pub(crate) mod udp_bind;
 pub(crate) mod udp_port;
 
+pub(crate) use readiness::{Interest, Readiness, Token};
 pub(crate) use system::clock::Clock;
-pub(crate) use system::event_queue::{EventQueue, Interest, Readiness, Token};
+pub(crate) use system::event_queue::EventQueue;
 pub(crate) use system::tcp::{BindOptions, TcpListener, TcpSocket};
 pub(crate) use system::udp::{ReceivedBatch, UdpSender, UdpSocket, local_addresses};
 

@@ -8,6 +8,8 @@
 //! `lifecycle.rs` ends sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about
 //! media: that is `sfu`. What bridges have to do about packets is returned as [`Action`]s.
 
+#[cfg(feature = "simulated")]
+mod audit;
 mod forward;
 pub(crate) mod inputs;
 mod lifecycle;

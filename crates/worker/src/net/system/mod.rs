@@ -2,5 +2,7 @@
 
 pub(super) mod clock;
 pub(super) mod event_queue;
+#[cfg(test)]
+pub(super) mod peer;
 pub(super) mod tcp;
 pub(super) mod udp;

@@ -1,0 +1,238 @@
+//! A server as a simulation has it: its workers are values that are stepped one turn at a time.
+//!
+//! Compiled only into `sim-worker`, where `net/` is that of a simulation. The scheduler runs a worker when its
+//! queue has something ([`SimulatedWorker::queue`]), a waker was used, or [`SimulatedWorker::next_turn`] has
+//! come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::mpsc::Sender;
+
+use crate::Workers;
+use crate::event_loop::Worker;
+use crate::ids::TableId;
+use crate::net::Readiness;
+use crate::proto::session::Media;
+use crate::publication::{Publication, Source};
+use crate::registry::Origin;
+use worker_api::AddressSlots;
+use worker_api::auth::Policy;
+use worker_api::columns::StatsSnapshot;
+use worker_api::link::Handoff;
+use worker_api::rtc::Notices;
+use worker_api::settings::WorkerSettings;
+use worker_api::snapshot::WorkerCounters;
+
+pub use crate::net::contract::{ALL as PROMISES, Promise};
+pub use netsim::kernel::EventQueue;
+
+/// Bytes that a player may be behind over its limit: what comes between two looks at it, which are a merge
+/// period or a tenth of a second apart.
+const LAG_SLACK: u64 = 256 << 10;
+
+/// A worker without a thread.
+#[derive(Debug)]
+pub struct SimulatedWorker {
+    worker: Worker,
+    ready: Vec<Readiness>,
+}
+
+/// How many entries the tables of a worker have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tables {
+    /// Sessions over TCP.
+    pub connections: usize,
+    /// HTTP connections between two requests.
+    pub idle: usize,
+    /// Streams of frames.
+    pub frame_streams: usize,
+    /// Players of frames.
+    pub players: usize,
+    /// WebRTC sessions.
+    pub peers: usize,
+    /// Streams of packets.
+    pub packet_streams: usize,
+    /// Addresses from which WebRTC sessions may send.
+    pub peer_addresses: usize,
+    /// Bridges.
+    pub bridges: usize,
+    /// Streams in the directory that all workers share.
+    pub listed: usize,
+}
+
+impl Workers {
+    /// A server whose workers the simulation steps.
+    ///
+    /// # Errors
+    /// An address cannot be bound.
+    pub fn simulated(
+        settings: WorkerSettings,
+        policy: Arc<Policy>,
+        kept_connections: &AddressSlots,
+        handoffs: Sender<Handoff>,
+        notices: Notices,
+        stats: Sender<Box<StatsSnapshot>>,
+    ) -> io::Result<(Self, Vec<SimulatedWorker>)> {
+        let (server, loops) = Self::prepare(settings, policy, kept_connections, handoffs, notices, stats)?;
+        let workers = loops.into_iter().map(|worker| SimulatedWorker { worker, ready: Vec::new() });
+        Ok((server, workers.collect()))
+    }
+}
+
+impl SimulatedWorker {
+    /// Runs one turn.
+    pub fn step(&mut self) {
+        self.worker.wait_and_turn(&mut self.ready);
+    }
+
+    /// Its sockets.
+    pub fn queue(&self) -> &EventQueue {
+        self.worker.ctx.events.queue()
+    }
+
+    /// When it runs a turn although nothing happens.
+    pub fn next_turn(&self) -> Instant {
+        self.worker.ctx.now + self.worker.timeout()
+    }
+
+    /// Whether another worker has sent it something that it has not taken in.
+    pub fn has_messages(&self) -> bool {
+        self.worker.ctx.mailboxes.has_messages()
+    }
+
+    /// Whether it has ended after a drain.
+    pub fn is_drained(&self) -> bool {
+        self.worker.is_drained()
+    }
+
+    /// Its counters, those that a snapshot collects from subsystems included.
+    pub fn counters(&mut self) -> WorkerCounters {
+        self.worker.snapshot(&worker_api::link::Listed::Nothing).counters
+    }
+
+    /// How many entries its tables have.
+    pub fn tables(&self) -> Tables {
+        let worker = &self.worker;
+        Tables {
+            connections: worker.connections.sessions.len(),
+            idle: worker.idle.len(),
+            frame_streams: worker.frames.streams.len(),
+            players: worker.frames.players.len(),
+            peers: worker.packets.sessions.len(),
+            packet_streams: worker.packets.streams.iter().count(),
+            peer_addresses: worker.packets.addresses(),
+            bridges: worker.bridges.len(),
+            listed: worker.ctx.directory.len(),
+        }
+    }
+
+    /// What contradicts itself in its tables.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn audit(&self) -> Result<(), String> {
+        let worker = &self.worker;
+        let sessions = &worker.connections.sessions;
+        if sessions.len() > worker.ctx.settings.sessions_max {
+            return Err(format!("{} sessions", sessions.len()));
+        }
+        if worker.packets.sessions.len() > worker.ctx.settings.rtc.sessions_max {
+            return Err(format!("{} WebRTC sessions", worker.packets.sessions.len()));
+        }
+        // Players, publishers and streams name each other.
+        let mut players = vec![0_u32; worker.frames.streams.rows()];
+        for (id, player) in worker.frames.players.iter() {
+            let session = sessions.get(player.conn).and_then(|session| session.player());
+            if session != Some(id) {
+                return Err(format!("{id:?} is of {:?}, which plays {session:?}", player.conn));
+            }
+            let Some(stream) = worker.frames.streams.get(player.stream) else {
+                return Err(format!("{id:?} plays {:?}, which is gone", player.stream));
+            };
+            if stream.channels[player.format as usize].is_none() {
+                return Err(format!("{id:?} plays {:?} without a channel", player.stream));
+            }
+            let (lag, most) = (worker.frames.lag_bytes(player), stream.queue_limits.bytes_max);
+            if lag > 2 * most + LAG_SLACK {
+                return Err(format!("{id:?} is {lag} bytes behind, {most} are allowed"));
+            }
+            players[player.stream.index()] += 1;
+        }
+        for (id, stream) in worker.frames.streams.iter() {
+            let publication = &stream.publication;
+            if publication.players != players[id.index()] {
+                return Err(format!(
+                    "{id:?} counts {} of {} players",
+                    publication.players,
+                    players[id.index()]
+                ));
+            }
+            self.audit_publication(publication)?;
+            if let Some(Source { epoch, origin: Origin::Connection(conn) }) = publication.source {
+                let media = sessions.get(conn).map(|session| session.media);
+                if !matches!(media, Some(Media::Publish(publish)) if publish.stream == id && publish.epoch == epoch)
+                {
+                    return Err(format!("{id:?} is published by {conn:?}, which has {media:?}"));
+                }
+                let read_later =
+                    matches!(media, Some(Media::Publish(publish)) if publish.read_at_ms.is_some());
+                if read_later == publication.is_watched() {
+                    return Err(format!("{id:?} is watched, and is its publisher read later? {read_later}"));
+                }
+            }
+        }
+        for (conn, session) in sessions.iter() {
+            if let Media::Play(player) = session.media
+                && worker.frames.players.get(player).is_none_or(|player| player.conn != conn)
+            {
+                return Err(format!("{conn:?} plays as {player:?}, which is not its own"));
+            }
+            if let Media::Publish(publish) = session.media {
+                let stream = worker.frames.streams.get(publish.stream);
+                let source = stream.and_then(|stream| stream.publication.source);
+                let own = Source { epoch: publish.epoch, origin: Origin::Connection(conn) };
+                if source != Some(own) {
+                    return Err(format!("{conn:?} publishes {:?}, which has {source:?}", publish.stream));
+                }
+            }
+        }
+        for (id, stream) in worker.packets.streams.iter() {
+            let subscriptions = worker.packets.sessions.iter();
+            let subscriptions = subscriptions.flat_map(|(_, session)| &session.subscriptions);
+            let players = subscriptions.filter(|subscription| subscription.stream == id).count();
+            if stream.publication.players as usize != players {
+                return Err(format!("{id:?} counts {} of {players} players", stream.publication.players));
+            }
+            self.audit_publication(&stream.publication)?;
+        }
+        worker.packets.audit()
+    }
+
+    /// A publication of a client here is the home of its stream, or a newer one is.
+    fn audit_publication(&self, publication: &Publication) -> Result<(), String> {
+        let Some(Source { epoch, origin }) = publication.source else {
+            return if publication.remotes.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("{} has no source and {:?}", publication.key, publication.remotes))
+            };
+        };
+        // Whoever was replaced may have the news still before it, and the newer one may have ended.
+        if origin.is_client() && !self.has_messages() {
+            let home = self.worker.ctx.directory.home(&publication.key);
+            let is_known = home.is_some_and(|(id, home)| id == publication.id && home.epoch >= epoch);
+            if !is_known {
+                return Err(format!("{} is published here, and its home is {home:?}", publication.key));
+            }
+        }
+        let mut workers: Vec<_> = publication.remotes.iter().map(|remote| remote.worker).collect();
+        workers.sort_unstable();
+        workers.dedup();
+        if workers.len() != publication.remotes.len() {
+            return Err(format!("{} goes twice to a worker: {:?}", publication.key, publication.remotes));
+        }
+        Ok(())
+    }
+}
