@@ -13,6 +13,8 @@
 #   make test-scripts  parts of the benchmarks that need no server
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #   make soak   20 minutes of clients of every protocol coming and going; the server must end as it began (ARGS='--minutes 120')
+#   make sim    whole servers in virtual time: SEEDS=10000, or SEED=4711 for one again (docs/simulation.md)
+#   make sim-mutants  which planted bugs that finds   make sim-speed  how much faster than real time it is
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
@@ -31,7 +33,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks console setup fmt lint lint-contenders \
+.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
@@ -194,6 +196,21 @@ fuzz:
 	for target in $$(cargo +nightly fuzz list); do \
 	    cargo +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; \
 	done
+
+SEEDS ?= 200
+FIRST ?= 0
+SEED ?=
+
+sim:
+	cargo run --release --quiet --locked --package sim -- \
+	    $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+
+# Three servers, twelve streams of 200 kbit/s and 103 players of all kinds, on one core.
+sim-speed:
+	cargo run --release --quiet --locked --package sim -- --load --seeds 3 --threads 1
+
+sim-mutants:
+	scripts/sim-mutants $(ARGS)
 
 house:
 	scripts/house $(ARGS)

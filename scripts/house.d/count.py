@@ -12,7 +12,7 @@ LANGUAGES = {
 }
 TEST_FOLDERS = {"tests", "test", "e2e", "benches", "bench", "examples", "fuzz", "interop", "compare"}
 # Crates that others depend on for their tests alone.
-TEST_FOLDERS |= {"netsim", "rtc-test", "c-test"}
+TEST_FOLDERS |= {"netsim", "rtc-test", "c-test", "sim"}
 
 
 class Tree:

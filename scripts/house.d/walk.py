@@ -14,7 +14,7 @@ import trace
 WALKS = ("whip-whep", "rtmp-flv", "rtmp-whep")
 
 # Libraries that stand alone, and what only tests and measurements have: no part of a walk.
-OTHER_PACKAGES = {"group-send", "msgpack-array", "range-reader", "ssrc-map", "netsim", "millbench", "rtc-test"}
+OTHER_PACKAGES = {"group-send", "msgpack-array", "range-reader", "ssrc-map", "netsim", "millbench", "rtc-test", "sim", "sim-worker"}
 
 # Paths traced for one walk. A function is on the path if it runs in this share of them.
 PATHS, SHARE = 60, 0.7

@@ -1,0 +1,479 @@
+//! A publisher and a viewer by WebRTC, built on the client of `rtc-test`.
+//!
+//! What control does with an offer is done here: the offer is answered, and a worker is asked to open the
+//! session.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use netsim::kernel::{self, EventQueue, Interest, UdpSocket};
+use rtc::dtls::{Certificate, DtlsRole};
+use rtc::sdp::{
+    Candidate, Direction, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer, Setup,
+    Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
+};
+use rtc::{PeerConfig, Side, Timeouts};
+use rtc_test::{Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
+use tokio::sync::oneshot;
+use worker_api::link::Command;
+use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
+use worker_api::snapshot::SessionId;
+use worker_api::streams::{Published, WebrtcAvailability};
+
+use super::{Actor, Leave, Next, ms};
+use crate::ledger::{Ledger, StreamKey};
+
+/// Milliseconds between two audio packets; every second one comes with a picture.
+const PACKET_MS: u64 = 20;
+/// Pictures from one key frame to the next.
+const GOP: u32 = 50;
+
+/// What one does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Which stream.
+    pub key: StreamKey,
+    /// From where.
+    pub from: IpAddr,
+    /// Publish or play.
+    pub role: RtcRole,
+    /// How long, from the connection on.
+    pub lasts: Duration,
+    /// And then.
+    pub leave: Leave,
+    /// Its path loses neither packets nor time.
+    pub is_steady: bool,
+    /// When its address changes, after it began.
+    pub moves_after: Option<Duration>,
+    /// Asks for a key frame all the time.
+    pub is_greedy: bool,
+}
+
+/// A publisher or viewer.
+pub struct RtcClient {
+    plan: Plan,
+    who: String,
+    queue: EventQueue,
+    socket: UdpSocket,
+    offer: Option<(OfferConfig, RemoteAnswer)>,
+    opening: Option<oneshot::Receiver<Result<SessionId, RtcRefusal>>>,
+    worker: usize,
+    session: Option<SessionId>,
+    client: Option<Client>,
+    began: Instant,
+    connected: Option<Instant>,
+    publication: Option<u64>,
+    number: u32,
+    next_packet: Instant,
+    next_report: Instant,
+    seen: Seen,
+    leaving: bool,
+}
+
+/// What a viewer got.
+#[derive(Debug, Default)]
+struct Seen {
+    id: u64,
+    audio: HashSet<u32>,
+    video: HashSet<u32>,
+    last_audio: Option<u32>,
+    last_sequence: Option<u16>,
+    lost: Vec<u16>,
+}
+
+impl RtcClient {
+    /// One that sends its offer now.
+    pub fn new(ledger: &mut Ledger, plan: Plan) -> Self {
+        let queue = EventQueue::new();
+        let socket = bind(&queue, plan.from);
+        let now = kernel::now();
+        let who = format!("WebRTC {:?} {} of {:?}", plan.role, plan.from, plan.key);
+        let mut this = Self {
+            plan,
+            who,
+            queue,
+            socket,
+            offer: None,
+            opening: None,
+            worker: 0,
+            session: None,
+            client: None,
+            began: now,
+            connected: None,
+            publication: None,
+            number: 0,
+            next_packet: now,
+            next_report: now,
+            seen: Seen::default(),
+            leaving: false,
+        };
+        this.open(ledger);
+        this
+    }
+
+    /// Makes an offer, answers it as control does, and asks a worker to open the session.
+    fn open(&mut self, ledger: &mut Ledger) {
+        let local = self.socket.local_addr().expect("its address");
+        let direction = match self.plan.role {
+            RtcRole::Publish => Direction::Send,
+            RtcRole::Play => Direction::Receive,
+        };
+        let offer = rtc_test::offer(direction, local, &OfferOptions::default());
+        let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
+        let worker = ledger.random.below(ledger.servers[self.plan.key.server].handles.len() as u64) as usize;
+        let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
+        let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
+        let view = &ledger.servers[self.plan.key.server];
+        let key = format!("live/{}", self.plan.key.name());
+        let udp = view.rtc[worker].udp[0];
+        let description = LocalDescription {
+            ice: ice.clone(),
+            fingerprint: certificate().fingerprint(),
+            candidates: vec![Candidate::host(udp, Transport::Udp, 65_535)],
+            ice_lite: true,
+            session_id: ufrag >> 1,
+            first_ssrc: 0x5000_0001,
+            stream_id: key.clone(),
+        };
+        let answer = match self.plan.role {
+            RtcRole::Publish => answer_publish(&parsed, &description, &Policy::publish()),
+            RtcRole::Play => match (view.published)(&key) {
+                Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)) => {
+                    answer_play(&parsed, &description, &Policy::play(), &tracks)
+                }
+                _ => return,
+            },
+        };
+        let Ok(answer) = answer else { return };
+        let remote = read_answer(&answer.sdp, &offer).expect("an answer");
+        let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
+        dtls.handshake_timeout = ms(15_000);
+        let peer = PeerConfig {
+            side: Side::Lite,
+            local_ice: ice,
+            remote_ice: answer.remote.ice.clone(),
+            local_addresses: Vec::new(),
+            remote_candidates: answer.remote.candidates.clone(),
+            dtls,
+            dtls_role: match answer.setup {
+                Setup::Active => DtlsRole::Client,
+                _ => DtlsRole::Server,
+            },
+            timeouts: Timeouts { ice: ms(15_000), dtls: ms(15_000), ..Timeouts::default() },
+        };
+        let (reply, opening) = oneshot::channel();
+        let open = RtcOpen {
+            role: self.plan.role,
+            app: "live".to_owned(),
+            stream: self.plan.key.name(),
+            address: local,
+            user_agent: None,
+            peer,
+            tracks: answer.tracks.clone(),
+            published: answer.published.clone(),
+            reply,
+        };
+        self.worker = worker;
+        if view.handles[worker].send(Command::RtcOpen(Box::new(open))).is_ok() {
+            self.opening = Some(opening);
+            self.offer = Some((offer, remote));
+        }
+    }
+
+    /// Takes the media that has come.
+    fn receive(&mut self, ledger: &mut Ledger) {
+        let Some(client) = &mut self.client else { return };
+        let media: Vec<Vec<u8>> = client.media.drain(..).collect();
+        client.reports.clear();
+        for packet in media {
+            let Ok(packet) = rtp::Packet::parse(&packet) else {
+                ledger.violation(format!("{}: not an RTP packet", self.who));
+                continue;
+            };
+            let payload = packet.payload();
+            match packet.payload_type() {
+                OPUS => self.media(ledger, payload, false, false),
+                VP8 => {
+                    let sequence = packet.sequence_number();
+                    self.note_sequence(sequence);
+                    self.media(ledger, payload, true, false);
+                }
+                // A probe for the bandwidth, or a resent packet behind its own sequence number.
+                VP8_RTX if payload.len() > 2 => self.media(ledger, &payload[2..], true, true),
+                VP8_RTX => {}
+                other => ledger.violation(format!("{}: payload type {other}", self.who)),
+            }
+        }
+    }
+
+    fn note_sequence(&mut self, sequence: u16) {
+        if let Some(last) = self.seen.last_sequence {
+            let ahead = sequence.wrapping_sub(last);
+            if (2..100).contains(&ahead) {
+                self.seen.lost.extend((1..ahead).map(|step| last.wrapping_add(step)));
+            }
+            if ahead > 0x8000 {
+                return;
+            }
+        }
+        self.seen.last_sequence = Some(sequence);
+    }
+
+    fn media(&mut self, ledger: &mut Ledger, payload: &[u8], is_video: bool, resent: bool) {
+        let who = &self.who;
+        let at = match (is_video, payload) {
+            (false, _) => 4,
+            // Whether it is a key frame is the lowest bit of the frame tag, inverted.
+            (true, [_, tag, ..]) if tag & 1 == 0 => 11,
+            (true, _) => 4,
+        };
+        let number = payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+        let id = payload.get(at + 4..at + 12).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        let Some((number, id)) = number.zip(id) else {
+            return ledger.violation(format!("{who}: {} bytes of nobody", payload.len()));
+        };
+        let Some(record) = ledger.rtc.get(&id) else {
+            return ledger.violation(format!("{who}: a packet of publication {id}, which never was"));
+        };
+        let (of, is_steady) = (record.key, record.is_steady);
+        let sent = if is_video { record.video } else { record.audio.len() as u32 };
+        let right = if is_video { video_payload(id, number) } else { audio_payload(id, number) };
+        ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
+        ledger.check(number < sent, || format!("{who}: packet {number} of {id} before it was sent"));
+        ledger.check(right == payload, || format!("{who}: packet {number} of {id} is another"));
+        if self.seen.id != id {
+            ledger.check(id > self.seen.id, || format!("{who}: publication {id} comes again"));
+            self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
+        }
+        let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
+        let is_new = seen.insert(number);
+        ledger.check(is_new || resent, || format!("{who}: packet {number} of {id} twice"));
+        ledger.packets_received += 1;
+        if !is_video {
+            if let Some(last) = self.seen.last_audio
+                && number > last + 1
+                && is_steady
+                && self.plan.is_steady
+            {
+                ledger.packets_missed[self.plan.key.server] += u64::from(number - last - 1);
+            }
+            self.seen.last_audio = self.seen.last_audio.max(Some(number));
+        }
+    }
+
+    /// A viewer on a good path has what is older than two seconds.
+    fn is_in_time(&self, ledger: &mut Ledger) {
+        let (now, most) = (kernel::now(), ms(2_500));
+        if ledger.is_disturbed || self.connected.is_none_or(|since| now < since + ms(3_000)) {
+            return;
+        }
+        let mut live = ledger.rtc.iter().filter(|(_, record)| record.key == self.plan.key);
+        let Some((&id, record)) = live.next_back().filter(|(_, record)| record.ended.is_none()) else {
+            return;
+        };
+        if !record.is_steady || record.audio.first().is_none_or(|first| now < *first + ms(3_000)) {
+            return;
+        }
+        let old = record.audio.partition_point(|sent| *sent + most <= now) as u32;
+        let has = if self.seen.id == id { self.seen.last_audio.map_or(0, |last| last + 1) } else { 0 };
+        ledger.check(has >= old, || format!("{}: has {has} of {old} packets of {id}", self.who));
+    }
+
+    fn send(&mut self, ledger: &mut Ledger) {
+        let Some(client) = &mut self.client else { return };
+        let now = kernel::now();
+        let remote = client.remote();
+        match self.plan.role {
+            RtcRole::Publish => {
+                let key = self.plan.key;
+                let id =
+                    *self.publication.get_or_insert_with(|| ledger.publish_rtc(key, self.plan.is_steady));
+                while self.next_packet <= now {
+                    let Some(record) = ledger.rtc.get_mut(&id) else { return };
+                    let audio = client.protect(audio_fields(self.number), &audio_payload(id, self.number));
+                    record.audio.push(now);
+                    self.socket.send_to(audio, remote);
+                    if self.number.is_multiple_of(2) {
+                        let picture = self.number / 2;
+                        let video = client.protect(video_fields(picture), &video_payload(id, picture));
+                        record.video = picture + 1;
+                        self.socket.send_to(video, remote);
+                    }
+                    self.number += 1;
+                    self.next_packet += ms(PACKET_MS);
+                }
+            }
+            RtcRole::Play => {
+                if now < self.next_report {
+                    return;
+                }
+                self.next_report = now + ms(100);
+                let lost = std::mem::take(&mut self.seen.lost);
+                let wants_key = self.plan.is_greedy;
+                if lost.is_empty() && !wants_key {
+                    return;
+                }
+                let media_ssrc = client.source(rtp::payload::MediaKind::Video).ssrc;
+                let (own, media_ssrc) = (1_u32.to_be_bytes(), media_ssrc.to_be_bytes());
+                let mut compound = [&[0x80, 201, 0, 1][..], &own].concat();
+                for sequence in lost {
+                    let fields = [&[0x81, 205, 0, 3][..], &own, &media_ssrc].concat();
+                    compound.extend(fields);
+                    compound.extend(sequence.to_be_bytes());
+                    compound.extend([0, 0]);
+                }
+                if wants_key {
+                    compound.extend([&[0x81, 206, 0, 2][..], &own, &media_ssrc].concat());
+                }
+                if compound.len() < 1_200 {
+                    let packet = client.protect_rtcp(&compound);
+                    self.socket.send_to(packet, remote);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(client) = &mut self.client {
+            while let Some(transmit) = client.poll_transmit() {
+                self.socket.send_to(transmit.bytes, transmit.path.remote);
+            }
+        }
+    }
+
+    fn end(&mut self, ledger: &mut Ledger) -> Next {
+        if let Some(record) = self.publication.take().and_then(|id| ledger.rtc.get_mut(&id)) {
+            record.ended.get_or_insert(kernel::now());
+        }
+        let handle = &ledger.servers[self.plan.key.server].handles[self.worker];
+        match (self.plan.leave, self.session) {
+            (Leave::Properly, Some(session)) => {
+                let reply = oneshot::channel().0;
+                let _ = handle.send(Command::RtcClose { session, reply });
+            }
+            (Leave::Closing, _) => {
+                if let Some(client) = &mut self.client {
+                    client.peer.close(kernel::now());
+                }
+                self.flush();
+            }
+            _ => {}
+        }
+        Next::Done
+    }
+}
+
+fn bind(queue: &EventQueue, from: IpAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(SocketAddr::new(from, 0)).expect("a free port");
+    queue.add(socket.id(), 0, Interest { read: true, write: false });
+    socket
+}
+
+/// One certificate for all servers: generating it is not what is tested.
+fn certificate() -> Arc<Certificate> {
+    static CERTIFICATE: OnceLock<Arc<Certificate>> = OnceLock::new();
+    Arc::clone(CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate().expect("random bytes"))))
+}
+
+fn audio_payload(id: u64, number: u32) -> Vec<u8> {
+    let mut payload = rtc_test::audio_payload(number).to_vec();
+    payload[8..16].copy_from_slice(&id.to_be_bytes());
+    payload
+}
+
+fn video_payload(id: u64, number: u32) -> Vec<u8> {
+    let key = number.is_multiple_of(GOP);
+    let mut payload = vp8_frame(number, key, 700 + (number as usize % 7) * 40);
+    let at = if key { 15 } else { 8 };
+    payload[at..at + 8].copy_from_slice(&id.to_be_bytes());
+    payload
+}
+
+impl Actor for RtcClient {
+    fn turn(&mut self, ledger: &mut Ledger) -> Next {
+        self.queue.wait(&mut Vec::new());
+        let now = kernel::now();
+        if let Some(opening) = &mut self.opening {
+            match opening.try_recv() {
+                Ok(Ok(session)) => {
+                    self.session = Some(session);
+                    let local = self.socket.local_addr().expect("its address");
+                    let Some((offer, answer)) = self.offer.take() else { return Next::Done };
+                    self.client = Some(Client::new(now, local, offer, answer));
+                    self.opening = None;
+                }
+                Ok(Err(refusal)) => {
+                    ledger.say(|| format!("{}: refused: {refusal:?}", self.who));
+                    return Next::Done;
+                }
+                Err(oneshot::error::TryRecvError::Empty) => {
+                    let late = now > self.began + ms(2_000) && !ledger.is_disturbed;
+                    ledger.check(!late, || format!("{}: no answer from the worker", self.who));
+                    return if late { Next::Done } else { Next::At(now + ms(10)) };
+                }
+                Err(oneshot::error::TryRecvError::Closed) => return Next::Done,
+            }
+        }
+        if self.client.is_none() {
+            return Next::Done;
+        }
+        let mut datagrams = Vec::new();
+        while self.socket.receive(64, &mut datagrams).is_ok_and(|more| more) {}
+        if let Some(client) = &mut self.client {
+            for (from, mut datagram) in datagrams {
+                client.handle_datagram(now, from, &mut datagram);
+            }
+            client.handle_timeout(now);
+        }
+        self.flush();
+        self.receive(ledger);
+        let client = self.client.as_ref().expect("it was there");
+        let (connected, over) = (client.is_connected(), client.closed || client.failed.is_some());
+        if over {
+            let failed = format!("{:?}", client.failed);
+            ledger.say(|| format!("{}: over: {failed}", self.who));
+            self.plan.leave = Leave::Resetting;
+            return self.end(ledger);
+        }
+        if connected && self.connected.is_none() {
+            (self.connected, self.next_packet) = (Some(now), now);
+        }
+        let lasts =
+            self.connected.map_or(now > self.began + ms(30_000), |since| now > since + self.plan.lasts);
+        if lasts || self.leaving {
+            return self.end(ledger);
+        }
+        if self.plan.moves_after.is_some_and(|after| now > self.began + after) {
+            self.plan.moves_after = None;
+            self.socket = bind(&self.queue, self.plan.from);
+        }
+        if connected {
+            self.send(ledger);
+            if self.plan.role == RtcRole::Play && self.plan.is_steady {
+                self.is_in_time(ledger);
+            }
+        }
+        let tick = match self.plan.role {
+            RtcRole::Publish if connected => self.next_packet,
+            _ => now + ms(100),
+        };
+        let timer = self.client.as_mut().and_then(Client::next_timeout);
+        Next::At(timer.map_or(tick, |timer| timer.min(tick)).max(now + ms(1)))
+    }
+
+    fn queue(&self) -> &EventQueue {
+        &self.queue
+    }
+
+    fn leave(&mut self) {
+        self.leaving = true;
+    }
+}
+
+impl std::fmt::Debug for RtcClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RtcClient").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

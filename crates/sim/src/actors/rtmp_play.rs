@@ -1,0 +1,169 @@
+//! A player by RTMP, built on the client machine of `rtmp`.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use netsim::kernel::{self, EventQueue};
+use rtmp::RtmpUrl;
+use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+
+use super::line::Line;
+use super::{Actor, Leave, Next, ms};
+use crate::checker::Checker;
+use crate::ledger::{Ledger, StreamKey};
+
+/// How one plays, by any protocol over TCP.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Which stream.
+    pub key: StreamKey,
+    /// From where.
+    pub from: IpAddr,
+    /// Bytes it reads in a second; `None`: all.
+    pub bytes_per_second: Option<usize>,
+    /// How long.
+    pub lasts: Duration,
+    /// And then.
+    pub leave: Leave,
+    /// Its path loses no time, so that it is in time if it reads all.
+    pub is_steady: bool,
+    /// It shows the token, if there is one.
+    pub shows_token: bool,
+}
+
+impl Plan {
+    /// The bytes to be read in a turn, and when the next one is.
+    pub(super) fn pace(&self, now: Instant) -> (usize, Next) {
+        match self.bytes_per_second {
+            None => (usize::MAX, Next::At(now + ms(500))),
+            Some(rate) => (rate.div_ceil(10).max(1), Next::At(now + ms(100))),
+        }
+    }
+
+    /// The longest a frame may be under way to a player that reads all.
+    pub(super) fn delay_max(&self, ledger: &Ledger) -> Duration {
+        ledger.servers[self.key.server].merge_latency + ms(2_000)
+    }
+
+    /// The query that lets in, if it has one.
+    pub(super) fn query(&self, ledger: &Ledger) -> String {
+        let token = ledger.servers[self.key.server].token.as_ref().filter(|_| self.shows_token);
+        token.map_or(String::new(), |token| format!("?token={token}"))
+    }
+
+    pub(super) fn is_allowed(&self, ledger: &Ledger) -> bool {
+        self.shows_token || ledger.servers[self.key.server].token.is_none()
+    }
+}
+
+/// A player.
+pub struct RtmpPlayer {
+    plan: Plan,
+    queue: EventQueue,
+    line: Line,
+    session: ClientSession,
+    checker: Checker,
+    began: Instant,
+    started: bool,
+    leaving: bool,
+    next_look: Instant,
+    inbox: Vec<u8>,
+}
+
+impl RtmpPlayer {
+    /// One that connects now.
+    pub fn new(ledger: &mut Ledger, plan: Plan) -> Self {
+        let queue = EventQueue::new();
+        let server = &ledger.servers[plan.key.server];
+        let (ip, port) = (server.rtmp.ip(), server.rtmp.port());
+        let text = format!("rtmp://{ip}:{port}/live/{}{}", plan.key.name(), plan.query(ledger));
+        let url: RtmpUrl = text.parse().expect("a URL");
+        let line = Line::connect(&queue, plan.from, server.rtmp);
+        let session = ClientSession::play(&url, &ClientConfig::default(), ledger.random.next_u64());
+        let now = kernel::now();
+        let who = format!("RTMP player {} of {:?}", plan.from, plan.key);
+        let checker = Checker::new(plan.key, who);
+        Self {
+            plan,
+            queue,
+            line,
+            session,
+            checker,
+            began: now,
+            started: false,
+            leaving: false,
+            next_look: now,
+            inbox: Vec::new(),
+        }
+    }
+}
+
+impl Actor for RtmpPlayer {
+    fn turn(&mut self, ledger: &mut Ledger) -> Next {
+        self.queue.wait(&mut Vec::new());
+        let now = kernel::now();
+        let (most, next) = self.plan.pace(now);
+        if self.plan.bytes_per_second.is_none() || now >= self.next_look {
+            self.next_look = now + ms(100);
+            self.inbox.clear();
+            let ended = self.line.read(most, &mut self.inbox);
+            if let Err(error) = self.session.handle_input(&self.inbox) {
+                ledger.violation(format!("RTMP player: the server breaks the protocol: {error:?}"));
+                return Next::Done;
+            }
+            let mut over = ended.is_some();
+            while let Some(event) = self.session.poll_event() {
+                match event {
+                    ClientEvent::Started => {
+                        self.started = true;
+                        let may = self.plan.is_allowed(ledger);
+                        ledger.check(may, || format!("{:?}: let in without a token", self.plan));
+                    }
+                    ClientEvent::Media(media) => {
+                        self.checker.message(ledger, media.kind, media.timestamp, &media.payload);
+                    }
+                    ClientEvent::Rejected { .. } | ClientEvent::Ended { .. } => over = true,
+                    ClientEvent::Status { .. } => {}
+                }
+            }
+            if over {
+                ledger.say(|| format!("RTMP player {} over: {ended:?}", self.plan.from));
+                return Next::Done;
+            }
+        }
+        if self.leaving || now >= self.began + self.plan.lasts {
+            match self.plan.leave {
+                Leave::Properly => {
+                    self.session.end();
+                    self.line.out.append(self.session.output());
+                    self.line.flush();
+                    self.line.finish();
+                }
+                Leave::Resetting => self.line.close(true),
+                Leave::Closing | Leave::Silently => {}
+            }
+            return Next::Done;
+        }
+        if self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none() {
+            self.checker.is_in_time(ledger, self.plan.delay_max(ledger));
+            self.checker.is_not_forgotten(ledger);
+        }
+        self.line.out.append(self.session.output());
+        self.line.flush();
+        next
+    }
+
+    fn queue(&self) -> &EventQueue {
+        &self.queue
+    }
+
+    fn leave(&mut self) {
+        self.leaving = true;
+    }
+}
+
+impl std::fmt::Debug for RtmpPlayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RtmpPlayer").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

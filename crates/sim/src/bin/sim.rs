@@ -1,0 +1,92 @@
+//! Runs seeds: `sim [--seeds N] [--first SEED] [--threads N] [--seconds N] [--until-found]`,
+//! `sim --seed SEED [--trace] [--config] [--shrink]`, `sim --load`.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sim::swarm::{Config, Outcome};
+
+#[expect(clippy::disallowed_methods, reason = "how long simulations take is told in real time")]
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.parse::<u64>().ok()
+    };
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    let started = Instant::now();
+    if let Some(seed) = value("--seed") {
+        let config = Config::of(seed);
+        if has("--config") {
+            println!("{config:#?}");
+        }
+        let outcome = config.run(has("--trace"));
+        if has("--shrink") && !outcome.violations.is_empty() {
+            let (smaller, steps) = config.shrink();
+            println!(
+                "still fails with: {}",
+                if steps.is_empty() { "all of it".to_owned() } else { steps.join(", ") }
+            );
+            println!("{:#?}", smaller.run(false).violations);
+        }
+        println!("{outcome:#?}");
+        return if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let (seeds, first) = (value("--seeds").unwrap_or(200), value("--first").unwrap_or(0));
+    let threads = value("--threads").unwrap_or(2);
+    let limit = value("--seconds").map(Duration::from_secs);
+    let next = AtomicU64::new(first);
+    let total = Mutex::new((0_u64, Outcome::default(), Vec::<u64>::new()));
+    let (load, until_found) = (has("--load"), has("--until-found"));
+    // A panic of a worker is told as what was found.
+    std::panic::set_hook(Box::new(|_| {}));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let found = total.lock().is_ok_and(|total| !total.2.is_empty());
+                    if until_found && found {
+                        return;
+                    }
+                    if seed >= first + seeds || limit.is_some_and(|limit| started.elapsed() > limit) {
+                        return;
+                    }
+                    let config = if load { Config::load(seed) } else { Config::of(seed) };
+                    let outcome = config.run(false);
+                    let mut total = total.lock().expect("no thread panics while it holds this");
+                    total.0 += 1;
+                    total.1.virtual_time += outcome.virtual_time;
+                    total.1.checks += outcome.checks;
+                    total.1.steps += outcome.steps;
+                    total.1.frames += outcome.frames;
+                    total.1.packets += outcome.packets;
+                    total.1.missed += outcome.missed;
+                    if let Some(found) = outcome.violations.first() {
+                        println!("seed {seed}: {found}\n  replay: make sim SEED={seed}");
+                        total.2.push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let (ran, all, failed) = total.into_inner().expect("no thread panicked");
+    let took = started.elapsed().as_secs_f64();
+    println!(
+        "{ran} seeds, {} failed, {} turns, {} frames, {} packets, {} frames missed, {took:.1} s",
+        failed.len(),
+        all.steps,
+        all.frames,
+        all.packets,
+        all.missed
+    );
+    println!(
+        "RESULT sim seeds={ran} virtual_hours={:.2} speed={:.0} invariants={}",
+        all.virtual_time.as_secs_f64() / 3600.0,
+        all.virtual_time.as_secs_f64() / took,
+        all.checks
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,207 @@
+//! What every actor knows of the world, and what was found wrong: publications, expectations, violations.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use netsim::Random;
+use worker_api::link::WorkerHandle;
+use worker_api::rtc::RtcEndpoint;
+use worker_api::streams::Published;
+
+use crate::content::Content;
+
+/// A stream: a name on a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    /// Which server.
+    pub server: usize,
+    /// Which stream there.
+    pub stream: usize,
+}
+
+impl StreamKey {
+    /// The name of the stream in its application.
+    pub fn name(self) -> String {
+        format!("s{}", self.stream)
+    }
+}
+
+/// A publication as its publisher has it.
+#[derive(Debug)]
+pub struct PublicationRecord {
+    /// Where.
+    pub key: StreamKey,
+    /// What.
+    pub content: Content,
+    /// When each frame was given to the network, by number.
+    pub sent: Vec<Instant>,
+    /// When it ended.
+    pub ended: Option<Instant>,
+    /// Its path loses no time, so that its frames reach the server at once.
+    pub is_steady: bool,
+}
+
+/// A publication by WebRTC.
+#[derive(Debug)]
+pub struct RtcRecord {
+    /// Where.
+    pub key: StreamKey,
+    /// When each audio packet was sent, by number.
+    pub audio: Vec<Instant>,
+    /// How many pictures were sent.
+    pub video: u32,
+    /// When it ended.
+    pub ended: Option<Instant>,
+    /// Its path loses neither packets nor time.
+    pub is_steady: bool,
+}
+
+/// A server as clients see it.
+pub struct ServerView {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Where it takes RTMP.
+    pub rtmp: SocketAddr,
+    /// Where it takes HTTP.
+    pub http: SocketAddr,
+    /// Where its workers take WebRTC.
+    pub rtc: Vec<RtcEndpoint>,
+    /// The workers' queues of commands, for the control side.
+    pub handles: Vec<WorkerHandle>,
+    /// What is published.
+    pub published: Box<dyn Fn(&str) -> Published>,
+    /// The token that lets in.
+    pub token: Option<String>,
+    /// Longest time for a handshake.
+    pub handshake_timeout: Duration,
+    /// Longest silence of a publisher.
+    pub publisher_idle_timeout: Duration,
+    /// How long a message may wait for others.
+    pub merge_latency: Duration,
+    /// Whether players begin with the last group of pictures.
+    pub gop_cache: bool,
+    /// How long a player waits for a publisher.
+    pub wait_for_publisher: Option<Duration>,
+}
+
+/// What is shared by all actors.
+pub struct Ledger {
+    /// Everybody's randomness.
+    pub random: Random,
+    /// The servers.
+    pub servers: Vec<ServerView>,
+    /// All publications so far.
+    pub publications: BTreeMap<u64, PublicationRecord>,
+    /// All publications by WebRTC so far.
+    pub rtc: BTreeMap<u64, RtcRecord>,
+    last_publication: u64,
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// Times an invariant was checked and held.
+    pub checks: u64,
+    /// Faults are on that stop servers for a while: nobody is promised to be in time.
+    pub is_disturbed: bool,
+    /// Nobody asks for more than one thing on an HTTP connection: sessions and reasons are as many.
+    pub is_plain_http: bool,
+    /// Frames that players got.
+    pub frames_received: u64,
+    /// Frames that players did not get between others.
+    pub frames_missed: u64,
+    /// The same by server.
+    pub missed_by_server: Vec<u64>,
+    /// Packets that viewers got.
+    pub packets_received: u64,
+    /// Packets that viewers on good paths did not get between others, by server.
+    pub packets_missed: Vec<u64>,
+    /// Lines of what happened, if wanted.
+    pub trace: bool,
+}
+
+impl Ledger {
+    /// An empty one.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed ^ 0x6163_746f_7273),
+            servers: Vec::new(),
+            publications: BTreeMap::new(),
+            rtc: BTreeMap::new(),
+            last_publication: 0,
+            violations: Vec::new(),
+            checks: 0,
+            is_disturbed: false,
+            is_plain_http: false,
+            frames_received: 0,
+            frames_missed: 0,
+            missed_by_server: Vec::new(),
+            packets_received: 0,
+            packets_missed: Vec::new(),
+            trace: false,
+        }
+    }
+
+    /// Notes that an invariant was broken.
+    pub fn violation(&mut self, text: String) {
+        let at = netsim::kernel::elapsed();
+        self.violations.push(format!("[{:>10.6}] {text}", at.as_secs_f64()));
+    }
+
+    /// Checks an invariant.
+    pub fn check(&mut self, holds: bool, text: impl FnOnce() -> String) {
+        self.checks += 1;
+        if !holds {
+            self.violation(text());
+        }
+    }
+
+    /// Prints what happens, if wanted.
+    pub fn say(&self, text: impl FnOnce() -> String) {
+        if self.trace {
+            let at = netsim::kernel::elapsed();
+            eprintln!("[{:>10.6}] {}", at.as_secs_f64(), text());
+        }
+    }
+
+    /// A new publication begins.
+    pub fn publish(&mut self, key: StreamKey, gop: u32, video_bytes: u32, is_steady: bool) -> Content {
+        self.last_publication += 1;
+        let begins_ms = self.random.below(100_000) as u32;
+        let content = Content { id: self.last_publication, gop, video_bytes, begins_ms };
+        let record = PublicationRecord { key, content, sent: Vec::new(), ended: None, is_steady };
+        self.publications.insert(content.id, record);
+        content
+    }
+
+    /// A new publication by WebRTC begins.
+    pub fn publish_rtc(&mut self, key: StreamKey, is_steady: bool) -> u64 {
+        self.last_publication += 1;
+        let record = RtcRecord { key, audio: Vec::new(), video: 0, ended: None, is_steady };
+        self.rtc.insert(self.last_publication, record);
+        self.last_publication
+    }
+
+    /// Frame `number` of a publication was given to the network.
+    pub fn sent(&mut self, id: u64, number: u32) {
+        let now = netsim::kernel::now();
+        if let Some(record) = self.publications.get_mut(&id) {
+            debug_assert_eq!(record.sent.len(), number as usize);
+            record.sent.push(now);
+        }
+    }
+
+    /// A publication ended, as far as its publisher knows.
+    pub fn ended(&mut self, id: u64) {
+        let now = netsim::kernel::now();
+        if let Some(record) = self.publications.get_mut(&id) {
+            record.ended.get_or_insert(now);
+        }
+    }
+
+    /// The publication of a stream that goes on, if there is one and only one.
+    pub fn live(&self, key: StreamKey) -> Option<&PublicationRecord> {
+        let mut live =
+            self.publications.values().filter(|record| record.key == key && record.ended.is_none());
+        let first = live.next()?;
+        live.next().is_none().then_some(first)
+    }
+}

@@ -1,0 +1,400 @@
+//! A simulation from its seed: how many servers, which settings, who comes, and what goes wrong.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use netsim::Random;
+use netsim::kernel::{self, Faults, Path};
+use worker_api::pattern::Pattern;
+use worker_api::rtc::RtcRole;
+use worker_api::settings::{
+    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
+};
+
+use crate::actors::flv::{Carrier, FlvPlayer};
+use crate::actors::hostile::{Habit, Hostile};
+use crate::actors::rtc::{self, RtcClient};
+use crate::actors::rtmp_play::{self, RtmpPlayer};
+use crate::actors::rtmp_publish::{self, RtmpPublisher};
+use crate::actors::{Leave, ms};
+use crate::ledger::{Ledger, StreamKey};
+use crate::server::Server;
+use crate::world::{Schedule, World};
+
+/// What a seed stands for. [`Config::of`] draws it; a part can be switched off to find out whether a failure
+/// needs it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The seed.
+    pub seed: u64,
+    /// Servers.
+    pub servers: usize,
+    /// Workers of each.
+    pub workers: usize,
+    /// Streams published by RTMP, on each server.
+    pub streams: usize,
+    /// Streams published by WebRTC, on each server.
+    pub rtc_streams: usize,
+    /// Players of frames of each stream.
+    pub players: usize,
+    /// Viewers of each WebRTC stream.
+    pub viewers: usize,
+    /// Hostile clients of each server.
+    pub hostile: usize,
+    /// Second publishers of streams that have one.
+    pub rivals: usize,
+    /// How long it lasts, before everybody leaves.
+    pub lasts: Duration,
+    /// Clients on bad paths, of ten.
+    pub bad_paths: u64,
+    /// What system calls do.
+    pub faults: Faults,
+    /// What the scheduler does.
+    pub schedule: Schedule,
+    /// The servers are told to stop while everybody is there.
+    pub drains: bool,
+    /// A token is needed.
+    pub needs_token: bool,
+    /// The settings of all servers.
+    pub settings: WorkerSettings,
+    /// Turns between two audits.
+    pub audit_every: u64,
+}
+
+/// What came of a seed.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// Virtual time.
+    pub virtual_time: Duration,
+    /// Times an invariant was checked.
+    pub checks: u64,
+    /// Turns of everybody.
+    pub steps: u64,
+    /// Frames that players got.
+    pub frames: u64,
+    /// Packets that viewers got.
+    pub packets: u64,
+    /// Frames that players missed.
+    pub missed: u64,
+    /// The same for two runs of one seed.
+    pub digest: u64,
+}
+
+impl Config {
+    /// The simulation of a seed.
+    pub fn of(seed: u64) -> Self {
+        let random = &mut Random::new(seed);
+        let mut some = |probability: f64, value: f64| if random.chance(probability) { value } else { 0.0 };
+        let faults = Faults {
+            partial_read: some(0.4, 0.2),
+            partial_write: some(0.4, 0.2),
+            false_report: some(0.3, 0.05),
+            interrupt: some(0.3, 0.05),
+            abort_accept: some(0.2, 0.2),
+            no_buffers: some(0.2, 0.05),
+            receive_queue: None,
+            descriptors: None,
+        };
+        let schedule = Schedule { delay: some(0.4, 0.3), stall: some(0.1, 0.0005) };
+        let random = &mut Random::new(seed ^ 0x636f_6e66);
+        let pick = |random: &mut Random, of: &[u64]| of[random.below(of.len() as u64) as usize];
+        let application = ApplicationSettings {
+            merge_latency: ms(pick(random, &[0, 20, 100, 350])),
+            merge_messages: pick(random, &[0, 0, 1, 8]) as u32,
+            gop_cache: random.chance(0.8),
+            player_queue_bytes_max: pick(random, &[64 << 10, 512 << 10, 8 << 20]) as usize,
+            player_queue_duration_max: ms(pick(random, &[2_000, 10_000])),
+            player_stall_timeout: ms(pick(random, &[3_000, 10_000])),
+            wait_for_publisher: [Some(Duration::ZERO), Some(ms(5_000)), Some(ms(30_000)), None]
+                [random.below(4) as usize],
+            second_publisher: if random.chance(0.5) {
+                SecondPublisher::TakeOver
+            } else {
+                SecondPublisher::Refuse
+            },
+            bridge: BridgeSettings { enabled: random.chance(0.7), ..BridgeSettings::default() },
+            ..ApplicationSettings::default()
+        };
+        let settings = WorkerSettings {
+            workers: 1 + random.below(3) as usize,
+            handshake_timeout: ms(pick(random, &[3_000, 10_000])),
+            publisher_idle_timeout: ms(pick(random, &[5_000, 30_000])),
+            sessions_max: pick(random, &[50_000, 50_000, 50_000, 12]) as usize,
+            ring_frames: pick(random, &[4096, 4096, 64, 4]) as usize,
+            applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::new(application) }],
+            transcoding: TranscodingSettings { streams_max: 0, ..TranscodingSettings::default() },
+            ..WorkerSettings::default()
+        };
+        let mut config = Self {
+            seed,
+            servers: 1 + random.below(3) as usize,
+            workers: settings.workers,
+            streams: random.below(4) as usize,
+            rtc_streams: random.below(3) as usize,
+            players: random.below(8) as usize,
+            viewers: random.below(5) as usize,
+            hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
+            rivals: if random.chance(0.4) { 2 } else { 0 },
+            lasts: ms(20_000 + random.below(40_000)),
+            bad_paths: pick(random, &[0, 0, 3, 8]),
+            faults,
+            schedule,
+            drains: random.chance(0.15),
+            needs_token: random.chance(0.3),
+            settings,
+            audit_every: 7,
+        };
+        if random.chance(0.1) {
+            config.faults.descriptors = Some(12 + random.below(20) as usize);
+        }
+        if random.chance(0.1) {
+            config.faults.receive_queue = Some(16);
+        }
+        config
+    }
+
+    /// The load that the speed is measured with: three servers, ten streams of 200 kbit/s, a hundred players.
+    pub fn load(seed: u64) -> Self {
+        let mut settings = WorkerSettings { workers: 2, ..WorkerSettings::default() };
+        settings.transcoding.streams_max = 0;
+        Self {
+            seed,
+            servers: 3,
+            workers: 2,
+            streams: 3,
+            rtc_streams: 1,
+            players: 8,
+            viewers: 10,
+            hostile: 1,
+            rivals: 0,
+            lasts: ms(60_000),
+            bad_paths: 1,
+            faults: Faults { partial_read: 0.02, partial_write: 0.02, ..Faults::default() },
+            schedule: Schedule { delay: 0.1, stall: 0.0 },
+            drains: false,
+            needs_token: false,
+            settings,
+            audit_every: 64,
+        }
+    }
+
+    /// The smallest simulation of this seed that still fails, and what was left out.
+    ///
+    /// Parts are left out one after the other; each draws its numbers from the seed whether others are there
+    /// or not, but for where they meet in time.
+    pub fn shrink(&self) -> (Self, Vec<String>) {
+        type Change = (&'static str, fn(&mut Config));
+        const CHANGES: [Change; 16] = [
+            ("no scheduler delays", |config| config.schedule = Schedule::default()),
+            ("no faults", |config| config.faults = Faults::default()),
+            ("no partial reads", |config| config.faults.partial_read = 0.0),
+            ("no partial writes", |config| config.faults.partial_write = 0.0),
+            ("no false reports", |config| config.faults.false_report = 0.0),
+            ("no interrupts", |config| config.faults.interrupt = 0.0),
+            ("no full buffers", |config| config.faults.no_buffers = 0.0),
+            ("no bad paths", |config| config.bad_paths = 0),
+            ("no hostile clients", |config| config.hostile = 0),
+            ("no rivals", |config| config.rivals = 0),
+            ("no WebRTC", |config| config.rtc_streams = 0),
+            ("no RTMP", |config| config.streams = 0),
+            ("one server", |config| config.servers = 1),
+            ("one worker", |config| config.workers = 1),
+            ("one stream", |config| config.streams = config.streams.min(1)),
+            ("one player", |config| config.players = config.players.min(1)),
+        ];
+        let (mut smallest, mut left_out) = (self.clone(), Vec::new());
+        for (name, change) in CHANGES {
+            let mut config = smallest.clone();
+            change(&mut config);
+            if !config.run(false).violations.is_empty() {
+                smallest = config;
+                left_out.push(name.to_owned());
+            }
+        }
+        (smallest, left_out)
+    }
+
+    /// Runs it.
+    pub fn run(&self, trace: bool) -> Outcome {
+        let mut outcome = Outcome::default();
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run_unguarded(trace, &mut outcome)));
+        if let Err(panic) = ran {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            outcome.violations.push(format!("panic: {}", text.unwrap_or_default()));
+        }
+        outcome
+    }
+
+    fn run_unguarded(&self, trace: bool, outcome: &mut Outcome) {
+        kernel::begin(self.seed, Path::default(), self.faults.clone());
+        let mut ledger = Ledger::new(self.seed);
+        ledger.trace = trace;
+        ledger.is_disturbed = self.schedule.stall > 0.0
+            || self.faults.descriptors.is_some()
+            || self.settings.sessions_max < 1_000
+            || self.settings.ring_frames < 1_000;
+        ledger.is_plain_http = self.hostile == 0;
+        let mut settings = self.settings.clone();
+        settings.workers = self.workers;
+        let token = self.needs_token.then(|| "secret".to_owned());
+        let servers = (0..self.servers).map(|server| {
+            let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + server as u8));
+            Server::start(&mut ledger, ip, settings.clone(), token.clone())
+        });
+        let servers = servers.collect();
+        let mut world = World::new(self.seed, ledger, servers, self.schedule);
+        world.audit_every = self.audit_every;
+        self.populate(&mut world);
+        world.run_until(self.lasts);
+        if world.ledger.violations.is_empty() {
+            if self.drains {
+                // Whoever is thrown out does not come back, and is not promised to be in time.
+                world.ledger.is_disturbed = true;
+                world.drain(ms(5_000));
+            } else {
+                world.come_to_rest();
+                if world.ledger.violations.is_empty() {
+                    world.drain(ms(1_000));
+                }
+            }
+        }
+        outcome.violations = std::mem::take(&mut world.ledger.violations);
+        outcome.virtual_time = kernel::elapsed();
+        outcome.checks = world.ledger.checks;
+        outcome.steps = world.steps;
+        outcome.frames = world.ledger.frames_received;
+        outcome.packets = world.ledger.packets_received;
+        outcome.missed = world.ledger.frames_missed;
+        outcome.digest = kernel::digest();
+    }
+
+    fn populate(&self, world: &mut World) {
+        let random = &mut Random::new(self.seed ^ 0x706f_7075);
+        let mut host = 0_u16;
+        for server in 0..self.servers {
+            for stream in 0..self.streams {
+                let key = StreamKey { server, stream };
+                for rival in 0..=self.rivals {
+                    self.publisher(world, random, &mut host, key, rival > 0);
+                }
+                for _ in 0..self.players {
+                    self.player(world, random, &mut host, key);
+                }
+            }
+            for stream in 0..self.rtc_streams {
+                let key = StreamKey { server, stream: 100 + stream };
+                self.rtc(world, random, &mut host, key, RtcRole::Publish);
+                for _ in 0..self.viewers {
+                    self.rtc(world, random, &mut host, key, RtcRole::Play);
+                }
+            }
+            for _ in 0..self.hostile {
+                let (from, _) = self.address(random, &mut host);
+                let habit = Habit::ALL[random.below(6) as usize];
+                let after = random.up_to(self.lasts);
+                world.arrive(
+                    after,
+                    Box::new(move |ledger| Box::new(Hostile::new(ledger, server, from, habit))),
+                );
+            }
+        }
+    }
+
+    /// A client's address, and whether its path is a good one.
+    fn address(&self, random: &mut Random, host: &mut u16) -> (IpAddr, bool) {
+        *host += 1;
+        let [high, low] = host.to_be_bytes();
+        let ip = IpAddr::V4(Ipv4Addr::new(10, 1, high, low));
+        let is_bad = random.below(10) < self.bad_paths;
+        let path = if is_bad {
+            Path {
+                delay: random.up_to(ms(200)),
+                jitter: random.up_to(ms(100)),
+                tcp_bits_per_second: random.chance(0.5).then(|| 50_000 + random.below(2_000_000)),
+                tcp_window_bytes: 2_000 + random.below(100_000) as usize,
+                loss: if random.chance(0.5) { 0.05 } else { 0.0 },
+                duplicate: if random.chance(0.3) { 0.05 } else { 0.0 },
+                reorder: if random.chance(0.3) { 0.05 } else { 0.0 },
+                corrupt: if random.chance(0.2) { 0.02 } else { 0.0 },
+            }
+        } else {
+            Path { delay: random.up_to(ms(20)), ..Path::default() }
+        };
+        kernel::set_path(ip, path);
+        (ip, !is_bad)
+    }
+
+    fn publisher(
+        &self,
+        world: &mut World,
+        random: &mut Random,
+        host: &mut u16,
+        key: StreamKey,
+        is_rival: bool,
+    ) {
+        let (from, is_steady) = self.address(random, host);
+        let after = if is_rival { random.up_to(self.lasts) } else { random.up_to(ms(3_000)) };
+        let stays = random.chance(0.5);
+        let plan = rtmp_publish::Plan {
+            key,
+            from,
+            gop: 10 + random.below(50) as u32,
+            video_bytes: 200 + random.below(1_000) as u32,
+            lasts: if stays { self.lasts * 2 } else { random.up_to(self.lasts) },
+            leave: Leave::any(random),
+            retries: if is_rival { 0 } else { random.below(3) as u32 },
+            is_steady,
+            shows_token: !random.chance(0.1),
+        };
+        world.arrive(after, Box::new(move |ledger| Box::new(RtmpPublisher::new(ledger, plan))));
+    }
+
+    fn player(&self, world: &mut World, random: &mut Random, host: &mut u16, key: StreamKey) {
+        let (from, is_steady) = self.address(random, host);
+        let after = random.up_to(self.lasts);
+        let is_slow = random.chance(0.15);
+        let plan = rtmp_play::Plan {
+            key,
+            from,
+            bytes_per_second: is_slow.then(|| random.below(30_000) as usize),
+            lasts: random.up_to(self.lasts),
+            leave: Leave::any(random),
+            is_steady,
+            shows_token: !random.chance(0.1),
+        };
+        let carrier = [None, Some(Carrier::Plain), Some(Carrier::Chunked), Some(Carrier::WebSocket)]
+            [random.below(4) as usize];
+        world.arrive(
+            after,
+            Box::new(move |ledger| match carrier {
+                None => Box::new(RtmpPlayer::new(ledger, plan)),
+                Some(carrier) => Box::new(FlvPlayer::new(ledger, plan, carrier)),
+            }),
+        );
+    }
+
+    fn rtc(&self, world: &mut World, random: &mut Random, host: &mut u16, key: StreamKey, role: RtcRole) {
+        let (from, is_steady) = self.address(random, host);
+        let after = match role {
+            RtcRole::Publish => random.up_to(ms(1_000)),
+            RtcRole::Play => ms(3_000) + random.up_to(self.lasts),
+        };
+        let plan = rtc::Plan {
+            key,
+            from,
+            role,
+            lasts: if role == RtcRole::Publish { self.lasts } else { random.up_to(self.lasts) },
+            leave: Leave::any(random),
+            is_steady: is_steady && self.faults.no_buffers == 0.0 && self.faults.receive_queue.is_none(),
+            moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
+            is_greedy: random.chance(0.2),
+        };
+        let plan = rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan };
+        world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
+    }
+}

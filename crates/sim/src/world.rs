@@ -1,0 +1,392 @@
+//! The scheduler: one thread, virtual time, and whoever can run is chosen at random.
+//!
+//! ```text
+//! network events that are due ─▶ who is ready now? ─▶ one of them runs ─▶ invariants ─┐
+//!        ▲                       nobody: the time goes on                            │
+//!        └────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use netsim::kernel::{self, QueueId};
+
+use netsim::Random;
+use worker_api::link::Command;
+
+use crate::actors::{Actor, Next, ms};
+use crate::ledger::Ledger;
+use crate::server::Server;
+
+/// Who runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Owner {
+    Worker(usize, usize),
+    Control(usize),
+    Actor(usize),
+}
+
+/// How the scheduler treats workers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Schedule {
+    /// Probability that a worker that is ready runs later, by up to 2 ms.
+    pub delay: f64,
+    /// Probability that it stands still for up to a second.
+    pub stall: f64,
+}
+
+/// Makes actors; called when their time has come.
+pub type Arrival = Box<dyn FnOnce(&mut Ledger) -> Box<dyn Actor>>;
+
+/// Servers and actors in virtual time.
+pub struct World {
+    /// What actors share, and what was found.
+    pub ledger: Ledger,
+    /// The servers.
+    pub servers: Vec<Server>,
+    actors: Vec<Option<Box<dyn Actor>>>,
+    arrivals: VecDeque<(Duration, Arrival)>,
+    by_queue: HashMap<QueueId, Owner>,
+    /// When who runs at the latest; an entry of `timers` counts only if it says the same.
+    due: HashMap<Owner, Instant>,
+    timers: BinaryHeap<Reverse<(Instant, Owner)>>,
+    runnable: Vec<Owner>,
+    busy_until: HashMap<Owner, Instant>,
+    /// Workers that were woken and have not run since.
+    woken: HashSet<Owner>,
+    schedule: Schedule,
+    random: Random,
+    start: Instant,
+    /// Turns so far.
+    pub steps: u64,
+    /// Turns of workers between two full audits.
+    pub audit_every: u64,
+}
+
+impl World {
+    /// Servers without actors.
+    pub fn new(seed: u64, ledger: Ledger, servers: Vec<Server>, schedule: Schedule) -> Self {
+        let mut world = Self {
+            ledger,
+            servers,
+            actors: Vec::new(),
+            arrivals: VecDeque::new(),
+            by_queue: HashMap::new(),
+            due: HashMap::new(),
+            timers: BinaryHeap::new(),
+            runnable: Vec::new(),
+            busy_until: HashMap::new(),
+            woken: HashSet::new(),
+            schedule,
+            random: Random::new(seed ^ 0x7363_6865_6475),
+            start: kernel::now(),
+            steps: 0,
+            audit_every: 1,
+        };
+        for (server, one) in world.servers.iter().enumerate() {
+            for (index, worker) in one.workers.iter().enumerate() {
+                let owner = Owner::Worker(server, index);
+                world.by_queue.insert(worker.queue().id(), owner);
+                world.runnable.push(owner);
+            }
+        }
+        world
+    }
+
+    /// An actor comes at this time after the beginning; those that were added first come first.
+    pub fn arrive(&mut self, after: Duration, arrival: Arrival) {
+        let at = self.arrivals.partition_point(|(other, _)| *other <= after);
+        self.arrivals.insert(at, (after, arrival));
+    }
+
+    /// Runs until this time after the beginning, or until something is found wrong.
+    pub fn run_until(&mut self, end: Duration) {
+        let end = self.start + end;
+        while self.ledger.violations.is_empty() && self.step(end) {}
+    }
+
+    /// Actors that have not left.
+    pub fn actors(&self) -> usize {
+        self.actors.iter().flatten().count()
+    }
+
+    /// One turn of somebody, or a step of the time; false at the end.
+    fn step(&mut self, end: Instant) -> bool {
+        let now = kernel::now();
+        while let Some((after, _)) = self.arrivals.front()
+            && self.start + *after <= now
+        {
+            let Some((_, arrival)) = self.arrivals.pop_front() else { break };
+            let actor = arrival(&mut self.ledger);
+            let owner = Owner::Actor(self.actors.len());
+            self.by_queue.insert(actor.queue().id(), owner);
+            self.actors.push(Some(actor));
+            self.make_runnable(owner);
+            self.look_at_wakers();
+        }
+        while let Some(queue) = kernel::next_ready() {
+            if let Some(&owner) = self.by_queue.get(&queue) {
+                self.make_ready(owner);
+            }
+        }
+        while let Some(&Reverse((at, owner))) = self.timers.peek()
+            && at <= now
+        {
+            self.timers.pop();
+            if self.due.get(&owner) == Some(&at) {
+                self.due.remove(&owner);
+                self.make_runnable(owner);
+            }
+        }
+        if self.runnable.is_empty() {
+            let arrival = self.arrivals.front().map(|(after, _)| self.start + *after);
+            let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+            let next = netsim::earliest([arrival, timer, kernel::next_event()]).unwrap_or(end);
+            if next >= end {
+                kernel::advance_to(end);
+                return false;
+            }
+            kernel::advance_to(next);
+            return true;
+        }
+        let chosen = self.random.below(self.runnable.len() as u64) as usize;
+        let owner = self.runnable.swap_remove(chosen);
+        self.steps += 1;
+        match owner {
+            Owner::Worker(server, worker) => self.run_worker(server, worker),
+            Owner::Control(server) => {
+                if let Some(at) = self.servers[server].control(&mut self.ledger) {
+                    self.set_timer(Owner::Control(server), at);
+                }
+            }
+            Owner::Actor(index) => {
+                let Some(actor) = &mut self.actors[index] else { return true };
+                match actor.turn(&mut self.ledger) {
+                    Next::At(at) => self.set_timer(owner, at),
+                    Next::Done => {
+                        self.by_queue.remove(&actor.queue().id());
+                        self.due.remove(&owner);
+                        self.actors[index] = None;
+                    }
+                }
+            }
+        }
+        self.look_at_wakers();
+        true
+    }
+
+    fn run_worker(&mut self, server: usize, index: usize) {
+        let owner = Owner::Worker(server, index);
+        let now = kernel::now();
+        if let Some(until) = self.busy_until.get(&owner).copied().filter(|until| *until > now) {
+            return self.set_timer(owner, until);
+        }
+        let worker = &mut self.servers[server].workers[index];
+        if worker.is_drained() {
+            return;
+        }
+        worker.step();
+        self.woken.remove(&owner);
+        let (next, drained) = (worker.next_turn(), worker.is_drained());
+        // What a turn costs: it does not run again before.
+        let mut until = now + Duration::from_micros(5 + self.random.below(40));
+        if self.schedule.stall > 0.0 && self.random.chance(self.schedule.stall) {
+            until += ms(self.random.below(1_000));
+        }
+        self.busy_until.insert(owner, until);
+        kernel::note((server as u64) << 32 | index as u64);
+        if self.steps.is_multiple_of(self.audit_every) {
+            let found = worker.audit();
+            self.ledger.check(found.is_ok(), || {
+                format!("worker {index} of server {server}: {}", found.err().unwrap_or_default())
+            });
+        }
+        for (number, other) in self.servers[server].workers.iter().enumerate() {
+            if number != index && !other.is_drained() && other.has_messages() {
+                // Or it runs soon anyway, because what was sent in an earlier turn has woken it.
+                let runs = other.queue().is_woken()
+                    || self.runnable.contains(&Owner::Worker(server, number))
+                    || self.woken.contains(&Owner::Worker(server, number));
+                self.ledger.check(runs, || {
+                    format!("worker {number} of server {server} has messages and was not woken")
+                });
+            }
+        }
+        if !drained {
+            self.set_timer(owner, next.max(until));
+        }
+        if let Some(at) = self.servers[server].control(&mut self.ledger) {
+            self.set_timer(Owner::Control(server), at);
+        }
+    }
+
+    /// Wakers may have been used, by whoever ran.
+    fn look_at_wakers(&mut self) {
+        for server in 0..self.servers.len() {
+            for worker in 0..self.servers[server].workers.len() {
+                if self.servers[server].workers[worker].queue().is_woken() {
+                    let owner = Owner::Worker(server, worker);
+                    if self.woken.insert(owner) {
+                        self.make_ready(owner);
+                    }
+                }
+            }
+        }
+    }
+
+    /// It has something to do; a worker may be kept waiting for it.
+    fn make_ready(&mut self, owner: Owner) {
+        if matches!(owner, Owner::Worker(..))
+            && !self.runnable.contains(&owner)
+            && self.schedule.delay > 0.0
+            && self.random.chance(self.schedule.delay)
+        {
+            let at = kernel::now() + self.random.up_to(ms(2));
+            return self.set_timer(owner, at);
+        }
+        self.make_runnable(owner);
+    }
+
+    fn make_runnable(&mut self, owner: Owner) {
+        if !self.runnable.contains(&owner) {
+            self.runnable.push(owner);
+        }
+    }
+
+    /// It runs then, unless it does before.
+    fn set_timer(&mut self, owner: Owner, at: Instant) {
+        if self.due.get(&owner).is_some_and(|due| *due <= at) {
+            return;
+        }
+        self.due.insert(owner, at);
+        self.timers.push(Reverse((at, owner)));
+    }
+
+    /// Everybody leaves, and the servers come to rest: nothing of anybody is left.
+    pub fn come_to_rest(&mut self) {
+        self.arrivals.clear();
+        for actor in self.actors.iter_mut().flatten() {
+            actor.leave();
+        }
+        // Consent (30 s), a restart of ICE (5 s), idle HTTP connections (75 s), and whoever never came back.
+        let mut quiet = kernel::elapsed();
+        for _ in 0..40 {
+            quiet += ms(5_000);
+            self.run_until(quiet);
+            if !self.ledger.violations.is_empty() || (self.actors() == 0 && self.is_empty()) {
+                break;
+            }
+        }
+        if self.ledger.violations.is_empty() {
+            self.check_end();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let workers = self.servers.iter().flat_map(|server| &server.workers);
+        workers.into_iter().all(|worker| worker.tables() == Default::default())
+    }
+
+    fn check_end(&mut self) {
+        let left = self.actors();
+        self.ledger.check(left == 0, || format!("{left} actors have not left"));
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            let (ledger, mut drops, mut rtc_drops, mut opened) = (&mut self.ledger, 0, 0, 0);
+            let mut ring_drops = 0;
+            for (number, worker) in server.workers.iter_mut().enumerate() {
+                let (tables, counters) = (worker.tables(), worker.counters());
+                let who = format!("worker {number} of server {index}");
+                ledger.check(tables == Default::default(), || format!("{who} still has {tables:?}"));
+                ledger
+                    .check(counters.rtc.panics == 0, || format!("{who} met {} panics", counters.rtc.panics));
+                let gauges = (counters.sessions, counters.players, counters.publishers, counters.rtc.pending);
+                ledger.check(gauges == (0, 0, 0, 0), || format!("{who} counts {gauges:?} at the end"));
+                drops += counters.queue_drops;
+                ring_drops += counters.ring_drops;
+                rtc_drops += counters.rtc.ring_drops
+                    + counters.rtc.send_failures
+                    + counters.rtc.paused
+                    + counters.rtc.dropped
+                    + counters.rtc.unsupported;
+                opened += counters.rtc.opened;
+                // What came in is what ended, or was refused.
+                let ended: u64 = counters.ended.iter().map(|(_, count)| count).sum();
+                let least = counters.accepted + counters.rtc.opened;
+                let least = least.saturating_sub(counters.refused_full + counters.http_handed_over);
+                ledger.check(ended >= least, || format!("{who}: {least} sessions, {ended} reasons"));
+                let most = counters.accepted + counters.rtc.opened + counters.http_returned;
+                let is_plain = counters.http_handed_over == 0 && ledger.is_plain_http;
+                ledger.check(!is_plain || ended <= most, || {
+                    format!("{who}: {most} sessions came, {ended} reasons")
+                });
+            }
+            let missed = ledger.missed_by_server[index];
+            ledger.check(ring_drops > 0 || missed <= drops, || {
+                format!("server {index}: players missed {missed} frames, {drops} are counted")
+            });
+            let missed = ledger.packets_missed[index];
+            ledger.check(rtc_drops > 0 || missed == 0, || {
+                format!("server {index}: viewers missed {missed} packets, none is counted")
+            });
+            let ended = server.ended_sessions.len() as u64;
+            ledger.check(ended == opened, || format!("server {index}: {opened} opened, {ended} ended"));
+            let (open, own) = (kernel::descriptors(server.ip), server.own_descriptors);
+            ledger.check(open == own, || format!("server {index} has {open} sockets, {own} are its own"));
+            let kept = server.kept.taken();
+            ledger.check(kept == 0, || format!("server {index}: {kept} places of connections are taken"));
+        }
+        self.check_rest();
+    }
+
+    /// A server that nobody uses sleeps: it does little more than look at its deadlines.
+    fn check_rest(&mut self) {
+        let before: Vec<u64> = self.turns();
+        let end = kernel::elapsed() + ms(2_000);
+        self.run_until(end);
+        for (before, after) in before.into_iter().zip(self.turns()) {
+            let turns = after - before;
+            self.ledger.check(turns < 100, || format!("{turns} turns in 2 s without anybody"));
+            let is_slow = self.ledger.is_disturbed;
+            self.ledger.check(turns >= 18 || is_slow, || {
+                format!("{turns} turns in 2 s: deadlines are not looked at")
+            });
+        }
+    }
+
+    fn turns(&mut self) -> Vec<u64> {
+        let workers = self.servers.iter_mut().flat_map(|server| &mut server.workers);
+        workers.map(|worker| worker.counters().loop_turns).collect()
+    }
+
+    /// All servers are told to stop, and have `deadline` for it.
+    pub fn drain(&mut self, deadline: Duration) {
+        for view in &self.ledger.servers {
+            for handle in &view.handles {
+                let sent = handle.send(Command::Drain { deadline });
+                assert!(sent.is_ok(), "a queue of commands has room");
+            }
+        }
+        self.look_at_wakers();
+        let end = kernel::elapsed() + deadline + ms(1_500);
+        self.run_until(end);
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            for (number, worker) in server.workers.iter_mut().enumerate() {
+                let (drained, tables) = (worker.is_drained(), worker.tables());
+                let who = format!("worker {number} of server {index}");
+                self.ledger.check(drained, || format!("{who} goes on: {tables:?}"));
+                // Who sends, and who has no queue of bytes to be read first, is told at once.
+                let publishers = worker.counters().publishers;
+                self.ledger.check(publishers == 0, || format!("{who} stops with {publishers} publishers"));
+                let peers = tables.peers;
+                self.ledger.check(peers == 0, || format!("{who} stops with {peers} WebRTC sessions"));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("steps", &self.steps).finish_non_exhaustive()
+    }
+}

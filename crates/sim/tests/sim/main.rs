@@ -1,0 +1,5 @@
+//! Whole servers in virtual time.
+
+mod contract;
+mod replay;
+mod seeds;
