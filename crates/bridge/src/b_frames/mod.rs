@@ -18,6 +18,7 @@ mod verdict;
 use media::bitstream::Nals;
 use media::config::RecordError;
 use rtp::payload::Codec;
+use verdict::Stop;
 pub use verdict::{B_FRAMES_WARNING, BFrames, Dropped, Refusal, Verdict};
 
 /// Frames of one configuration: keeps what can be shown in the order it is sent.
@@ -26,6 +27,8 @@ pub use verdict::{B_FRAMES_WARNING, BFrames, Dropped, Refusal, Verdict};
 #[derive(Debug)]
 pub struct PictureFilter {
     codec: ByCodec,
+    b_frames: BFrames,
+    refused: Option<Refusal>,
 }
 
 #[derive(Debug)]
@@ -41,11 +44,11 @@ impl PictureFilter {
     /// The record cannot be used.
     pub fn new(codec: Codec, record: &[u8], b_frames: BFrames) -> Result<Self, RecordError> {
         let codec = match codec {
-            Codec::H264 => ByCodec::H264(Box::new(h264::Filter::new(record, b_frames)?)),
-            Codec::H265 => ByCodec::H265(Box::new(h265::Filter::new(record, b_frames)?)),
+            Codec::H264 => ByCodec::H264(Box::new(h264::Filter::new(record)?)),
+            Codec::H265 => ByCodec::H265(Box::new(h265::Filter::new(record)?)),
             _ => return Err(RecordError::Version),
         };
-        Ok(Self { codec })
+        Ok(Self { codec, b_frames, refused: None })
     }
 
     /// Decides about one frame; `key`: the container says that it is a key frame.
@@ -53,12 +56,39 @@ impl PictureFilter {
     /// What is to be sent of it is in `out` afterwards, parameter sets in front of key frames; nothing if it is not kept.
     pub fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
         out.clear();
-        let verdict = match &mut self.codec {
-            ByCodec::H264(filter) => filter.frame(frame, key, out),
-            ByCodec::H265(filter) => filter.frame(frame, key, out),
+        if let Some(refusal) = self.refused {
+            return Verdict::Refuse(refusal);
+        }
+        let (seen, gate) = match &mut self.codec {
+            ByCodec::H264(filter) => (filter.units(frame, out), &mut filter.gate),
+            ByCodec::H265(filter) => (filter.units(frame, out), &mut filter.gate),
         };
-        if !matches!(verdict, Verdict::Keep { .. }) {
-            out.clear();
+        let verdict = match seen {
+            Err(Stop::Broken) => {
+                gate.started = false;
+                Verdict::Drop(Dropped::Broken)
+            }
+            Err(Stop::Refused(refusal)) => Verdict::Refuse(refusal),
+            Ok(seen) if seen.key => return Verdict::Keep { key: true },
+            Ok(seen) if seen.pictures == 0 => Verdict::Drop(Dropped::Empty),
+            Ok(seen) => {
+                gate.open_key_frames += u32::from(key);
+                if gate.open_key_frames >= OPEN_KEY_FRAMES_MAX {
+                    Verdict::Refuse(Refusal::NoIdr)
+                } else if !gate.started {
+                    Verdict::Drop(Dropped::NoKeyFrame)
+                } else if seen.sent > 0 {
+                    return Verdict::Keep { key: false };
+                } else if self.b_frames == BFrames::Refuse {
+                    Verdict::Refuse(Refusal::BFrames)
+                } else {
+                    Verdict::Drop(Dropped::BFrame)
+                }
+            }
+        };
+        out.clear();
+        if let Verdict::Refuse(refusal) = verdict {
+            self.refused = Some(refusal);
         }
         verdict
     }
@@ -71,3 +101,6 @@ impl PictureFilter {
         }
     }
 }
+
+/// Key frames of the container that are no IDR pictures, after which viewers that come would wait for ever.
+const OPEN_KEY_FRAMES_MAX: u32 = 2;

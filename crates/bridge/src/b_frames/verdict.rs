@@ -1,4 +1,4 @@
-//! What becomes of a frame, and why.
+//! What becomes of a frame, why, and what the codecs see in one.
 
 use media::bitstream::Malformed;
 
@@ -82,9 +82,6 @@ impl Refusal {
     }
 }
 
-/// Key frames of the container that are no IDR pictures, after which viewers that come would wait for ever.
-const OPEN_KEY_FRAMES_MAX: u32 = 2;
-
 /// What a frame had in it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -96,61 +93,13 @@ pub(super) struct Seen {
     pub(super) sent: u32,
 }
 
-/// What both codecs decide alike: whether a stream can be sent, and has begun.
+/// How far a stream has come, whichever its codec.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    b_frames: BFrames,
-    refused: Option<Refusal>,
     /// A picture a decoder can start with was there, and nothing has been broken since.
     pub(super) started: bool,
     /// Key frames of the container since then that are no IDR pictures.
     pub(super) open_key_frames: u32,
-}
-
-impl Gate {
-    pub(super) fn new(b_frames: BFrames) -> Self {
-        Self { b_frames, ..Self::default() }
-    }
-
-    /// The refusal, which is for good.
-    pub(super) fn refused(&self) -> Option<Verdict> {
-        self.refused.map(Verdict::Refuse)
-    }
-
-    /// What becomes of a frame by what was `seen` in it; `key`: the container says that it is a key frame.
-    pub(super) fn verdict(&mut self, seen: Result<Seen, Stop>, key: bool) -> Verdict {
-        let seen = match seen {
-            Ok(seen) => seen,
-            Err(Stop::Broken) => {
-                self.started = false;
-                return Verdict::Drop(Dropped::Broken);
-            }
-            Err(Stop::Refused(refusal)) => return self.refuse(refusal),
-        };
-        if seen.key {
-            return Verdict::Keep { key: true };
-        }
-        if seen.pictures == 0 {
-            return Verdict::Drop(Dropped::Empty);
-        }
-        self.open_key_frames += u32::from(key);
-        if self.open_key_frames >= OPEN_KEY_FRAMES_MAX {
-            self.refuse(Refusal::NoIdr)
-        } else if !self.started {
-            Verdict::Drop(Dropped::NoKeyFrame)
-        } else if seen.sent > 0 {
-            Verdict::Keep { key: false }
-        } else if self.b_frames == BFrames::Refuse {
-            self.refuse(Refusal::BFrames)
-        } else {
-            Verdict::Drop(Dropped::BFrame)
-        }
-    }
-
-    fn refuse(&mut self, refusal: Refusal) -> Verdict {
-        self.refused = Some(refusal);
-        Verdict::Refuse(refusal)
-    }
 }
 
 /// Why going through a frame ended early.

@@ -16,7 +16,7 @@ use references::{PictureOrder, References};
 use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 
-use super::verdict::{BFrames, Gate, Refusal, Seen, Stop, Verdict};
+use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 use media::h264_fmtp;
@@ -25,7 +25,7 @@ use media::h264_fmtp;
 #[derive(Debug)]
 pub(super) struct Filter {
     length_bytes: u8,
-    gate: Gate,
+    pub(super) gate: Gate,
     sets: Sets,
     /// Sets came that have not been sent.
     sets_changed: bool,
@@ -65,7 +65,7 @@ enum Sent {
 }
 
 impl Filter {
-    pub(super) fn new(record: &[u8], b_frames: BFrames) -> Result<Self, RecordError> {
+    pub(super) fn new(record: &[u8]) -> Result<Self, RecordError> {
         let record = read_avcc(record)?;
         let mut sets = Sets::default();
         for set in &record.sets {
@@ -73,7 +73,7 @@ impl Filter {
         }
         Ok(Self {
             length_bytes: record.length_bytes,
-            gate: Gate::new(b_frames),
+            gate: Gate::default(),
             sets,
             sets_changed: false,
             diverged: false,
@@ -93,16 +93,8 @@ impl Filter {
         h264_fmtp(fields.map_or([0; 3], |set| [set.profile, set.constraints, set.level]))
     }
 
-    pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
-        if let Some(refusal) = self.gate.refused() {
-            return refusal;
-        }
-        let seen = self.units(frame, out);
-        self.gate.verdict(seen, key)
-    }
-
     /// Goes through the units of a frame and puts those to be sent into `out`.
-    fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
+    pub(super) fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
         let units = NalUnits::of(frame, self.length_bytes).map_err(|_| Stop::Broken)?;
         for set in units.clone().filter(|unit| matches!(unit[0] & 0x1f, 7 | 8)) {
             self.sets_changed |= self.sets.put(set)?;

@@ -14,7 +14,7 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
-use super::verdict::{BFrames, Gate, Refusal, Seen, Stop, Verdict};
+use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 use media::h265_fmtp;
@@ -23,7 +23,7 @@ use media::h265_fmtp;
 #[derive(Debug)]
 pub(super) struct Filter {
     length_bytes: u8,
-    gate: Gate,
+    pub(super) gate: Gate,
     sets: Sets,
     sets_changed: bool,
     /// Order of the last picture others of its sublayer refer to (section 8.3.1).
@@ -38,7 +38,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(record: &[u8], b_frames: BFrames) -> Result<Self, RecordError> {
+    pub(super) fn new(record: &[u8]) -> Result<Self, RecordError> {
         let record = read_hvcc(record)?;
         let mut sets = Sets::default();
         for set in &record.sets {
@@ -46,7 +46,7 @@ impl Filter {
         }
         Ok(Self {
             length_bytes: record.length_bytes,
-            gate: Gate::new(b_frames),
+            gate: Gate::default(),
             sets,
             sets_changed: false,
             order: 0,
@@ -62,15 +62,8 @@ impl Filter {
         h265_fmtp(profile.profile, profile.high_tier, profile.level)
     }
 
-    pub(super) fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
-        if let Some(refusal) = self.gate.refused() {
-            return refusal;
-        }
-        let seen = self.units(frame, out);
-        self.gate.verdict(seen, key)
-    }
-
-    fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
+    /// Goes through the units of a frame and puts those to be sent into `out`.
+    pub(super) fn units(&mut self, frame: &[u8], out: &mut Nals) -> Result<Seen, Stop> {
         let units = NalUnits::of(frame, self.length_bytes).map_err(|_| Stop::Broken)?;
         // Of the base layer: `nuh_layer_id` is 0.
         let units = units.filter(|unit| unit.len() > 2 && (unit[0] & 1) << 5 | unit[1] >> 3 == 0);
