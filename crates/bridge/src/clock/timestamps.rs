@@ -36,39 +36,29 @@ impl VideoTimestamps {
     /// shown; one that is not later than that before it is stamped one unit later.
     pub fn next(&mut self, pts_us: i64) -> u32 {
         let target = pts_us as f64 * VIDEO_UNITS_PER_MICRO;
-        let mut next = match &self.last {
-            Some(last) => last.follow(target),
-            None => LastPicture { given: i64::MIN, at: target, interval: 0.0, regular: 1.0 },
+        let Some(last) = self.last else {
+            let given = target.round() as i64;
+            self.last = Some(LastPicture { given, at: target, interval: 0.0, regular: 1.0 });
+            return given as u32;
         };
-        let floor = self.last.map_or(i64::MIN, |last| last.given + 1);
-        next.given = (next.at.round() as i64).max(floor);
-        self.last = Some(next);
-        next.given as u32
-    }
-}
-
-impl LastPicture {
-    /// Where the next picture is put that is said to be at `target`.
-    ///
-    /// A line is fitted through the pictures so far by least squares with fading memory: `4 / n` of the distance from
-    /// it moves the line, `6 / n^2` of it the slope (for `n` pictures, both falling with it).
-    fn follow(&self, target: f64) -> Self {
-        let step = target - self.at;
+        let step = target - last.at;
         let steps =
-            if self.interval > 0.0 { (step / self.interval).round().clamp(1.0, STEPS_MAX) } else { 1.0 };
-        let expected = self.at + steps * self.interval;
+            if last.interval > 0.0 { (step / last.interval).round().clamp(1.0, STEPS_MAX) } else { 1.0 };
+        let expected = last.at + steps * last.interval;
         let off = target - expected;
-        if self.interval <= 0.0 || off.abs() > TOLERANCE {
-            return Self { at: target, interval: step.max(0.0), regular: 1.0, ..*self };
-        }
-        let n = (self.regular + 1.0).min(MEMORY);
-        let (move_by, turn_by) = (2.0 * (2.0 * n - 1.0) / (n * (n + 1.0)), 6.0 / (n * (n + 1.0)));
-        Self {
-            at: expected + off * move_by.min(1.0),
-            interval: self.interval + off * turn_by.min(1.0) / steps,
-            regular: n,
-            ..*self
-        }
+        let (at, interval, regular) = if last.interval <= 0.0 || off.abs() > TOLERANCE {
+            (target, step.max(0.0), 1.0)
+        } else {
+            // A line is fitted through the pictures so far by least squares with fading memory: `4 / n` of
+            // the distance from it moves the line, `6 / n^2` of it the slope (for `n` pictures, both falling
+            // with it).
+            let n = (last.regular + 1.0).min(MEMORY);
+            let (move_by, turn_by) = (2.0 * (2.0 * n - 1.0) / (n * (n + 1.0)), 6.0 / (n * (n + 1.0)));
+            (expected + off * move_by.min(1.0), last.interval + off * turn_by.min(1.0) / steps, n)
+        };
+        let given = (at.round() as i64).max(last.given + 1);
+        self.last = Some(LastPicture { given, at, interval, regular });
+        given as u32
     }
 }
 
@@ -99,26 +89,24 @@ impl AudioTimestamps {
     pub fn next(&mut self, pts_us: i64, duration: u32) -> u32 {
         let target = (i128::from(pts_us) * i128::from(self.clock_rate)).div_euclid(i128::from(MICROS)) as i64;
         let (given, ahead) = match self.last {
-            Some(last) => self.follow(last, target),
             None => (target, 0.0),
+            Some(last) => {
+                let expected = last.given + last.duration;
+                let off = target - expected;
+                let millis = |millis: i64| millis * i64::from(self.clock_rate) / 1_000;
+                let ahead = last.ahead + (off as f64 - last.ahead) / AVERAGE_PIECES;
+                let (given, ahead) = if off.abs() > millis(GAP_MS) {
+                    (target, 0.0)
+                } else if ahead.abs() > millis(AHEAD_MS_MAX) as f64 {
+                    (expected + ahead as i64, 0.0)
+                } else {
+                    (expected, ahead)
+                };
+                (given.max(last.given + 1), ahead)
+            }
         };
         self.last = Some(LastAudio { given, duration: i64::from(duration), ahead });
         given as u32
-    }
-
-    fn follow(&self, last: LastAudio, target: i64) -> (i64, f64) {
-        let expected = last.given + last.duration;
-        let off = target - expected;
-        let millis = |millis: i64| millis * i64::from(self.clock_rate) / 1_000;
-        let ahead = last.ahead + (off as f64 - last.ahead) / AVERAGE_PIECES;
-        let (given, ahead) = if off.abs() > millis(GAP_MS) {
-            (target, 0.0)
-        } else if ahead.abs() > millis(AHEAD_MS_MAX) as f64 {
-            (expected + ahead as i64, 0.0)
-        } else {
-            (expected, ahead)
-        };
-        (given.max(last.given + 1), ahead)
     }
 }
 
