@@ -241,55 +241,45 @@ impl UnitFormat {
         let limit = limited(payload_bytes_max);
         let mut units = units.filter(|unit| (self.is_unit)(unit));
         while let Some(unit) = units.clone().next() {
-            let together = self.fitting(units.clone(), limit);
+            // How many of the next units go into one packet: 0 if not even the first does.
+            let (mut together, mut bytes) = (0, self.header_len);
+            for unit in units.clone() {
+                bytes += SIZE_LEN + unit.len();
+                // One alone needs neither the header nor its size.
+                if bytes > limit && (together > 0 || unit.len() > limit) {
+                    break;
+                }
+                together += 1;
+            }
             match together {
-                0 => self.fragments(unit, limit, writer),
+                0 => {
+                    // The unit's header travels in the fragment's, which is one byte longer.
+                    let body = &unit[self.header_len..];
+                    let mut rest = body;
+                    let len = piece_len(body.len(), limit - self.header_len - 1);
+                    while !rest.is_empty() {
+                        let (piece, behind) = rest.split_at(len.min(rest.len()));
+                        writer.begin();
+                        (self.fragment)(unit, rest.len() == body.len(), behind.is_empty(), writer);
+                        writer.put(piece);
+                        rest = behind;
+                    }
+                }
                 1 => {
                     writer.begin();
                     writer.put(unit);
                 }
-                _ => self.aggregate(units.clone().take(together), writer),
+                _ => {
+                    writer.begin();
+                    (self.aggregation)(&mut units.clone().take(together), writer);
+                    for unit in units.clone().take(together) {
+                        // Fits: a payload is shorter than 2^16 bytes.
+                        writer.put(&(unit.len() as u16).to_be_bytes());
+                        writer.put(unit);
+                    }
+                }
             }
             units.by_ref().take(together.max(1)).for_each(drop);
-        }
-    }
-
-    /// How many of the next units go into one packet: 0 if not even the first does.
-    fn fitting<'a>(&self, units: impl Iterator<Item = &'a [u8]>, limit: usize) -> usize {
-        let mut together = self.header_len;
-        let mut count = 0;
-        for unit in units {
-            together += SIZE_LEN + unit.len();
-            // One alone needs neither the header nor its size.
-            if together > limit && (count > 0 || unit.len() > limit) {
-                break;
-            }
-            count += 1;
-        }
-        count
-    }
-
-    fn aggregate<'a>(&self, units: impl Iterator<Item = &'a [u8]> + Clone, writer: &mut FrameWriter<'_>) {
-        writer.begin();
-        (self.aggregation)(&mut units.clone(), writer);
-        for unit in units {
-            // Fits: a payload is shorter than 2^16 bytes.
-            writer.put(&(unit.len() as u16).to_be_bytes());
-            writer.put(unit);
-        }
-    }
-
-    fn fragments(&self, unit: &[u8], limit: usize, writer: &mut FrameWriter<'_>) {
-        // The unit's header travels in the fragment's, which is one byte longer.
-        let body = &unit[self.header_len..];
-        let mut rest = body;
-        let len = piece_len(body.len(), limit - self.header_len - 1);
-        while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(len.min(rest.len()));
-            writer.begin();
-            (self.fragment)(unit, rest.len() == body.len(), behind.is_empty(), writer);
-            writer.put(piece);
-            rest = behind;
         }
     }
 }
