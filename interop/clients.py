@@ -11,7 +11,7 @@ import statistics
 import time
 
 import flash_and_beep
-from harness import INTEROP, PATIENCE, ROOT, Bench, Failed, Skipped, run
+from harness import INTEROP, ROOT, TIMEOUT, Bench, Failed, Skipped, run
 
 # Audio and video may be this far apart (ITU-R BT.1359 lets audio be 45 ms early).
 APART_MS = 40
@@ -65,7 +65,7 @@ class Clients(Bench):
     def watch(self, url, codec="h264", seconds=SECONDS):
         """aiortc, which reckons with sender reports."""
         frames = int(seconds * RATE)
-        arguments = ["--codec", codec, "--frames", frames, "--seconds", seconds + PATIENCE / 2, "--flash"]
+        arguments = ["--codec", codec, "--frames", frames, "--seconds", seconds + TIMEOUT / 2, "--flash"]
         return self.start(self.python(), INTEROP / "aiortc/peer.py", "play", url, *arguments)
 
     def need_browser(self):
@@ -110,7 +110,7 @@ def expect(what, is_so):
         raise Failed(what)
 
 
-def wait_until(what, probe, patience=PATIENCE):
+def wait_until(what, probe, patience=TIMEOUT):
     end = time.monotonic() + patience
     while True:
         found = probe()

@@ -25,7 +25,7 @@ import urllib.request
 INTEROP = pathlib.Path(__file__).resolve().parent
 ROOT = INTEROP.parent
 # Longer than anything takes on a busy machine.
-PATIENCE = 60
+TIMEOUT = 60
 FRAMES = 50
 # How many checks run at once. What decodes or encodes in its own time and is measured has the weight of
 # several.
@@ -73,7 +73,7 @@ class Program:
                 self.log.write(line)
         self.events.put(None)
 
-    def wait_for(self, event, patience=PATIENCE):
+    def wait_for(self, event, patience=TIMEOUT):
         end = time.monotonic() + patience
         while True:
             try:
@@ -87,7 +87,7 @@ class Program:
             if found["event"] == event:
                 return found
 
-    def wait(self, patience=PATIENCE):
+    def wait(self, patience=TIMEOUT):
         try:
             status = self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -122,7 +122,7 @@ class Server:
             stdout=self.log,
             stderr=self.log,
         )
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not (ports.exists() and ports.read_text()):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise Failed(f"the server did not start: {(self.folder / 'server.log').read_text()[-2000:]}")
@@ -143,7 +143,7 @@ class Server:
         headers = {"content-type": "application/json"}
         request = urllib.request.Request(f"{self.base}/api/v1{path}", content, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
                 return json.loads(response.read() or "null")
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")[:500]
@@ -152,7 +152,7 @@ class Server:
     def stop(self):
         self.process.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

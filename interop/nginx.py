@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import PATIENCE, Failed, Skipped
+from harness import TIMEOUT, Failed, Skipped
 
 RTMP_MODULE = "/usr/lib/nginx/modules/ngx_rtmp_module.so"
 
@@ -79,7 +79,7 @@ class Nginx:
         command = [self.program, "-p", self.folder, "-e", self.folder / "error.log", "-c", self.folder / "nginx.conf"]
         self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         ports = [self.http_port] + [self.rtmp_port] * self.has_rtmp
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not all(listens(port) for port in ports):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise Failed(f"nginx did not start: {(self.folder / 'error.log').read_text()[-1000:]}")
@@ -92,7 +92,7 @@ class Nginx:
             # SIGTERM is nginx's fast shutdown: connections are closed where they are.
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

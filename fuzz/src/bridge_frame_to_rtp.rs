@@ -88,7 +88,7 @@ impl Viewer {
         assert!(pictures <= 1 && out.audio.len() <= 1);
         assert!(out.audio.iter().all(|audio| !audio.data.is_empty()));
         let formats = self.bridge.formats();
-        assert!(pictures == 0 || formats.video.is_some(), "pictures of a codec nobody was told of");
+        assert!(pictures == 0 || formats.video.is_some(), "pictures of a codec that is not published");
     }
 
     /// Returns the number of video frames.

@@ -157,7 +157,7 @@ it('does not come back to one that cannot, until the person asks', () => {
   expect(transports()).toEqual(['rtc', 'http', 'rtc']);
 });
 
-it('asks for the sources anew at each round', async () => {
+it('asks for the sources again in each round', async () => {
   const { last, offer, transports } = setup();
   last().trouble(absent);
   last().trouble(absent);

@@ -48,7 +48,7 @@ it('says something after the first answer already', () => {
   expect(costs.of('live/a')).toBeNull();
 });
 
-it('begins anew with another bridge, and forgets one that has ended', () => {
+it('starts over with another bridge, and forgets one that has ended', () => {
   const costs = new BridgeCosts();
   round(costs, aBridge(100));
   round(costs, aBridge(1, { cpu_seconds: 0.02 }));

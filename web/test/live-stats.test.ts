@@ -76,7 +76,7 @@ it('a page that cannot be seen is left after a minute', async () => {
   expect(threads[0]!.kinds()).toEqual(['connect', 'disconnect', 'connect']);
 });
 
-it('connects anew with a new token, but not while nobody looks', () => {
+it('connects again with a new token, but not while nobody looks', () => {
   const { stats, threads, token } = live();
   token.set('early');
   expect(threads).toEqual([]);
@@ -113,7 +113,7 @@ it('tells page and thread once that the order is held', () => {
   expect(threads[0]!.requests.filter(({ kind }) => kind === 'hold')).toEqual([{ kind: 'hold', held: true }, { kind: 'hold', held: false }]);
 });
 
-it('asks anew when a word fits other sessions', () => {
+it('asks again when a word fits other sessions', () => {
   const { stats, threads } = live();
   stats.use();
   const ask = (...ids: [string, string[]][]) => stats.setQuery({ ...ALL, text: 'x y', ids: new Map(ids) });

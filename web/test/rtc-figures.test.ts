@@ -127,7 +127,7 @@ describe('delay', () => {
     expect(delayOf(sight({ stamp: { clock: 9, timeMs: 10_010 } }), 3)).toEqual({ source: 'stamp', milliseconds: 0, sameClock: false });
   });
 
-  it('is a median, and begins anew with another source', () => {
+  it('is a median, and starts over with another source', () => {
     const filter = new DelayFilter();
     const stamp = (milliseconds: number) => filter.add({ source: 'stamp', milliseconds, sameClock: true }).milliseconds;
     expect([50, 400, 60, 55].map(stamp)).toEqual([50, 400, 60, 60]);

@@ -81,7 +81,7 @@ it('gives rates for the rows that can be seen', () => {
   expect(report.kind === 'sparks' && [...report.sparks].map(([id, values]) => [id, [...values]])).toEqual([['0-1', [1, 2]]]);
 });
 
-it('sorts anew on a query, and not while held', () => {
+it('sorts again on a query, and not while held', () => {
   const page = new Page();
   page.engine.query({ ...ALL, sort: 'rate' });
   page.message([aRow('0-1', { rate: 1 }), aRow('0-2', { rate: 5 })]);
@@ -100,7 +100,7 @@ it('takes the same message only once', () => {
   expect(page.message([aRow('0-1')]).tracks.all.timeMs).toHaveLength(2);
 });
 
-it('begins new histories when the server began anew or its clock went back', () => {
+it('begins new histories when the server was restarted or its clock went back', () => {
   const page = new Page();
   page.message([aRow('0-1')]);
   page.message([aRow('0-1')]);

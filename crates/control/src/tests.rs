@@ -484,13 +484,13 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             let (status, _, body) = ask_as(&context, "203.0.113.9", &method, &path, &shown).await;
             // What is no handshake, has no body, or is about a pull or channel that is not there is let
             // through to be told so.
-            let told = match status.as_u16() {
+            let explained = match status.as_u16() {
                 400 => method == "POST",
                 404 => path.ends_with("live/a%20b") || path.ends_with("/skip"),
                 426 => path == stats::STREAM_PATH,
                 _ => status.is_success(),
             };
-            assert!(told, "{method} {path}: {status} {body}");
+            assert!(explained, "{method} {path}: {status} {body}");
             seen += 1;
         }
     }

@@ -247,7 +247,7 @@ impl Stream {
         }
     }
 
-    /// Who begins from now on is told nothing of the track, and does not wait for it.
+    /// A player that joins from now on gets nothing about the track, and does not wait for it.
     fn track_ended(&mut self, track: TrackId) {
         if let Some(config) = self.headers.remove(track) {
             if self.ended.len() == OTHER_CONFIGS_MAX {
@@ -398,7 +398,7 @@ const SEAM_MS: i64 = 20;
 /// Where the timestamps of RTMP and FLV wrap. A step is looked at modulo this whatever the protocol: one
 /// as large is a jump in any.
 const WRAP: i64 = Timestamp::from_millis(1 << 32).units();
-/// Tracks whose times are told apart; further ones share that of the last.
+/// Tracks with times of their own; further ones share that of the last.
 const TRACKS_MAX: usize = 16;
 
 /// Maps a publisher's timestamps to the stream's: one clock per stream, whatever its publishers' clocks do.

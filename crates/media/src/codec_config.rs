@@ -4,7 +4,7 @@ use crate::bitstream::{BitReader, Malformed};
 use crate::config::{self, AudioFormat, VideoFormat};
 use crate::{Codec, MediaKind};
 
-/// Codec and decoder configuration of a track, and what its container tells of audio.
+/// Codec and decoder configuration of a track, and what its container says about the audio.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodecConfig {
     /// The codec.
@@ -31,7 +31,7 @@ impl CodecConfig {
 
     /// Profile, rate and channels of audio, for people to read: by the record, else as the container tells.
     pub fn audio_format(&self) -> Option<AudioFormat> {
-        let told = || {
+        let container = || {
             let sample_rate = match self.codec {
                 Codec::Pcma | Codec::Pcmu => 8_000,
                 _ => self.sample_rate,
@@ -39,7 +39,7 @@ impl CodecConfig {
             let is_told = self.codec.kind() == MediaKind::Audio && sample_rate > 0 && self.channels > 0;
             is_told.then(|| AudioFormat { profile: String::new(), sample_rate, channels: self.channels })
         };
-        config::audio_format(self.codec, &self.record).or_else(told)
+        config::audio_format(self.codec, &self.record).or_else(container)
     }
 
     /// Value of `a=fmtp` in SDP, empty where the payload format needs none. `None` if the record does not
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn audio_without_a_record_is_as_the_container_tells() {
-        let told =
+        let container =
             CodecConfig { sample_rate: 22_050, channels: 2, ..CodecConfig::new(Codec::Mp3, Vec::new()) };
-        let format = told.audio_format().unwrap();
+        let format = container.audio_format().unwrap();
         assert_eq!((format.sample_rate, format.channels), (22_050, 2));
         let law = CodecConfig { channels: 1, ..CodecConfig::new(Codec::Pcmu, Vec::new()) };
         assert_eq!(law.audio_format().unwrap().sample_rate, 8_000);

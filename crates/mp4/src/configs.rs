@@ -1,6 +1,6 @@
 //! Which configuration holds for a sample, and whether that has to be said.
 //!
-//! Most tracks have it in their sample description. Where it stands in the samples (`avc3`, `hev1`,
+//! Most tracks have it in their sample description. Where it is in the samples (`avc3`, `hev1`,
 //! AV1 without a sequence header in its record), a record is made of it.
 
 use super::Mp4Error;

@@ -16,7 +16,7 @@ pub(super) struct Description {
     pub(super) codec: Codec,
     /// Configuration record; may be empty.
     pub(super) record: Vec<u8>,
-    /// Parameter sets may stand in the samples, and change there (`avc3`, `hev1`).
+    /// Parameter sets may be in the samples, and change there (`avc3`, `hev1`).
     pub(super) in_band: bool,
     pub(super) width: u32,
     pub(super) height: u32,

@@ -31,7 +31,7 @@ pub struct Sample {
     pub duration: Timestamp,
     /// A picture that the edit list does not show, but others may need.
     pub is_hidden: bool,
-    /// Where it stands in the file.
+    /// Where it is in the file.
     pub offset: u64,
 }
 

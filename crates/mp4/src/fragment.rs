@@ -1,6 +1,6 @@
-//! Movie fragments (ISO/IEC 14496-12, 8.8): samples that stand in `moof` boxes, between the media.
+//! Movie fragments (ISO/IEC 14496-12, 8.8): samples listed in `moof` boxes, between the media.
 //!
-//! A run (`trun`) is kept as it stands in the file and gives its samples one by one. Finding the
+//! A run (`trun`) is kept as it is in the file and gives its samples one by one. Finding the
 //! boxes in the file is for `file.rs`, which samples are shown for `edits.rs`.
 
 use mp4_atom::{Tfdt, Tfhd, Trex};

@@ -5,7 +5,7 @@
 //! [`Mp4::upcoming`] tells a reader over a network what comes.
 //!
 //! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay
-//! as they stand in the file. Left out: encryption, media in other files, compressed indexes (all
+//! as they are in the file. Left out: encryption, media in other files, compressed indexes (all
 //! three are refused), rotation, subtitles.
 
 mod boxes;

@@ -1,6 +1,6 @@
 //! The sample tables of a track (ISO/IEC 14496-12, 8.6 and 8.7) and a cursor that walks them.
 //!
-//! Tables stay as they stand in the file, a few bytes per run: nothing is expanded to one entry per
+//! Tables stay as they are in the file, a few bytes per run: nothing is expanded to one entry per
 //! sample, and no declared count is believed before the bytes are there. [`Cursor`] gives one
 //! sample after the other at constant cost; finding a sample walks the runs. Which samples are
 //! shown is for `edits.rs`.
@@ -363,7 +363,7 @@ impl Chunks {
     }
 }
 
-/// Entries of `N` bytes, as they stand in the file.
+/// Entries of `N` bytes, as they are in the file.
 #[derive(Debug, Clone, Default)]
 struct Table<const N: usize>(Box<[u8]>);
 

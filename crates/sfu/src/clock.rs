@@ -166,10 +166,10 @@ mod tests {
         assert_eq!(late, at + second + SLEW);
         let early = clock.instant_of(seconds(102), None, at + 2 * second);
         assert_eq!(early, at + 2 * second, "and back");
-        let anew = at + 3 * second;
-        assert_eq!(clock.instant_of(seconds(1_000_000), None, anew), anew, "it was set");
-        assert_eq!(clock.instant_of(seconds(5), None, anew + second), anew + second, "and set back");
-        assert_eq!(clock.instant_of(seconds(7), None, anew + 3 * second), anew + 3 * second);
+        let later = at + 3 * second;
+        assert_eq!(clock.instant_of(seconds(1_000_000), None, later), later, "it was set");
+        assert_eq!(clock.instant_of(seconds(5), None, later + second), later + second, "and set back");
+        assert_eq!(clock.instant_of(seconds(7), None, later + 3 * second), later + 3 * second);
     }
 
     #[test]

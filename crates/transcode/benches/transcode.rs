@@ -129,7 +129,7 @@ fn timed(run: impl FnOnce()) -> Duration {
 /// in nanoseconds.
 fn cpu_time() -> Duration {
     let statistics =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells of its threads");
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has statistics of threads");
     let nanoseconds = statistics.split_whitespace().next().and_then(|figure| figure.parse().ok());
     Duration::from_nanos(nanoseconds.expect("the first figure is a number"))
 }

@@ -96,7 +96,7 @@ impl Aligned {
         }
     }
 
-    /// A piece of this many samples is known to be lost: silence stands in for it.
+    /// A piece of this many samples is known to be lost: silence is put in its place.
     pub(crate) fn lost(&mut self, samples: usize) {
         if self.timeline.is_some() {
             self.append_silence(samples.min(self.rate as usize));

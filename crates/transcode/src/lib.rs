@@ -58,7 +58,7 @@ pub enum TranscodeError {
     NoFormat,
     /// The piece is longer than [`PIECE_BYTES_MAX`].
     Oversized,
-    /// The piece cannot be decoded; silence stands in for it.
+    /// The piece cannot be decoded; silence is put in its place.
     Broken,
     /// A codec library failed in a way that is not the input's fault.
     Codec,

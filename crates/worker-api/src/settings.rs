@@ -116,7 +116,7 @@ pub struct RtcSettings {
     pub pad_runs: bool,
 }
 
-/// A STUN or TURN server as clients are told of it.
+/// A STUN or TURN server, as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IceServer {
     /// `stun:`, `stuns:`, `turn:` or `turns:` URI (RFC 7064, RFC 7065).

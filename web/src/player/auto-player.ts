@@ -106,7 +106,7 @@ export class AutoPlayer {
     const [preferred] = this.#options.sources();
     this.#fallback = (preferred && this.#ruledOut.get(preferred.transport)) ?? '';
     this.#queue = this.#usable();
-    // With everything ruled out there is nothing left but to begin anew.
+    // With everything ruled out there is nothing left but to start over.
     if (this.#queue.length === 0) this.#queue = this.#options.sources();
     this.#next();
   }

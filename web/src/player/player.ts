@@ -57,7 +57,7 @@ export interface StreamPlayer {
 export interface StreamPlayerOptions {
   video: HTMLVideoElement;
   onState: (state: PlayerState) => void;
-  /** Told of each failure first. True: the owner takes over, and this player goes quiet. */
+  /** Called with each failure first. True: the owner takes over, and this player goes quiet. */
   onTrouble?: (trouble: Trouble) => boolean;
   now?: () => number;
   random?: () => number;

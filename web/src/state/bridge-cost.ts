@@ -30,7 +30,7 @@ export class BridgeCosts {
       const key = streamKey(stream);
       const known = this.#bridges.get(key) ?? [];
       const last = known.at(-1);
-      // A bridge that began anew, perhaps the other way, has nothing to do with the one before.
+      // A bridge that started again, perhaps the other way, has nothing to do with the one before.
       const same =
         last !== undefined &&
         last.direction === bridge.direction &&

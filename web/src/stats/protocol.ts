@@ -25,7 +25,7 @@ export const SPARK_SAMPLES = 60;
 
 /** From the page. */
 export type Request =
-  /** Open the stream of messages, or open it anew with another token. */
+  /** Open the stream of messages, or open it again with another token. */
   | { kind: 'connect'; socketUrl: string; url: string; token: string | null }
   | { kind: 'disconnect' }
   | { kind: 'query'; query: Query }

@@ -25,9 +25,9 @@ pub(super) struct Audio {
     newest: Option<Newest>,
     /// Of Opus: configuration and channels of the packet before.
     toc: u8,
-    /// The format the transcoder was told.
+    /// The format the transcoder has.
     is_format_told: bool,
-    /// What AAC comes from the transcoder, and whether players were told.
+    /// What AAC comes from the transcoder, and whether players have its configuration.
     aac: Option<Arc<CodecConfig>>,
     is_config_told: bool,
     last: Timestamp,
@@ -186,8 +186,8 @@ impl Audio {
             return;
         };
         if !std::mem::replace(&mut self.is_config_told, true) {
-            let told = (Codec::Aac, format.sample_rate, format.channels);
-            context.headers.audio(told, time, context.out);
+            let format = (Codec::Aac, format.sample_rate, format.channels);
+            context.headers.audio(format, time, context.out);
             push(context.out, FrameRole::Config, time, Codec::Aac, format.record.clone());
         }
         push(context.out, FrameRole::Audio, time, Codec::Aac, audio.data.clone());

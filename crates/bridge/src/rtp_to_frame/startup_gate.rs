@@ -97,7 +97,7 @@ impl StartupGate {
             return;
         };
         let (begin, has_pictures) = (begin.dts, first_picture.is_some());
-        // The newest metadata tells of both tracks; of configurations the first is that of the first frames.
+        // The newest metadata describes both tracks; of configurations the first is that of the first frames.
         let metadata = held.iter().rfind(|frame| frame.track.kind == MediaKind::Data);
         let config =
             |kind| held.iter().position(|frame| (frame.track.kind, frame.role) == (kind, FrameRole::Config));

@@ -139,17 +139,17 @@ fn server_with(setting: Setting) -> Server {
         }
         "live/422" => Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H264, "7a0028"), None)),
         "live/h265" => Published::Frames(WebrtcAvailability::Tracks(frames_as(Codec::H265, ""), None)),
-        "live/sound" => {
-            let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
-            Published::Frames(WebrtcAvailability::Tracks(sound, Some(B_FRAMES)))
+        "live/audio_only" => {
+            let audio_only = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
+            Published::Frames(WebrtcAvailability::Tracks(audio_only, Some(B_FRAMES)))
         }
         "live/silent" => {
             let video = frames_as(Codec::H264, "640028").iter().skip(1).cloned().collect();
             Published::Frames(WebrtcAvailability::Tracks(video, Some(NO_THREAD)))
         }
         "live/radio" => {
-            let sound = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
-            Published::Frames(WebrtcAvailability::Tracks(sound, None))
+            let audio_only = frames_as(Codec::H264, "640028").iter().take(1).cloned().collect();
+            Published::Frames(WebrtcAvailability::Tracks(audio_only, None))
         }
         _ => Published::Nobody,
     };
@@ -418,9 +418,9 @@ async fn requests_without_a_session_get_the_status_of_the_rfc() {
             "codec_not_supported",
         ),
         ("POST", "/whip/live/a", only_video(&offer("sendonly", "X9/90000")), 406, "unsupported_sdp"),
-        ("POST", "/whip/live/a", offer("sendonly", "X9/90000"), 422, "unsupported_sdp"), // sound alone is not what is meant
+        ("POST", "/whip/live/a", offer("sendonly", "X9/90000"), 422, "unsupported_sdp"), // audio alone is not what is meant
         ("POST", "/whep/live/frames", play_offer(), 406, "not_playable"),
-        ("POST", "/whep/live/packets", offer("recvonly", "VP9/90000"), 406, "codec_not_supported"), // sound alone neither
+        ("POST", "/whep/live/packets", offer("recvonly", "VP9/90000"), 406, "codec_not_supported"), // audio alone neither
         ("POST", "/whep/live/h265", play_offer(), 406, "codec_not_supported"),
         ("POST", "/whep/live/422", play_offer(), 406, "codec_not_supported"),
         ("POST", "/whep/live/bridged", publish_offer(), 422, "unsupported_sdp"),

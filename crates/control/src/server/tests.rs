@@ -12,7 +12,7 @@ use crate::HttpCounters;
 use crate::tests::local;
 use worker_api::link::ReturnQueue;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// A control side, the worker's side of the queues, and a client.
@@ -63,7 +63,7 @@ impl World {
     async fn answer(&mut self) -> (String, String) {
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
-            let byte = timeout(PATIENCE, self.client.read_u8()).await.expect("in time");
+            let byte = timeout(TIMEOUT, self.client.read_u8()).await.expect("in time");
             bytes.push(byte.expect("an answer"));
         }
         let head = String::from_utf8(bytes).expect("text").to_lowercase();
@@ -76,12 +76,12 @@ impl World {
     /// What comes until the server closes.
     async fn rest(&mut self) -> String {
         let mut rest = String::new();
-        timeout(PATIENCE, self.client.read_to_string(&mut rest)).await.expect("it closes").expect("in order");
+        timeout(TIMEOUT, self.client.read_to_string(&mut rest)).await.expect("it closes").expect("in order");
         rest
     }
 
     async fn returned(&mut self) -> Handoff {
-        timeout(PATIENCE, self.returned.recv()).await.expect("it comes back").expect("a connection")
+        timeout(TIMEOUT, self.returned.recv()).await.expect("it comes back").expect("a connection")
     }
 
     fn count(&self, counter: fn(&HttpCounters) -> &AtomicU64) -> u64 {
@@ -256,7 +256,7 @@ async fn a_request_with_a_body_that_asks_for_websocket_keeps_its_body() {
     let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let mut world =
         world(&format!("{head}Upgrade: websocket\r\nContent-Length: 2\r\n\r\n{{}}{HEALTH}")).await;
-    let answer = timeout(PATIENCE, world.answer()).await.expect("the body has come");
+    let answer = timeout(TIMEOUT, world.answer()).await.expect("the body has come");
     assert!(answer.0.starts_with("http/1.1 4"), "no pull is like that: {}", answer.0);
     assert!(world.answer().await.0.contains("200 ok"), "the next request begins after the body");
 }
@@ -286,7 +286,7 @@ async fn a_body_that_nobody_reads_is_never_the_next_request() {
         // The connection may have been closed meanwhile.
         let _ = world.client.write_all(HEALTH.as_bytes()).await;
         let mut rest = Vec::new();
-        let _ = timeout(PATIENCE, world.client.read_to_end(&mut rest)).await.expect("it closes");
+        let _ = timeout(TIMEOUT, world.client.read_to_end(&mut rest)).await.expect("it closes");
         assert_eq!(String::from_utf8_lossy(&rest), "", "{path}: no second answer");
         assert!(world.returned.try_recv().is_err(), "{path}: nothing goes on after it");
     }
@@ -319,7 +319,7 @@ async fn an_address_has_its_share_of_connections() {
         world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
     }
     let mut last = clients.pop().expect("a client");
-    let end = timeout(PATIENCE, last.read(&mut [0; 1])).await.expect("it is closed at once");
+    let end = timeout(TIMEOUT, last.read(&mut [0; 1])).await.expect("it is closed at once");
     assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
     assert!(world.count(|http| &http.refused) >= 1);
 }
@@ -392,8 +392,8 @@ async fn a_draining_server_sends_goaway() {
             };
         }
     };
-    timeout(PATIENCE, end).await.expect("the connection ends");
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, end).await.expect("the connection ends");
+    timeout(TIMEOUT, async {
         while world.count(|http| &http.http2_connections) > 0 {
             tokio::task::yield_now().await;
         }

@@ -55,7 +55,7 @@ impl AudioSpecificConfig {
             read.extension_sample_rate = Some(sampling_rate(&mut bits)?);
             read.object_type = object_type(&mut bits)?;
         }
-        // Object types without a GASpecificConfig go on differently; these are all that are told apart.
+        // Object types without a GASpecificConfig go on differently; only these are distinguished.
         if matches!(read.object_type, 1..=4) {
             read.short_frames = bits.bit().unwrap_or(false);
             if read.extension_sample_rate.is_none()

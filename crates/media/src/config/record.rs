@@ -9,7 +9,7 @@ use h264_reader::nal::{Nal, RefNal};
 
 use super::{av1, hevc, vp};
 
-/// A configuration record, and the size of the picture it tells of.
+/// A configuration record, and the picture size in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
     /// The record.
@@ -60,7 +60,7 @@ pub fn hevc_record(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record
     let facts = hevc::SpsFacts::read(sps.first()?).ok()?;
     let mut bytes = vec![1];
     bytes.extend_from_slice(&facts.profile_tier_level);
-    // Segmentation and parallelism are not told.
+    // Segmentation and parallelism are not signalled.
     bytes.extend_from_slice(&[0xf0, 0, 0xfc, 0xfc | facts.chroma]);
     bytes.extend_from_slice(&[0xf8 | facts.depth_luma_minus8, 0xf8 | facts.depth_chroma_minus8, 0, 0]);
     bytes.push(facts.temporal_layers << 3 | u8::from(facts.temporal_id_nesting) << 2 | 3);

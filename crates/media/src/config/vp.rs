@@ -4,7 +4,7 @@
 use super::record::Record;
 use crate::bitstream::{BitReader, Malformed};
 
-/// Facts of a key frame.
+/// What a key frame says about the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Picture {
     profile: u8,

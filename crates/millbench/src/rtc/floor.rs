@@ -59,7 +59,7 @@ pub fn run(args: &RtcFloorArgs) -> Result<(), String> {
     while !signals.arrived() {
         floor.turn();
     }
-    print_line(&serde_json::json!(floor.outlet.counters));
+    print_line(&serde_json::json!(floor.egress.counters));
     Ok(())
 }
 
@@ -86,7 +86,7 @@ struct Floor {
     numbers: [u64; 2],
     /// What every receiver gets now.
     packets: Vec<Plain>,
-    outlet: Outlet,
+    egress: Egress,
 }
 
 struct Receiver {
@@ -102,7 +102,7 @@ struct Plain {
 }
 
 /// The batch and how it leaves.
-struct Outlet {
+struct Egress {
     sender: Sender,
     batch: SendBatch,
     counters: Counters,
@@ -135,7 +135,7 @@ impl Floor {
             origin_ns: clock::wall_ns(),
             numbers: [0; 2],
             packets: Vec::new(),
-            outlet: Outlet { sender, batch, counters: Counters::default() },
+            egress: Egress { sender, batch, counters: Counters::default() },
         }
     }
 
@@ -160,7 +160,7 @@ impl Floor {
             }
         }
         if used > 0 && !self.receivers.is_empty() {
-            let counters = &mut self.outlet.counters;
+            let counters = &mut self.egress.counters;
             counters.late_ns_max = counters.late_ns_max.max(now_ns - due_ns);
             self.send(used);
         }
@@ -195,10 +195,10 @@ impl Floor {
         let overhead = self.profile.rtp_overhead();
         for receiver in &mut self.receivers {
             for packet in &self.packets[..count] {
-                self.outlet.put(receiver, packet, overhead);
+                self.egress.put(receiver, packet, overhead);
             }
         }
-        self.outlet.flush();
+        self.egress.flush();
     }
 
     fn take_hellos(&mut self) {
@@ -233,7 +233,7 @@ impl Floor {
     }
 }
 
-impl Outlet {
+impl Egress {
     /// Encrypts a packet into the batch.
     fn put(&mut self, receiver: &mut Receiver, packet: &Plain, overhead: usize) {
         let length_max = packet.header.len() + packet.payload.len() + overhead;
@@ -376,7 +376,7 @@ mod tests {
     fn every_receiver_gets_the_traced_packets_under_its_own_key() {
         let (mut floor, sockets) = floor(3);
         floor.turn();
-        assert_eq!((floor.outlet.counters.sent, floor.repeats), (9, 1));
+        assert_eq!((floor.egress.counters.sent, floor.repeats), (9, 1));
         for (number, socket) in sockets.iter().enumerate() {
             let key = hello::key(Profile::AeadAes128Gcm, number as u32);
             let mut inbound = InboundContext::new(&srtp::Config::default(), &[key]).expect("a key");

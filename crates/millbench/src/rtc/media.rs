@@ -243,19 +243,19 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Timeline {
     /// Audio and video.
-    places: [Place; 2],
+    cursors: [Cursor; 2],
 }
 
 /// Where a publisher is in a track.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Cursor {
     next: usize,
     /// When the present repetition began.
     origin: Time,
     taken: u16,
 }
 
-impl Place {
+impl Cursor {
     fn due(&self, lane: &Lane) -> Time {
         self.origin.plus(lane.frames[self.next].at)
     }
@@ -270,8 +270,8 @@ impl Place {
 impl Timeline {
     /// Begins with a key frame at `origin_ns`.
     pub fn new(origin_ns: u64) -> Timeline {
-        let place = Place { next: 0, origin: Time { ns: origin_ns, units: 0 }, taken: 0 };
-        Timeline { places: [place; 2] }
+        let cursor = Cursor { next: 0, origin: Time { ns: origin_ns, units: 0 }, taken: 0 };
+        Timeline { cursors: [cursor; 2] }
     }
 
     /// When the next frame is due, in the clock of `origin_ns`.
@@ -282,18 +282,18 @@ impl Timeline {
     /// The next frame; the one after it is due later or at the same time.
     pub fn take(&mut self, media: &Media) -> Frame {
         let track = self.next_track(media);
-        let (lane, place) = (&media.lanes[track.index()], &mut self.places[track.index()]);
+        let (lane, cursor) = (&media.lanes[track.index()], &mut self.cursors[track.index()]);
         let frame = Frame {
             track,
-            position: place.next,
-            timestamp: place.due(lane).units as u32,
-            number: place.taken,
+            position: cursor.next,
+            timestamp: cursor.due(lane).units as u32,
+            number: cursor.taken,
         };
-        place.taken = place.taken.wrapping_add(1);
-        place.next += 1;
-        if place.next == lane.frames.len() {
-            place.next = 0;
-            place.origin = place.origin.plus(lane.length);
+        cursor.taken = cursor.taken.wrapping_add(1);
+        cursor.next += 1;
+        if cursor.next == lane.frames.len() {
+            cursor.next = 0;
+            cursor.origin = cursor.origin.plus(lane.length);
         }
         frame
     }
@@ -302,7 +302,7 @@ impl Timeline {
     /// it goes on from its next key frame, audio with it.
     pub fn want_key_frame(&mut self, media: &Media) {
         let [audio, video] = &media.lanes;
-        let [heard, shown] = &mut self.places;
+        let [heard, shown] = &mut self.cursors;
         let last = shown.next.checked_sub(1).unwrap_or(video.frames.len() - 1);
         let is_key = |frame: &LaneFrame| frame.is_key;
         if shown.taken > 0 && is_key(&video.frames[last]) {
@@ -325,7 +325,7 @@ impl Timeline {
     }
 
     fn due_ns(&self, track: Track, media: &Media) -> u64 {
-        self.places[track.index()].due(&media.lanes[track.index()]).ns
+        self.cursors[track.index()].due(&media.lanes[track.index()]).ns
     }
 }
 

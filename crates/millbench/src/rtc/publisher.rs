@@ -2,7 +2,7 @@
 //!
 //! A packet that was sent is not kept: it is made again of its place in the media and its mark, of
 //! which the last few hundred are remembered. Where packets go, encrypted or not, is a matter of
-//! the [`Outlet`].
+//! the [`Egress`].
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use super::media::{Frame, Media, Timeline, Track};
 use crate::clock;
 
 /// Where a publisher's packets go.
-pub trait Outlet {
+pub trait Egress {
     /// Sends a packet of media.
     fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], counters: &mut Counters);
     /// Sends RTCP.
@@ -35,7 +35,7 @@ pub struct Encrypted<'a> {
     pub now: Instant,
 }
 
-impl Outlet for Encrypted<'_> {
+impl Egress for Encrypted<'_> {
     fn send_rtp(&mut self, _: Track, header: &[u8], payload: &[u8], counters: &mut Counters) {
         self.link.send_rtp(self.now, header, payload, counters);
     }
@@ -64,7 +64,7 @@ impl Plain {
     }
 }
 
-impl Outlet for Plain {
+impl Egress for Plain {
     fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], counters: &mut Counters) {
         let packet = [header, payload].concat();
         match self.socket.send_to(&packet, self.to[track.index()]) {
@@ -159,7 +159,7 @@ impl Publisher {
         media: &Media,
         now: Instant,
         now_ns: u64,
-        outlet: &mut impl Outlet,
+        egress: &mut impl Egress,
         counters: &mut Counters,
     ) -> u64 {
         let mut next_ns = u64::MAX;
@@ -170,14 +170,14 @@ impl Publisher {
                 let frame = timeline.take(media);
                 let payloads = media.payloads(frame).len();
                 for index in 0..payloads {
-                    self.send(media, pair, frame, (index, index + 1 == payloads), outlet, counters);
+                    self.send(media, pair, frame, (index, index + 1 == payloads), egress, counters);
                 }
             }
             next_ns = next_ns.min(self.pairs[pair].timeline.next_due_ns(media));
         }
         if now >= self.report_at {
             self.report_at = now + Duration::from_secs(1);
-            self.report(outlet, counters);
+            self.report(egress, counters);
         }
         next_ns
     }
@@ -188,7 +188,7 @@ impl Publisher {
         pair: usize,
         frame: Frame,
         (index, last): (usize, bool),
-        outlet: &mut impl Outlet,
+        egress: &mut impl Egress,
         counters: &mut Counters,
     ) {
         let track = &mut self.pairs[pair].tracks[frame.track.index()];
@@ -209,12 +209,12 @@ impl Publisher {
         let length = track.header(&sent, None, &mut self.transport_sequence, &mut head);
         sent.payload(media, &[], &mut self.scratch);
         track.bytes = track.bytes.wrapping_add(self.scratch.len() as u32);
-        outlet.send_rtp(frame.track, &head[..length], &self.scratch, counters);
+        egress.send_rtp(frame.track, &head[..length], &self.scratch, counters);
         counters.packets_sent += 1;
         counters.bytes_sent += (length + self.scratch.len()) as u64;
     }
 
-    fn report(&mut self, outlet: &mut impl Outlet, counters: &mut Counters) {
+    fn report(&mut self, egress: &mut impl Egress, counters: &mut Counters) {
         let ntp = NtpTime::from_unix(Duration::from_nanos(clock::wall_ns()));
         for pairs in self.pairs.chunks(PAIRS_PER_REPORT) {
             self.scratch.clear();
@@ -228,7 +228,7 @@ impl Publisher {
                 SenderReport::write(&mut self.scratch, track.ssrc, &info, &[]);
             }
             SourceDescription::write_cname(&mut self.scratch, pairs[0].tracks[0].ssrc, "millbench");
-            outlet.send_rtcp(&self.scratch, counters);
+            egress.send_rtcp(&self.scratch, counters);
         }
     }
 
@@ -237,7 +237,7 @@ impl Publisher {
         &mut self,
         media: &Media,
         plain: &[u8],
-        outlet: &mut impl Outlet,
+        egress: &mut impl Egress,
         counters: &mut Counters,
     ) {
         for packet in rtp::rtcp::packets(plain) {
@@ -245,7 +245,7 @@ impl Publisher {
                 Ok(Rtcp::Nack(nack)) => {
                     for sequence in nack.lost() {
                         counters.nacks.heard += 1;
-                        self.send_again(media, nack.media_ssrc, sequence, outlet, counters);
+                        self.send_again(media, nack.media_ssrc, sequence, egress, counters);
                     }
                 }
                 Ok(Rtcp::Pli(pli)) => {
@@ -276,7 +276,7 @@ impl Publisher {
         media: &Media,
         ssrc: u32,
         sequence: u16,
-        outlet: &mut impl Outlet,
+        egress: &mut impl Egress,
         counters: &mut Counters,
     ) {
         let mut tracks = self.pairs.iter_mut().flat_map(|pair| &mut pair.tracks);
@@ -288,7 +288,7 @@ impl Publisher {
         let mut head = [0; HEAD_BYTES];
         let length = track.header(&sent, Some(again), &mut self.transport_sequence, &mut head);
         sent.payload(media, &rtp::rtx::osn(sequence), &mut self.scratch);
-        outlet.send_rtp(sent.frame.track, &head[..length], &self.scratch, counters);
+        egress.send_rtp(sent.frame.track, &head[..length], &self.scratch, counters);
         counters.nacks.answered += 1;
     }
 }
@@ -404,12 +404,12 @@ mod tests {
 
     /// Keeps what is sent.
     #[derive(Default)]
-    struct Kept {
+    struct Collected {
         rtp: Vec<(Track, Vec<u8>)>,
         rtcp: Vec<Vec<u8>>,
     }
 
-    impl Outlet for Kept {
+    impl Egress for Collected {
         fn send_rtp(&mut self, track: Track, header: &[u8], payload: &[u8], _: &mut Counters) {
             self.rtp.push((track, [header, payload].concat()));
         }
@@ -448,16 +448,16 @@ mod tests {
     #[test]
     fn two_seconds_are_numbered_marked_and_reported() {
         let (mut publisher, media, now) = publisher();
-        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        let (mut collected, mut counters) = (Collected::default(), Counters::default());
         publisher.send_due(
             &media,
             now + Duration::from_secs(1),
             BEGIN_NS + 1_999_999_999,
-            &mut kept,
+            &mut collected,
             &mut counters,
         );
-        assert_eq!((kept.rtp.len(), counters.packets_sent), (242, 242));
-        let video: Vec<Packet<'_>> = kept
+        assert_eq!((collected.rtp.len(), counters.packets_sent), (242, 242));
+        let video: Vec<Packet<'_>> = collected
             .rtp
             .iter()
             .filter(|(track, _)| *track == Track::Video)
@@ -471,9 +471,10 @@ mod tests {
             }
         }
         assert_eq!(video.iter().filter(|packet| packet.marker()).count(), 60);
-        let reports =
-            rtp::rtcp::packets(&kept.rtcp[0]).filter(|it| matches!(it, Ok(Rtcp::SenderReport(_)))).count();
-        assert_eq!((kept.rtcp.len(), reports), (1, 2));
+        let reports = rtp::rtcp::packets(&collected.rtcp[0])
+            .filter(|it| matches!(it, Ok(Rtcp::SenderReport(_))))
+            .count();
+        assert_eq!((collected.rtcp.len(), reports), (1, 2));
     }
 
     #[test]
@@ -481,10 +482,10 @@ mod tests {
         let (media, now) = (Media::new(), clock::monotonic());
         let tracks: Vec<_> = (0..6).map(|_| Some(track_with_rtx())).collect();
         let mut publisher = Publisher::new(5, 1, &tracks, now, BEGIN_NS);
-        let (mut kept, mut counters) = (Kept::default(), Counters::default());
-        publisher.send_due(&media, now, BEGIN_NS + 1_000_000_000, &mut kept, &mut counters);
+        let (mut collected, mut counters) = (Collected::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 1_000_000_000, &mut collected, &mut counters);
         let packets: Vec<Packet<'_>> =
-            kept.rtp.iter().map(|(_, packet)| Packet::parse(packet).expect("a packet")).collect();
+            collected.rtp.iter().map(|(_, packet)| Packet::parse(packet).expect("a packet")).collect();
         let sources: std::collections::BTreeSet<u32> = packets.iter().map(Packet::ssrc).collect();
         assert_eq!(sources.len(), 6);
         let transport_id = track_with_rtx().extensions.id_of(Extension::TransportCc).expect("offered");
@@ -501,11 +502,11 @@ mod tests {
         let (media, now) = (Media::new(), clock::monotonic());
         let tracks: Vec<_> = (0..100).map(|_| Some(track_with_rtx())).collect();
         let mut publisher = Publisher::new(5, 1, &tracks, now, BEGIN_NS);
-        let (mut kept, mut counters) = (Kept::default(), Counters::default());
+        let (mut collected, mut counters) = (Collected::default(), Counters::default());
         let later = now + Duration::from_secs(1);
-        publisher.send_due(&media, later, BEGIN_NS + 1_000_000_000, &mut kept, &mut counters);
+        publisher.send_due(&media, later, BEGIN_NS + 1_000_000_000, &mut collected, &mut counters);
         let mut reported = std::collections::BTreeSet::new();
-        for datagram in &kept.rtcp {
+        for datagram in &collected.rtcp {
             assert!(datagram.len() <= 1200, "{}", datagram.len());
             reported.extend(rtp::rtcp::packets(datagram).filter_map(|packet| match packet {
                 Ok(Rtcp::SenderReport(report)) => Some(report.ssrc),
@@ -518,31 +519,31 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_sent_again_unchanged() {
         let (mut publisher, media, now) = publisher();
-        let (mut kept, mut counters) = (Kept::default(), Counters::default());
-        publisher.send_due(&media, now, BEGIN_NS + 100_000_000, &mut kept, &mut counters);
-        let first = kept.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video").1.clone();
+        let (mut collected, mut counters) = (Collected::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 100_000_000, &mut collected, &mut counters);
+        let first = collected.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video").1.clone();
         let first = Packet::parse(&first).expect("a packet");
         let mut ask = Vec::new();
         Nack::write(&mut ask, 1, first.ssrc(), &[65_000, 60_000]);
-        kept.rtp.clear();
-        publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
-        let again = Packet::parse(&kept.rtp[0].1).expect("a packet");
+        collected.rtp.clear();
+        publisher.receive_rtcp(&media, &ask, &mut collected, &mut counters);
+        let again = Packet::parse(&collected.rtp[0].1).expect("a packet");
         assert_eq!((again.payload_type(), again.ssrc()), (103, first.ssrc() + 2));
         assert_eq!(rtp::rtx::unwrap(again.payload()), Some((65_000, first.payload())));
-        assert_eq!((kept.rtp.len(), counters.nacks.heard, counters.nacks.answered), (1, 2, 1));
+        assert_eq!((collected.rtp.len(), counters.nacks.heard, counters.nacks.answered), (1, 2, 1));
     }
 
     #[test]
     fn a_frame_loss_is_answered_by_a_key_frame() {
         let (mut publisher, media, now) = publisher();
-        let (mut kept, mut counters) = (Kept::default(), Counters::default());
-        publisher.send_due(&media, now, BEGIN_NS + 500_000_000, &mut kept, &mut counters);
+        let (mut collected, mut counters) = (Collected::default(), Counters::default());
+        publisher.send_due(&media, now, BEGIN_NS + 500_000_000, &mut collected, &mut counters);
         let mut ask = Vec::new();
         Pli { sender_ssrc: 1, media_ssrc: describe::ssrcs(0, 0)[1] }.write(&mut ask);
-        publisher.receive_rtcp(&media, &ask, &mut kept, &mut counters);
-        kept.rtp.clear();
-        publisher.send_due(&media, now, BEGIN_NS + 540_000_000, &mut kept, &mut counters);
-        let video = kept.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video");
+        publisher.receive_rtcp(&media, &ask, &mut collected, &mut counters);
+        collected.rtp.clear();
+        publisher.send_due(&media, now, BEGIN_NS + 540_000_000, &mut collected, &mut counters);
+        let video = collected.rtp.iter().find(|(track, _)| *track == Track::Video).expect("video");
         let payload = Packet::parse(&video.1).expect("a packet").payload()[0];
         assert_eq!((payload & 0x1f, counters.plis_received), (24, 1), "parameter sets come first");
     }

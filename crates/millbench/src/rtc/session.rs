@@ -207,12 +207,12 @@ impl Session {
         let Lent { now, wall_ns, media, .. } = *lent;
         match &mut self.role {
             Role::Publisher(Some(publisher)) => {
-                let mut outlet = Encrypted { link: self.link.as_mut()?, now };
-                Some(publisher.send_due(media, now, wall_ns, &mut outlet, lent.counters))
+                let mut egress = Encrypted { link: self.link.as_mut()?, now };
+                Some(publisher.send_due(media, now, wall_ns, &mut egress, lent.counters))
             }
             Role::Feed(feed) => {
-                let (publisher, outlet) = &mut **feed;
-                Some(publisher.send_due(media, now, wall_ns, outlet, lent.counters))
+                let (publisher, egress) = &mut **feed;
+                Some(publisher.send_due(media, now, wall_ns, egress, lent.counters))
             }
             Role::Rtmp(Some(publisher)) => publisher.send_due(wall_ns, lent.counters).unwrap_or_else(|why| {
                 self.fail(why);

@@ -1,5 +1,5 @@
 //! Streams whose sequence headers say nothing, or that have none, or that have audio alone, are there for
-//! players of WebRTC as soon as their frames have told what they are.
+//! players of WebRTC as soon as their frames show what they are.
 
 use std::path::Path;
 

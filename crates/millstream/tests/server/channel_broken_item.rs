@@ -1,4 +1,4 @@
-//! An item that cannot be played is skipped, told of, and tried again in the next round.
+//! An item that cannot be played is skipped, reported, and tried again in the next round.
 
 use crate::common::channel::{
     FileServer, Player, assert_in_order, event_kinds, frames_of, make_mp4, wait_for_channel,

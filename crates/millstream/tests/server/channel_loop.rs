@@ -21,7 +21,7 @@ fn a_local_file_goes_round_without_a_seam() {
         assert_in_order(&played, &files, kind);
     }
     assert_seams(&played, 2);
-    assert_eq!(player.configurations.len(), 2, "one of video, one of sound, however often it goes round");
+    assert_eq!(player.configurations.len(), 2, "one of video, one of audio, however often it goes round");
     let first = &played[0];
     for frame in played.iter().filter(|played| played.timestamp_ms > first.timestamp_ms + 4_000) {
         // A player begins with what was kept for it; after that, frames come when they are due, not before.

@@ -26,7 +26,7 @@ fn a_file_that_breaks_off_is_read_on_where_it_broke() {
     // How much of the file had been received by then is chance, and so how long the stream can do without.
     let away = Origin::at(address);
     for _ in 0..2 {
-        drop(eventually("the server asks in vain", || away.accept_now()));
+        drop(eventually("the server asks and gets no answer", || away.accept_now()));
     }
     drop(away);
     let _origin = FileServer::start_at(address, dir.path());

@@ -1,4 +1,4 @@
-//! An item of a channel that lacks a track: who begins to play then is told of the tracks that the item has.
+//! An item of a channel that lacks a track: players that join during it get the tracks that it has.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn who_comes_while_an_item_has_no_picture_or_no_sound_gets_no_header_of_one() {
     let dir = ScratchDir::new();
     let path = |name: &str| dir.path().join(name);
     make_mp4(&path("both.mp4"), 0, 2);
-    for (name, option) in [("sound.mp4", "-vn"), ("silent.mp4", "-an")] {
+    for (name, option) in [("audio.mp4", "-vn"), ("silent.mp4", "-an")] {
         let output = Command::new("ffmpeg")
             .args(["-v", "error", "-y", "-i"])
             .arg(path("both.mp4"))
@@ -22,7 +22,7 @@ fn who_comes_while_an_item_has_no_picture_or_no_sound_gets_no_header_of_one() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let items =
-        ["both.mp4", "sound.mp4", "both.mp4", "silent.mp4"].map(|name| format!("'{}'", path(name).display()));
+        ["both.mp4", "audio.mp4", "both.mp4", "silent.mp4"].map(|name| format!("'{}'", path(name).display()));
     let server =
         Server::start(&format!("[[channel]]\nstream = 'live/mixed'\nitems = [{}]\n", items.join(", ")));
     // One player sees it all: times of its frames do not step back.
@@ -33,8 +33,8 @@ fn who_comes_while_an_item_has_no_picture_or_no_sound_gets_no_header_of_one() {
         });
         let mut player = Player::start(&server, "live/mixed");
         player.next();
-        let told: Vec<MediaKind> = player.configurations.iter().map(|header| header.kind).collect();
-        assert_eq!(told, [present], "item {item}");
+        let tracks: Vec<MediaKind> = player.configurations.iter().map(|header| header.kind).collect();
+        assert_eq!(tracks, [present], "item {item}");
         let stream = server.api("/api/v1/streams/live/mixed");
         assert!(stream[missing].is_null(), "item {item}: {stream:#}");
     }

@@ -20,7 +20,7 @@ fn chunk_sizes_that_cannot_be_end_the_connection() {
         let mut socket = raw::handshake(server.rtmp);
         socket.write_all(&bytes).expect("send");
         assert!(
-            raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+            raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(),
             "{remark}: the connection is closed"
         );
     }
@@ -39,7 +39,7 @@ fn more_than_64_chunk_streams_end_the_connection() {
         }
     }
     assert!(
-        raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+        raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(),
         "the connection is closed"
     );
     server.assert_healthy();
@@ -88,7 +88,7 @@ fn messages_interleaved_chunk_by_chunk_are_put_together_again() {
     }
     publisher.send_raw(&bytes);
     let frames = player.take_frames(4);
-    assert!(frames[2].payload == audio, "the sound is complete first");
+    assert!(frames[2].payload == audio, "the audio is complete first");
     assert!(frames[3].payload == video);
 }
 

@@ -59,7 +59,7 @@ fn sessions_beyond_the_configured_number_are_closed_at_once() {
         .iter_mut()
         .rev()
         .take(15)
-        .filter_map(|socket| crate::common::raw::read_until_closed(socket, crate::common::PATIENCE))
+        .filter_map(|socket| crate::common::raw::read_until_closed(socket, crate::common::TIMEOUT))
         .count();
     assert_eq!(closed, 15, "the last fifteen of forty are closed");
     drop(sockets);

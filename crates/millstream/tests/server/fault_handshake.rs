@@ -27,7 +27,7 @@ fn a_connection_that_stops_at_any_step_is_closed_at_the_deadline() {
         sockets.push((remark, socket));
     }
     for (remark, socket) in &mut sockets {
-        assert!(raw::read_until_closed(socket, crate::common::PATIENCE).is_some(), "{remark}: closed");
+        assert!(raw::read_until_closed(socket, crate::common::TIMEOUT).is_some(), "{remark}: closed");
     }
     server.assert_healthy();
 }
@@ -57,7 +57,7 @@ fn a_wrong_version_is_closed_at_once() {
         bytes[0] = version;
         let mut socket = TcpStream::connect(server.rtmp).expect("connect");
         socket.write_all(&bytes).expect("send");
-        assert!(raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(), "version {version}");
+        assert!(raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(), "version {version}");
     }
 }
 

@@ -43,7 +43,7 @@ fn names_that_are_none_make_no_stream_by_publish_or_play() {
         sockets.push((remark, socket));
     }
     for (remark, mut socket) in sockets {
-        let answer = raw::read_until_closed(&mut socket, crate::common::PATIENCE);
+        let answer = raw::read_until_closed(&mut socket, crate::common::TIMEOUT);
         let answer = answer.unwrap_or_else(|| panic!("{remark}: the connection stays open"));
         for code in [b"NetStream.Publish.Start".as_slice(), b"NetStream.Play.Start"] {
             assert!(!answer.windows(code.len()).any(|window| window == code), "{remark}: accepted");
@@ -81,7 +81,7 @@ fn rtmp_says_why_a_name_is_refused() {
         }
     }
     for (name, code, reason, mut socket) in attempts {
-        let answer = raw::read_until_closed(&mut socket, crate::common::PATIENCE).expect("it is closed");
+        let answer = raw::read_until_closed(&mut socket, crate::common::TIMEOUT).expect("it is closed");
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.contains(code) && answer.contains(reason), "{code} for {name}: {answer:?}");
     }

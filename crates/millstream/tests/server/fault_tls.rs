@@ -26,7 +26,7 @@ fn bytes_behind_close_notify_end_only_their_own_session() {
         socket.write_all(&burst).expect("send");
         server.assert_healthy();
         assert!(
-            crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+            crate::common::raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(),
             "the connection is closed"
         );
     }
@@ -50,7 +50,7 @@ fn records_that_do_not_decrypt_end_only_their_own_session() {
             let (_tls, mut socket) = connect(address);
             socket.write_all(garbage).expect("send");
             assert!(
-                crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+                crate::common::raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(),
                 "closed"
             );
         }
@@ -70,7 +70,7 @@ fn connect(address: SocketAddr) -> (ClientConnection, TcpStream) {
     let name = ServerName::try_from("localhost").expect("a name");
     let mut tls = ClientConnection::new(Arc::new(config), name).expect("a connection");
     let mut socket = TcpStream::connect(address).expect("connect");
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     while tls.is_handshaking() {
         while tls.wants_write() {
             tls.write_tls(&mut socket).expect("send");

@@ -1,4 +1,4 @@
-//! What a new player begins with: the cached group of pictures, the next key frame, or any sound.
+//! What a new player begins with: the cached group of pictures, the next key frame, or any audio frame.
 
 use crate::common::flv::sample_tags;
 use crate::common::rtmp::RtmpClient;
@@ -52,7 +52,7 @@ fn a_stream_without_video_begins_with_any_sound() {
     let frames = rtmp.take_frames(2);
     assert!(frames[0].payload == tags[0].body, "the AAC configuration first");
     let at = tags.iter().position(|tag| tag.body == frames[1].payload).expect("a frame of the source");
-    assert!(at >= 99, "sound of now (frame {at}), not of the beginning");
+    assert!(at >= 99, "audio of now (frame {at}), not of the beginning");
     publisher.send_tags(&tags[101..150]);
     let rest = rtmp.take_frames(149 - at);
     assert!(rest.iter().zip(&tags[at + 1..]).all(|(got, want)| got.payload == want.body), "without a gap");

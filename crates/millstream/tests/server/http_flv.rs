@@ -59,7 +59,7 @@ fn the_first_tags_of_a_late_player_are_metadata_configuration_and_a_key_frame() 
     assert_eq!(video[0].body[..2], [0x17, 0], "then the H.264 configuration");
     assert_eq!(video[1].body[..2], [0x17, 1], "then a key frame");
     let audio: Vec<_> = first.iter().filter(|tag| tag.kind == MediaKind::Audio).collect();
-    assert_eq!(audio[0].body[1], 0, "and the AAC configuration before any sound");
+    assert_eq!(audio[0].body[1], 0, "and the AAC configuration before any audio");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn head_answers_without_a_body() {
     assert_eq!(response.status, 200);
     assert_eq!(response.header("content-type"), Some("video/x-flv"));
     let mut rest = Vec::new();
-    response.socket().set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    response.socket().set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     // The body's framing is the head's; what counts is that no byte follows before the server closes.
     let _ = std::io::copy(&mut response.socket(), &mut rest);
     assert!(rest.is_empty(), "{} bytes follow the head", rest.len());
@@ -207,7 +207,7 @@ fn truncated_and_oversized_requests_end_with_their_connection() {
         std::io::Write::write_all(&mut socket, &request[..length]).expect("send");
         if length % 8 == 0 {
             assert!(
-                crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE).is_some(),
+                crate::common::raw::read_until_closed(&mut socket, crate::common::TIMEOUT).is_some(),
                 "closed at the deadline"
             );
         }

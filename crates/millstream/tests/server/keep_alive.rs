@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;
 use crate::common::rtmp::RtmpClient;
@@ -17,7 +17,7 @@ const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(address).expect("a connection");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     socket.set_nodelay(true).expect("a socket option");
     socket
 }
@@ -229,7 +229,7 @@ fn a_second_request_has_as_much_time_as_the_first() {
     let mut received = Vec::new();
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket option");
     for byte in b"GET /healthz HTTP/1.1\r\nX: ".iter().chain(std::iter::repeat(&b'x')) {
-        assert!(begun.elapsed() < PATIENCE, "it is closed");
+        assert!(begun.elapsed() < TIMEOUT, "it is closed");
         let mut bytes = [0; 500];
         match socket.write_all(&[*byte]).and_then(|()| socket.read(&mut bytes)) {
             Ok(0) => break,
@@ -263,7 +263,7 @@ fn idle_connections_do_not_keep_a_server_from_stopping() {
     wait_for_idle(&server, 1);
     server.terminate();
     assert_eq!(idle.read(&mut [0; 1]).expect("an end in order"), 0);
-    assert_eq!(server.wait_for_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.wait_for_exit(TIMEOUT).code(), Some(0));
 }
 
 /// An HTTP/2 frame (RFC 9113 section 4.1): type, flags, stream and payload.

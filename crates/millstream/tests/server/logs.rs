@@ -17,7 +17,7 @@ fn json_lines_carry_the_session_they_speak_of() {
     drop(http::open(server.http, "GET", "/live/mill.flv", &[]).expect("play"));
     let mut broken = raw::handshake(server.rtmp);
     std::io::Write::write_all(&mut broken, &raw::set_chunk_size(0)).expect("send");
-    raw::read_until_closed(&mut broken, crate::common::PATIENCE).expect("closed");
+    raw::read_until_closed(&mut broken, crate::common::TIMEOUT).expect("closed");
     player.end();
     publisher.end();
     let expected = ["publisher started", "player joined", "player left", "publisher left", "RTMP error"];

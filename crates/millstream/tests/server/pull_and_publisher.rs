@@ -87,7 +87,7 @@ fn a_server_that_stops_ends_its_pulls_in_order() {
     server.terminate();
     asked.wait_closed();
     waits.wait_closed();
-    assert!(server.wait_for_exit(crate::common::PATIENCE).success());
+    assert!(server.wait_for_exit(crate::common::TIMEOUT).success());
     let log = server.log();
     assert!(log.contains("stopped") && !log.contains("panicked"), "{log}");
 }

@@ -1,4 +1,4 @@
-//! Pulls in the management API: added, listed, removed; what cannot be is refused with a reason, and nothing secret is told.
+//! Pulls in the management API: added, listed, removed; what cannot be is refused with a reason, and no secret is shown.
 
 use crate::common::flv::sample_tags;
 use crate::common::http;

@@ -1,4 +1,4 @@
-//! Origins that misbehave: each failure is told, tried again, and harms nobody.
+//! Origins that misbehave: each failure is reported, tried again, and harms nobody.
 
 use crate::common::flv::sample_tags;
 use crate::common::http;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use crate::common::PATIENCE;
+use crate::common::TIMEOUT;
 use crate::common::rtc::{AUDIO_SSRC, Client, OPUS, Options, VIDEO_SSRC, VP8_RTX, vp8_frame};
 use crate::common::server::Server;
 use rtc::sdp::Direction;
@@ -45,14 +45,14 @@ impl Viewer {
 
     /// Runs until `check` holds.
     fn until(&mut self, what: &str, mut check: impl FnMut(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             self.client.turn();
             self.take();
             if check(self) {
                 return;
             }
-            assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+            assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
             self.client.wait(deadline);
         }
     }

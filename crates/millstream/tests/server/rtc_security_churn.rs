@@ -18,7 +18,7 @@ use rtc::sdp::Direction;
 fn connect_all(server: &Server, count: usize, mut meanwhile: impl FnMut(&Client)) -> Vec<Duration> {
     let mut waiting: Vec<(Instant, Client)> = Vec::new();
     let (mut connected, mut times) = (Vec::new(), Vec::new());
-    let deadline = Instant::now() + 2 * crate::common::PATIENCE;
+    let deadline = Instant::now() + 2 * crate::common::TIMEOUT;
     while times.len() < count {
         if connected.len() + waiting.len() < count {
             let began = Instant::now();

@@ -44,5 +44,5 @@ fn a_late_player_starts_at_a_key_frame_and_misses_nothing_after_it() {
     let checksums = |packets: &[Packet]| packets.iter().map(|p| p.checksum.clone()).collect::<Vec<_>>();
     assert!(checksums(&played.video) == checksums(&source.video[start..]), "pictures are the source's");
     let audio_start = source.audio.len() - played.audio.len();
-    assert!(checksums(&played.audio) == checksums(&source.audio[audio_start..]), "sound has no gap either");
+    assert!(checksums(&played.audio) == checksums(&source.audio[audio_start..]), "audio has no gap either");
 }

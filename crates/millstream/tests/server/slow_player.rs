@@ -89,7 +89,7 @@ fn connect_with_small_buffer(server: &Server) -> TcpStream {
     socket.set_recv_buffer_size(4096).expect("set SO_RCVBUF");
     socket.connect(&server.http.into()).expect("connect");
     let mut socket = TcpStream::from(socket);
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     std::io::Write::write_all(&mut socket, b"GET /live/mill.flv HTTP/1.0\r\n\r\n").expect("send");
     socket
 }

@@ -55,22 +55,24 @@ fn figures_are_those_of_the_other_requests() {
     });
     for listed in server.sessions("") {
         let id = text(&listed["id"]);
-        let told = stats::session(&message, &id).unwrap_or_else(|| panic!("{id} is in {message}"));
-        let role = ["pending", "publisher", "player"][told["role"].as_u64().expect("a role") as usize];
+        let session = stats::session(&message, &id).unwrap_or_else(|| panic!("{id} is in {message}"));
+        let role = ["pending", "publisher", "player"][session["role"].as_u64().expect("a role") as usize];
         assert_eq!(listed["role"], role, "{id}");
         assert_eq!(
             listed["protocol"],
-            message["protocols"][told["protocol"].as_u64().expect("one") as usize]
+            message["protocols"][session["protocol"].as_u64().expect("one") as usize]
         );
-        let stream = &message["streams"]["name"][told["stream"].as_u64().expect("a stream") as usize];
+        let stream = &message["streams"]["name"][session["stream"].as_u64().expect("a stream") as usize];
         assert_eq!(listed["stream"], *stream, "{id}");
         for (key, same) in [("queue_bytes", "queue_bytes"), ("dropped_frames", "dropped_frames")] {
-            assert_eq!(told[key], listed[same], "{key} of {id}");
+            assert_eq!(session[key], listed[same], "{key} of {id}");
         }
         assert!(
-            [&told["rtt_ms"], &told["jitter_ms"], &told["loss_percent"]].iter().all(|value| value.is_null())
+            [&session["rtt_ms"], &session["jitter_ms"], &session["loss_percent"]]
+                .iter()
+                .all(|value| value.is_null())
         );
-        let packets = told["packets"].as_u64().expect("packets");
+        let packets = session["packets"].as_u64().expect("packets");
         let of_stream = *stream == "live/mill";
         assert_eq!(packets >= 50, of_stream, "{id} of {stream} had {packets} messages");
     }

@@ -17,8 +17,8 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
         sessions[0]["id"].as_str().expect("an id").to_owned()
     };
     let ids = [id("publisher"), id("player")];
-    // Media goes on until a second of it is told of both.
-    let (told, message) = eventually("figures of both", || {
+    // Media goes on until a second of it is in the figures of both.
+    let (sessions, message) = eventually("figures of both", || {
         for _ in 0..50 {
             publisher.send_audio(number);
             number += 1;
@@ -26,24 +26,25 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
             viewer.turn();
         }
         let message = reader.next();
-        let told = [stats::session(&message, &ids[0])?, stats::session(&message, &ids[1])?];
-        let moving = |told: &Value| told["packets_per_second"].as_u64() > Some(0);
-        let measured = !told[0]["jitter_ms"].is_null() && !told[0]["loss_percent"].is_null();
-        (told.iter().all(moving) && measured).then_some((told, message))
+        let sessions = [stats::session(&message, &ids[0])?, stats::session(&message, &ids[1])?];
+        let moving = |session: &Value| session["packets_per_second"].as_u64() > Some(0);
+        let measured = !sessions[0]["jitter_ms"].is_null() && !sessions[0]["loss_percent"].is_null();
+        (sessions.iter().all(moving) && measured).then_some((sessions, message))
     });
-    let protocols =
-        told.each_ref().map(|told| &message["protocols"][told["protocol"].as_u64().expect("one") as usize]);
+    let protocols = sessions
+        .each_ref()
+        .map(|session| &message["protocols"][session["protocol"].as_u64().expect("one") as usize]);
     assert_eq!(protocols, [&json!("whip"), &json!("whep")]);
-    assert_eq!((&told[0]["role"], &told[1]["role"]), (&json!(1), &json!(2)));
-    assert_eq!((&told[0]["lost_packets"], &told[0]["loss_percent"]), (&json!(0), &json!(0.0)));
-    for told in &told {
-        assert!(told["bits_per_second"].as_u64() > Some(0), "{told}");
-        assert!(told["packets"].as_u64() >= told["packets_per_second"].as_u64(), "{told}");
+    assert_eq!((&sessions[0]["role"], &sessions[1]["role"]), (&json!(1), &json!(2)));
+    assert_eq!((&sessions[0]["lost_packets"], &sessions[0]["loss_percent"]), (&json!(0), &json!(0.0)));
+    for session in &sessions {
+        assert!(session["bits_per_second"].as_u64() > Some(0), "{session}");
+        assert!(session["packets"].as_u64() >= session["packets_per_second"].as_u64(), "{session}");
     }
     let cam = stats::stream(&message, "live/cam").expect("the stream");
     assert_eq!((&cam["live"], &cam["players"]), (&json!(true), &json!(1)));
-    assert_eq!(cam["bits_in_per_second"], told[0]["bits_per_second"]);
-    assert_eq!(cam["bits_out_per_second"], told[1]["bits_per_second"]);
+    assert_eq!(cam["bits_in_per_second"], sessions[0]["bits_per_second"]);
+    assert_eq!(cam["bits_out_per_second"], sessions[1]["bits_per_second"]);
 
     let of_workers = |column: &str| -> u64 {
         let workers = message["workers"][column].as_array().expect("a column");
@@ -51,16 +52,16 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
     };
     // Datagrams of checks and handshakes come on top of media.
     assert!(
-        of_workers("bits_in_per_second") >= told[0]["bits_per_second"].as_u64().expect("a rate"),
+        of_workers("bits_in_per_second") >= sessions[0]["bits_per_second"].as_u64().expect("a rate"),
         "{message}"
     );
     assert!(
-        of_workers("bits_out_per_second") >= told[1]["bits_per_second"].as_u64().expect("a rate"),
+        of_workers("bits_out_per_second") >= sessions[1]["bits_per_second"].as_u64().expect("a rate"),
         "{message}"
     );
 
-    // What a viewer reports is told once it does.
-    assert!(told[1]["loss_percent"].is_null(), "this client has sent no report: {}", told[1]);
+    // What a viewer reports is in the figures once it does.
+    assert!(sessions[1]["loss_percent"].is_null(), "this client has sent no report: {}", sessions[1]);
     let ssrc =
         u32::from_be_bytes(viewer.media.back().expect("a packet")[8..12].try_into().expect("four bytes"));
     viewer.reports.clear();
@@ -72,11 +73,11 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
     });
     let last_report = viewer.reports.iter().find_map(|compound| sender_report_time(compound)).expect("one");
     viewer.send_rtcp(&receiver_report(ssrc, last_report));
-    let told = reader.wait_for("what the viewer reported", |message| {
-        stats::session(message, &ids[1]).filter(|told| !told["rtt_ms"].is_null())
+    let viewer = reader.wait_for("what the viewer reported", |message| {
+        stats::session(message, &ids[1]).filter(|session| !session["rtt_ms"].is_null())
     });
-    assert_eq!((&told["lost_packets"], &told["loss_percent"]), (&json!(7), &json!(25.0)));
-    assert_eq!(told["jitter_ms"], 10.0, "480 units of a clock of 48 kHz");
+    assert_eq!((&viewer["lost_packets"], &viewer["loss_percent"]), (&json!(7), &json!(25.0)));
+    assert_eq!(viewer["jitter_ms"], 10.0, "480 units of a clock of 48 kHz");
     let listed = server.sessions("role=player")[0]["rtc"].clone();
     assert_eq!((&listed["loss_percent"], &listed["jitter_ms"]), (&json!(25.0), &json!(10.0)));
     assert_eq!(listed["lost_packets"], 7);

@@ -79,7 +79,7 @@ fn frames_that_break_the_protocol_end_only_their_own_reader() {
     ] {
         let mut reader = stats::open(&server);
         std::io::Write::write_all(reader.socket.get_mut(), &bytes).expect("send");
-        let closed = crate::common::raw::read_until_closed(reader.socket.get_mut(), crate::common::PATIENCE);
+        let closed = crate::common::raw::read_until_closed(reader.socket.get_mut(), crate::common::TIMEOUT);
         assert!(closed.is_some(), "{remark}: the connection is closed");
         other.next();
     }

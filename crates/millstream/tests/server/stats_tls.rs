@@ -32,7 +32,7 @@ fn open(address: std::net::SocketAddr) -> stats::Reader<StreamOwned<ClientConnec
     let connection =
         ClientConnection::new(Arc::new(config.with_no_client_auth()), name).expect("a TLS session");
     let socket = TcpStream::connect(address).expect("connect");
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     let url = format!("wss://{address}{}", stats::PATH);
     let headers = [("Sec-WebSocket-Protocol", stats::SUBPROTOCOL)];
     match stats::open_over(StreamOwned::new(connection, socket), &url, &headers) {

@@ -31,7 +31,7 @@ fn plain_text_on_a_tls_port_harms_nobody() {
     for address in [server.rtmps.expect("RTMPS"), server.https.expect("HTTPS")] {
         let mut socket = std::net::TcpStream::connect(address).expect("connect");
         std::io::Write::write_all(&mut socket, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").expect("send");
-        let closed = crate::common::raw::read_until_closed(&mut socket, crate::common::PATIENCE);
+        let closed = crate::common::raw::read_until_closed(&mut socket, crate::common::TIMEOUT);
         assert!(closed.is_some(), "the connection is closed");
     }
     server.assert_healthy();

@@ -80,7 +80,7 @@ fn a_server_that_stops_is_told_and_a_signal_ends_it_cleanly() {
     let mut top = top(&server, 100, 24);
     top.wait_for_text("connected");
     server.terminate();
-    assert!(server.wait_for_exit(crate::common::PATIENCE).success());
+    assert!(server.wait_for_exit(crate::common::TIMEOUT).success());
     top.wait_for("no connection, and why", |screen| {
         screen.shows("no connection, again in") && screen.shows("Connection refused")
     });

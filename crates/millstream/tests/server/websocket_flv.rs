@@ -68,7 +68,7 @@ fn frames_that_break_the_protocol_end_only_their_own_session() {
     ] {
         let mut socket = connect(&server, "live/mill");
         io::Write::write_all(socket.get_mut(), &bytes).expect("send");
-        let closed = crate::common::raw::read_until_closed(socket.get_mut(), crate::common::PATIENCE);
+        let closed = crate::common::raw::read_until_closed(socket.get_mut(), crate::common::TIMEOUT);
         assert!(closed.is_some(), "{remark}: the connection is closed");
     }
     server.assert_healthy();
@@ -93,7 +93,7 @@ fn an_upgrade_without_its_headers_is_refused() {
 
 fn connect(server: &Server, stream: &str) -> WebSocket<TcpStream> {
     let socket = TcpStream::connect(server.http).expect("connect");
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     let url = format!("ws://{}/{stream}.flv", server.http);
     let (socket, response) = tungstenite::client(url, socket).expect("the server upgrades the connection");
     assert_eq!(response.status(), 101);

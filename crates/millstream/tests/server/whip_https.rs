@@ -47,7 +47,7 @@ fn exchange(address: SocketAddr, trusted: &CertificateDer<'static>, pieces: &[&[
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a session");
     let socket = TcpStream::connect(address).expect("a connection");
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("a socket option");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("a socket option");
     let mut stream = StreamOwned::new(connection, socket);
     for piece in pieces {
         stream.write_all(piece).expect("sent");

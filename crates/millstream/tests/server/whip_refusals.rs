@@ -78,7 +78,7 @@ fn where_bridges_are_off_what_is_not_published_as_frames_is_not_played_as_frames
         assert_eq!(refused.status, 406, "{}", refused.text());
         assert!(refused.text().contains("WHEP"), "{}", refused.text());
     }
-    assert_eq!(server.sessions("role=player").len(), 0, "nobody waits in vain");
+    assert_eq!(server.sessions("role=player").len(), 0, "no player is left waiting");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_offer_may_come_in_pieces() {
     let server = Server::start("");
     let body = sdp(Direction::Send);
     let mut socket = TcpStream::connect(server.http).expect("a connection");
-    socket.set_read_timeout(Some(crate::common::PATIENCE)).expect("a socket option");
+    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("a socket option");
     socket.set_nodelay(true).expect("a socket option");
     let head = format!(
         "POST /whip/live/a HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/sdp\r\n\

@@ -58,14 +58,14 @@ fn ice_restarts_by_patch_and_media_goes_on() {
     let mut viewer = Client::play(&server, "live/a");
     let next = start_flow(&mut publisher, &mut viewer, 0);
     let local = IceCredentials::new("restarted", &"p".repeat(24)).expect("credentials");
-    let wish = TrickleFragment {
+    let restart = TrickleFragment {
         ufrag: Some(local.ufrag.clone()),
         password: Some(local.password.clone()),
         candidates: publisher.offer.candidates.clone(),
         ..TrickleFragment::default()
     };
     let old = format!("\"{}\"", publisher.answer.remote.ice.ufrag);
-    let answer = publisher.patch(&wish.to_string(), &[("If-Match", "*")]);
+    let answer = publisher.patch(&restart.to_string(), &[("If-Match", "*")]);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let restarted = rtc::sdp::parse_fragment(&answer.text()).expect("a fragment");
     let remote = restarted.ice().expect("credentials of the server");

@@ -158,7 +158,7 @@ fn an_av1_record_without_a_sequence_header_is_completed() {
 #[test]
 fn audio_has_its_configuration() {
     let samples = [(&b"aac"[..], true), (b"aac", true)];
-    assert_eq!(configs(crate::muxer::sound(), &samples), [Some(b"\x11\x90".to_vec()), None]);
+    assert_eq!(configs(crate::muxer::audio_entry(), &samples), [Some(b"\x11\x90".to_vec()), None]);
     // Two channels, 312 samples to skip, 48 kHz, no gain, family 0.
     let dops = crate::muxer::boxed(b"dOps", b"\0\x02\x01\x38\0\0\xbb\x80\0\0\0");
     let mut opus = file(sound_entry(b"Opus", &dops), &samples);
@@ -171,7 +171,7 @@ fn audio_has_its_configuration() {
 
 #[test]
 fn audio_of_quicktime_is_found_in_its_wave_box() {
-    let esds = crate::muxer::sound()[8 + 28..].to_vec();
+    let esds = crate::muxer::audio_entry()[8 + 28..].to_vec();
     let wave =
         crate::muxer::boxed(b"wave", &[crate::muxer::boxed(b"frma", b"mp4a"), esds, vec![0; 4]].concat());
     let mut entry = sound_entry(b"mp4a", &[&[0; 16][..], &wave].concat());
@@ -213,5 +213,5 @@ fn what_cannot_be_played_is_listed_and_not_chosen() {
     assert_eq!(file.tracks()[1].codec, Codec::Mp3);
     assert!(file.audio().is_none());
     assert!(matches!(file.select(Some(1), Some(2)), Err(Mp4Error::NoTrack(2))));
-    assert!(matches!(file.select(Some(2), None), Err(Mp4Error::NoTrack(2))), "sound is no picture");
+    assert!(matches!(file.select(Some(2), None), Err(Mp4Error::NoTrack(2))), "audio is no picture");
 }

@@ -6,7 +6,7 @@ use media::{MediaKind, Timestamp};
 use mp4::{Limits, Mp4, Sample};
 use std::io::Cursor;
 
-/// Pictures of 40 ms, a key frame every 400 ms, and three seconds of sound.
+/// Pictures of 40 ms, a key frame every 400 ms, and three seconds of audio.
 fn tracks() -> [Track; 2] {
     [video(pictures(75, 10, 90)), audio(frames(141, 20))]
 }

@@ -59,7 +59,7 @@ pub(crate) struct Layout {
     pub(crate) long_boxes: bool,
     /// Samples per chunk.
     pub(crate) chunk: usize,
-    /// Samples per fragment, 0: none. With `hybrid` the first so many stand in the index.
+    /// Samples per fragment, 0: none. With `hybrid` the first so many are in the index.
     pub(crate) fragment: usize,
     pub(crate) hybrid: bool,
     pub(crate) base: Base,
@@ -135,7 +135,7 @@ pub(crate) fn video(units: Vec<Unit>) -> Track {
 
 /// A track with AAC that is not looked at.
 pub(crate) fn audio(units: Vec<Unit>) -> Track {
-    let descriptions = vec![sound()];
+    let descriptions = vec![audio_entry()];
     Track { id: 2, handler: *b"soun", timescale: 48_000, descriptions, units, edits: Vec::new() }
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn visual(kind: &[u8; 4], record_kind: &[u8; 4], record: &[u8]) -> Ve
 }
 
 /// An AudioSampleEntry with AAC LC, 48 kHz, stereo.
-pub(crate) fn sound() -> Vec<u8> {
+pub(crate) fn audio_entry() -> Vec<u8> {
     let esds = b"\x03\x19\x00\x00\x00\x04\x11\x40\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05\x02\x11\x90\x06\x01\x02";
     sound_entry(b"mp4a", &full(b"esds", 0, 0, esds))
 }
@@ -185,7 +185,7 @@ pub(crate) fn frames(count: usize, size: u32) -> Vec<Unit> {
 
 /// Writes a file; gives the samples that are in it, by track.
 pub(crate) fn write(tracks: &[Track], layout: &Layout) -> (Vec<u8>, Vec<Vec<Expected>>) {
-    // The index does not change its size with the places that it tells of.
+    // The index does not change its size with the offsets in it.
     let probe = Writer::new(tracks, layout, 0).file();
     let written = Writer::new(tracks, layout, probe.moov_bytes).file();
     (written.bytes, written.expected)
@@ -288,7 +288,7 @@ impl<'a> Writer<'a> {
         Written { bytes, expected: self.expected, moov_bytes }
     }
 
-    /// Samples per track that stand in the index.
+    /// Samples per track that are in the index.
     fn in_tables(&self) -> Vec<usize> {
         let count = |track: &Track| match (self.layout.fragment, self.layout.hybrid) {
             (0, _) => track.units.len(),

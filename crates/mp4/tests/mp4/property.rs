@@ -16,10 +16,10 @@ fn units() -> impl Strategy<Value = Vec<Unit>> {
 }
 
 fn tracks() -> impl Strategy<Value = Vec<Track>> {
-    (units(), units(), 1u32..100_000).prop_map(|(pictures, mut sound, timescale)| {
-        // Sound has no composition offsets in any file that is.
-        sound.iter_mut().for_each(|unit| unit.composition = 0);
-        let mut tracks = vec![video(pictures), audio(sound)];
+    (units(), units(), 1u32..100_000).prop_map(|(pictures, mut heard, timescale)| {
+        // Audio has no composition offsets in any file that is.
+        heard.iter_mut().for_each(|unit| unit.composition = 0);
+        let mut tracks = vec![video(pictures), audio(heard)];
         tracks[0].timescale = timescale;
         tracks
     })

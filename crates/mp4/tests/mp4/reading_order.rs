@@ -48,7 +48,7 @@ impl Seek for Noted {
     }
 }
 
-/// Half a minute: 25 pictures and 47 frames of sound per second, 300 kB.
+/// Half a minute: 25 pictures and 47 frames of audio per second, 300 kB.
 fn tracks() -> [Track; 2] {
     [video(pictures(750, 25, 350)), audio(frames(1406, 20))]
 }
@@ -60,7 +60,7 @@ fn read_to_end(file: &mut Mp4<Noted>) -> usize {
 #[test]
 fn interleaved_files_are_read_forward_only() {
     for (layout, remark) in [
-        (Layout { chunk: 12, ..Layout::default() }, "half a second of pictures, a quarter of sound"),
+        (Layout { chunk: 12, ..Layout::default() }, "half a second of pictures, a quarter of audio"),
         (Layout { chunk: 1, gap: 50, ..Layout::default() }, "sample by sample, others between"),
         (Layout { fragment: 25, ..Layout::default() }, "fragments"),
         (Layout { fragment: 25, separate: true, ..Layout::default() }, "a fragment per track"),
@@ -97,7 +97,7 @@ fn tracks_one_behind_the_other_are_read_in_long_runs() {
     let mut file = Mp4::open(Noted::new(bytes), limits).unwrap();
     assert_eq!(read_to_end(&mut file), 2156);
     let (steps, _) = file.get_ref().steps_back();
-    // 300 kB in runs of at most 16 KiB, each of which has sound to go to.
+    // 300 kB in runs of at most 16 KiB, each of which has audio to go to.
     assert!((5..60).contains(&steps), "{steps} steps back");
 }
 
@@ -161,7 +161,7 @@ fn hints_of_fragments_go_on_behind_what_is_known() {
 
 #[test]
 fn what_waits_for_its_turn_is_bounded() {
-    // Sound stands 30 s behind its pictures: more than may wait.
+    // Audio is 30 s behind its pictures: more than may wait.
     let (bytes, _) = write(&tracks(), &Layout { interleaved: false, ..Layout::default() });
     for window in [1_000, 10_000, 100_000] {
         let limits = Limits { reorder_bytes: window, ..Limits::default() };

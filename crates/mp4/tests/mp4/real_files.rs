@@ -28,20 +28,20 @@ fn every_packet_is_as_ffprobe_sees_it() {
     for (name, bytes, list) in samples() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         let timescales: Vec<_> = file.tracks().iter().map(|track| (track.id, track.timescale)).collect();
-        let (mut pictures, mut sound) = (Vec::new(), Vec::new());
+        let (mut pictures, mut heard) = (Vec::new(), Vec::new());
         while let Some(sample) = file.next_sample().unwrap() {
             let (_, scale) = timescales.iter().find(|(id, _)| *id == sample.track_id).unwrap();
             let frame = &sample.frame;
             let (list, kind) = match frame.track.kind {
                 MediaKind::Video => (&mut pictures, 'v'),
-                _ => (&mut sound, 'a'),
+                _ => (&mut heard, 'a'),
             };
             let key = if frame.role == FrameRole::Inter { '_' } else { 'K' };
             let hidden = if sample.is_hidden { 'D' } else { '_' };
             let times = format!("{},{}", frame.dts.ticks(*scale), frame.pts.ticks(*scale));
             list.push(format!("{kind},{},{},{times},{key}{hidden}", sample.offset, frame.data().len()));
         }
-        pictures.append(&mut sound);
+        pictures.append(&mut heard);
         let expected: Vec<_> = list.lines().collect();
         for (index, (read, expected)) in pictures.iter().zip(&expected).enumerate() {
             assert_eq!(read, expected, "{name}, packet {index}");

@@ -1,4 +1,4 @@
-//! A seek goes to the last key frame at or before a time, and sound begins with it.
+//! A seek goes to the last key frame at or before a time, and audio begins with it.
 
 use std::io::Cursor;
 use std::time::Duration;
@@ -50,8 +50,8 @@ fn a_seek_finds_the_key_frame_before_and_all_that_follows() {
                 .collect();
             let wanted: Vec<_> = expected[0][key..].iter().map(|sample| sample.offset).collect();
             assert_eq!(pictures, wanted, "{remark}, {ms} ms");
-            let sound = samples.iter().find(|sample| sample.frame.track.kind == MediaKind::Audio).unwrap();
-            let (start, end) = (sound.frame.pts, sound.frame.pts + sound.duration);
+            let heard = samples.iter().find(|sample| sample.frame.track.kind == MediaKind::Audio).unwrap();
+            let (start, end) = (heard.frame.pts, heard.frame.pts + heard.duration);
             let is_heard = (start..end).contains(&Timestamp::from(found));
             assert!(is_heard, "{remark}, {ms} ms: {start:?} to {end:?}, not {found:?}");
         }
@@ -65,11 +65,11 @@ fn sound_before_the_first_picture_is_not_left_out() {
     audio.edits = vec![(0, 0, 1)];
     let (bytes, expected) = write(&[video, audio], &Layout::default());
     let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
-    for (ms, begins_ms, sounds) in [(0, 0, 469), (300, 300, 455), (500, 500, 446), (950, 900, 427)] {
+    for (ms, begins_ms, audio_frames) in [(0, 0, 469), (300, 300, 455), (500, 500, 446), (950, 900, 427)] {
         let (found, samples) = after(&mut file, Duration::from_millis(ms));
         assert_eq!(found, Duration::from_millis(begins_ms));
-        let sound = samples.iter().filter(|sample| sample.frame.track.kind == MediaKind::Audio).count();
-        assert_eq!(sound, sounds, "from {ms} ms on");
+        let heard = samples.iter().filter(|sample| sample.frame.track.kind == MediaKind::Audio).count();
+        assert_eq!(heard, audio_frames, "from {ms} ms on");
     }
     assert_eq!(expected[1].len(), 469);
 }
@@ -93,7 +93,7 @@ fn the_end_is_found_where_the_file_does_not_say_it() {
         let (bytes, _) = write(&tracks(), &layout);
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         let known = file.duration();
-        // 469 frames of sound are longer than ten seconds. A lone `sidx` speaks for all tracks.
+        // 469 frames of audio are longer than ten seconds. A lone `sidx` speaks for all tracks.
         let sound_end = Timestamp::from_ticks(469 * 1024, 48_000).to_duration();
         let end = if layout.sidx { Duration::from_secs(10) } else { sound_end };
         assert_eq!(known.is_some(), layout.fragment == 0 || layout.sidx, "{remark}");
@@ -113,7 +113,7 @@ fn an_index_that_lies_costs_a_search_and_no_more() {
         let (bytes, expected) = write(&tracks(), &layout);
         let kind = if layout.sidx { b"sidx" } else { b"tfra" };
         let at = bytes.windows(4).position(|window| window == kind).unwrap();
-        // Every place that the index tells of is off by some bytes: within a box or in the media.
+        // Every offset in the index is off by some bytes: within a box or in the media.
         let (first, step) = if layout.sidx { (at + 4 + 24 + 3, 12) } else { (at + 4 + 16 + 7, 11) };
         for flip in [1, 4, 8, 0x10, 0x40, 0xff] {
             let mut bytes = bytes.clone();

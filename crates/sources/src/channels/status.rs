@@ -1,4 +1,4 @@
-//! What a channel tells of itself: written by its task, read by the API.
+//! Status of a channel: written by its task, read by the API.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};

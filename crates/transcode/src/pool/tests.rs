@@ -13,7 +13,7 @@ use super::{
 use crate::{AacSettings, OpusSettings, PIECE_BYTES_MAX, TranscodeError, Unsupported};
 
 /// Longer than anything here takes: a test that waits for it has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A worker's side: what a waker wakes, and what comes back.
 struct Worker {
@@ -37,7 +37,7 @@ impl Worker {
             if let Some(reply) = self.inbox.pop_front() {
                 return reply;
             }
-            self.woken.recv_timeout(PATIENCE).expect("something comes back");
+            self.woken.recv_timeout(TIMEOUT).expect("something comes back");
         }
     }
 }
@@ -65,7 +65,7 @@ impl Echo {
 impl Work for Echo {
     fn transcode(&mut self, piece: &CodedAudio, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         match piece.data[0] {
-            WAIT_AT_GATE => self.gate.recv_timeout(PATIENCE).unwrap(),
+            WAIT_AT_GATE => self.gate.recv_timeout(TIMEOUT).unwrap(),
             PANIC => panic!("a codec that panics, for a test"),
             FAIL => return Err(TranscodeError::Unsupported(Unsupported::AacChannels)),
             BREAK => return Err(TranscodeError::Broken),

@@ -203,8 +203,8 @@ impl FrameStream {
         }
     }
 
-    /// Whether the frame is the first of its track, and there was no header before it: then it is all that
-    /// tells of it.
+    /// Whether the frame is the first of its track, and there was no header before it: then nothing else
+    /// describes it.
     pub(crate) fn is_undescribed(&mut self, frame: &Arc<Frame>) -> bool {
         let kind = frame.track.kind;
         if kind == MediaKind::Data {

@@ -165,7 +165,7 @@ impl Connections {
             return None;
         }
         if next.was_idle {
-            // The socket may hold more, which no event tells of again.
+            // The socket may hold more, for which no event comes.
             self.read_next_turn(conn);
         }
         Some(conn)

@@ -1,6 +1,6 @@
 //! One connection: its socket, what it has become, and what still has to be written to it.
 //!
-//! What it has counted stands in columns beside the table of sessions (`columns`).
+//! Its counters are columns beside the table of sessions (`columns`).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

@@ -30,7 +30,7 @@ pub(crate) struct Sps {
     pub(crate) reorder_max: Option<u32>,
 }
 
-/// How the order of pictures is told (section 8.2.1).
+/// How the order of pictures is coded (section 8.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PictureOrderType {
     /// Type 0: the least significant bits in each slice, so many of them, 4 to 16.

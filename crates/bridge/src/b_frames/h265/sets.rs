@@ -139,7 +139,7 @@ fn nothing_to_reorder(reader: &mut BitReader<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Section 7.3.3, the general part of which is told.
+/// Section 7.3.3, the general part of it.
 fn profile_tier_level(reader: &mut BitReader<'_>, layers: u32) -> Result<ProfileTierLevel, Malformed> {
     reader.u(2)?; // general_profile_space
     let (high_tier, profile) = (reader.bit()?, reader.u(5)?);

@@ -121,9 +121,9 @@ fn a_changed_aac_header_reaches_the_transcoder_with_the_next_piece() {
         rig.audio(time_ms, &[0xaf, 1, 0x21, 0x10]);
         rig.audio(time_ms + 23, &[0xaf, 1, 0x21, 0x11]);
     }
-    let told: Vec<_> =
+    let formats: Vec<_> =
         rig.audio_jobs.iter().map(|job| job.format.as_ref().map(|format| format.record.clone())).collect();
-    assert_eq!(told, [Some(vec![0x12, 0x10]), None, None, None, Some(vec![0x11, 0x90]), None]);
+    assert_eq!(formats, [Some(vec![0x12, 0x10]), None, None, None, Some(vec![0x11, 0x90]), None]);
 }
 
 #[test]

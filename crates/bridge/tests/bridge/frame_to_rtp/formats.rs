@@ -1,4 +1,4 @@
-//! What viewers are offered, and what they are told of the rest.
+//! What viewers are offered, and the reasons they get for the rest.
 
 use bridge::{BFrames, FrameToRtpSettings, PublishedFormats};
 use rtp::payload::Codec;

@@ -56,7 +56,7 @@ fn a_bridge_begun_again_after_30_seconds_is_right_for_those_who_waited_and_those
         assert!(apart_ms <= 5, "{apart_ms} ms apart");
         let step_ms = world.browser.step_ms();
         assert!(step_ms <= 202, "a step of {step_ms} ms");
-        // What is sent now is told to be of now: nothing waits to be played.
+        // What is sent now is stamped as of now: nothing waits to be played.
         let delay_us = world.browser.delay_us(1).unwrap() - WALL_US;
         assert!((20 * MILLI..=80 * MILLI).contains(&delay_us), "played {delay_us} us after capture");
     }

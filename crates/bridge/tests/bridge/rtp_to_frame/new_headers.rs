@@ -98,17 +98,17 @@ fn another_publisher_is_told_anew_and_time_goes_on() {
     rig.video(0, &VP8_KEY, true);
     rig.audio(0, &OPUS);
     rig.video(33, &VP8_INTER, true);
-    let told =
+    let headers =
         rig.of(MediaKind::Video, FrameRole::Config).len() + rig.of(MediaKind::Audio, FrameRole::Config).len();
-    assert_eq!(told, 2);
+    assert_eq!(headers, 2);
     rig.epoch = 2;
     rig.video(5_000, &VP8_INTER, true);
     assert_eq!(rig.pictures().len(), 2, "nothing of it before its key frame");
     rig.video(5_033, &VP8_KEY, true);
     rig.audio(5_040, &OPUS);
-    let told =
+    let headers =
         rig.of(MediaKind::Video, FrameRole::Config).len() + rig.of(MediaKind::Audio, FrameRole::Config).len();
-    assert_eq!(told, 4);
+    assert_eq!(headers, 4);
     let times: Vec<_> = rig.pictures().into_iter().map(|(_, time_ms, _)| time_ms).collect();
     assert!(times.is_sorted() && times[2] - times[1] >= 4_900, "{times:?}");
 }

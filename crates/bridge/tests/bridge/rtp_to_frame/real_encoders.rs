@@ -53,7 +53,7 @@ fn every_picture_comes_through_behind_its_configuration() {
         let roles: Vec<_> = rig.frames.iter().take(3).map(|frame| frame.role).collect();
         assert_eq!(roles, [FrameRole::Metadata, FrameRole::Config, FrameRole::Key], "{name}");
         let configs = rig.of(MediaKind::Video, FrameRole::Config);
-        assert_eq!(configs.len(), 1, "{name}: told once");
+        assert_eq!(configs.len(), 1, "{name}: sent once");
         assert_eq!(body(configs[0]).codec, codec);
         let format = video_format(codec, body(configs[0]).data()).expect("a configuration that can be read");
         if matches!(codec, Codec::H264 | Codec::H265) {

@@ -34,9 +34,9 @@ fn audio_waits_for_the_first_key_frame_and_what_came_before_is_left_out() {
     assert_eq!(kinds(&rig), [METADATA, VIDEO, AUDIO, PIECE, KEY, PIECE]);
     let begin = rig.pictures()[0].1;
     assert!(rig.frames.iter().all(|frame| (begin..=begin + 20).contains(&frame.timestamp)));
-    let told = &rig.frames[0].payload;
+    let metadata = &rig.frames[0].payload;
     for name in ["videocodecid", "audiocodecid", "width"] {
-        assert!(told.windows(name.len()).any(|bytes| bytes == name.as_bytes()), "{name}");
+        assert!(metadata.windows(name.len()).any(|bytes| bytes == name.as_bytes()), "{name}");
     }
 }
 

@@ -17,15 +17,15 @@ async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
     for (path, inactive) in [("/whep/live/silent", [true, false]), ("/whep/live/radio", [false, true])] {
         let answer = server.post(path, play_offer()).await;
         assert_eq!(answer.status, 201, "{path}: {}", answer.body);
-        let (sound, video) = answer.body.split_once("m=video").expect("video");
-        let found = [sound, video].map(|media| media.contains("a=inactive\r\n"));
+        let (audio, video) = answer.body.split_once("m=video").expect("video");
+        let found = [audio, video].map(|media| media.contains("a=inactive\r\n"));
         assert_eq!(found, inactive, "{path}: what is not there does not come");
     }
     let without_video =
         play_offer().split_once("m=video").expect("video").0.replace("BUNDLE 0 1", "BUNDLE 0");
-    for path in ["/whep/live/422", "/whep/live/sound"] {
-        let sound = server.post(path, without_video.clone()).await;
-        assert_eq!(sound.status, 201, "who wants the sound alone gets it: {}", sound.body);
+    for path in ["/whep/live/422", "/whep/live/audio_only"] {
+        let audio = server.post(path, without_video.clone()).await;
+        assert_eq!(audio.status, 201, "who wants the audio alone gets it: {}", audio.body);
     }
 }
 
@@ -33,7 +33,11 @@ async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
 async fn players_are_told_what_a_stream_needs_and_what_they_lack() {
     let server = server();
     let cases = [
-        ("/whep/live/sound", play_offer(), "video: the stream has B-frames; play the stream by RTMP or FLV"),
+        (
+            "/whep/live/audio_only",
+            play_offer(),
+            "video: the stream has B-frames; play the stream by RTMP or FLV",
+        ),
         ("/whep/live/frames", play_offer(), "video: the stream has B-frames; play the stream by RTMP or FLV"),
         (
             "/whep/live/422",
@@ -72,7 +76,7 @@ fn ways_to_play_are_those_that_the_publisher_and_bridges_allow() {
         ("live", "begun", (true, true), None),
         ("live", "packets", (true, true), None),
         ("live", "bridged", (true, true), None),
-        ("live", "sound", (true, true), Some(B_FRAMES)),
+        ("live", "audio_only", (true, true), Some(B_FRAMES)),
         ("live", "frames", (true, false), Some(B_FRAMES)),
         ("unbridged", "packets", (false, true), Some(NotBridged::ToFramesOff)),
     ];

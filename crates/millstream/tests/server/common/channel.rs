@@ -21,7 +21,7 @@ use super::flv::TagReader;
 use super::http::{self, Streaming};
 use super::server::Server;
 use super::tools::sample;
-use super::{PATIENCE, lasting_address};
+use super::{TIMEOUT, lasting_address};
 
 /// Writes `seconds` of the sample from second `from` on as an MP4 file. The sample has a key frame every two
 /// seconds.
@@ -44,7 +44,7 @@ pub(crate) struct Frame {
     pub(crate) data: Vec<u8>,
 }
 
-/// All frames of a file, video and sound apart, in order of decoding.
+/// All frames of a file, video and audio apart, in order of decoding.
 pub(crate) fn frames_of(path: &Path) -> [Vec<Frame>; 2] {
     let file = fs::File::open(path).expect("a file");
     let mut mp4 = Mp4::open(BufReader::new(file), Limits::default()).expect("an MP4 file");
@@ -55,11 +55,11 @@ pub(crate) fn frames_of(path: &Path) -> [Vec<Frame>; 2] {
         let kind = sample.frame.track.kind;
         frames[index(kind)].push(Frame { kind, data: sample.frame.data().to_vec() });
     }
-    assert!(frames.iter().all(|own| own.len() > 10), "a file with video and sound");
+    assert!(frames.iter().all(|own| own.len() > 10), "a file with video and audio");
     frames
 }
 
-/// 0 for video, 1 for sound.
+/// 0 for video, 1 for audio.
 pub(crate) fn index(kind: MediaKind) -> usize {
     usize::from(kind == MediaKind::Audio)
 }
@@ -148,7 +148,7 @@ pub(crate) fn wait_for_channel(
     mut check: impl FnMut(&Value) -> bool,
 ) -> Value {
     let path = format!("/api/v1/channels/{path}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let last = server.api(&path);
         if check(&last) {

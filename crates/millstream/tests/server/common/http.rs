@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// A complete response.
 pub(crate) struct Response {
@@ -98,7 +98,7 @@ pub(crate) fn open(
 /// Sends `bytes` as they are and reads the response's head.
 pub(crate) fn send(address: SocketAddr, bytes: &[u8]) -> io::Result<Streaming> {
     let mut socket = TcpStream::connect(address)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     socket.write_all(bytes)?;
     read_head(socket)
 }

@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 /// Longest time any single expectation may take, also on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Calls `check` until it gives a value; panics with `what` after [`PATIENCE`].
+/// Calls `check` until it gives a value; panics with `what` after [`TIMEOUT`].
 pub(crate) fn eventually<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
-    eventually_within(PATIENCE, what, check)
+    eventually_within(TIMEOUT, what, check)
 }
 
 /// Calls `check` until it gives a value; panics with `what` after `limit`.
@@ -47,9 +47,9 @@ pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut check: impl 
     }
 }
 
-/// Whether `check` became true within [`PATIENCE`].
+/// Whether `check` became true within [`TIMEOUT`].
 pub(crate) fn within_patience(mut check: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !check() {
         if Instant::now() >= deadline {
             return false;

@@ -8,7 +8,7 @@ use rtmp::flv::{Tag, write_file_header, write_tag};
 use serde_json::{Value, json};
 
 use super::server::Server;
-use super::{PATIENCE, eventually, http, lasting_address};
+use super::{TIMEOUT, eventually, http, lasting_address};
 
 /// A listening origin.
 pub(crate) struct Origin {
@@ -64,7 +64,7 @@ impl Origin {
     pub(crate) fn accept_now(&self) -> Option<TcpStream> {
         let (socket, _) = self.listener.accept().ok()?;
         socket.set_nonblocking(false).expect("a socket that blocks");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         Some(socket)
     }
 }
@@ -107,7 +107,7 @@ impl Asked {
 
     /// Waits until the server has closed its side.
     pub(crate) fn wait_closed(mut self) {
-        self.socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        self.socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let closed = std::io::Read::read(&mut self.socket, &mut [0; 16]);
         assert!(matches!(closed, Ok(0)) || closed.as_ref().is_err_and(super::rtmp::is_closed), "{closed:?}");
     }
@@ -144,7 +144,7 @@ pub(crate) fn wait_for_pull(
 ) -> Value {
     let mut last = Value::Null;
     let path = format!("/api/v1/pulls/live/{name}");
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while std::time::Instant::now() < deadline {
         last = server.api(&path);
         if check(&last) {

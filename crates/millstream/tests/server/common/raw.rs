@@ -4,13 +4,13 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::rtmp::is_closed;
 
 /// Connects and completes the simple handshake (Adobe RTMP specification 1.0, section 5.2).
 pub(crate) fn handshake(server: SocketAddr) -> TcpStream {
     let mut socket = TcpStream::connect(server).expect("connect");
-    socket.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("set a timeout");
     socket.write_all(&c0_c1()).expect("send C0 and C1");
     let mut s0_s1_s2 = vec![0; 1 + 1536 + 1536];
     socket.read_exact(&mut s0_s1_s2).expect("receive S0, S1 and S2");

@@ -15,7 +15,7 @@ use rtp::payload::Codec;
 
 use super::http::{self, Response};
 use super::server::Server;
-use super::{PATIENCE, eventually};
+use super::{TIMEOUT, eventually};
 
 pub(crate) use rtc_test::{
     AUDIO_SSRC, OPUS, OfferOptions, VIDEO_RTX_SSRC, VIDEO_SSRC, VP8, VP8_RTX, certificate, credentials,
@@ -128,11 +128,11 @@ impl Client {
         self.until("connected", |client| client.is_connected());
     }
 
-    /// Runs until `check` holds; panics with `what` after [`PATIENCE`].
+    /// Runs until `check` holds; panics with `what` after [`TIMEOUT`].
     pub(crate) fn until(&mut self, what: &str, check: impl FnMut(&mut Self) -> bool) {
         assert!(
-            self.until_within(PATIENCE, check),
-            "not within {PATIENCE:?}: {what} (failed: {:?})",
+            self.until_within(TIMEOUT, check),
+            "not within {TIMEOUT:?}: {what} (failed: {:?})",
             self.failed
         );
     }

@@ -8,7 +8,7 @@ use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use rtmp::flv::Tag;
 use rtmp::{MediaKind, MediaMessage, RtmpUrl};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// One RTMP connection.
 pub(crate) struct RtmpClient {
@@ -54,7 +54,7 @@ impl RtmpClient {
 
     fn begin(server: SocketAddr, session: ClientSession) -> Self {
         let socket = TcpStream::connect(server).expect("connect");
-        socket.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("set a timeout");
         socket.set_nodelay(true).expect("set TCP_NODELAY");
         Self { session, socket, events: VecDeque::new() }
     }

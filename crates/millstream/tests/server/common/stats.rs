@@ -8,7 +8,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::client::Response;
 use tungstenite::{Error, HandshakeError, Message, WebSocket};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::server::Server;
 
 /// The path of the stream.
@@ -31,7 +31,7 @@ pub(crate) fn open(server: &Server) -> Reader {
 /// Opens the stream with these header fields; an error is the status and body of the answer.
 pub(crate) fn try_open(server: &Server, headers: &[(&str, &str)]) -> Result<Reader, (u16, Value)> {
     let socket = TcpStream::connect(server.http).expect("connect");
-    socket.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("set a timeout");
     open_over(socket, &format!("ws://{}{PATH}", server.http), headers)
 }
 
@@ -71,13 +71,13 @@ impl<S: Read + Write> Reader<S> {
     /// The next message of which `wanted` makes something.
     pub(crate) fn wait_for<T>(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> Option<T>) -> T {
         let mut last = Value::Null;
-        for _ in 0..PATIENCE.as_secs() {
+        for _ in 0..TIMEOUT.as_secs() {
             last = self.next();
             if let Some(found) = wanted(&last) {
                 return found;
             }
         }
-        panic!("never in {} messages: {what}; the last was {last}", PATIENCE.as_secs());
+        panic!("never in {} messages: {what}; the last was {last}", TIMEOUT.as_secs());
     }
 
     /// Reads to the end; the code of the server's close frame, if there is one.

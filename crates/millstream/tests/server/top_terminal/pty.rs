@@ -13,7 +13,7 @@ use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::{Pid, ttyname};
 
 use super::screen::Screen;
-use crate::common::{PATIENCE, eventually, eventually_within};
+use crate::common::{TIMEOUT, eventually, eventually_within};
 
 /// The program and its terminal.
 pub(crate) struct Terminal {
@@ -92,7 +92,7 @@ impl Terminal {
     /// Waits until the program has ended, and fails unless it left the terminal as it was.
     pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
         let status =
-            eventually_within(PATIENCE, "the program ends", || self.child.try_wait().expect("its status"));
+            eventually_within(TIMEOUT, "the program ends", || self.child.try_wait().expect("its status"));
         eventually("the terminal is as it was", || {
             let screen = self.screen();
             let settings = tcgetattr(&self.line).expect("its settings");

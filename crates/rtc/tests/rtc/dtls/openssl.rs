@@ -15,7 +15,7 @@ use srtp::{MasterKey, Profile};
 use super::link::{End, certificate, fit};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const KINDS: [(&str, &[&str]); 3] = [
     ("ecdsa", &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]),
@@ -97,7 +97,7 @@ impl Program {
     /// Waits for a line with this in it, and gives what follows.
     fn wait_for(&self, text: &str) -> String {
         let mut seen = Vec::new();
-        let end = now() + PATIENCE;
+        let end = now() + TIMEOUT;
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(now())) {
                 Ok(line) => match line.split_once(text) {
@@ -110,7 +110,7 @@ impl Program {
     }
 
     fn wait_for_the_end(&self) {
-        let end = now() + PATIENCE;
+        let end = now() + TIMEOUT;
         let error = loop {
             if let Err(error) = self.lines.recv_timeout(end.saturating_duration_since(now())) {
                 break error;
@@ -134,7 +134,7 @@ impl Drop for Program {
 
 /// Runs `end` over `socket` until it is `done`.
 fn run(end: &mut End, socket: &UdpSocket, mut peer: Option<SocketAddr>, done: impl Fn(&End) -> bool) {
-    let limit = now() + PATIENCE;
+    let limit = now() + TIMEOUT;
     let mut result = Ok(());
     loop {
         for datagram in end.take(result) {
@@ -228,8 +228,8 @@ fn s_client_with_another_certificate_than_signalled_gets_no_keys() {
     let address = socket.local_addr().unwrap().to_string();
     let client = Program::start("s_client", &identity, "SRTP_AEAD_AES_128_GCM", &["-connect", &address]);
     let mut server = End::new(Dtls::server(Config::new(certificate(), vec![certificate().fingerprint()])));
-    let limit = now() + PATIENCE;
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let limit = now() + TIMEOUT;
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut buffer = [0; 2048];
     while server.error.is_none() {
         assert!(now() < limit);

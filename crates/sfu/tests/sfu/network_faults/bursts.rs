@@ -87,7 +87,7 @@ fn a_publisher_that_was_cut_off_sends_a_new_video() {
     assert_eq!(lost_after(&world, viewer, AUDIO, back), 0, "audio");
     assert_eq!(lost_after(&world, viewer, VIDEO, back + NEW_PICTURE), 0, "video");
     // Nothing older than the cache is of use any more: the server asks for a new video at once, and
-    // leaves out what viewers would ask for in vain.
+    // leaves out what viewers would ask for without success.
     assert_eq!(viewer.tracks.each_ref().map(Track::gaps_closed), [1, 1]);
     assert_eq!(viewer.tracks.each_ref().map(|track| track.given_up), [0, 0]);
     let after = world.publisher.sent_at(VIDEO, 0) + back;

@@ -1,4 +1,4 @@
-//! A browser that publishes: 600 kbit/s of H.264 and Opus, 30 pictures and 50 sounds a second.
+//! A browser that publishes: 600 kbit/s of H.264 and Opus, 30 pictures and 50 audio frames a second.
 //!
 //! The first eight bytes behind each payload's head number the packets of a track, so that viewers
 //! can tell what they got whatever became of headers and order.

@@ -267,7 +267,7 @@ pub(crate) struct World {
     pub(crate) got: BTreeMap<(u64, u32), Vec<Got>>,
     pub(crate) reports: BTreeMap<u64, Vec<(Instant, Vec<u8>)>>,
     pub(crate) feedback: Vec<(Instant, Vec<u8>)>,
-    /// Key frames that were wished for where there is no publisher.
+    /// Key frames that were requested while there is no publisher.
     pub(crate) home_requests: Vec<TrackIndex>,
     pub(crate) epoch: u64,
 }

@@ -288,7 +288,7 @@ mod tests {
             (1110, 1005, 105, Some(0.0)),
             (1120, 1020, 100, Some(0.0)), // what was late came
             (1121, 1020, 101, Some(100.0)),
-            (50, 50, 0, None), // its sequence numbers began anew
+            (50, 50, 0, None), // its sequence numbers started over
         ];
         for (expected_packets, arrived_packets, lost, percent) in rows {
             let arrival = Arrival { expected_packets, arrived_packets, rtt_ms: 20.0, jitter_ms: 1.5 };
