@@ -1,4 +1,5 @@
-//! Which pictures of an FLV file would WebRTC viewers get, and what would they and the operator read about it?
+//! Which pictures of an FLV file would WebRTC viewers get, and what would they and the operator
+//! read about it?
 //!
 //! ```text
 //! cargo run -p bridge --example b_frames_dropped -- stream.flv [sent.h264 [FROM]]

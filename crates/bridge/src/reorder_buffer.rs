@@ -1,9 +1,10 @@
 //! Puts packets into order and decides how long to wait for missing ones.
 //!
-//! Packets carry numbers without gaps, so what is missing is known at once; nothing is held while nothing is missing.
-//! A gap is waited for up to a limit, from the arrival of the first packet behind it. Where nothing is ever sent again
-//! (audio, as a rule) waiting is of no use: each gap that nobody filled halves the wait, down to a floor, and a packet
-//! that comes out of its turn restores it.
+//! Packets carry numbers without gaps, so what is missing is known at once; nothing is held while
+//! nothing is missing. A gap is waited for up to a limit, from the arrival of the first packet
+//! behind it. Where nothing is ever sent again (audio, as a rule) waiting is of no use: each gap
+//! that nobody filled halves the wait, down to a floor, and a packet that comes out of its turn
+//! restores it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ struct Held<T> {
 /// What became of a packet that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is the next one: the caller uses it, then asks for those that waited for it ([`ReorderBuffer::pop`]).
+    /// It is the next one: the caller uses it, then asks for those that waited for it
+    /// ([`ReorderBuffer::pop`]).
     Next,
     /// It is behind a gap and was put aside.
     Held,
@@ -117,7 +119,8 @@ impl AdaptiveWait {
     }
 }
 
-/// Packets that wait behind gaps; with one more the oldest gap is given up. A key frame of 1.2 MB has as many.
+/// Packets that wait behind gaps; with one more the oldest gap is given up. A key frame of 1.2 MB
+/// has as many.
 const WAITING_PACKETS_MAX: usize = 1_024;
 
 #[cfg(test)]

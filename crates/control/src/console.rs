@@ -1,7 +1,9 @@
 //! The console: files of `web/dist`, embedded at build time.
 //!
-//! Files whose names contain a hash of their content may be kept for ever; the others are requested again each time,
-//! with an ETag. The console's own pages are named in the fragment; who types one as a path is sent there. A build without the console answers `/` with a page that says how to make it.
+//! Files whose names contain a hash of their content may be kept for ever; the others are requested
+//! again each time, with an ETag. The console's own pages are named in the fragment; who types one
+//! as a path is sent there. A build without the console answers `/` with a page that says how to
+//! make it.
 
 use std::borrow::Cow;
 
@@ -56,7 +58,8 @@ pub(super) async fn asset(method: Method, uri: Uri, headers: HeaderMap) -> Respo
     }
 }
 
-/// Where the page is that somebody typed as a path: `/watch/live/show?token=t` is `/#/watch/live/show?token=t`.
+/// Where the page is that somebody typed as a path: `/watch/live/show?token=t` is
+/// `/#/watch/live/show?token=t`.
 fn page_address(path: &str, query: Option<&str>) -> Option<HeaderValue> {
     let path = path.trim_end_matches('/');
     let (page, stream) = path.split_once('/').unwrap_or((path, ""));

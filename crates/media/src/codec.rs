@@ -55,7 +55,8 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Audio or video; [`MediaKind::Data`] of [`Codec::None`] and of codecs that only their container can place.
+    /// Audio or video; [`MediaKind::Data`] of [`Codec::None`] and of codecs that only their
+    /// container can place.
     pub fn kind(self) -> MediaKind {
         match self {
             Self::H264 | Self::H265 | Self::Av1 | Self::Vp8 | Self::Vp9 => MediaKind::Video,

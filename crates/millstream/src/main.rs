@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-/// Holding the frames of thousands of streams, glibc's allocator took 40 % of a worker (docs/decisions/0005-allocator.md).
+/// Holding the frames of thousands of streams, glibc's allocator took 40 % of a worker
+/// (docs/decisions/0005-allocator.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

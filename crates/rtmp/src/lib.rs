@@ -1,9 +1,9 @@
 //! RTMP, the Real-Time Messaging Protocol, both ends, and FLV, as byte machines.
 //!
-//! Everything here takes bytes and returns bytes and events: no sockets, no threads, no clock. The caller moves the bytes,
-//! reads the time and decides who may publish or play. Input comes from the network and is hostile until proven
-//! otherwise: nothing in this crate panics on it, and each table, queue and buffer has a named limit that ends the
-//! session or drops the packet.
+//! Everything here takes bytes and returns bytes and events: no sockets, no threads, no clock. The
+//! caller moves the bytes, reads the time and decides who may publish or play. Input comes from the
+//! network and is hostile until proven otherwise: nothing in this crate panics on it, and each
+//! table, queue and buffer has a named limit that ends the session or drops the packet.
 //!
 //! The layers, from the socket upwards, are one file or folder each (section numbers are those of
 //! "Adobe's Real Time Messaging Protocol", version 1.0, 2012):

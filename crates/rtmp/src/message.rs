@@ -91,8 +91,8 @@ pub fn type_id(kind: MediaKind) -> u8 {
     }
 }
 
-/// What a media message of this type id, or an FLV tag of this type, carries; `None` for anything else, type 15 included
-/// (it is converted to 18).
+/// What a media message of this type id, or an FLV tag of this type, carries; `None` for anything
+/// else, type 15 included (it is converted to 18).
 pub fn media_kind(type_id: u8) -> Option<MediaKind> {
     match type_id {
         AUDIO => Some(MediaKind::Audio),

@@ -1,11 +1,14 @@
 //! What does transcoding one stream of audio cost a thread, and how much does it delay?
 //!
-//! Pink noise and a chord, stereo: AAC-LC of 128 kbit/s at 44.1 kHz to Opus of 96 kbit/s; with feature `fdk-aac` also Opus
-//! back to AAC of 128 kbit/s. `us_per_frame` is CPU time per piece that comes out (20 ms of Opus, 21.3 ms of AAC), the best of several
-//! rounds of ten seconds; `percent_of_core` is the time for a second of audio. `added_latency_ms` is how much later than
-//! the end of its input a sample is in a finished piece at most, decoder included: what a player must wait longer.
+//! Pink noise and a chord, stereo: AAC-LC of 128 kbit/s at 44.1 kHz to Opus of 96 kbit/s; with
+//! feature `fdk-aac` also Opus back to AAC of 128 kbit/s. `us_per_frame` is CPU time per piece that
+//! comes out (20 ms of Opus, 21.3 ms of AAC), the best of several rounds of ten seconds;
+//! `percent_of_core` is the time for a second of audio. `added_latency_ms` is how much later than
+//! the end of its input a sample is in a finished piece at most, decoder included: what a player
+//! must wait longer.
 //!
-//! Run: `cargo bench -p transcode` (and `--features fdk-aac`). Arguments other than `--bench` name the parts to run.
+//! Run: `cargo bench -p transcode` (and `--features fdk-aac`). Arguments other than `--bench` name
+//! the parts to run.
 
 #[path = "../tests/transcode/common.rs"]
 #[allow(dead_code, reason = "the tests use the rest of it")]
@@ -39,7 +42,8 @@ fn main() {
                 }
             }));
         }
-        // Each packet needs the piece that brought its last sample: how far the time had come when it was made.
+        // Each packet needs the piece that brought its last sample: how far the time had come when
+        // it was made.
         let mut transcoder = ToOpus::new(OpusSettings { bits_per_second: 96_000 });
         let format = audio.format.clone();
         let push = |piece: &CodedAudio, out: &mut Vec<CodedAudio>| {
@@ -104,8 +108,9 @@ fn repeated(audio: &Sample) -> Vec<CodedAudio> {
 
 /// The longest that the start of a piece waits for the packet with its audio, against the piece it came in.
 ///
-/// A piece is there when the next one begins, so a packet made from piece `n` is there at the time of piece `n + 1`; a
-/// player that takes the packets needs that much more buffer than one that takes the pieces.
+/// A piece is there when the next one begins, so a packet made from piece `n` is there at the time
+/// of piece `n + 1`; a player that takes the packets needs that much more buffer than one that
+/// takes the pieces.
 fn latency_us(input: &[CodedAudio], mut push: impl FnMut(&CodedAudio, &mut Vec<CodedAudio>)) -> i64 {
     let mut longest = 0;
     let mut out = Vec::new();
@@ -125,8 +130,8 @@ fn timed(run: impl FnOnce()) -> Duration {
     cpu_time() - begin
 }
 
-/// CPU time of this thread: what others do on the machine is not in it. The first figure of the scheduler's statistics,
-/// in nanoseconds.
+/// CPU time of this thread: what others do on the machine is not in it. The first figure of the
+/// scheduler's statistics, in nanoseconds.
 fn cpu_time() -> Duration {
     let statistics =
         std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has statistics of threads");

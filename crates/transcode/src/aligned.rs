@@ -1,8 +1,9 @@
 //! Decoded audio with timestamps to blocks of a fixed number of samples at 48 kHz, each with its exact time.
 //!
-//! Blocks follow one another without a gap as long as the input's timestamps do, whatever these are rounded to: the
-//! resampler's ratio follows them (see `lock.rs`), holes of up to a second are filled with silence and overlaps left out,
-//! and a larger jump starts over. Knows nothing of codecs.
+//! Blocks follow one another without a gap as long as the input's timestamps do, whatever these are
+//! rounded to: the resampler's ratio follows them (see `lock.rs`), holes of up to a second are
+//! filled with silence and overlaps left out, and a larger jump starts over. Knows nothing of
+//! codecs.
 
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{
@@ -13,10 +14,12 @@ use crate::lock::{Correction, Lock};
 
 /// Samples per second of the blocks: the clock rate of Opus (RFC 7587 §4.1).
 pub(crate) const RATE_OUT: u32 = 48_000;
-/// Input samples on which an output sample depends: half of them are delay, 0.7 ms at 44.1 kHz. With this window
-/// the edge is at 0.92 of half the rate, 20 kHz at 44.1 kHz; twice the length made the whole transcoding a quarter dearer.
+/// Input samples on which an output sample depends: half of them are delay, 0.7 ms at 44.1 kHz.
+/// With this window the edge is at 0.92 of half the rate, 20 kHz at 44.1 kHz; twice the length made
+/// the whole transcoding a quarter dearer.
 const SINC_LENGTH: usize = 64;
-/// Phases of the filter that are computed beforehand, between which is interpolated: 16 kB, which stay in the first cache.
+/// Phases of the filter that are computed beforehand, between which is interpolated: 16 kB, which
+/// stay in the first cache.
 const SINC_PHASES: usize = 64;
 /// How many samples of input after the one that the next output sample shows the resampler has had.
 const DELAY_SAMPLES: f64 = SINC_LENGTH as f64 / 2.0 + 0.5;
@@ -52,8 +55,8 @@ struct Timeline {
 }
 
 impl Aligned {
-    /// For input of `rate` samples per second (7,350 to 96,000) in `channels` (1 or 2), handed out in blocks of `block`
-    /// samples. `None` if there is no resampler for this.
+    /// For input of `rate` samples per second (7,350 to 96,000) in `channels` (1 or 2), handed out
+    /// in blocks of `block` samples. `None` if there is no resampler for this.
     pub(crate) fn new(rate: u32, channels: usize, block: usize) -> Option<Self> {
         let parameters = SincInterpolationParameters::new(SINC_LENGTH, WindowFunction::Hann2)
             .oversampling_factor(SINC_PHASES);
@@ -83,8 +86,8 @@ impl Aligned {
         self.channels
     }
 
-    /// Takes interleaved samples, the first of which is due at `pts_us`, and gives finished blocks with the time of
-    /// their first sample in microseconds.
+    /// Takes interleaved samples, the first of which is due at `pts_us`, and gives finished blocks
+    /// with the time of their first sample in microseconds.
     pub(crate) fn push(&mut self, pts_us: i64, samples: &[f32], mut block: impl FnMut(i64, &[f32])) {
         self.correct(pts_us);
         let skipped = (self.skip * self.channels).min(samples.len());
@@ -103,7 +106,8 @@ impl Aligned {
         }
     }
 
-    /// Compares `pts_us` with the time that samples appended now would be due at, and does what the lock says.
+    /// Compares `pts_us` with the time that samples appended now would be due at, and does what the
+    /// lock says.
     fn correct(&mut self, pts_us: i64) {
         let Some(timeline) = &mut self.timeline else { return self.begin(pts_us) };
         let elapsed = pts_us.saturating_sub(timeline.last_pts_us).clamp(0, 1_000_000) as f64 / 1e6;
@@ -331,7 +335,8 @@ mod tests {
             output.push(pts_us(index, 0.0) + hole_us, &tone(index * PIECE));
         }
         let samples: Vec<f32> = output.blocks.iter().flat_map(|(_, block)| block.clone()).collect();
-        // The tone itself moves by less than 0.8 * 0.05 / 3 a sample, a seam in 2 ms by less than the same again.
+        // The tone itself moves by less than 0.8 * 0.05 / 3 a sample, a seam in 2 ms by less than
+        // the same again.
         let steepest = samples.windows(2).skip(200).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
         assert!(steepest < 0.03, "{steepest}");
     }

@@ -1,8 +1,9 @@
 //! AudioSpecificConfig of AAC: what a decoder is chosen by.
 //!
-//! Read here before any decoder sees it, so that what cannot be decoded is told apart from what is broken, and so that
-//! the LC core of HE-AAC can be decoded where there is no decoder for the rest. Extensions behind the core's
-//! configuration (backward-compatible SBR signalling) are left to the decoder that knows them.
+//! Read here before any decoder sees it, so that what cannot be decoded is told apart from what is
+//! broken, and so that the LC core of HE-AAC can be decoded where there is no decoder for the rest.
+//! Extensions behind the core's configuration (backward-compatible SBR signalling) are left to the
+//! decoder that knows them.
 
 use media::config::AudioSpecificConfig;
 

@@ -1,6 +1,7 @@
 //! AAC by libfdk-aac: decoding of what Symphonia leaves out, and encoding. Only with feature `fdk-aac`.
 //!
-//! The library's licence is its own and grants no patent rights, so that it is never part of an ordinary build.
+//! The library's licence is its own and grants no patent rights, so that it is never part of an
+//! ordinary build.
 
 mod encoder;
 
@@ -13,8 +14,9 @@ pub use encoder::ToAac;
 
 /// Samples of the longest frame: 2,048 in each of eight channels.
 const FRAME_SAMPLES_MAX: usize = 2_048 * 8;
-/// Delay of the filter banks of spectral band replication, in samples of its output. Encoders count it as their own
-/// (as libfdk-aac's `nDelay` does), so that the timestamps that arrive have it taken off already.
+/// Delay of the filter banks of spectral band replication, in samples of its output. Encoders count
+/// it as their own (as libfdk-aac's `nDelay` does), so that the timestamps that arrive have it
+/// taken off already.
 const BAND_REPLICATION_DELAY: u32 = 962;
 
 /// Decoder of any AAC that RTMP publishers send.

@@ -1,19 +1,23 @@
-//! Keeps sample counts and timestamps together: how far the resampler is to be sped up or slowed down, and when samples
-//! must be put in or left out instead.
+//! Keeps sample counts and timestamps together: how far the resampler is to be sped up or slowed
+//! down, and when samples must be put in or left out instead.
 //!
-//! Input timestamps are rounded to milliseconds and come from another clock than the one that sampled. The error
-//! (timestamp minus the time the samples are due by counting) goes through a low-pass filter and a proportional and
-//! integral controller: rounding does not move the output, and a constant drift leaves no error behind. An error that
-//! stays is a hole, not drift, and is corrected at once.
+//! Input timestamps are rounded to milliseconds and come from another clock than the one that
+//! sampled. The error (timestamp minus the time the samples are due by counting) goes through a
+//! low-pass filter and a proportional and integral controller: rounding does not move the output,
+//! and a constant drift leaves no error behind. An error that stays is a hole, not drift, and is
+//! corrected at once.
 
-/// Largest change of speed, parts of one: 500 ppm is less than a cent, far below the 5 cents a trained ear hears.
+/// Largest change of speed, parts of one: 500 ppm is less than a cent, far below the 5 cents a
+/// trained ear hears.
 const SPEED_MAX: f64 = 500e-6;
-/// Natural frequency of the control loop, 1/s. A drift of 100 ppm is followed with at most
-/// `100e-6 / (e * LOOP_RATE)` = 0.74 ms of error on the way; rounding of 0.5 ms moves the speed by less than 50 ppm.
+/// Natural frequency of the control loop, 1/s. A drift of 100 ppm is followed with at most `100e-6
+/// / (e * LOOP_RATE)` = 0.74 ms of error on the way; rounding of 0.5 ms moves the speed by less
+/// than 50 ppm.
 const LOOP_RATE: f64 = 0.05;
 /// Time constant of the low-pass filter, seconds.
 const FILTER_SECONDS: f64 = 2.0;
-/// An error is a hole (or an overlap) when it stays above this, seconds. Below, slewing takes at most half a minute.
+/// An error is a hole (or an overlap) when it stays above this, seconds. Below, slewing takes at
+/// most half a minute.
 const STEP_MIN: f64 = 0.015;
 /// How long it must stay there, seconds: timestamps that jitter return before.
 const STEP_AFTER: f64 = 0.5;

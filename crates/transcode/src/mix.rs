@@ -1,8 +1,8 @@
 //! Down-mix of interleaved samples to one or two channels.
 //!
-//! Coefficients of ITU-R BS.775-3 annex 4: centre and surround channels at -3 dB, low-frequency effects left out. The sum
-//! is scaled so that channels at full scale cannot clip: five channels of the same loudness keep their balance, and none
-//! is pumped by a limiter.
+//! Coefficients of ITU-R BS.775-3 annex 4: centre and surround channels at -3 dB, low-frequency
+//! effects left out. The sum is scaled so that channels at full scale cannot clip: five channels of
+//! the same loudness keep their balance, and none is pumped by a limiter.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -13,8 +13,9 @@ pub(crate) fn channels_out(channels: usize) -> usize {
 
 /// Appends `interleaved`, which has `channels` in it, mixed down to [`channels_out`].
 ///
-/// Channels are in the order of WAVE files: left, right, centre, low frequencies, then surround (a single one before
-/// that order matters: three are L R C, four L R C S, five L R C Ls Rs). More than eight, and none, give nothing.
+/// Channels are in the order of WAVE files: left, right, centre, low frequencies, then surround (a
+/// single one before that order matters: three are L R C, four L R C S, five L R C Ls Rs). More
+/// than eight, and none, give nothing.
 pub(crate) fn append(interleaved: &[f32], channels: usize, out: &mut Vec<f32>) {
     match channels {
         1 | 2 => out.extend_from_slice(interleaved),

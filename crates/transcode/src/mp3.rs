@@ -1,7 +1,8 @@
-//! MP3 frames (ISO/IEC 11172-3 §2.4.2.3, 13818-3; MPEG 2.5 as its encoders write it): headers, and one frame after another.
+//! MP3 frames (ISO/IEC 11172-3 §2.4.2.3, 13818-3; MPEG 2.5 as its encoders write it): headers, and
+//! one frame after another.
 //!
-//! The decoder refuses a frame that is not exactly as long as its header says and one whose rate or channels differ from
-//! the first: both are settled here.
+//! The decoder refuses a frame that is not exactly as long as its header says and one whose rate or
+//! channels differ from the first: both are settled here.
 
 use symphonia_bundle_mp3::MpaDecoder;
 use symphonia_core::codecs::audio::well_known::CODEC_ID_MP3;

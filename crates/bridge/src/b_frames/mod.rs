@@ -4,12 +4,14 @@
 //! sequence header ─▶ record ─▶ parameter sets ─┐ (rewritten: decoders do not wait)
 //! frame ─▶ nal ─▶ headers of slices ─▶ order, references ─▶ Verdict, units to send
 //! ```
-//! WebRTC shows pictures in the order they are sent, so a picture that is to be shown ahead of one already sent has to be
-//! left out. That is valid only where no picture that is sent refers to it: [`PictureFilter`] follows the reference
-//! pictures of encoder and decoder and refuses a stream where they part. `docs/decisions/0018-b-frames.md` has the reasons.
+//! WebRTC shows pictures in the order they are sent, so a picture that is to be shown ahead of one
+//! already sent has to be left out. That is valid only where no picture that is sent refers to it:
+//! [`PictureFilter`] follows the reference pictures of encoder and decoder and refuses a stream
+//! where they part. `docs/decisions/0018-b-frames.md` has the reasons.
 //!
-//! AV1 and VP8/VP9 need nothing of the kind: pictures that are not shown at once travel within the temporal unit or
-//! superframe of one that is, and a frame of the container always shows exactly one, in order.
+//! AV1 and VP8/VP9 need nothing of the kind: pictures that are not shown at once travel within the
+//! temporal unit or superframe of one that is, and a frame of the container always shows exactly
+//! one, in order.
 
 mod h264;
 mod h265;
@@ -38,7 +40,8 @@ enum ByCodec {
 }
 
 impl PictureFilter {
-    /// A filter for frames of `codec`, H.264 or H.265, with the decoder configuration `record` (`avcC` or `hvcC`).
+    /// A filter for frames of `codec`, H.264 or H.265, with the decoder configuration `record`
+    /// (`avcC` or `hvcC`).
     ///
     /// # Errors
     /// The record cannot be used.
@@ -53,7 +56,8 @@ impl PictureFilter {
 
     /// Decides about one frame; `key`: the container says that it is a key frame.
     ///
-    /// What is to be sent of it is in `out` afterwards, parameter sets in front of key frames; nothing if it is not kept.
+    /// What is to be sent of it is in `out` afterwards, parameter sets in front of key frames;
+    /// nothing if it is not kept.
     pub fn frame(&mut self, frame: &[u8], key: bool, out: &mut Nals) -> Verdict {
         out.clear();
         if let Some(refusal) = self.refused {

@@ -5,11 +5,12 @@
 //!               (unwrapped, in µs)          by sender reports             (nothing steps)
 //! ```
 //!
-//! The offset of a track comes from the publisher's sender reports; before both tracks have them, from the pieces that
-//! came with the least delay. When it changes, nothing must step: audio keeps its times, sample by sample (the axis
-//! moves instead), and the picture moves to where it belongs by a few percent of the time that passes, which nobody
-//! sees. So stream time runs as the publisher's audio does, and without audio as its picture. What to do about missing
-//! packets is decided elsewhere.
+//! The offset of a track comes from the publisher's sender reports; before both tracks have them,
+//! from the pieces that came with the least delay. When it changes, nothing must step: audio keeps
+//! its times, sample by sample (the axis moves instead), and the picture moves to where it belongs
+//! by a few percent of the time that passes, which nobody sees. So stream time runs as the
+//! publisher's audio does, and without audio as its picture. What to do about missing packets is
+//! decided elsewhere.
 
 use std::time::Instant;
 
@@ -102,12 +103,13 @@ impl CaptureClock {
         Self::default()
     }
 
-    /// Stream time in microseconds of a piece of media: of the first packet of each frame of video, of each packet of
-    /// audio, in the order of their numbers.
+    /// Stream time in microseconds of a piece of media: of the first packet of each frame of video,
+    /// of each packet of audio, in the order of their numbers.
     ///
-    /// Begins near [`START_US`], is never negative, and never decreases for audio; for video only where the publisher's
-    /// timestamps do (pictures not sent in the order they are shown). The same stamp again gives the same time as long
-    /// as none of another frame of its track came between.
+    /// Begins near [`START_US`], is never negative, and never decreases for audio; for video only
+    /// where the publisher's timestamps do (pictures not sent in the order they are shown). The
+    /// same stamp again gives the same time as long as none of another frame of its track came
+    /// between.
     pub fn time_us(&mut self, stamp: &Stamp) -> i64 {
         let base = *self.base.get_or_insert(stamp.arrival);
         let at_us = micros(base, stamp.arrival);
@@ -170,7 +172,8 @@ impl CaptureClock {
         track.pending = Some(Pending { offset_us, since_us });
     }
 
-    /// Uses what reports of both tracks agree on, or what those of one insist on; without any, the least delay.
+    /// Uses what reports of both tracks agree on, or what those of one insist on; without any, the
+    /// least delay.
     fn choose_offsets(&mut self, which: usize, at_us: i64) {
         let live = || self.tracks.iter().filter(|track| track.is_live(at_us));
         let are_known = live().all(|track| track.is_anchored || track.pending.is_some());
@@ -276,8 +279,9 @@ impl Line {
 
 /// Whether a step of the timestamps can be believed, by how late the piece would be then.
 ///
-/// A piece from the future cannot, nor one from long ago. One that is much later than the one before was held up by the
-/// network, unless the other track came through all the while: then the publisher stopped the track's clock.
+/// A piece from the future cannot, nor one from long ago. One that is much later than the one
+/// before was held up by the network, unless the other track came through all the while: then the
+/// publisher stopped the track's clock.
 fn is_continuous(line: &Line, next: &Line, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
     let has_stood_still = lateness_us - line.lateness_us > STOOD_STILL_US
         && other.is_some_and(|other| other.has_flown(line.arrival_us, at_us));
@@ -305,7 +309,8 @@ const VIDEO: usize = 1;
 pub const START_US: i64 = 1_000_000;
 /// Least step over a break.
 const SEAM_US: i64 = 1_000;
-/// Timestamps further back than this are a new beginning. Pictures in another order than shown are 16 frames apart.
+/// Timestamps further back than this are a new beginning. Pictures in another order than shown are
+/// 16 frames apart.
 const BACK_US_MAX: i64 = 1_000_000;
 /// Timestamps further ahead of the time that passed than this are a jump.
 const FUTURE_US_MAX: i64 = 1_000_000;

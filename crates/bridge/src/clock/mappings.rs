@@ -1,7 +1,8 @@
 //! Which timestamp of each track belongs to which instant, and when to say so again.
 //!
-//! What a sender report says (RFC 3550 section 6.4.1), as values: the timestamps of both tracks at one instant, by the one
-//! [`StreamClock`]. That is what lets receivers play audio and video together.
+//! What a sender report says (RFC 3550 section 6.4.1), as values: the timestamps of both tracks at
+//! one instant, by the one [`StreamClock`]. That is what lets receivers play audio and video
+//! together.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use sfu::NtpRtpMapping;
 use super::StreamClock;
 use super::timestamps::rtp_timestamp;
 
-/// The mappings of both tracks at one instant; `None` of a track that has sent nothing, or while nothing is due.
+/// The mappings of both tracks at one instant; `None` of a track that has sent nothing, or while
+/// nothing is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockMappings {
     /// Of the video track.
@@ -28,11 +30,12 @@ pub(crate) struct MappingSchedule {
 }
 
 impl MappingSchedule {
-    /// Mappings, if they are due: as soon as a track has sent something, whenever the clock has stepped, and once a
-    /// second. `tracks`: whether video and audio have sent something, with the clock rate of each.
+    /// Mappings, if they are due: as soon as a track has sent something, whenever the clock has
+    /// stepped, and once a second. `tracks`: whether video and audio have sent something, with the
+    /// clock rate of each.
     ///
-    /// Call it when all frames that arrived together have gone in: of a GOP that is fed at once, the last frame tells
-    /// the time.
+    /// Call it when all frames that arrived together have gone in: of a GOP that is fed at once,
+    /// the last frame tells the time.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -61,7 +64,8 @@ impl MappingSchedule {
 
 /// Time between two mappings.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A clock that has moved by more than this since the last mapping has stepped: it moves by 0.5 ms a second else.
+/// A clock that has moved by more than this since the last mapping has stepped: it moves by 0.5 ms
+/// a second else.
 const NEWS_US: i64 = 5_000;
 
 #[cfg(test)]

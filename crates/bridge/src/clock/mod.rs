@@ -1,10 +1,11 @@
 //! Times of one stream on both sides of a bridge, so that audio and video stay together.
 //!
-//! Frames are stamped in milliseconds of one stream time, packets in units of a clock for each track, tied together
-//! by sender reports only (RFC 3550 section 6.4.1). To packets, [`StreamClock`] says which stream time it is now,
-//! [`VideoTimestamps`] and [`AudioTimestamps`] stamp the packets and [`ClockMappings`] say which
-//! timestamps belong together. To frames, [`CaptureClock`] puts the timestamps of both tracks on one stream time. What is
-//! measured are clocks of others: all of them may drift, jump and stand still.
+//! Frames are stamped in milliseconds of one stream time, packets in units of a clock for each
+//! track, tied together by sender reports only (RFC 3550 section 6.4.1). To packets,
+//! [`StreamClock`] says which stream time it is now, [`VideoTimestamps`] and [`AudioTimestamps`]
+//! stamp the packets and [`ClockMappings`] say which timestamps belong together. To frames,
+//! [`CaptureClock`] puts the timestamps of both tracks on one stream time. What is measured are
+//! clocks of others: all of them may drift, jump and stand still.
 
 mod capture;
 mod mappings;
@@ -19,10 +20,10 @@ use std::time::{Duration, Instant};
 
 /// Stream time in terms of our clock: which stream time it is now, by the times of frames as they arrive.
 ///
-/// The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at once (a GOP the bridge
-/// begins with, a network that stalled). The frame with the least delay counts, and what was reported moves
-/// towards it by very little, because receivers fit a line through it. Both tracks share the result, so an
-/// error shifts audio and picture alike.
+/// The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at
+/// once (a GOP the bridge begins with, a network that stalled). The frame with the least delay
+/// counts, and what was reported moves towards it by very little, because receivers fit a line
+/// through it. Both tracks share the result, so an error shifts audio and picture alike.
 #[derive(Debug)]
 pub struct StreamClock {
     base: Instant,
@@ -92,7 +93,8 @@ impl StreamClock {
 
 /// Times beyond (36,000 years) are taken for this, so that nothing overflows.
 const TIME_US_MAX: i64 = 1 << 60;
-/// For so long after the beginning a smaller delay is believed at once: the GOP a bridge begins with comes first.
+/// For so long after the beginning a smaller delay is believed at once: the GOP a bridge begins
+/// with comes first.
 const SETTLING_US: i64 = 500_000;
 /// A difference beyond this is a new beginning.
 const STEP_US: i64 = 500_000;

@@ -1,9 +1,10 @@
 //! RTP timestamps of frames whose times are rounded to milliseconds.
 //!
-//! RTMP rounds: 60 frames a second are 17, 17 and 16 ms apart, and an Opus packet of 2.5 ms starts at a whole one.
-//! Receivers pace pictures by timestamps, and for audio they hide or cut what they take for a gap or an overlap, so
-//! rounding is taken out where the frames are regular. Nothing here adds up: an output is never further from its
-//! input than a few milliseconds, whatever the publisher's clocks do.
+//! RTMP rounds: 60 frames a second are 17, 17 and 16 ms apart, and an Opus packet of 2.5 ms starts
+//! at a whole one. Receivers pace pictures by timestamps, and for audio they hide or cut what they
+//! take for a gap or an overlap, so rounding is taken out where the frames are regular. Nothing
+//! here adds up: an output is never further from its input than a few milliseconds, whatever the
+//! publisher's clocks do.
 
 /// A time in microseconds in units of a clock, modulo 2^32 as on the wire.
 pub fn rtp_timestamp(time_us: i64, clock_rate: u32) -> u32 {
@@ -32,8 +33,9 @@ struct LastPicture {
 }
 
 impl VideoTimestamps {
-    /// The timestamp of a picture that is to be shown at `pts_us` of stream time. Pictures come in the order they are
-    /// shown; one that is not later than that before it is stamped one unit later.
+    /// The timestamp of a picture that is to be shown at `pts_us` of stream time. Pictures come in
+    /// the order they are shown; one that is not later than that before it is stamped one unit
+    /// later.
     pub fn next(&mut self, pts_us: i64) -> u32 {
         let target = pts_us as f64 * VIDEO_UNITS_PER_MICRO;
         let Some(last) = self.last else {
@@ -84,8 +86,8 @@ impl AudioTimestamps {
         Self { clock_rate, last: None }
     }
 
-    /// The timestamp of an audio frame heard at `pts_us` of stream time that has `duration` units of audio. Strictly
-    /// rising.
+    /// The timestamp of an audio frame heard at `pts_us` of stream time that has `duration` units
+    /// of audio. Strictly rising.
     pub fn next(&mut self, pts_us: i64, duration: u32) -> u32 {
         let target = (i128::from(pts_us) * i128::from(self.clock_rate)).div_euclid(i128::from(MICROS)) as i64;
         let (given, ahead) = match self.last {
@@ -113,8 +115,8 @@ impl AudioTimestamps {
 const MICROS: i64 = 1_000_000;
 const VIDEO_UNITS_PER_MICRO: f64 = 0.09;
 
-/// Rounding to milliseconds, cut or not, moves the distance of two pictures by 1 ms at most; half of it again for what
-/// is not known yet of the line. In units of 90 kHz.
+/// Rounding to milliseconds, cut or not, moves the distance of two pictures by 1 ms at most; half
+/// of it again for what is not known yet of the line. In units of 90 kHz.
 const TOLERANCE: f64 = 135.0;
 /// Pictures the line remembers: half a second of 60 a second.
 const MEMORY: f64 = 32.0;

@@ -1,5 +1,5 @@
-//! Two channels of G.711 (ITU-T G.711) to one: FLV can hold two, the static payload types of RTP cannot (RFC 3551 section
-//! 6), and browsers know no others.
+//! Two channels of G.711 (ITU-T G.711) to one: FLV can hold two, the static payload types of RTP
+//! cannot (RFC 3551 section 6), and browsers know no others.
 //!
 //! ```text
 //!  mu-law   all bits inverted:       sign 1 | segment 3 | step 4

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Requests of one bridge. `PacketStream` merges them with those of viewers and repeats them to the publisher.
+/// Requests of one bridge. `PacketStream` merges them with those of viewers and repeats them to the
+/// publisher.
 #[derive(Debug)]
 pub(super) struct KeyFrames {
     /// Longest distance between key frames; zero: as the publisher likes.

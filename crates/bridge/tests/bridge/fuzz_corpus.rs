@@ -1,4 +1,5 @@
-//! The kept fuzz corpora of this crate, replayed through the same checks as the fuzz targets, with a stable compiler.
+//! The kept fuzz corpora of this crate, replayed through the same checks as the fuzz targets, with
+//! a stable compiler.
 
 #[path = "../../../../fuzz/src/bridge_b_frames.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]

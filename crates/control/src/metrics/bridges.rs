@@ -1,7 +1,7 @@
 //! Metrics of bridges: by worker what they have cost since the start, by stream what the one that runs costs.
 //!
-//! A stream has series of its own while its bridge runs; they begin at zero with each bridge, which a rate over a counter
-//! takes for a restart, as it should.
+//! A stream has series of its own while its bridge runs; they begin at zero with each bridge, which
+//! a rate over a counter takes for a restart, as it should.
 
 use std::fmt;
 

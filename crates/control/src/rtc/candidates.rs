@@ -1,7 +1,8 @@
 //! Which addresses an answer names for a client.
 //!
-//! All of them are known when the answer is made, so none is trickled (RFC 9725 section 4.3.2). Addresses of this machine
-//! alone (loopback) are named to clients on it, to others only if there is nothing else.
+//! All of them are known when the answer is made, so none is trickled (RFC 9725 section 4.3.2).
+//! Addresses of this machine alone (loopback) are named to clients on it, to others only if there
+//! is nothing else.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +18,8 @@ const CANDIDATES_MAX: usize = 16;
 /// Between the preferences of two candidates: the lowest bit does not reach the priority.
 const PREFERENCE_STEP: usize = 2;
 
-/// Candidates of a worker's `endpoint` for a client at `client`; `public` addresses stand for those of the sockets.
+/// Candidates of a worker's `endpoint` for a client at `client`; `public` addresses stand for those
+/// of the sockets.
 pub(super) fn candidates(endpoint: &RtcEndpoint, public: &[IpAddr], client: IpAddr) -> Vec<Candidate> {
     let udp = addresses(&endpoint.udp, public, client).into_iter().map(|address| (address, Transport::Udp));
     let tcp = addresses(&endpoint.tcp, public, client).into_iter().map(|address| (address, Transport::Tcp));
@@ -48,7 +50,8 @@ fn addresses(sockets: &[SocketAddr], public: &[IpAddr], client: IpAddr) -> Vec<S
     }
 }
 
-/// Public addresses with the ports of the sockets: those of the same family, or where there is none of it, all.
+/// Public addresses with the ports of the sockets: those of the same family, or where there is none
+/// of it, all.
 fn announced(sockets: &[SocketAddr], public: &[IpAddr]) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for ip in public {

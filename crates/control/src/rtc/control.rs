@@ -65,7 +65,8 @@ impl RtcControl {
             pending_max: settings.pending_max,
             pending_per_address_max: settings.pending_per_address_max,
         };
-        // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some clients take for none.
+        // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some
+        // clients take for none.
         let first_ssrc = u32::from_le_bytes(random()?) >> 2 | 1 << 29;
         Some(Self {
             registry: Registry::new(parts.endpoints.len(), limits),

@@ -1,18 +1,20 @@
 //! Codecs in words: what a stream has, what a player offered, and why the two do not meet.
 //!
-//! For the error of a player that would see nothing. What fits what is decided by the crate `rtc`; here it is only said,
-//! with the profile a person would look for in an encoder's settings.
+//! For the error of a player that would see nothing. What fits what is decided by the crate `rtc`;
+//! here it is only said, with the profile a person would look for in an encoder's settings.
 
 use std::fmt::Write;
 
 use rtc::sdp::{Answer, Format, Offer, TrackDescription};
 use rtp::payload::{Codec, MediaKind};
 
-/// Most codecs of a player, and profiles of each, that are listed; browsers offer about six of one codec, some of them twice.
+/// Most codecs of a player, and profiles of each, that are listed; browsers offer about six of one
+/// codec, some of them twice.
 const LISTED_MAX: usize = 12;
 
-/// Why this player cannot play the stream, if it cannot: it gets none of its video although it asked for video, or nothing
-/// at all. A player without video, and one that lacks only the audio, gets what it can take.
+/// Why this player cannot play the stream, if it cannot: it gets none of its video although it
+/// asked for video, or nothing at all. A player without video, and one that lacks only the audio,
+/// gets what it can take.
 pub(super) fn obstacle(
     offer: &Offer,
     published: &[TrackDescription],

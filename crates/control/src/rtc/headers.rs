@@ -18,7 +18,8 @@ pub(super) const ENDPOINT_METHODS: &str = "POST, GET, HEAD, OPTIONS";
 /// Methods of a session's URL.
 pub(super) const SESSION_METHODS: &str = "PATCH, DELETE, GET, HEAD, OPTIONS";
 
-/// What a page may send besides the fields every page may: `*` would leave `Authorization` out (Fetch section 3.3).
+/// What a page may send besides the fields every page may: `*` would leave `Authorization` out
+/// (Fetch section 3.3).
 const REQUEST_FIELDS: &str = "Authorization, Content-Type, If-Match";
 /// What a page may read of the answers.
 const RESPONSE_FIELDS: &str =

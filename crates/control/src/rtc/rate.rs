@@ -1,7 +1,8 @@
 //! How often one address may ask: a token bucket each.
 //!
-//! Reading an offer and guessing a token both cost the control thread time, and there is one. Buckets of addresses
-//! that have been quiet are full and need not be kept; when the table is full of busy ones, newcomers share one.
+//! Reading an offer and guessing a token both cost the control thread time, and there is one.
+//! Buckets of addresses that have been quiet are full and need not be kept; when the table is full
+//! of busy ones, newcomers share one.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

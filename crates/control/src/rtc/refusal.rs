@@ -1,7 +1,8 @@
 //! Every way a WHIP or WHEP request is refused, and the answer for each.
 //!
-//! The codes are those of RFC 9725 section 4 and draft-ietf-wish-whep section 4; clients are told by them in general and
-//! by `code` and `message` in particular. What may work later says when (`Retry-After`, RFC 9110 section 10.2.3).
+//! The codes are those of RFC 9725 section 4 and draft-ietf-wish-whep section 4; clients are told
+//! by them in general and by `code` and `message` in particular. What may work later says when
+//! (`Retry-After`, RFC 9110 section 10.2.3).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -67,7 +68,8 @@ pub(super) enum Refusal {
     Undecodable(String),
     /// 406: nothing that both sides can do.
     Negotiation(NegotiationError),
-    /// 422: some of the media a publisher would send cannot be taken (RFC 9725 section 4.4.3: all or nothing).
+    /// 422: some of the media a publisher would send cannot be taken (RFC 9725 section 4.4.3: all
+    /// or nothing).
     Partial,
     /// 409: the stream has a publisher.
     Taken,

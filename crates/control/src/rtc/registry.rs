@@ -1,9 +1,10 @@
 //! Which URL belongs to which session, and how many sessions wait for their client.
 //!
-//! A URL ends in a token of 24 random bytes: 8 to look it up by, 16 that are compared in constant time. Whoever knows
-//! it may change and end the session (RFC 9725 section 5); it cannot be guessed, and how long a wrong guess takes says
-//! nothing about the right one. Entries go when their worker says that the session has ended, so there are never more
-//! than sessions. Counts are taken before a worker is asked and given back by dropping the [`Reservation`].
+//! A URL ends in a token of 24 random bytes: 8 to look it up by, 16 that are compared in constant
+//! time. Whoever knows it may change and end the session (RFC 9725 section 5); it cannot be
+//! guessed, and how long a wrong guess takes says nothing about the right one. Entries go when
+//! their worker says that the session has ended, so there are never more than sessions. Counts are
+//! taken before a worker is asked and given back by dropping the [`Reservation`].
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -217,8 +218,8 @@ impl<T> Reservation<T> {
         self.worker
     }
 
-    /// Enters the session its worker has opened, and returns the token for its URL. `None`: it has ended already, or
-    /// the system gives no random bytes.
+    /// Enters the session its worker has opened, and returns the token for its URL. `None`: it has
+    /// ended already, or the system gives no random bytes.
     pub(super) fn enter(mut self, session: SessionId, data: T) -> Option<String> {
         let mut bytes = [0; SELECTOR_BYTES + VERIFIER_BYTES];
         rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;

@@ -1,7 +1,8 @@
 //! PATCH and DELETE: a session is changed and ended by whoever knows its URL.
 //!
-//! A fragment with new credentials restarts ICE, any other brings candidates, which a side that is ICE-lite has no use
-//! for, but must take (RFC 9725 section 4.3). Entity tags name the ICE session: its user fragment on this side.
+//! A fragment with new credentials restarts ICE, any other brings candidates, which a side that is
+//! ICE-lite has no use for, but must take (RFC 9725 section 4.3). Entity tags name the ICE session:
+//! its user fragment on this side.
 
 use std::sync::Arc;
 
@@ -107,8 +108,8 @@ pub(super) fn look(context: &Context, peer: Peer, token: &str) -> Result<Respons
     find(context, peer, token).map(|_| StatusCode::NO_CONTENT.into_response())
 }
 
-/// Guesses count as requests of their address. Who knows the URL is not held up: thousands of clients of one machine may
-/// say goodbye at once.
+/// Guesses count as requests of their address. Who knows the URL is not held up: thousands of
+/// clients of one machine may say goodbye at once.
 fn find(context: &Context, peer: Peer, token: &str) -> Result<(SessionId, Arc<Session>), Refusal> {
     if let Some(found) = context.rtc.registry.find(token) {
         return Ok(found);

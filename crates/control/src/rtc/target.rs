@@ -23,7 +23,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads `/whip/{app}/{stream}`. As with FLV, the last `/` that is not encoded divides; then both are decoded.
+    /// Reads `/whip/{app}/{stream}`. As with FLV, the last `/` that is not encoded divides; then
+    /// both are decoded.
     pub(super) fn read(uri: &Uri, names: &NameRules) -> Result<Self, Refusal> {
         let path = uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, path)| path);
         let (app, stream) = path.rsplit_once('/').ok_or(Refusal::Path)?;

@@ -1,9 +1,10 @@
 //! Serves the connections that workers hand over: HTTP/1.1 with keep-alive, and HTTP/2.
 //!
-//! A connection of HTTP/1 stays here for the requests that follow at once, then goes back to its worker,
-//! which keeps it for less; so does one whose next request is for media, which only workers serve. HTTP/2
-//! stays: its requests are interleaved, and a request for media on it is refused, to be repeated by HTTP/1.1. Every request
-//! has to be answered within [`REQUEST_TIMEOUT`], or its connection is closed.
+//! A connection of HTTP/1 stays here for the requests that follow at once, then goes back to its
+//! worker, which keeps it for less; so does one whose next request is for media, which only workers
+//! serve. HTTP/2 stays: its requests are interleaved, and a request for media on it is refused, to
+//! be repeated by HTTP/1.1. Every request has to be answered within [`REQUEST_TIMEOUT`], or its
+//! connection is closed.
 
 mod connection;
 mod http1;

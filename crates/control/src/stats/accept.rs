@@ -20,8 +20,8 @@ const RANGES_MAX: usize = 64;
 /// How well a form suits: thousandths of quality, and how exactly it was named.
 type Suits = (u16, u8);
 
-/// The form for a request with these header fields: the one with the better quality, among equals the one that is named more
-/// exactly, then MessagePack. `None` when it takes neither.
+/// The form for a request with these header fields: the one with the better quality, among equals
+/// the one that is named more exactly, then MessagePack. `None` when it takes neither.
 pub(super) fn form(headers: &HeaderMap) -> Option<Form> {
     if !headers.contains_key(header::ACCEPT) {
         return Some(Form::MessagePack(MESSAGEPACK[0]));

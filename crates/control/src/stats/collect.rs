@@ -1,8 +1,9 @@
 //! Snapshots of workers become messages, one a second.
 //!
-//! A round ends when every worker has sent a snapshot since the last message, or when one has sent two: then another is stuck, and
-//! the others are not held up by it; what it said last stays in. So the workers' own seconds set the pace, and nothing here
-//! waits for a clock. Buffers of snapshots go back to their workers.
+//! A round ends when every worker has sent a snapshot since the last message, or when one has sent
+//! two: then another is stuck, and the others are not held up by it; what it said last stays in. So
+//! the workers' own seconds set the pace, and nothing here waits for a clock. Buffers of snapshots
+//! go back to their workers.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,7 +76,8 @@ fn measured<T>(sum_ns: &AtomicU64, work: impl FnOnce() -> T) -> T {
 /// The newest message, if there is one.
 pub(super) type Newest = watch::Receiver<Option<Arc<Report>>>;
 
-/// Collects what workers send. `used` takes snapshots back, one per worker; the other end of the result is for readers.
+/// Collects what workers send. `used` takes snapshots back, one per worker; the other end of the
+/// result is for readers.
 pub fn collect(used: Vec<SyncSender<Box<StatsSnapshot>>>) -> (Collector, StatsControl) {
     let (publish, newest) = watch::channel(None);
     let latest = used.iter().map(|_| None).collect();

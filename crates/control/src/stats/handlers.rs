@@ -47,8 +47,8 @@ pub(crate) async fn stats(State(context): State<Arc<Context>>, headers: HeaderMa
 
 /// The same every second, as binary messages of a WebSocket (RFC 6455), the first one at once.
 ///
-/// Subprotocol `millstream.stats.v1`. A browser shows its token as one more subprotocol: `bearer.` and the token in base64url. A reader
-/// that is slow skips messages. See docs/statistics.md.
+/// Subprotocol `millstream.stats.v1`. A browser shows its token as one more subprotocol: `bearer.`
+/// and the token in base64url. A reader that is slow skips messages. See docs/statistics.md.
 #[utoipa::path(get, path = "/api/v1/stats/stream", tag = "statistics", responses(
     (status = 101, description = "Binary messages follow, each as MessagePack of `/api/v1/stats`"),
     (status = 400, description = "Not a proper handshake, or other subprotocols only", body = ErrorBody),

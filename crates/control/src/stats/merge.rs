@@ -1,7 +1,8 @@
 //! One message from the snapshots of all workers.
 //!
-//! Sessions stand one worker after the other; vacant rows are left out. A stream that several workers know, or one worker in both
-//! forms, is one stream. What goes in and out of a stream is summed from its sessions.
+//! Sessions stand one worker after the other; vacant rows are left out. A stream that several
+//! workers know, or one worker in both forms, is one stream. What goes in and out of a stream is
+//! summed from its sessions.
 
 use std::collections::HashMap;
 

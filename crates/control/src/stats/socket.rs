@@ -1,7 +1,8 @@
 //! One reader of the stream.
 //!
-//! The newest message is written whenever the last one has left, so that what a slow reader costs is one message of memory and never a
-//! queue. It is asked for a sign of life by pings. It has nothing to say itself: whatever it sends but control frames ends it.
+//! The newest message is written whenever the last one has left, so that what a slow reader costs
+//! is one message of memory and never a queue. It is asked for a sign of life by pings. It has
+//! nothing to say itself: whatever it sends but control frames ends it.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(3);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Silence after which a reader is given up: two pings without an answer.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
-/// Control frames of a reader between two messages to it. More than a few are no signs of life but answers to be kept for it.
+/// Control frames of a reader between two messages to it. More than a few are no signs of life but
+/// answers to be kept for it.
 const SIGNS_MAX: u32 = 16;
 /// Bytes of a message from the reader; control frames have 125 at most (RFC 6455 section 5.5).
 const INPUT_BYTES_MAX: usize = 1024;
@@ -108,7 +110,8 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
     }
 }
 
-/// Whether a reader that offers subprotocols offers the one there is. One that offers none (but a token) takes what comes.
+/// Whether a reader that offers subprotocols offers the one there is. One that offers none (but a
+/// token) takes what comes.
 pub(super) fn takes_version(headers: &HeaderMap) -> bool {
     let mut versions =
         protocols(headers).filter(|name| !name.starts_with(TOKEN_SUBPROTOCOL_PREFIX)).peekable();

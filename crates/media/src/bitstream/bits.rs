@@ -1,10 +1,11 @@
-//! Bits, the most significant first, and Exp-Golomb numbers; in NAL units read past emulation prevention, and written
-//! with it put back.
+//! Bits, the most significant first, and Exp-Golomb numbers; in NAL units read past emulation
+//! prevention, and written with it put back.
 //!
-//! A NAL unit carries its payload with a byte 3 behind each two zero bytes that a byte of at most 3 follows, so that no
-//! start code appears inside (H.264 and H.265, section 7.4.1). [`BitReader`] skips these as it goes, which reads the
-//! head of a slice without a copy of the slice. Headers that are changed are read by a reader that records: what is read
-//! is written to a [`BitWriter`] in the same step, apart from what is replaced.
+//! A NAL unit carries its payload with a byte 3 behind each two zero bytes that a byte of at most 3
+//! follows, so that no start code appears inside (H.264 and H.265, section 7.4.1). [`BitReader`]
+//! skips these as it goes, which reads the head of a slice without a copy of the slice. Headers
+//! that are changed are read by a reader that records: what is read is written to a [`BitWriter`]
+//! in the same step, apart from what is replaced.
 
 /// A field was not there, or no such value can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +146,8 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Bits of the byte being read that are still unread, then the bytes behind it with their emulation prevention.
+    /// Bits of the byte being read that are still unread, then the bytes behind it with their
+    /// emulation prevention.
     ///
     /// A byte of emulation prevention may come first of these; the reader has not come to it.
     pub fn position(&self) -> (u8, Rest<'a>) {
@@ -242,13 +244,15 @@ pub struct Rest<'a> {
     pub zeros: u8,
 }
 
-/// Appends `payload` to `nal` with emulation prevention, then `rest`, which has its own; `nal` already has the header.
+/// Appends `payload` to `nal` with emulation prevention, then `rest`, which has its own; `nal`
+/// already has the header.
 pub fn escape_on(payload: &[u8], rest: Rest<'_>, nal: &mut Vec<u8>) {
     let mut zeros = 0;
     for &byte in payload {
         push_escaped(byte, &mut zeros, nal);
     }
-    // Whether a byte needs a 3 ahead of it depends on two bytes, so only the first of the rest may have to change.
+    // Whether a byte needs a 3 ahead of it depends on two bytes, so only the first of the rest may
+    // have to change.
     let (mut bytes, mut was) = (rest.bytes, rest.zeros);
     while was != zeros
         && let Some((&byte, behind)) = bytes.split_first()

@@ -4,8 +4,9 @@
 //! AVCC    | length (1, 2, 3 or 4 bytes) | NAL unit | length | NAL unit | ...     ISO/IEC 14496-15 section 5.3.3
 //! Annex B | 00 00 01 | NAL unit | 00 00 00 01 | NAL unit | ...                   H.264 and H.265, annex B
 //! ```
-//! FLV and MP4 have the first form. Some encoders send the second by mistake, and most players take it, so it is taken here: a
-//! frame that is no chain of lengths and begins with a start code is read as one.
+//! FLV and MP4 have the first form. Some encoders send the second by mistake, and most players take
+//! it, so it is taken here: a frame that is no chain of lengths and begins with a start code is
+//! read as one.
 
 /// NAL units of one frame; more make it broken.
 ///

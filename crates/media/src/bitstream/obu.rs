@@ -38,7 +38,8 @@ pub fn next_obu<'a>(rest: &mut &'a [u8]) -> Option<Obu<'a>> {
     Some(Obu { header, payload, whole: &bytes[..bytes.len() - behind.len()] })
 }
 
-/// Number of up to 8 groups of 7 bits, lowest first (4.10.5), and what follows; `None` if it is cut or beyond 32 bits.
+/// Number of up to 8 groups of 7 bits, lowest first (4.10.5), and what follows; `None` if it is cut
+/// or beyond 32 bits.
 #[inline]
 pub fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0u64;

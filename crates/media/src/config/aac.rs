@@ -21,7 +21,8 @@ pub struct AudioSpecificConfig {
     pub channel_configuration: u32,
     /// 960 samples a frame instead of 1,024.
     pub short_frames: bool,
-    /// Samples per second with spectral band replication (HE-AAC), where it is announced ahead of the core's configuration.
+    /// Samples per second with spectral band replication (HE-AAC), where it is announced ahead of
+    /// the core's configuration.
     pub extension_sample_rate: Option<u32>,
     /// The same, where it is announced behind it, so that older decoders pass it over (1.6.5.3).
     pub compatible_sample_rate: Option<u32>,
@@ -112,7 +113,8 @@ impl AudioSpecificConfig {
     }
 }
 
-/// SBR as announced behind a core configuration that older decoders understand (1.6.5.3), from the core coder flag on.
+/// SBR as announced behind a core configuration that older decoders understand (1.6.5.3), from the
+/// core coder flag on.
 fn compatible_sbr(bits: &mut BitReader<'_>) -> Result<Option<(u32, bool)>, Malformed> {
     if bits.bit()? {
         bits.skip(14)?;

@@ -29,8 +29,8 @@ pub(super) fn sequence_header_unit(mut obus: &[u8]) -> Option<Obu<'_>> {
     std::iter::from_fn(|| next_obu(&mut obus)).find(|obu| obu.kind() == OBU_SEQUENCE_HEADER)
 }
 
-/// What a sequence header says (5.5.1 to 5.5.5), as far as a record repeats it. Level and tier are those of the first
-/// operating point.
+/// What a sequence header says (5.5.1 to 5.5.5), as far as a record repeats it. Level and tier are
+/// those of the first operating point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SequenceHeader {
     pub(super) profile: u8,
@@ -81,7 +81,8 @@ impl SequenceHeader {
     }
 }
 
-/// Timing, decoder model and operating points: level and tier of the first one, and the frame rate if it is constant.
+/// Timing, decoder model and operating points: level and tier of the first one, and the frame rate
+/// if it is constant.
 fn operating_points(bits: &mut BitReader<'_>) -> Result<(u8, bool, Option<f32>), Malformed> {
     let mut frame_rate = None;
     let mut delay_bits = None;

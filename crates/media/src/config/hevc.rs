@@ -105,7 +105,8 @@ fn picture_size(bits: &mut BitReader<'_>, chroma: u32) -> Result<(u32, u32), Mal
     size.ok_or(Malformed)
 }
 
-/// What `profile_tier_level(1, max_sub_layers)` (7.3.3) has behind its general part: only its length matters here.
+/// What `profile_tier_level(1, max_sub_layers)` (7.3.3) has behind its general part: only its
+/// length matters here.
 fn skip_sub_layers(bits: &mut BitReader<'_>, max_sub_layers: u32) -> Result<(), Malformed> {
     let mut sub_layer_bits = 0;
     for _ in 0..max_sub_layers {

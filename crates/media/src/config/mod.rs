@@ -1,8 +1,10 @@
-//! Decoder configurations as FLV and MP4 carry them: `avcC`, `hvcC`, `av1C`, `vpcC`, AudioSpecificConfig, `OpusHead`.
+//! Decoder configurations as FLV and MP4 carry them: `avcC`, `hvcC`, `av1C`, `vpcC`,
+//! AudioSpecificConfig, `OpusHead`.
 //!
-//! [`video_format`] and [`audio_format`] read what they say, for people; [`read_avcc`] and [`read_hvcc`] give the parameter
-//! sets in them; `record.rs` makes them of what a coded stream has in itself. Of coded pictures only the first bytes of VP8
-//! and VP9 key frames are looked at, which have their configuration nowhere else.
+//! [`video_format`] and [`audio_format`] read what they say, for people; [`read_avcc`] and
+//! [`read_hvcc`] give the parameter sets in them; `record.rs` makes them of what a coded stream has
+//! in itself. Of coded pictures only the first bytes of VP8 and VP9 key frames are looked at, which
+//! have their configuration nowhere else.
 
 mod aac;
 mod audio;

@@ -4,8 +4,9 @@
 //! avcC | 1 | profile | compatibility | level | 111111 size-1 (2) | 111 SPS (5) | { length (16) | SPS } | PPS (8) | { length (16) | PPS } | ...
 //! hvcC | 1 | 21 bytes, size-1 in the last 2 bits | arrays (8) | { complete (1) 0 type (6) | units (16) | { length (16) | unit } }
 //! ```
-//! ISO/IEC 14496-15 sections 5.3.3.1 and 8.3.3.1. Only where the units are is read here; parsing them is left to the
-//! codecs. Records come from the network: sets that are empty, too large or too many make the record an error.
+//! ISO/IEC 14496-15 sections 5.3.3.1 and 8.3.3.1. Only where the units are is read here; parsing
+//! them is left to the codecs. Records come from the network: sets that are empty, too large or too
+//! many make the record an error.
 
 use crate::bitstream::NalUnits;
 
@@ -66,8 +67,8 @@ pub fn read_avcc(record: &[u8]) -> Result<ParameterSets<'_>, RecordError> {
     for _ in 0..bytes.u8()? {
         read.push(bytes.set()?, 8)?;
     }
-    // What follows repeats fields of the SPS, and SPS extensions of auxiliary pictures. What counts is what was kept: units of
-    // another kind may be announced as sets.
+    // What follows repeats fields of the SPS, and SPS extensions of auxiliary pictures. What counts
+    // is what was kept: units of another kind may be announced as sets.
     let has = |kind| read.sets.iter().any(|unit| unit[0] & 0x1f == kind);
     if has(7) && has(8) { Ok(read) } else { Err(RecordError::Missing) }
 }

@@ -1,5 +1,5 @@
-//! Decoder configuration records made of what a coded stream has in itself: parameter sets, sequence headers, key
-//! frames.
+//! Decoder configuration records made of what a coded stream has in itself: parameter sets,
+//! sequence headers, key frames.
 //!
 //! The layouts are drawn where records are read: `avc.rs`, `hevc.rs`, `av1.rs`, `video.rs`. A publisher of
 //! packets sends no records, and a container cannot do without.
@@ -20,11 +20,11 @@ pub struct Record {
     pub height: u32,
 }
 
-/// AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) of these NAL units; NAL units of the stream have sizes of
-/// four bytes.
+/// AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) of these NAL units; NAL units of the
+/// stream have sizes of four bytes.
 ///
-/// `None` without an SPS of at least four bytes, without a PPS, with more of them than the record can count, or with one
-/// that is empty or longer than 65,535 bytes.
+/// `None` without an SPS of at least four bytes, without a PPS, with more of them than the record
+/// can count, or with one that is empty or longer than 65,535 bytes.
 pub fn avc_record(sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record> {
     let [_, profile, constraints, level, ..] = **sps.first()? else { return None };
     if sps.len() > 31 || pps.is_empty() || pps.len() > 255 {
@@ -52,8 +52,8 @@ pub fn avc_record(sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record> {
     Some(Record { bytes, width, height })
 }
 
-/// HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1) of these NAL units; NAL units of the stream have sizes of
-/// four bytes.
+/// HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1) of these NAL units; NAL units of the
+/// stream have sizes of four bytes.
 ///
 /// `None` if one kind is missing, empty or too long, or the first SPS cannot be read.
 pub fn hevc_record(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record> {
@@ -76,7 +76,8 @@ pub fn hevc_record(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Option<Record
     Some(Record { bytes, width: facts.width, height: facts.height })
 }
 
-/// AV1CodecConfigurationRecord (AV1 ISOBMFF binding, 2.3) of the first sequence header among `obus`, which have sizes.
+/// AV1CodecConfigurationRecord (AV1 ISOBMFF binding, 2.3) of the first sequence header among
+/// `obus`, which have sizes.
 ///
 /// `None` if there is none, or it cannot be read.
 pub fn av1_record(obus: &[u8]) -> Option<Record> {
@@ -96,12 +97,14 @@ pub fn av1_record(obus: &[u8]) -> Option<Record> {
     Some(Record { bytes, width: header.width, height: header.height })
 }
 
-/// VPCodecConfigurationRecord ("VP Codec ISO Media File Format Binding") of a VP8 key frame; `None` if it is none.
+/// VPCodecConfigurationRecord ("VP Codec ISO Media File Format Binding") of a VP8 key frame; `None`
+/// if it is none.
 pub fn vp8_record(frame: &[u8]) -> Option<Record> {
     vp::Picture::of_vp8(frame).map(|picture| picture.record())
 }
 
-/// VPCodecConfigurationRecord ("VP Codec ISO Media File Format Binding") of a VP9 key frame; `None` if it is none.
+/// VPCodecConfigurationRecord ("VP Codec ISO Media File Format Binding") of a VP9 key frame; `None`
+/// if it is none.
 pub fn vp9_record(frame: &[u8]) -> Option<Record> {
     vp::Picture::of_vp9(frame).map(|picture| picture.record())
 }
@@ -179,7 +182,8 @@ mod tests {
         assert!(avc_record(&[sps; 31], &[pps; 255]).is_some());
     }
 
-    /// Parameter sets of libx265 (Main 10, 1080p) as ffmpeg 5.1 wrote them; it counts segmentation differently.
+    /// Parameter sets of libx265 (Main 10, 1080p) as ffmpeg 5.1 wrote them; it counts segmentation
+    /// differently.
     #[test]
     fn hevc_records_are_those_ffmpeg_makes() {
         let vps = bytes("40010c01ffff0220000003009000000300000300789594 09");

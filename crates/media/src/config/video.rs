@@ -21,7 +21,8 @@ pub struct VideoFormat {
     pub frame_rate: Option<f32>,
 }
 
-/// Format from a configuration record: `avcC`, `hvcC`, `av1C`, `vpcC`. `None` if it does not parse, or for another codec.
+/// Format from a configuration record: `avcC`, `hvcC`, `av1C`, `vpcC`. `None` if it does not parse,
+/// or for another codec.
 pub fn video_format(codec: Codec, record: &[u8]) -> Option<VideoFormat> {
     match codec {
         Codec::H264 => avc::format(record),

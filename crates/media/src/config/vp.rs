@@ -1,5 +1,5 @@
-//! VP8 and VP9: what a key frame's first bytes say (RFC 6386 section 9.1; VP9 bitstream specification 6.2), and the
-//! VPCodecConfigurationRecord drawn in `video.rs`.
+//! VP8 and VP9: what a key frame's first bytes say (RFC 6386 section 9.1; VP9 bitstream
+//! specification 6.2), and the VPCodecConfigurationRecord drawn in `video.rs`.
 
 use super::record::Record;
 use crate::bitstream::{BitReader, Malformed};
@@ -31,8 +31,9 @@ impl Picture {
         Some(Self { profile: tag >> 1 & 7, depth: 8, chroma: 1, full_range: false, width, height })
     }
 
-    /// The uncompressed header. Of a superframe the first frame says whether it is a key frame (spatial layers refer to
-    /// those below them), and the last one, which is the one that is shown, how large it is, if it says so itself.
+    /// The uncompressed header. Of a superframe the first frame says whether it is a key frame
+    /// (spatial layers refer to those below them), and the last one, which is the one that is
+    /// shown, how large it is, if it says so itself.
     pub(super) fn of_vp9(frame: &[u8]) -> Option<Self> {
         let first = Self::of_vp9_frame(frame).ok()?;
         Some(last_frame(frame).and_then(|last| Self::of_vp9_frame(last).ok()).unwrap_or(first))

@@ -1,4 +1,5 @@
-//! The kept fuzz corpus of `config_records`, replayed through the same checks as the fuzz targets, with a stable compiler.
+//! The kept fuzz corpus of `config_records`, replayed through the same checks as the fuzz targets,
+//! with a stable compiler.
 
 #[path = "../../../../fuzz/src/media.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]

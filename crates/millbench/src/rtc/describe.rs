@@ -1,8 +1,8 @@
 //! Session descriptions of this program's publishers and viewers, and what was agreed.
 //!
 //! Publishers and viewers offer what browsers do for one video and one Opus track, with
-//! retransmission and feedback; video is of the one codec that is published. Janus offers instead, and is answered. Reading and writing the
-//! descriptions is `rtc::sdp`'s work.
+//! retransmission and feedback; video is of the one codec that is published. Janus offers instead,
+//! and is answered. Reading and writing the descriptions is `rtc::sdp`'s work.
 
 use std::sync::Arc;
 

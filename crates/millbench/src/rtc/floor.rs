@@ -275,7 +275,8 @@ impl Egress {
     }
 }
 
-/// A header of the traced length: the block of extensions, if there is one, is padding (RFC 8285 section 4.2).
+/// A header of the traced length: the block of extensions, if there is one, is padding (RFC 8285
+/// section 4.2).
 fn write_header(packet: &TracedPacket, sequence_number: u16, timestamp: u32, out: &mut Vec<u8>) {
     let track = packet.track();
     let fields = HeaderFields {

@@ -12,7 +12,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// An address where connections are refused as long as the socket lives, which keeps others from listening there.
+/// An address where connections are refused as long as the socket lives, which keeps others from
+/// listening there.
 fn nobody_listens() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");

@@ -142,7 +142,8 @@ impl Dtls {
         let deadline = now + config.handshake_timeout;
         let allows = |version| config.versions.contains(&version);
         let mut output = Output::default();
-        // The library for 1.3 offers every profile that it knows, and a server would take one that is not allowed.
+        // The library for 1.3 offers every profile that it knows, and a server would take one that
+        // is not allowed.
         let allows_all = DimplEngine::PROFILES.iter().all(|known| config.srtp_profiles.contains(known));
         let engine: Box<dyn Engine> = match (allows(DtlsVersion::V1_2), allows(DtlsVersion::V1_3)) {
             (false, false) => return Err(DtlsError::NoVersion),

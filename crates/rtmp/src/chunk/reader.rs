@@ -5,8 +5,8 @@
 //! received and never with bytes declared: a message of 16 MB of which one byte came costs its state
 //! (56 bytes) and a small allocation.
 //!
-//! The reader applies Set Chunk Size and Abort itself and does not return them. Of others it knows the longest. The
-//! layout of the headers is drawn in `mod.rs`.
+//! The reader applies Set Chunk Size and Abort itself and does not return them. Of others it knows
+//! the longest. The layout of the headers is drawn in `mod.rs`.
 
 use super::super::RtmpError;
 use super::super::message::{

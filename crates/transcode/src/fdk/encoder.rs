@@ -90,7 +90,8 @@ impl ToAac {
         self.encode(pts_us, samples, out)
     }
 
-    /// Lets the Opus decoder fill the time since the packet before: lost packets, and those it need not send in silence.
+    /// Lets the Opus decoder fill the time since the packet before: lost packets, and those it need
+    /// not send in silence.
     fn conceal(&mut self, pts_us: i64, out: &mut Vec<CodedAudio>) -> Result<(), TranscodeError> {
         let Some(mut next_us) = self.next_pts_us else { return Ok(()) };
         if pts_us.saturating_sub(next_us) > HOLE_US_MAX {

@@ -1,9 +1,10 @@
 //! Pictures of H.264 as a decoder keeps them: in which order they are shown (section 8.2.1), which of them
 //! are references (8.2.5), and the lists that slices choose from (8.2.4).
 //!
-//! Kept twice by the filter: as the encoder means it, and as a decoder has it that does not get the pictures left out.
-//! The blocks of a slice refer to pictures by their index in a list. If a decoder can be given the same pictures at each
-//! index a slice can use, leaving pictures out changes nothing for it, whatever its blocks refer to.
+//! Kept twice by the filter: as the encoder means it, and as a decoder has it that does not get the
+//! pictures left out. The blocks of a slice refer to pictures by their index in a list. If a
+//! decoder can be given the same pictures at each index a slice can use, leaving pictures out
+//! changes nothing for it, whatever its blocks refer to.
 //!
 //! Lists of frames only: nothing is rewritten in streams of fields.
 
@@ -27,7 +28,8 @@ impl PictureOrder {
         Self { lsb: i64::from(header.order_lsb), ..Self::default() }
     }
 
-    /// The order count of the picture `header` is of: the smaller of its fields. Call it once for each picture.
+    /// The order count of the picture `header` is of: the smaller of its fields. Call it once for
+    /// each picture.
     pub(crate) fn next(&mut self, sps: &Sps, header: &SliceHeader) -> i64 {
         if header.idr {
             *self = Self::default();
@@ -99,7 +101,8 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Before the first picture, which has this `frame_num` and is no IDR picture: nothing of what was before is known.
+    /// Before the first picture, which has this `frame_num` and is no IDR picture: nothing of what
+    /// was before is known.
     pub(crate) fn behind_unknown(sps: &Sps, header: &SliceHeader) -> Self {
         let last_frame_num = header.frame_num.wrapping_sub(1) & ((1 << sps.frame_num_bits) - 1);
         Self { last_frame_num, ..Self::default() }
@@ -245,7 +248,8 @@ impl References {
         }
     }
 
-    /// Section 8.2.5.4. Numbers of fields count twice and name a field; of these only frames as a whole are followed.
+    /// Section 8.2.5.4. Numbers of fields count twice and name a field; of these only frames as a
+    /// whole are followed.
     fn adapt(&mut self, sps: &Sps, header: &SliceHeader, markings: &[Marking], this: &mut Reference) {
         if header.structure != Structure::Frame && !header.resets() {
             return self.slide(sps, header.frame_num);

@@ -1,8 +1,9 @@
 //! Headers of H.264 slices (section 7.3.3): read, and rewritten where reference pictures have been left out.
 //!
-//! Reference pictures are counted (`frame_num`), and slices name them by differences of these numbers. Without some of the
-//! pictures the numbers behind would have a gap, which decoders take for loss or do not take at all; so number, lists and
-//! markings are replaced by what says the same of the pictures that are there. The data of the slice stays as it is.
+//! Reference pictures are counted (`frame_num`), and slices name them by differences of these
+//! numbers. Without some of the pictures the numbers behind would have a gap, which decoders take
+//! for loss or do not take at all; so number, lists and markings are replaced by what says the same
+//! of the pictures that are there. The data of the slice stays as it is.
 
 use super::sets::{PictureOrderType, Pps, Sps};
 use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};

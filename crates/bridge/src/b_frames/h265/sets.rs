@@ -1,7 +1,9 @@
-//! Parameter sets of H.265 (section 7.3.2), as far as headers of slices depend on them, and the sequence set rewritten.
+//! Parameter sets of H.265 (section 7.3.2), as far as headers of slices depend on them, and the
+//! sequence set rewritten.
 //!
-//! As for H.264, the set that leaves says that no picture is to be shown ahead of one decoded before it, so that decoders
-//! hold none back. The fields are in the middle of the set (`sps_max_num_reorder_pics`); what is behind them is copied.
+//! As for H.264, the set that leaves says that no picture is to be shown ahead of one decoded
+//! before it, so that decoders hold none back. The fields are in the middle of the set
+//! (`sps_max_num_reorder_pics`); what is behind them is copied.
 
 use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
 
@@ -46,7 +48,8 @@ pub(crate) struct Pps {
     pub(crate) extra_bits: u32,
 }
 
-/// Reference pictures a decoder has to keep, by difference of order; with whether this picture itself may refer to it.
+/// Reference pictures a decoder has to keep, by difference of order; with whether this picture
+/// itself may refer to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReferenceSet {
     /// Shown before, nearest first.
@@ -208,8 +211,8 @@ impl Pps {
 }
 
 impl ReferenceSet {
-    /// Reads set `index` of `count`, which may be given by difference to one of `known` (section 7.3.7). In a slice `index`
-    /// is `count`.
+    /// Reads set `index` of `count`, which may be given by difference to one of `known` (section
+    /// 7.3.7). In a slice `index` is `count`.
     ///
     /// # Errors
     /// It is cut, or a value is out of its range.

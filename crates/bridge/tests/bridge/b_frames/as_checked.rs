@@ -1,5 +1,6 @@
-//! What is sent of each sample is, byte for byte, what a decoder was given when the samples were made: it decoded without
-//! a warning, to pictures that are bit for bit those of the whole, in their order.
+//! What is sent of each sample is, byte for byte, what a decoder was given when the samples were
+//! made: it decoded without a warning, to pictures that are bit for bit those of the whole, in
+//! their order.
 
 use crate::b_frames::samples::{Sent, expected, names, sample};
 

@@ -68,7 +68,8 @@ fn frames_cut_or_with_wrong_bits_neither_panic_nor_end_the_stream_for_good() {
                 let mut filter = sample.filter(BFrames::Drop);
                 filter.frame(&sample.pictures[0].data, true, &mut nals);
                 let verdict = filter.frame(&picture.data[..cut], picture.key, &mut nals);
-                // Cut between two slices it is a chain of lengths all the same, and nothing tells that one is missing.
+                // Cut between two slices it is a chain of lengths all the same, and nothing tells
+                // that one is missing.
                 if NalUnits::of(&picture.data[..cut], 4).is_err() {
                     assert!(!matches!(verdict, Verdict::Keep { .. }), "{name}: {cut} bytes");
                 }

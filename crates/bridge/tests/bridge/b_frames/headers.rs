@@ -60,7 +60,8 @@ fn numbers_have_no_gaps_and_slices_name_only_pictures_that_are_there() {
                             let before = order_before.take().filter(|_| !is_idr);
                             let order = order_lsb(&slice, sps);
                             if let (Some(before), Some((lsb, modulus))) = (before, order) {
-                                // Later by less than half of what the low bits count, or it would be taken for earlier.
+                                // Later by less than half of what the low bits count, or it would
+                                // be taken for earlier.
                                 let later = (lsb - before) & (modulus - 1);
                                 assert!(
                                     later > 0 && later < modulus / 2,

@@ -1,4 +1,5 @@
-//! Coded pictures on their way to WebRTC: which are sent, in which form, and what becomes of those that cannot be.
+//! Coded pictures on their way to WebRTC: which are sent, in which form, and what becomes of those
+//! that cannot be.
 //!
 //! Samples are made, and checked with a decoder, by `scripts/make-b-frame-samples`.
 

@@ -1,4 +1,5 @@
-//! The size of the picture changes in the middle of a stream, with a new sequence header or with sets in the frames.
+//! The size of the picture changes in the middle of a stream, with a new sequence header or with
+//! sets in the frames.
 
 use crate::b_frames::samples::{sample, send};
 use bridge::BFrames;
@@ -17,7 +18,8 @@ fn a_new_sequence_header_begins_anew_with_the_next_key_frame() {
     let (small, large) = (sample("h264-b2"), sample("h264-larger"));
     let mut filter = small.filter(BFrames::Drop);
     let before = send(&mut filter, &small.pictures[..31], 0);
-    // The encoder begins with a key frame; what of the old size comes after the header is not decodable with it.
+    // The encoder begins with a key frame; what of the old size comes after the header is not
+    // decodable with it.
     let mut filter = large.filter(BFrames::Drop);
     let mut nals = Nals::default();
     let late = filter.frame(&small.pictures[31].data, false, &mut nals);

@@ -1,5 +1,6 @@
-//! Clocks of a bridge in virtual time, with the real stream of packets between publisher and bridge: drift, restarts,
-//! jumps, wraps and silence must not take audio and video apart. One behaviour per file.
+//! Clocks of a bridge in virtual time, with the real stream of packets between publisher and
+//! bridge: drift, restarts, jumps, wraps and silence must not take audio and video apart. One
+//! behaviour per file.
 
 mod publisher;
 

@@ -1,4 +1,5 @@
-//! AV1 by Enhanced RTMP: temporal units arrive as they were, and begin with a sequence header where a decoder can start.
+//! AV1 by Enhanced RTMP: temporal units arrive as they were, and begin with a sequence header where
+//! a decoder can start.
 
 use rtp::payload::{Codec, inspect};
 

@@ -1,4 +1,5 @@
-//! H.265 by Enhanced RTMP: pictures of a real encoder arrive as they were, parameter sets ahead of key frames.
+//! H.265 by Enhanced RTMP: pictures of a real encoder arrive as they were, parameter sets ahead of
+//! key frames.
 
 use rtp::payload::Codec;
 

@@ -74,8 +74,8 @@ impl Browser {
         std::mem::take(&mut self.step) / 90
     }
 
-    /// How much later than captured the newest piece of a kind is to be played, by the reports; microseconds of wall
-    /// time.
+    /// How much later than captured the newest piece of a kind is to be played, by the reports;
+    /// microseconds of wall time.
     pub(crate) fn delay_us(&self, which: usize) -> Option<i64> {
         let track = &self.tracks[which];
         let ((captured_us, timestamp), (ntp_us, reported)) = (track.played?, track.report?);

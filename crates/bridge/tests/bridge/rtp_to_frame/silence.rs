@@ -1,11 +1,13 @@
-//! Audio has no holes: lost packets, discontinuous transmission and a microphone that was switched off are filled.
+//! Audio has no holes: lost packets, discontinuous transmission and a microphone that was switched
+//! off are filled.
 
 use rtp::payload::opus::Toc;
 use rtp::payload::{Codec, MediaKind};
 
 use crate::rtp_to_frame::{OPUS, Rig, VP8_INTER, VP8_KEY};
 
-/// Checks that every piece begins where the one before ends, to the millisecond of FLV; returns the length of all.
+/// Checks that every piece begins where the one before ends, to the millisecond of FLV; returns the
+/// length of all.
 fn assert_continuous(rig: &Rig) -> u64 {
     let pieces = rig.audio_frames();
     let begin = u64::from(pieces[0].0);

@@ -1,4 +1,5 @@
-//! What players of WebRTC are answered for streams of RTMP: what a bridge makes of them, or why there is nothing.
+//! What players of WebRTC are answered for streams of RTMP: what a bridge makes of them, or why
+//! there is nothing.
 
 use super::*;
 
