@@ -275,7 +275,7 @@ impl Stream {
     }
 
     fn audio_entry(&mut self, time: Timestamp) -> Received {
-        // Who begins here has no picture that later ones could refer to.
+        // A player that begins here has no picture that later ones could refer to.
         self.awaits_key = true;
         self.gop.clear();
         self.entry_headers.clone_from(&self.headers);

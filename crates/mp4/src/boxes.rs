@@ -4,8 +4,8 @@
 //!  size 32 [1: behind the type, 64; 0: to the end] | type 32 | [size 64] | body
 //! ```
 //!
-//! Sizes are checked against what there is before anything is read or allocated. What the bodies of
-//! small boxes mean is told by the crate `mp4-atom`.
+//! Sizes are checked against the bytes left before anything is read or allocated. What the bodies of
+//! small boxes mean is the business of the crate `mp4-atom`.
 
 use mp4_atom::Atom;
 

@@ -62,7 +62,7 @@ impl Answers {
         }
     }
 
-    /// A key frame is requested for somebody who comes: whoever is prompt has to be so again.
+    /// A key frame is requested for a new player: a prompt publisher has to be prompt again.
     pub(crate) fn asked(&mut self, now: Instant) {
         if self.is_prompt() {
             self.asked_at.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! What there is of Opus to AAC in a build without the feature `fdk-aac`.
+//! Opus to AAC in a build without the feature `fdk-aac`.
 
 /// This build has no AAC encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ impl fmt::Display for NotBridged {
     }
 }
 
-/// What there is of a stream.
+/// How a stream is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
     /// It has no publisher.

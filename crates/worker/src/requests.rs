@@ -404,7 +404,7 @@ impl Worker {
         }
     }
 
-    /// Writes what there is for a session now.
+    /// Writes what waits for a session now.
     pub(crate) fn write(&mut self, conn: ConnId) {
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
         let mut written = Written::default();

@@ -1,9 +1,9 @@
 //! A black picture, for viewers of a stream whose publisher has ended its video and goes on with audio.
 //!
-//! What was agreed with a WebRTC viewer stays, so who comes meanwhile is answered with a track of
-//! video, or would not see what comes later. Browsers hold the audio back until the first picture
-//! of a track has come (Chromium until it is decoded): this is that picture. H.264 because every
-//! WebRTC endpoint has to take it (RFC 7742 section 5), whatever the stream's codec is.
+//! What was agreed with a WebRTC viewer stays, so a viewer who joins meanwhile is answered with a
+//! track of video, or would not see what comes later. Browsers hold the audio back until the first
+//! picture of a track has come (Chromium until it is decoded): this is that picture. H.264 because
+//! every WebRTC endpoint has to take it (RFC 7742 section 5), whatever the stream's codec is.
 //!
 //! Constrained baseline, 256x144, made by `ffmpeg -f lavfi -i color=black:s=256x144 -frames:v 1
 //! -pix_fmt yuv420p -c:v libx264 -profile:v baseline -level 1.1 -x264-params sps-id=31:no-deblock=1

@@ -1,4 +1,4 @@
-//! The beginning of a publisher: what it sends is held back until it is known what there is.
+//! The beginning of a publisher: what it sends is held back until its tracks are known.
 //!
 //! Players make up their minds at the first bytes: which tracks there are, and (`onMetaData`) of which kind.
 //! Audio comes at once, video begins with a key frame some packets later, AAC has been through a transcoder.

@@ -71,7 +71,7 @@ pub(super) async fn open(
     created(control, &token, &tag, answer.sdp)
 }
 
-/// What there is to be played.
+/// What can be played.
 struct Playable {
     tracks: PublishedTracks,
     /// Why what the publisher sends is not all there.

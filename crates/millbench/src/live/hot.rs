@@ -139,7 +139,7 @@ impl Job {
 fn read(pipe: Option<impl std::io::Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What has been read until an error is what there is.
+        // After an error, what was read before it is used.
         let _ = pipe.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

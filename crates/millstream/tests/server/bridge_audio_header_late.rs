@@ -1,5 +1,5 @@
-//! The sequence header of the audio comes behind the first key frame: who comes within that group of pictures
-//! hears.
+//! The sequence header of the audio comes behind the first key frame: a viewer who joins within that
+//! group of pictures gets the audio.
 
 use crate::common::bridge::{SteppedPublisher, Viewed, video_sample};
 use crate::common::rtc::Client;

@@ -78,7 +78,7 @@ impl Frames {
         let Some(time) = received.map(|received| received.time).or(repeated) else {
             return FrameAction::None;
         };
-        // Headers say what there is; without one, the first frame, or the first key frame where the header
+        // Headers describe the tracks; without one, the first frame, or the first key frame where the header
         // says nothing; and B-frames, what can be done about them.
         let news = frame.role == FrameRole::Config && received.is_some()
             || frame.role == FrameRole::End

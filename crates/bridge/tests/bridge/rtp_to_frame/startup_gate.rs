@@ -1,4 +1,4 @@
-//! Players see at the first bytes what there is: metadata once, configurations of both tracks, then a
+//! The first bytes describe the stream to players: metadata once, configurations of both tracks, then a
 //! picture.
 
 use bridge::RtpToFrameSettings;

@@ -49,7 +49,7 @@ impl Worker {
         self.control.outbox.send(snapshot);
     }
 
-    /// Notes how far each player is behind what there is for it.
+    /// Notes how far each player is behind the newest bytes for it.
     fn note_queues(&mut self) {
         let stats = &mut self.connections.columns.stats;
         let mut seen = [(usize::MAX, 0, 0); SEEN];

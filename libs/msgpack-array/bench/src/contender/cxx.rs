@@ -13,7 +13,7 @@ type Encode<T> = unsafe extern "C" fn(buffer: *mut Sbuffer, values: *const T, co
 type Decode<T> =
     unsafe extern "C" fn(bytes: *const c_char, length: usize, out: *mut T, capacity: usize) -> usize;
 
-/// What there is for one element type.
+/// The functions for one element type.
 pub(crate) struct Functions<T> {
     pub(crate) encode: Encode<T>,
     pub(crate) decode: Decode<T>,
