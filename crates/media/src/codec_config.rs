@@ -36,8 +36,8 @@ impl CodecConfig {
                 Codec::Pcma | Codec::Pcmu => 8_000,
                 _ => self.sample_rate,
             };
-            let is_told = self.codec.kind() == MediaKind::Audio && sample_rate > 0 && self.channels > 0;
-            is_told.then(|| AudioFormat { profile: String::new(), sample_rate, channels: self.channels })
+            let is_known = self.codec.kind() == MediaKind::Audio && sample_rate > 0 && self.channels > 0;
+            is_known.then(|| AudioFormat { profile: String::new(), sample_rate, channels: self.channels })
         };
         config::audio_format(self.codec, &self.record).or_else(container)
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_without_a_record_is_as_the_container_tells() {
+    fn audio_without_a_record_is_as_the_container_says() {
         let container =
             CodecConfig { sample_rate: 22_050, channels: 2, ..CodecConfig::new(Codec::Mp3, Vec::new()) };
         let format = container.audio_format().unwrap();

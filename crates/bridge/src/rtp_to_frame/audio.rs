@@ -26,10 +26,10 @@ pub(super) struct Audio {
     /// Of Opus: configuration and channels of the packet before.
     toc: u8,
     /// The format the transcoder has.
-    is_format_told: bool,
+    is_format_sent: bool,
     /// What AAC comes from the transcoder, and whether players have its configuration.
     aac: Option<Arc<CodecConfig>>,
-    is_config_told: bool,
+    is_config_sent: bool,
     last: Timestamp,
 }
 
@@ -50,9 +50,9 @@ impl Audio {
             end_us: None,
             newest: None,
             toc: 0,
-            is_format_told: false,
+            is_format_sent: false,
             aac: None,
-            is_config_told: false,
+            is_config_sent: false,
             last: Timestamp::ZERO,
         }
     }
@@ -130,7 +130,7 @@ impl Audio {
     /// Another publisher, or another codec of the same.
     fn restart(&mut self, piece: &RtpPayload<'_>) {
         self.source = Some((piece.epoch, piece.codec));
-        (self.is_format_told, self.is_config_told) = (false, false);
+        (self.is_format_sent, self.is_config_sent) = (false, false);
         (self.end_us, self.newest) = (None, None);
     }
 
@@ -151,12 +151,12 @@ impl Audio {
     fn hand_on(&mut self, context: &mut Context<'_>, time_us: i64, packet: &[u8]) {
         let Some((_, codec)) = self.source else { return };
         if codec == Codec::Opus && self.to_aac {
-            let format = (!std::mem::replace(&mut self.is_format_told, true)).then(opus_format);
+            let format = (!std::mem::replace(&mut self.is_format_sent, true)).then(opus_format);
             context.out.audio.push(CodedAudio { pts_us: time_us, format, data: packet.to_vec() });
             return;
         }
         let time = self.time(time_us);
-        if !std::mem::replace(&mut self.is_config_told, true) {
+        if !std::mem::replace(&mut self.is_config_sent, true) {
             let (rate, channels) = if codec == Codec::Opus { (48_000, 2) } else { (8_000, 1) };
             context.headers.audio((codec, rate, channels), time, context.out);
             if codec == Codec::Opus {
@@ -177,7 +177,7 @@ impl Audio {
             && self.aac.as_ref() != Some(format)
         {
             self.aac = Some(Arc::clone(format));
-            self.is_config_told = false;
+            self.is_config_sent = false;
         }
         // Without a configuration nobody could decode it.
         let Some(format) = self.aac.clone().filter(|format| format.codec == Codec::Aac) else {
@@ -185,9 +185,9 @@ impl Audio {
             context.stats.broken += 1;
             return;
         };
-        if !std::mem::replace(&mut self.is_config_told, true) {
-            let format = (Codec::Aac, format.sample_rate, format.channels);
-            context.headers.audio(format, time, context.out);
+        if !std::mem::replace(&mut self.is_config_sent, true) {
+            let published = (Codec::Aac, format.sample_rate, format.channels);
+            context.headers.audio(published, time, context.out);
             push(context.out, FrameRole::Config, time, Codec::Aac, format.record.clone());
         }
         push(context.out, FrameRole::Audio, time, Codec::Aac, audio.data.clone());

@@ -1,7 +1,7 @@
 //! Configurations are given out where they change, and access units in one notation, however the
 //! file has them.
 
-use crate::muxer::{Layout, Unit, full, pictures, sound_entry, video, visual, write};
+use crate::muxer::{Layout, Unit, full, pictures, audio_sample_entry, video, visual, write};
 use media::config::{audio_format, video_format};
 use media::{Codec, FrameRole, TrackId};
 use mp4::{Limits, Mp4, Mp4Error, Sample};
@@ -161,7 +161,7 @@ fn audio_has_its_configuration() {
     assert_eq!(configs(crate::muxer::audio_entry(), &samples), [Some(b"\x11\x90".to_vec()), None]);
     // Two channels, 312 samples to skip, 48 kHz, no gain, family 0.
     let dops = crate::muxer::boxed(b"dOps", b"\0\x02\x01\x38\0\0\xbb\x80\0\0\0");
-    let mut opus = file(sound_entry(b"Opus", &dops), &samples);
+    let mut opus = file(audio_sample_entry(b"Opus", &dops), &samples);
     let sample = next(&mut opus);
     let config = sample.config.unwrap();
     assert_eq!(config.data(), b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0");
@@ -174,7 +174,7 @@ fn audio_of_quicktime_is_found_in_its_wave_box() {
     let esds = crate::muxer::audio_entry()[8 + 28..].to_vec();
     let wave =
         crate::muxer::boxed(b"wave", &[crate::muxer::boxed(b"frma", b"mp4a"), esds, vec![0; 4]].concat());
-    let mut entry = sound_entry(b"mp4a", &[&[0; 16][..], &wave].concat());
+    let mut entry = audio_sample_entry(b"mp4a", &[&[0; 16][..], &wave].concat());
     entry[8 + 9] = 1;
     assert_eq!(configs(entry, &[(b"aac", true)]), [Some(b"\x11\x90".to_vec())]);
 }
@@ -183,7 +183,7 @@ fn audio_of_quicktime_is_found_in_its_wave_box() {
 fn tracks_of_a_kind_are_counted() {
     let [mut second, third] =
         [3, 4].map(|id| crate::muxer::Track { id, ..crate::muxer::audio(crate::muxer::frames(3, 10)) });
-    second.descriptions = vec![sound_entry(b"alac", b"")];
+    second.descriptions = vec![audio_sample_entry(b"alac", b"")];
     let (bytes, _) = write(&[third, video(pictures(3, 1, 10)), second], &Layout::default());
     let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
     let tracks: Vec<_> = file.tracks().iter().map(|track| (track.id, track.track)).collect();
@@ -207,7 +207,7 @@ fn what_cannot_be_played_is_listed_and_not_chosen() {
     let mut mp3 = crate::muxer::audio(crate::muxer::frames(3, 10));
     let esds =
         b"\x03\x15\x00\x00\x00\x04\x0d\x6b\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x06\x01\x02";
-    mp3.descriptions = vec![sound_entry(b"mp4a", &full(b"esds", 0, 0, esds))];
+    mp3.descriptions = vec![audio_sample_entry(b"mp4a", &full(b"esds", 0, 0, esds))];
     let (bytes, _) = write(&[video(pictures(3, 1, 10)), mp3], &Layout::default());
     let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
     assert_eq!(file.tracks()[1].codec, Codec::Mp3);

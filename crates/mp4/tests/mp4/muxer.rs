@@ -153,11 +153,11 @@ pub(crate) fn visual(kind: &[u8; 4], record_kind: &[u8; 4], record: &[u8]) -> Ve
 /// An AudioSampleEntry with AAC LC, 48 kHz, stereo.
 pub(crate) fn audio_entry() -> Vec<u8> {
     let esds = b"\x03\x19\x00\x00\x00\x04\x11\x40\x15\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x05\x02\x11\x90\x06\x01\x02";
-    sound_entry(b"mp4a", &full(b"esds", 0, 0, esds))
+    audio_sample_entry(b"mp4a", &full(b"esds", 0, 0, esds))
 }
 
 /// An AudioSampleEntry of 48 kHz, stereo, with these boxes.
-pub(crate) fn sound_entry(kind: &[u8; 4], boxes: &[u8]) -> Vec<u8> {
+pub(crate) fn audio_sample_entry(kind: &[u8; 4], boxes: &[u8]) -> Vec<u8> {
     let mut body = vec![0; 28];
     (body[7], body[17], body[19]) = (1, 2, 16);
     body[24..26].copy_from_slice(&48_000u16.to_be_bytes());

@@ -59,7 +59,7 @@ fn a_seek_finds_the_key_frame_before_and_all_that_follows() {
 }
 
 #[test]
-fn sound_before_the_first_picture_is_not_left_out() {
+fn audio_before_the_first_picture_is_not_left_out() {
     let [mut video, mut audio] = tracks();
     video.edits = vec![(500, -1, 1), (10_000, 0, 1)];
     audio.edits = vec![(0, 0, 1)];

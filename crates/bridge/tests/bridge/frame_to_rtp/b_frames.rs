@@ -30,7 +30,7 @@ fn pictures(name: &str) -> u64 {
 }
 
 #[test]
-fn b_frames_are_left_out_counted_and_told_of_once() {
+fn b_frames_are_left_out_counted_and_warned_of_once() {
     for (name, with_b_frames) in [
         ("h264-b0", false),
         ("h264-b1", true),
@@ -74,7 +74,7 @@ fn what_is_left_is_in_order_and_evenly_timed() {
 }
 
 #[test]
-fn where_b_frames_are_refused_nothing_more_is_sent_and_the_reason_is_told() {
+fn where_b_frames_are_refused_nothing_more_is_sent_and_the_reason_is_given() {
     for (name, is_refused) in [("h264-b0", false), ("h264-b2", true), ("h265-b3", true)] {
         let mut rig =
             Rig::with(FrameToRtpSettings { b_frames: BFrames::Refuse, payload_bytes_max: PAYLOAD_BYTES_MAX });

@@ -44,7 +44,7 @@ fn codecs_webrtc_has_not_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_refused_of_both_tracks_is_told_of_both() {
+fn what_is_refused_of_both_tracks_has_a_reason_for_each() {
     let mut rig = Rig::new();
     rig.video(0, b"\x12\0\0");
     rig.audio(0, b"\xb2abc");

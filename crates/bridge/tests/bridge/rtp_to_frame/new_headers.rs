@@ -93,7 +93,7 @@ fn an_encoder_that_refreshes_slowly_begins_with_parameter_sets_and_a_recovery_po
 }
 
 #[test]
-fn another_publisher_is_told_anew_and_time_goes_on() {
+fn another_publisher_gets_headers_of_its_own_and_time_goes_on() {
     let mut rig = Rig::new(Codec::Vp8);
     rig.video(0, &VP8_KEY, true);
     rig.audio(0, &OPUS);

@@ -45,7 +45,7 @@ fn opus_goes_to_the_transcoder_with_its_format_first_and_without_holes() {
 }
 
 #[test]
-fn aac_is_told_before_its_first_frame_and_when_it_changes() {
+fn aac_is_configured_before_its_first_frame_and_when_it_changes() {
     let mut rig = rig();
     rig.audio(0, &OPUS);
     rig.transcoded(50, &aac(1_000_000, Some(&STEREO), 2));
@@ -67,7 +67,7 @@ fn aac_is_told_before_its_first_frame_and_when_it_changes() {
 }
 
 #[test]
-fn another_publisher_is_told_anew_though_the_transcoder_goes_on() {
+fn another_publisher_is_configured_again_though_the_transcoder_goes_on() {
     let mut rig = rig();
     rig.audio(0, &OPUS);
     rig.transcoded(50, &aac(1_000_000, Some(&STEREO), 2));
