@@ -7,7 +7,7 @@ use crate::common::server::{ScratchDir, Server};
 use rtmp::MediaKind;
 
 #[test]
-fn who_comes_while_an_item_has_no_picture_or_no_sound_gets_no_header_of_one() {
+fn players_that_join_during_an_item_without_video_or_audio_get_no_header_of_it() {
     let dir = ScratchDir::new();
     let path = |name: &str| dir.path().join(name);
     make_mp4(&path("both.mp4"), 0, 2);

@@ -1,7 +1,7 @@
 //! Configurations are given out where they change, and access units in one notation, however the
 //! file has them.
 
-use crate::muxer::{Layout, Unit, full, pictures, audio_sample_entry, video, visual, write};
+use crate::muxer::{Layout, Unit, audio_sample_entry, full, pictures, video, visual, write};
 use media::config::{audio_format, video_format};
 use media::{Codec, FrameRole, TrackId};
 use mp4::{Limits, Mp4, Mp4Error, Sample};

@@ -32,7 +32,7 @@ fn an_empty_edit_puts_a_track_off() {
 }
 
 #[test]
-fn priming_of_sound_is_left_out_and_what_is_shown_begins_at_zero() {
+fn priming_of_audio_is_left_out_and_what_is_shown_begins_at_zero() {
     let [video, mut audio] = tracks();
     audio.edits = vec![(2900, 1024, 1)];
     let (bytes, expected) = write(&[video, audio], &Layout::default());
@@ -49,7 +49,7 @@ fn priming_of_sound_is_left_out_and_what_is_shown_begins_at_zero() {
 }
 
 #[test]
-fn an_edit_within_a_frame_of_sound_keeps_the_frame() {
+fn an_edit_within_a_frame_of_audio_keeps_the_frame() {
     let [video, mut audio] = tracks();
     audio.edits = vec![(2900, 1536, 1)];
     let (bytes, expected) = write(&[video, audio], &Layout::default());

@@ -94,8 +94,8 @@ fn the_end_is_found_where_the_file_does_not_say_it() {
         let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).unwrap();
         let known = file.duration();
         // 469 frames of audio are longer than ten seconds. A lone `sidx` speaks for all tracks.
-        let sound_end = Timestamp::from_ticks(469 * 1024, 48_000).to_duration();
-        let end = if layout.sidx { Duration::from_secs(10) } else { sound_end };
+        let audio_end = Timestamp::from_ticks(469 * 1024, 48_000).to_duration();
+        let end = if layout.sidx { Duration::from_secs(10) } else { audio_end };
         assert_eq!(known.is_some(), layout.fragment == 0 || layout.sidx, "{remark}");
         assert_eq!(file.find_duration().unwrap(), Some(end), "{remark}");
         assert_eq!(file.duration(), Some(end), "{remark}");
