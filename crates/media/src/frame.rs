@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_told_as_values() {
+    fn metadata_is_given_as_values() {
         let metadata = Metadata { video: Some((Codec::Av1, 1280, 720)), audio: None };
         let frame = Frame::metadata(metadata, Timestamp::from_millis(7));
         assert_eq!((frame.track, frame.role, frame.data()), (TrackId::DATA, FrameRole::Metadata, &[][..]));

@@ -14,7 +14,7 @@ fn sps(units: &[Vec<u8>]) -> &[u8] {
 }
 
 #[test]
-fn a_new_sequence_header_begins_anew_with_the_next_key_frame() {
+fn a_new_sequence_header_starts_over_with_the_next_key_frame() {
     let (small, large) = (sample("h264-b2"), sample("h264-larger"));
     let mut filter = small.filter(BFrames::Drop);
     let before = send(&mut filter, &small.pictures[..31], 0);

@@ -83,7 +83,7 @@ fn a_publisher_that_is_gone_is_not_filled_for() {
 }
 
 #[test]
-fn audio_that_was_off_for_long_begins_anew_at_its_time() {
+fn audio_that_was_off_for_long_resumes_at_its_time() {
     let mut rig = Rig::new(Codec::Vp8);
     (0..10).for_each(|at| rig.audio(at * 20, &OPUS));
     (0..10).for_each(|at| rig.audio(60_000 + at * 20, &OPUS));
