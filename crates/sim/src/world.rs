@@ -202,17 +202,6 @@ impl World {
                 format!("worker {index} of server {server}: {}", found.err().unwrap_or_default())
             });
         }
-        for (number, other) in self.servers[server].workers.iter().enumerate() {
-            if number != index && !other.is_drained() && other.has_messages() {
-                // Or it runs soon anyway, because what was sent in an earlier turn has woken it.
-                let runs = other.queue().is_woken()
-                    || self.runnable.contains(&Owner::Worker(server, number))
-                    || self.woken.contains(&Owner::Worker(server, number));
-                self.ledger.check(runs, || {
-                    format!("worker {number} of server {server} has messages and was not woken")
-                });
-            }
-        }
         if !drained {
             self.set_timer(owner, next.max(until));
         }
