@@ -77,7 +77,7 @@ macro_rules! worker_counters {
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 55] = worker_counters! {
+const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     handed_over: "millstream_connections_handed_over",
         "Connections that another worker took because the one that accepted them was full";
@@ -130,6 +130,8 @@ const WORKER_COUNTERS: [Counter; 55] = worker_counters! {
         "Packets of publishers that were padding, or of a layer that is not forwarded";
     rtc.unsupported: "millstream_rtc_unsupported_packets",
         "Packets that viewers did not get because they do not take the codec";
+    rtc.unsent: "millstream_rtc_unsent_packets",
+        "Packets that not all viewers got because too many of their stream waited to be sent";
     rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
         "Packets left out of transport feedback because too many arrived at once";
     rtc.send_failures: "millstream_rtc_send_failures", "Packets a socket did not take";

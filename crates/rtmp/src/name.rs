@@ -144,10 +144,15 @@ pub fn stream_of(app: &str, name: &str) -> (String, String) {
 
 /// Value of `key` in a `key=value&key=value` query, percent-decoded; the first one if repeated.
 ///
-/// `None` when it is not there or does not decode to UTF-8.
+/// `None` when it is not there or does not decode to UTF-8; [`has_query_key`] tells which.
 pub fn query_value(query: &str, key: &str) -> Option<String> {
     let value = query.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == key)?.1;
     percent_decode(value)
+}
+
+/// Whether a query has `key`, with a value or without.
+pub fn has_query_key(query: &str, key: &str) -> bool {
+    query.split('&').any(|pair| pair.split_once('=').map_or(pair, |(name, _)| name) == key)
 }
 
 /// Whether `c` is not seen, or changes the order in which others are seen (bidirectional controls): format
@@ -331,6 +336,8 @@ mod tests {
             ("b", None),
         ] {
             assert_eq!(query_value(query, key).as_deref(), expected, "{key}");
+            assert_eq!(has_query_key(query, key), key != "b", "{key}");
         }
+        assert!(has_query_key("a=1&bare", "bare") && !has_query_key("a=bare&c=b", "bare"));
     }
 }

@@ -220,7 +220,7 @@ impl PacketStream {
         // that there is a publisher that can be asked for one.
         let track = self.tracks.get(forward.track);
         if forward.packet.is_key_frame() || track.is_some_and(|track| track.cache.first() == forward.number) {
-            self.joining.append(&mut self.waiting_for_key_frame);
+            self.joining.extend(self.waiting_for_key_frame.drain(..));
         }
         arrivals.push(forward);
     }
@@ -421,7 +421,7 @@ mod tests {
         stream.take_arrivals(|_| {});
         stream.prepare_batch(MediaKind::Audio);
         stream.finish_batch(MediaKind::Audio);
-        stream.send_backlog(now, |_, _, _| {});
+        stream.send_backlog(now, usize::MAX, |_, _, _| {});
         stream
     }
 

@@ -65,7 +65,7 @@ impl PacketStream {
             (hot.ssrc, hot.profile) = (track.ssrc, self.profiles.acquire(HeaderProfile::new(track)));
         }
         let id = self.viewers.insert(viewer);
-        self.joining.push(id);
+        self.joining.push_back(id);
         self.first_reports.push(id);
         self.first_reports_at.get_or_insert(now);
         Ok(id)
@@ -98,24 +98,31 @@ impl PacketStream {
         !self.joining.is_empty()
     }
 
-    /// Sends viewers their packets from the cache: calls `send` with the viewer's token, header and
-    /// what follows it.
+    /// Sends viewers their packets from the cache, at most `most`: calls `send` with the viewer's token,
+    /// header and what follows it. Returns how many were sent: if `most`, there may be more.
     ///
     /// Paced, so that a viewer's network is not flooded: call it after each batch, and at
-    /// [`PacketStream::next_timeout`]. What a batch will bring a viewer, open or not, it does not get
-    /// from the cache.
-    pub fn send_backlog(&mut self, now: Instant, mut send: impl FnMut(u64, &[u8], &[u8])) {
-        let mut at = 0;
-        while let Some(id) = self.joining.get(at).copied() {
-            match self.serve(now, id, &mut send) {
-                Some(Progress::CatchingUp) => at += 1,
-                Some(Progress::Waiting) => {
-                    self.joining.swap_remove(at);
-                    self.waiting_for_key_frame.push(id);
-                }
-                Some(Progress::Live) | None => _ = self.joining.swap_remove(at),
+    /// [`PacketStream::next_timeout`]. Viewers take turns. What a batch will bring a viewer, open or not,
+    /// it does not get from the cache.
+    pub fn send_backlog(
+        &mut self,
+        now: Instant,
+        most: usize,
+        mut send: impl FnMut(u64, &[u8], &[u8]),
+    ) -> usize {
+        let mut left = most;
+        for _ in 0..self.joining.len() {
+            if left == 0 {
+                break;
+            }
+            let Some(id) = self.joining.pop_front() else { break };
+            match self.serve(now, id, &mut left, &mut send) {
+                Some(Progress::CatchingUp) => self.joining.push_back(id),
+                Some(Progress::Waiting) => self.waiting_for_key_frame.push(id),
+                Some(Progress::Live) | None => {}
             }
         }
+        most - left
     }
 
     /// Sends one viewer cached packets and returns its progress: waiting only if all that is left
@@ -124,6 +131,7 @@ impl PacketStream {
         &mut self,
         now: Instant,
         id: ViewerId,
+        left: &mut usize,
         send: &mut impl FnMut(u64, &[u8], &[u8]),
     ) -> Option<Progress> {
         let viewer = self.viewers.get_mut(id)?;
@@ -137,7 +145,7 @@ impl PacketStream {
             {
                 let pending = self.batches.pending(id.slot(), track.index);
                 begin(now, viewer, index, track, &self.limits);
-                catch_up(now, viewer, index, track, pending, profile, &self.limits, send);
+                catch_up(now, viewer, index, track, pending, profile, &self.limits, left, send);
             }
             furthest_behind = match (viewer.cold.tracks[index].state, furthest_behind) {
                 (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
@@ -179,7 +187,7 @@ fn begin(now: Instant, viewer: &mut Viewer, index: usize, track: &mut Track, lim
     }
 }
 
-/// Sends cached packets as far as pacing allows, without those that come live.
+/// Sends cached packets as far as pacing and `left` allow, without those that come live.
 ///
 /// Numbers before `until` have been sent or come live; the others come from here, later. A batch that
 /// reaches the viewer in between leaves those out, and then they are no longer pending.
@@ -192,6 +200,7 @@ fn catch_up(
     pending: Pending<'_>,
     profile: &HeaderProfile,
     limits: &Limits,
+    left: &mut usize,
     send: &mut impl FnMut(u64, &[u8], &[u8]),
 ) {
     let token = viewer.token();
@@ -217,7 +226,7 @@ fn catch_up(
     }
     let end = track.cache.end();
     let mut header = [0; HEADER_LEN_MAX];
-    while hot.until < end && cold.backlog_credit > 0.0 {
+    while hot.until < end && cold.backlog_credit > 0.0 && *left > 0 {
         if let Some(kept) = track.cache.get(hot.until)
             && !pending.contains(hot.until)
         {
@@ -227,6 +236,7 @@ fn catch_up(
                 send(token, &header[..len], payload);
                 hot.count(&kept.packet);
                 cold.backlog_credit -= (len + payload.len()) as f64;
+                *left -= 1;
             }
         }
         hot.until += 1;

@@ -4,6 +4,7 @@
 //! packets of the home ([`PacketStream::receive_mirrored`]). It outlives its publishers, so that
 //! viewers stay when one comes back.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,8 @@ pub struct PacketStream {
     pub(crate) viewers: Viewers,
     pub(crate) profiles: HeaderProfiles,
     pub(crate) batches: Batches,
-    /// Viewers that do not get all of their tracks live yet.
-    pub(crate) joining: Vec<ViewerId>,
+    /// Viewers that do not get all of their tracks live yet, the next one to be served in front.
+    pub(crate) joining: VecDeque<ViewerId>,
     /// Viewers that wait for a key frame.
     pub(crate) waiting_for_key_frame: Vec<ViewerId>,
     /// When the cached packets of a publisher that left are dropped.
@@ -115,7 +116,7 @@ impl PacketStream {
             viewers: Viewers::default(),
             profiles: HeaderProfiles::default(),
             batches: Batches::default(),
-            joining: Vec::new(),
+            joining: VecDeque::new(),
             waiting_for_key_frame: Vec::new(),
             expires_at: None,
             epoch: 0,
@@ -136,7 +137,7 @@ impl PacketStream {
         self.publisher_ended(now);
         self.expires_at = None;
         // Somebody can be asked for a key frame now.
-        self.joining.append(&mut self.waiting_for_key_frame);
+        self.joining.extend(self.waiting_for_key_frame.drain(..));
         self.note_epoch(now, epoch);
         let tracks = std::mem::take(&mut input.tracks);
         let mut publisher = Publisher::new(now, input, epoch, self.limits.history_duration);

@@ -110,6 +110,7 @@ impl Worker {
         self.turn(ready);
         self.ctx.read_clock();
         self.ctx.counters.loop_turns += 1;
+        self.packets.turn_took(self.ctx.now - started);
         self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
     }
 
@@ -155,7 +156,8 @@ impl Worker {
             }
         }
 
-        // Output: what is due by the clock takes along all of the input, and each port is flushed once.
+        // Output: what is due by the clock takes along all of the input, and each port is flushed once, or
+        // before video and behind it.
         self.packets.run_timers(&mut self.ctx);
         self.carry_out_actions();
         self.poll_due_bridges();

@@ -59,8 +59,9 @@ impl Worker {
                 if let Some(publication) = self.publication_mut(stream) {
                     publication.remotes.retain(|remote| remote.worker != from);
                 }
-                if let LaneStream::Frames(stream) = stream {
-                    self.update_read_interest(stream);
+                match stream {
+                    LaneStream::Frames(stream) => self.update_read_interest(stream),
+                    LaneStream::Packets(stream) => self.packets.update_watched(self.ctx.now, stream),
                 }
             }
             MessageBody::Start(start) => self.start_mirror(id, epoch, *start),
@@ -148,6 +149,7 @@ impl Worker {
                 Start::Frames(headers.iter().chain(gop).map(Arc::clone).collect())
             }
             LaneStream::Packets(stream) => {
+                self.packets.update_watched(self.ctx.now, stream);
                 let entry = &self.packets.streams[stream];
                 let tracks = entry.tracks.clone().unwrap_or_default();
                 Start::Packets { tracks, packets: entry.sfu.cached(self.ctx.now).cloned().collect() }

@@ -256,6 +256,7 @@ impl Worker {
                 let id = self.subscribe(Lane::Packets, &key, (&app, &name)).ok_or(RtcRefusal::NotFound)?;
                 let stream = self.packets.streams.find(id).ok_or(RtcRefusal::NotFound)?;
                 self.packets.streams[stream].publication.players += 1;
+                self.packets.update_watched(self.ctx.now, stream);
                 let published = published.into();
                 session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
                 let peer = self.packets.insert(&mut self.ctx, session);

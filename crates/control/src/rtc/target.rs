@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use axum::http::Uri;
 use percent_encoding::percent_decode_str;
-use rtmp::name::{NameError, NameRules, query_value};
+use rtmp::name::{NameError, NameRules, has_query_key, query_value};
 
 use super::refusal::Refusal;
 
@@ -35,7 +35,9 @@ impl Target {
             error => Refusal::Name(error),
         })?;
         let value = |name| uri.query().and_then(|query| query_value(query, name));
-        let address = value("eip").map(|text| text.parse().map_err(|_| Refusal::Address)).transpose()?;
+        let is_named = uri.query().is_some_and(|query| has_query_key(query, "eip"));
+        let named = || value("eip").and_then(|text| text.parse().ok()).ok_or(Refusal::Address);
+        let address = is_named.then(named).transpose()?;
         Ok(Self { app, stream, token: value("token"), address })
     }
 
@@ -81,6 +83,11 @@ mod tests {
             ("?token=t&eip=2001:db8::7", Ok(Some("2001:db8::7"))),
             ("?eip=2001%3Adb8%3A%3A7", Ok(Some("2001:db8::7"))),
             ("?eip=", Err(Refusal::Address)),
+            ("?eip", Err(Refusal::Address)),
+            ("?token=t&eip&x=y", Err(Refusal::Address)),
+            ("?eip=%zz", Err(Refusal::Address)),
+            ("?eip=%ff", Err(Refusal::Address)),
+            ("?eips=%zz", Ok(None)),
             ("?eip=192.0.2.7:8189", Err(Refusal::Address)),
             ("?eip=example.net", Err(Refusal::Address)),
         ];

@@ -25,6 +25,16 @@ fn the_publisher_is_asked_for_a_key_frame_before_the_player_is_connected() {
     });
 }
 
+#[test]
+fn the_publisher_is_asked_although_it_sends_nothing_any_more() {
+    let server = Server::start("[rtc]\ngop_cache_max_ms = 0\n");
+    let mut publisher = Client::publish(&server, "live/a");
+    publisher.send_video(0, true, 1_000);
+    eventually("the key frame has come", || (counter(&server, "received_packets") > 0).then_some(()));
+    let _player = Client::open(&server, "/whep/live/a", Direction::Receive, &Options::default());
+    publisher.until("a request", |publisher| is_asked_for_a_key_frame(publisher));
+}
+
 fn is_asked_for_a_key_frame(publisher: &Client) -> bool {
     publisher
         .reports

@@ -145,6 +145,7 @@ impl Worker {
         let epochs = (publication, epoch);
         let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
         self.packets.streams[packets].publication.bridge = Some(index);
+        self.packets.update_watched(self.ctx.now, packets);
         for &worker in &others {
             let start = Box::new(Start::Frames(Vec::new()));
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
@@ -198,6 +199,7 @@ impl Worker {
                     self.packets.streams.get_mut(packets).filter(|entry| entry.publication.id == id)
                 {
                     entry.publication.bridge = None;
+                    self.packets.update_watched(self.ctx.now, packets);
                 }
                 self.end_publication(LaneStream::Frames(frames), source);
             }

@@ -2,14 +2,16 @@
 //!
 //! Of streams nobody plays, packets are only put away, so nobody waits for them. With many such
 //! publishers nearly every datagram would wake the worker, which costs more than to take it in. A port
-//! that brings nothing else is therefore taken out of the event queue and read once a millisecond. The
-//! first datagram somebody waits for puts it back: one of a stream that is played, or of a session that
-//! plays. Measured in docs/decisions/0029-memory-of-publishers.md.
+//! that brings nothing else is therefore taken out of the event queue and read a millisecond after
+//! the turn that read it. The first datagram somebody waits for puts it back: one of a
+//! stream that is played, or of a session that plays. If the queue has no room for it, the rounds go on.
+//! Measured in docs/decisions/0029-memory-of-publishers.md.
 
 use std::time::{Duration, Instant};
 
-/// Time between two rounds. Also the most by which times of arrival in feedback to publishers can be
-/// late.
+/// Time between two rounds. The event queue waits for whole milliseconds, from the end of a turn on: what
+/// such a port brings waits that long and for the turn under way, and times of arrival in feedback to
+/// publishers are as late.
 const ROUND: Duration = Duration::from_millis(1);
 /// Datagrams between two reviews (100 ms) from which on rounds pay, and below which they do not.
 const BUSY: usize = 200;
@@ -24,6 +26,8 @@ pub(crate) struct Reading {
     datagrams: usize,
     /// Somebody waited for one of them.
     is_awaited: bool,
+    /// The event queue did not take it back.
+    is_refused: bool,
 }
 
 /// A change of how a port is read.
@@ -54,19 +58,25 @@ impl Reading {
     pub(crate) fn took(&mut self, datagrams: usize, is_awaited: bool) -> Option<Change> {
         self.datagrams += datagrams;
         self.is_awaited |= is_awaited;
-        (is_awaited && self.next.take().is_some()).then_some(Change::AtOnce)
+        (is_awaited && !self.is_refused && self.next.take().is_some()).then_some(Change::AtOnce)
+    }
+
+    /// The event queue did not take the port back: the rounds go on, until the next review tries it again.
+    pub(crate) fn refused(&mut self, now: Instant) {
+        (self.next, self.is_refused) = (Some(now + ROUND), true);
     }
 
     /// Decides how to go on. To be called every 100 ms.
     pub(crate) fn review(&mut self, now: Instant) -> Option<Change> {
         let (datagrams, is_awaited) =
             (std::mem::take(&mut self.datagrams), std::mem::take(&mut self.is_awaited));
+        let was_refused = std::mem::take(&mut self.is_refused);
         match self.next {
             None if datagrams >= BUSY && !is_awaited => {
                 self.next = Some(now + ROUND);
                 Some(Change::Rounds)
             }
-            Some(_) if datagrams < QUIET => {
+            Some(_) if datagrams < QUIET || was_refused => {
                 self.next = None;
                 Some(Change::AtOnce)
             }

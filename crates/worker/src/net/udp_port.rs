@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use group_send::peer_table::{PeerKey, PeerTable};
 use group_send::{
@@ -66,6 +67,9 @@ pub(crate) struct UdpPort {
     /// Datagrams of `batch` without their tags.
     tags: TagQueue<DatagramId>,
     blocked: bool,
+    /// Where flushes go instead of the network.
+    #[cfg(test)]
+    recorded: Option<Vec<(SocketAddr, Vec<u8>)>>,
 }
 
 /// A datagram that is being written, and where it waits for its tag if that is computed later.
@@ -88,7 +92,19 @@ impl UdpPort {
         let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
         let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
         let (reading, tags) = (Reading::default(), TagQueue::new(TAGS_TOGETHER));
-        Ok(Self { socket, local, peers, readable: false, reading, sender, batch, tags, blocked: false })
+        Ok(Self {
+            socket,
+            local,
+            peers,
+            readable: false,
+            reading,
+            sender,
+            batch,
+            tags,
+            blocked: false,
+            #[cfg(test)]
+            recorded: None,
+        })
     }
 
     /// Puts it into the event queue.
@@ -97,13 +113,14 @@ impl UdpPort {
     }
 
     /// Carries out a change of `reading`.
-    pub(crate) fn change_reading(&mut self, id: PortId, events: &EventQueue, change: Change) {
+    pub(crate) fn change_reading(&mut self, id: PortId, events: &EventQueue, change: Change, now: Instant) {
         match change {
             Change::Rounds => events.remove(&self.socket),
             // Reports at once what has arrived meanwhile.
             Change::AtOnce => {
                 if let Err(error) = self.register(id, events) {
                     tracing::error!(local = %self.local, %error, "event queue refused a port");
+                    self.reading.refused(now);
                 }
             }
         }
@@ -200,6 +217,10 @@ impl UdpPort {
         }
         // A flush ends what ids stand for.
         self.finish_tags();
+        #[cfg(test)]
+        if self.recorded.is_some() {
+            return self.record();
+        }
         let progress = self.sender.flush(&mut self.batch, usize::MAX);
         counters.sent += progress.sent as u64;
         counters.failed += progress.failed as u64;
@@ -222,14 +243,31 @@ impl UdpPort {
 
 #[cfg(test)]
 impl UdpPort {
-    /// Takes what waits, in the order in which it was made.
-    pub(crate) fn take_waiting(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
-        let mut taken = Vec::new();
+    /// From now on nothing leaves: [`UdpPort::take_recorded`] returns it.
+    pub(crate) fn record_only(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// Flushes, and takes everything that was flushed since the last time, in the order in which it would
+    /// have left.
+    pub(crate) fn take_recorded(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        self.flush(0, &mut SendCounters::default());
+        self.recorded.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Recipient by recipient, as [`group_send`] sends them.
+    fn record(&mut self) {
+        let mut flushed = Vec::new();
         self.batch.retain(|envelope, datagram| {
-            taken.push((envelope.destination, datagram.to_vec()));
+            flushed.push((envelope.destination, datagram.to_vec()));
             false
         });
-        taken
+        let mut order = std::collections::HashMap::new();
+        for (at, (destination, _)) in flushed.iter().enumerate() {
+            order.entry(*destination).or_insert(at);
+        }
+        flushed.sort_by_key(|(destination, _)| order[destination]);
+        self.recorded.get_or_insert_default().append(&mut flushed);
     }
 }
 
@@ -291,6 +329,27 @@ mod tests {
     use srtp::{InboundContext, MasterKey, OutboundContext, Plaintext, Profile};
 
     use super::*;
+    use crate::net::Clock;
+
+    #[test]
+    fn a_port_that_the_event_queue_refuses_is_read_in_rounds_until_it_takes_it() {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().expect("an address")).expect("a socket");
+        let mut port = UdpPort::new(socket, &RtcSettings::default(), None).expect("a port");
+        let (id, events, now) = (PortId(0), EventQueue::new().expect("an event queue"), Clock::now());
+        // It is there already, which the queue refuses like everything else that it has no room for.
+        port.register(id, &events).expect("room");
+        port.reading.took(1_000, false);
+        assert_eq!(port.reading.review(now), Some(Change::Rounds));
+        let change = port.reading.took(1, true).expect("somebody waits");
+        port.change_reading(id, &events, change, now);
+        let next = port.reading.next().expect("it is still read");
+        assert!(port.reading.begin_round(next));
+        assert_eq!(port.reading.took(1, true), None, "it is not tried with each datagram");
+        assert_eq!(port.reading.review(now), Some(Change::AtOnce), "but again later");
+        events.remove(&port.socket);
+        port.change_reading(id, &events, Change::AtOnce, now);
+        assert_eq!(port.reading.next(), None);
+    }
 
     const PEERS: usize = 64;
     /// More in all than one flush takes.

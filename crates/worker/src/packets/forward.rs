@@ -1,16 +1,16 @@
 //! Packets out: what came in since the last time, to every viewer of its stream.
 //!
-//! Audio goes out at once. Video waits for the end of the turn, and leaves in slices if there is much of it
-//! (`video_queue.rs`): a key frame to thousands takes longer than audio may wait. The order is viewer by
-//! viewer, so that one viewer's packets of a frame stand next to each other and leave as one run. Per packet
-//! and viewer this is a header of some twenty bytes, one pass of the cipher from the packet cache straight
-//! into the datagram, and nothing else: no look-up by name, no allocation, no copy.
+//! Audio goes first. Video waits for the end of the turn, when the audio has left, and leaves in slices if
+//! there is much of it (`video_queue.rs`): a key frame to thousands takes longer than audio may wait. The
+//! order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as
+//! one run. Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the
+//! packet cache straight into the datagram, and nothing else: no look-up by name, no allocation, no copy.
 //! In counter mode the tag comes later, computed side by side with those of other packets (`net/udp_port.rs`).
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 use sfu::HEADER_LEN_MAX;
@@ -31,6 +31,8 @@ use worker_api::EndReason;
 const TAG_BYTES_MAX: usize = 16;
 /// The same for RTCP, with its index (RFC 3711 section 3.4).
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
+/// How long the timer of a stream with viewers that join may wait while it is queued for them.
+const JOINING_QUEUED_MAX: Duration = Duration::from_millis(5);
 
 /// The send transports of all sessions that are connected.
 #[derive(Default)]
@@ -170,26 +172,22 @@ impl Packets {
         }
         self.send_batch(ctx.now_ms, id, MediaKind::Audio, usize::MAX);
         let Some(stream) = self.streams.get_mut(id) else { return };
-        if stream.sfu.has_backlog() {
-            stream.sfu.send_backlog(ctx.now, |token, header, payload| {
-                let peer = PeerId(token as u32);
-                let Some(transport) = self.transports.get_mut(peer) else { return };
-                let made = self.sockets.send_rtp(transport, ctx.now_ms, header.len() + payload.len(), |_| {
-                    Some(Plaintext::From { header, payload })
-                });
-                self.columns.sent(peer, made.unwrap_or(0) as u64);
-                self.columns.passed(peer, u64::from(made.is_some()));
-            });
-        }
         self.video.push(id, stream);
-        let due = stream.sfu.next_timeout();
+        // Viewers that join are served when it is their turn; until then they are due all the time.
+        let soonest = if stream.joining_queued { ctx.now + JOINING_QUEUED_MAX } else { ctx.now };
+        let due = stream.sfu.next_timeout().map(|due| due.max(soonest));
         self.set_stream_timer(id, due, ctx.now);
     }
 
     /// Sends a slice of the video that waits: what is due first, until so many datagrams are made that the
-    /// loop has to look at its sockets again. What is left is for the next turn.
+    /// loop has to look at its sockets again. What is left is for the next turn. Audio leaves before: in one
+    /// flush with video, which goes recipient by recipient, it would wait for the video of others.
     pub(crate) fn send_video(&mut self, ctx: &mut Context) {
-        let mut left = self.video.slice(ctx.now);
+        if !self.video.is_empty() {
+            self.flush(ctx);
+        }
+        let (mut left, for_joining) = self.video.slice(ctx.now);
+        left -= self.send_backlogs(ctx, for_joining);
         while left > 0
             && let Some((due, id)) = self.video.pop()
         {
@@ -204,6 +202,40 @@ impl Packets {
             }
         }
         self.counters.video_left += u64::from(!self.video.is_empty());
+    }
+
+    /// Sends viewers that join at most `most` packets of what is cached. How many that were.
+    fn send_backlogs(&mut self, ctx: &mut Context, most: usize) -> usize {
+        let mut left = most;
+        while left > 0
+            && let Some(id) = self.video.pop_joining()
+        {
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            stream.joining_queued = false;
+            self.guard_stream(ctx, id, |packets, ctx| left -= packets.send_backlog(ctx, id, left));
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            if left == 0 && stream.sfu.has_backlog() {
+                self.video.push_joining(id, stream);
+            } else {
+                let due = stream.sfu.next_timeout();
+                self.set_stream_timer(id, due, ctx.now);
+            }
+        }
+        most - left
+    }
+
+    /// The same for those of one stream.
+    fn send_backlog(&mut self, ctx: &Context, id: PacketStreamId, most: usize) -> usize {
+        let Some(stream) = self.streams.get_mut(id) else { return 0 };
+        stream.sfu.send_backlog(ctx.now, most, |token, header, payload| {
+            let peer = PeerId(token as u32);
+            let Some(transport) = self.transports.get_mut(peer) else { return };
+            let made = self.sockets.send_rtp(transport, ctx.now_ms, header.len() + payload.len(), |_| {
+                Some(Plaintext::From { header, payload })
+            });
+            self.columns.sent(peer, made.unwrap_or(0) as u64);
+            self.columns.passed(peer, u64::from(made.is_some()));
+        })
     }
 
     /// Sends audio or video of a stream to one viewer after the other, until all have it or no datagrams are

@@ -2,7 +2,7 @@
 //! what a session leaves behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::forward::send_rtcp;
 use super::session::{Session, Subscription};
@@ -99,12 +99,22 @@ impl Packets {
         is_silent
     }
 
+    /// Call it when a stream's players, its remote workers or its bridge change: with the first of them its
+    /// publisher may have to be asked for a key frame, whether or not it sends anything.
+    pub(crate) fn update_watched(&mut self, now: Instant, id: PacketStreamId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        // What is kept of streams that a bridge or another worker publishes here is for players in any case.
+        let is_watched = stream.publication.is_watched() || stream.publication.peer().is_none();
+        stream.sfu.set_watched(now, is_watched);
+        self.streams.mark_dirty(id);
+    }
+
     /// Ends what is over by the clock.
     pub(crate) fn sweep(&mut self, ctx: &mut Context) {
         for port in self.sockets.ports.ids() {
             let udp = &mut self.sockets.ports[port];
             if let Some(change) = udp.reading.review(ctx.now) {
-                udp.change_reading(port, &ctx.events, change);
+                udp.change_reading(port, &ctx.events, change, ctx.now);
             }
         }
         self.accept_again.extend(self.accept_later.drain(..));
@@ -224,6 +234,7 @@ impl Packets {
             stream.publication.players -= 1;
             if stream.publication.players == 0 {
                 stream.publication.unsubscribe(ctx);
+                self.update_watched(ctx.now, id);
                 self.forget_if_unused(id);
             }
         }

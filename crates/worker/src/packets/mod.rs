@@ -105,6 +105,8 @@ pub(crate) struct Packets {
     scratch: Vec<u8>,
     /// `sockets.sent.bytes` at the last sample.
     sampled_bytes: u64,
+    /// `sockets.sent.packets` at the end of the last turn.
+    packets_before: u64,
     pub(crate) counters: RtcCounters,
     notices: Notices,
 }
@@ -138,6 +140,7 @@ impl Packets {
             resends: Vec::new(),
             scratch: Vec::new(),
             sampled_bytes: 0,
+            packets_before: 0,
             counters: RtcCounters::default(),
             notices,
         })
@@ -195,6 +198,13 @@ impl Packets {
         for connection in self.sockets.tcp.flush() {
             self.close_tcp(ctx, connection);
         }
+    }
+
+    /// A turn has taken this long.
+    pub(crate) fn turn_took(&mut self, took: Duration) {
+        let packets = self.sockets.sent.packets;
+        let before = std::mem::replace(&mut self.packets_before, packets);
+        self.video.turn_took(took, packets - before);
     }
 
     /// What bridges have to do since the last time; given back empty to [`Packets::recycle`] for its memory.

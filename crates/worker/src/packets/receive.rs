@@ -26,6 +26,8 @@ use worker_api::snapshot::RtcCounters;
 /// Batches read from one port in a turn; what is left is read in the next one, so that others have their
 /// turn.
 const BATCHES_MAX: usize = 8;
+/// The same while video is late.
+const BATCHES_MAX_LATE: usize = 1;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
 
@@ -55,10 +57,11 @@ impl Packets {
                 self.read_tcp(ctx, connection);
             }
         }
+        let batches = if self.video.is_late(ctx.now) { BATCHES_MAX_LATE } else { BATCHES_MAX };
         for port in self.sockets.ports.ids() {
             let udp = &mut self.sockets.ports[port];
             udp.readable |= udp.reading.begin_round(ctx.now);
-            for _ in 0..BATCHES_MAX {
+            for _ in 0..batches {
                 let udp = &mut self.sockets.ports[port];
                 if !udp.readable {
                     break;
@@ -82,7 +85,7 @@ impl Packets {
                 }
                 let udp = &mut self.sockets.ports[port];
                 if let Some(change) = udp.reading.took(received.len(), self.took_awaited) {
-                    udp.change_reading(port, &ctx.events, change);
+                    udp.change_reading(port, &ctx.events, change, ctx.now);
                 }
                 self.forward(ctx);
             }

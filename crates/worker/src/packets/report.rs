@@ -199,6 +199,7 @@ fn add_stream(counters: &mut RtcCounters, stream: &Stream) {
     counters.key_frame_requests_out += stats.key_frame_requests;
     counters.not_forwarded += stats.not_forwarded_packets;
     counters.unsupported += stats.unsupported_packets;
+    counters.unsent += stats.unsent_packets;
     counters.unacknowledged += stats.unacknowledged_packets;
 }
 

@@ -1,5 +1,5 @@
 //! Video in slices, in virtual time: what a worker sends in which turn, and to whom first. Nothing leaves:
-//! the datagrams are taken where they wait for the flush.
+//! the datagrams are taken from the flushes, in their order.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,13 +8,14 @@ use rtp::HeaderFields;
 use rtp::extension::{ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use sfu::{
-    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+    Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload,
+    ViewerTrackInput, WallClock,
 };
 use srtp::{MasterKey, OutboundContext, Profile};
 
 use super::panic_tests::{open_as, worker};
 use super::session::{Route, SendTransport};
-use super::video_queue::SLICE_DATAGRAMS;
+use super::video_queue::{CATCH_UP_DATAGRAMS, SLICE_DATAGRAMS};
 use crate::event_loop::Worker;
 use crate::ids::{PacketStreamId, PeerId, PortId};
 use worker_api::EndReason;
@@ -39,18 +40,14 @@ type Sent = (PeerId, MediaKind, u16);
 
 impl World {
     fn new() -> Self {
-        Self { worker: worker().0, next: [0; 2] }
+        let mut worker = worker().0;
+        worker.packets.sockets.ports[PortId(0)].record_only();
+        Self { worker, next: [0; 2] }
     }
 
     /// A stream with so many viewers, all live.
     fn stream(&mut self, name: &str, viewers: usize) -> PacketStreamId {
-        let mut stream = None;
-        for _ in 0..viewers {
-            let id = open_as(&mut self.worker, RtcRole::Play, name).expect("a player");
-            let peer = self.worker.packets.find(id).expect("its index");
-            stream = Some(self.connect(peer));
-        }
-        let stream = stream.expect("a stream has viewers here");
+        let stream = self.join(name, viewers);
         let now = self.worker.ctx.now;
         let tracks = KINDS.map(publisher_track).into();
         let input = PublisherInput { tracks, ..PublisherInput::default() };
@@ -64,6 +61,17 @@ impl World {
         }
         self.take_sent();
         stream
+    }
+
+    /// So many players of a stream are connected.
+    fn join(&mut self, name: &str, players: usize) -> PacketStreamId {
+        let mut stream = None;
+        for _ in 0..players {
+            let id = open_as(&mut self.worker, RtcRole::Play, name).expect("a player");
+            let peer = self.worker.packets.find(id).expect("its index");
+            stream = Some(self.connect(peer));
+        }
+        stream.expect("a stream has viewers here")
     }
 
     /// Lets a player have media, as if ICE and DTLS were done.
@@ -94,28 +102,22 @@ impl World {
     fn packet(&mut self, stream: PacketStreamId, kind: MediaKind, is_key: bool) {
         let next = &mut self.next[kind as usize];
         *next += 1;
-        let fields = HeaderFields {
-            marker: false,
-            payload_type: 96 + kind as u8,
-            sequence_number: *next,
-            timestamp: u32::from(*next) * 900,
-            ssrc: 1 + kind as u32,
-        };
+        let fields = fields(kind, *next);
         let sfu = &mut self.worker.packets.streams[stream].sfu;
         sfu.receive_packet(self.worker.ctx.now, &fields, &[0x5a; 100], is_key).expect("taken");
         self.worker.packets.streams.mark_dirty(stream);
     }
 
-    /// The end of a turn of the loop, before the flush.
+    /// The end of a turn of the loop.
     fn turn(&mut self) -> Vec<Sent> {
         self.worker.packets.forward(&mut self.worker.ctx);
         self.worker.packets.send_video(&mut self.worker.ctx);
         self.take_sent()
     }
 
-    /// The packets of media that wait for the flush.
+    /// The packets of media, in the order in which they left.
     fn take_sent(&mut self) -> Vec<Sent> {
-        let datagrams = self.worker.packets.sockets.ports[PortId(0)].take_waiting();
+        let datagrams = self.worker.packets.sockets.ports[PortId(0)].take_recorded();
         let sent = datagrams.iter().filter_map(|(remote, datagram)| {
             let packet = rtp::Packet::parse(datagram).expect("a header is not encrypted");
             // RTCP looks like other payload types (RFC 5761 section 4).
@@ -133,6 +135,17 @@ impl World {
 
 fn address(peer: PeerId) -> SocketAddr {
     (Ipv4Addr::new(127, 1, (peer.0 >> 8) as u8, peer.0 as u8), 9).into()
+}
+
+/// Of a packet of a publisher.
+fn fields(kind: MediaKind, number: u16) -> HeaderFields {
+    HeaderFields {
+        marker: false,
+        payload_type: 96 + kind as u8,
+        sequence_number: number,
+        timestamp: u32::from(number) * 900,
+        ssrc: 1 + kind as u32,
+    }
 }
 
 fn codec(kind: MediaKind) -> Codec {
@@ -219,7 +232,7 @@ fn what_fits_into_a_slice_leaves_in_the_turn_in_which_it_came() {
 fn a_small_frame_overtakes_a_large_one_that_is_not_due_yet() {
     let mut world = World::new();
     let (many, few) = (world.stream("many", MANY), world.stream("few", 2));
-    // Due in 3.3 ms.
+    // Due in 6.6 ms.
     world.video(many, PARTS, true);
     assert_eq!(served(&world.turn(), PARTS).len(), SERVED);
     world.wait(1);
@@ -227,7 +240,7 @@ fn a_small_frame_overtakes_a_large_one_that_is_not_due_yet() {
     let sent = world.turn();
     assert_eq!(served(&sent[..2], 1), [MANY, MANY + 1].map(|peer| PeerId(peer as u32)), "in time");
     assert_eq!(served(&sent[2..], PARTS).len(), SERVED);
-    world.wait(3);
+    world.wait(6);
     world.video(few, 1, false);
     let sent = world.turn();
     assert_eq!(served(&sent, PARTS).len(), SERVED, "that it is late is over: the large one is first");
@@ -243,8 +256,88 @@ fn a_worker_that_is_late_catches_up_before_it_reads_more() {
     let stream = world.stream("a", MANY);
     world.video(stream, PARTS, true);
     world.turn();
-    world.wait(3 + 101);
+    world.wait(7 + 101);
     assert_eq!(served(&world.turn(), PARTS).len(), MANY - SERVED);
+}
+
+#[test]
+fn no_turn_sends_more_than_audio_can_wait_for_however_late_video_is() {
+    let mut world = World::new();
+    let stream = world.stream("a", MANY);
+    // 16,500 datagrams.
+    let parts = 10 * PARTS;
+    world.video(stream, parts, true);
+    let mut reached = served(&world.turn(), parts);
+    assert_eq!(reached.len(), SLICE_DATAGRAMS.div_ceil(parts.into()));
+    world.wait(10_000);
+    while reached.len() < MANY {
+        world.audio(stream);
+        let sent = world.turn();
+        assert!(sent[..MANY].iter().all(|(_, kind, _)| *kind == MediaKind::Audio));
+        assert!(sent.len() <= MANY + CATCH_UP_DATAGRAMS + usize::from(parts), "{}", sent.len());
+        reached.extend(served(&sent[MANY..], parts));
+    }
+    reached.sort_unstable();
+    reached.dedup();
+    assert_eq!(reached.len(), MANY);
+}
+
+#[test]
+fn a_mirror_that_begins_with_old_packets_makes_nobody_late() {
+    let mut world = World::new();
+    let many = world.stream("many", MANY);
+    let clock = WallClock { at: world.worker.ctx.now, ntp: rtp::rtcp::NtpTime(0) };
+    let mut home = PacketStream::new(Limits::default(), clock);
+    let tracks = KINDS.map(publisher_track).into();
+    home.publisher_started(world.worker.ctx.now, 1, PublisherInput { tracks, ..PublisherInput::default() });
+    for number in 0..20 {
+        let fields = fields(MediaKind::Video, number);
+        home.receive_packet(world.worker.ctx.now, &fields, &[0x5a; 100], number == 0).expect("taken");
+    }
+    world.wait(2_000);
+    world.video(many, PARTS, true);
+    let (mirror, now) = (world.join("mirror", 1), world.worker.ctx.now);
+    for packet in home.cached(now) {
+        world.worker.packets.streams[mirror].sfu.receive_mirrored(now, packet).expect("taken");
+    }
+    world.worker.packets.streams.mark_dirty(mirror);
+    let sent = world.turn();
+    assert_eq!(served(&sent[..20], 20).len(), 1, "what was there before is first");
+    assert!(sent.len() <= SLICE_DATAGRAMS + usize::from(PARTS), "{}", sent.len());
+}
+
+#[test]
+fn audio_waits_for_no_packets_of_viewers_that_join() {
+    let mut world = World::new();
+    let stream = world.stream("a", 2);
+    world.video(stream, 54, false);
+    world.turn();
+    world.join("a", 50);
+    world.worker.packets.streams.mark_dirty(stream);
+    let mut got = std::collections::BTreeMap::<PeerId, Vec<u16>>::new();
+    for turn in 1.. {
+        world.audio(stream);
+        let sent = world.turn();
+        let audio = sent.iter().take_while(|(_, kind, _)| *kind == MediaKind::Audio);
+        assert_eq!(audio.filter(|(peer, ..)| peer.0 < 2).count(), 2, "of those that were there");
+        // Audio goes to all that have begun with it.
+        assert!(sent.len() <= SLICE_DATAGRAMS + 52, "{}", sent.len());
+        for (peer, kind, number) in sent {
+            if kind == MediaKind::Video {
+                got.entry(peer).or_default().push(number);
+            }
+        }
+        if world.worker.packets.video.is_empty() {
+            assert!(turn > 50 * 55 / SLICE_DATAGRAMS, "{turn} turns");
+            break;
+        }
+        assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "the loop goes on");
+    }
+    assert_eq!(got.len(), 50);
+    for (peer, numbers) in got {
+        assert_eq!(numbers.len(), 55, "{peer:?}");
+        assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "{peer:?}: {numbers:?}");
+    }
 }
 
 #[test]

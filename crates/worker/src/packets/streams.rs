@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     pub(super) formats: Vec<(TrackIndex, u64, Option<VideoFormat>)>,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
+    /// It is in the queue of streams with viewers that join.
+    pub(super) joining_queued: bool,
     /// When its video is due, if any is queued.
     pub(super) video_due: Option<Instant>,
     /// When its timer is set to, if it is.
@@ -113,6 +115,7 @@ impl Streams {
             tracks: None,
             formats: Vec::new(),
             queued: false,
+            joining_queued: false,
             video_due: None,
             due: None,
             wait_for_publisher,

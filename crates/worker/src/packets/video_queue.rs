@@ -2,10 +2,11 @@
 //!
 //! A turn sends one slice of it, so that sockets are read and audio leaves in between. Video is due when it
 //! could have left if there were nothing else: what takes little time overtakes what takes long, and the
-//! longer something waits the less can overtake it.
+//! longer something waits the less can overtake it. Packets from the cache, for viewers that join, are a part
+//! of the slice: so many that join at once hold up nothing either.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
@@ -13,52 +14,111 @@ use rtp::payload::MediaKind;
 use super::streams::Stream;
 use crate::ids::PacketStreamId;
 
-/// Streams with video that waits, the one that is due first in front.
-#[derive(Debug, Default)]
-pub(super) struct VideoQueue(BinaryHeap<Reverse<(Instant, PacketStreamId)>>);
+/// Streams with video that waits, or with viewers that join.
+#[derive(Debug)]
+pub(super) struct VideoQueue {
+    /// The one that is due first in front.
+    due: BinaryHeap<Reverse<(Instant, PacketStreamId)>>,
+    /// Streams with viewers that join, the next one to be served in front.
+    joining: VecDeque<PacketStreamId>,
+    /// What a datagram takes of a turn, measured.
+    datagram_time: Duration,
+}
+
+impl Default for VideoQueue {
+    fn default() -> Self {
+        Self { due: BinaryHeap::new(), joining: VecDeque::new(), datagram_time: DATAGRAM_TIME }
+    }
+}
 
 impl VideoQueue {
-    /// Queues a stream, if it has video and is not queued.
+    /// Queues a stream, if it has video or viewers that join, and is not queued.
     pub(super) fn push(&mut self, id: PacketStreamId, stream: &mut Stream) {
         if stream.video_due.is_none()
             && let Some((since, datagrams)) = stream.sfu.waiting(MediaKind::Video)
         {
-            let due = due(since, datagrams);
+            let datagrams = u32::try_from(datagrams).unwrap_or(u32::MAX);
+            let due = since + self.datagram_time.saturating_mul(datagrams);
             stream.video_due = Some(due);
-            self.0.push(Reverse((due, id)));
+            self.due.push(Reverse((due, id)));
+        }
+        if stream.sfu.has_backlog() {
+            self.push_joining(id, stream);
         }
     }
 
-    /// The stream that is due first. An entry counts only if it is the one that its stream was last queued
-    /// with.
+    /// Queues a stream that has viewers that join, if it is not queued.
+    pub(super) fn push_joining(&mut self, id: PacketStreamId, stream: &mut Stream) {
+        if !std::mem::replace(&mut stream.joining_queued, true) {
+            self.joining.push_back(id);
+        }
+    }
+
+    /// The stream whose video is due first. An entry counts only if it is the one that its stream was last
+    /// queued with.
     pub(super) fn pop(&mut self) -> Option<(Instant, PacketStreamId)> {
-        self.0.pop().map(|Reverse(first)| first)
+        self.due.pop().map(|Reverse(first)| first)
+    }
+
+    /// The next stream with viewers that join.
+    pub(super) fn pop_joining(&mut self) -> Option<PacketStreamId> {
+        self.joining.pop_front()
     }
 
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.due.is_empty() && self.joining.is_empty()
     }
 
-    /// How many datagrams may be made before the loop has to look at its sockets again.
-    ///
-    /// A worker that cannot keep up reads nothing more until it has caught up: what it does not read waits in
-    /// the sockets, and not here.
-    pub(super) fn slice(&self, now: Instant) -> usize {
-        let is_late = self.0.peek().is_some_and(|Reverse((due, _))| *due + LATE_MAX < now);
-        if is_late { usize::MAX } else { SLICE_DATAGRAMS }
+    /// Whether video waits for so long that the worker cannot keep up. It reads less then: what it does not
+    /// read waits in the sockets, and is lost there, and not here.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.due.peek().is_some_and(|Reverse((due, _))| *due + LATE_MAX < now)
+    }
+
+    /// How many datagrams may be made before the loop has to look at its sockets again, and how many of them
+    /// are for viewers that join.
+    pub(super) fn slice(&self, now: Instant) -> (usize, usize) {
+        let slice = if self.is_late(now) { CATCH_UP_DATAGRAMS } else { SLICE_DATAGRAMS };
+        (slice, if self.due.is_empty() { SLICE_DATAGRAMS } else { SLICE_DATAGRAMS / 2 })
+    }
+
+    /// Learns from a turn what a datagram takes. Small ones tell little: most of them is something else.
+    pub(super) fn turn_took(&mut self, took: Duration, datagrams: u64) {
+        if datagrams >= SLICE_DATAGRAMS as u64
+            && let Ok(datagrams) = u32::try_from(datagrams)
+        {
+            let measured = (took / datagrams).clamp(DATAGRAM_TIME / 4, DATAGRAM_TIME * 4);
+            self.datagram_time = (self.datagram_time * 15 + measured) / 16;
+        }
     }
 }
 
-/// When video that waits since `since` is due.
-fn due(since: Instant, datagrams: usize) -> Instant {
-    since + DATAGRAM_TIME * u32::try_from(datagrams).unwrap_or(u32::MAX)
-}
-
-/// Datagrams of a slice: half a millisecond to one. Each slice costs a turn of the loop, about five
+/// Datagrams of a slice: one to two milliseconds. Each slice costs a turn of the loop, about five
 /// microseconds.
 pub(super) const SLICE_DATAGRAMS: usize = 512;
-/// What sending a datagram takes, for the order alone.
-const DATAGRAM_TIME: Duration = Duration::from_micros(2);
-/// Video may be so late before input has to wait.
+/// Datagrams of a slice of a worker that is late: some 30 ms, so that audio and timers have their turn.
+pub(super) const CATCH_UP_DATAGRAMS: usize = 8_192;
+/// What sending a datagram takes until it has been measured.
+const DATAGRAM_TIME: Duration = Duration::from_micros(4);
+/// How much later than it is due video may be before less is read.
 const LATE_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_datagram_takes_is_learned_from_full_turns_and_not_from_a_pause() {
+        let mut queue = VideoQueue::default();
+        queue.turn_took(Duration::from_millis(900), 100);
+        assert_eq!(queue.datagram_time, DATAGRAM_TIME, "a turn of something else");
+        for _ in 0..100 {
+            queue.turn_took(Duration::from_millis(5), 1_000);
+        }
+        assert!(queue.datagram_time.abs_diff(Duration::from_micros(5)) < Duration::from_nanos(50));
+        // The machine was busy with something else.
+        queue.turn_took(Duration::from_secs(1), 1_000);
+        assert!(queue.datagram_time < Duration::from_micros(6), "{:?}", queue.datagram_time);
+    }
+}

@@ -151,6 +151,40 @@ fn who_joins_while_a_batch_is_open_gets_each_packet_once() {
 }
 
 #[test]
+fn many_that_join_at_once_are_sent_so_many_packets_at_a_time_and_take_turns() {
+    let mut world = World::published();
+    world.play(0, 0, 30, 100);
+    for token in 0..50 {
+        world.stream.join(world.now, &viewer(token)).unwrap();
+    }
+    let mut got: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
+    for call in 1.. {
+        let mut tokens = Vec::new();
+        let sent = world.stream.send_backlog(world.now, 64, |token, header, payload| {
+            let number = rtp::Packet::parse(&[header, payload].concat()).unwrap().sequence_number();
+            got.entry(token).or_default().push(number);
+            tokens.push(token);
+        });
+        assert_eq!(sent, tokens.len());
+        assert!(sent <= 64, "{sent}");
+        if call == 1 {
+            assert_eq!((tokens[0], tokens[63]), (0, 2), "one after the other");
+        } else if call == 2 {
+            assert_eq!(tokens[0], 3, "the one that was not done comes last");
+        }
+        if sent < 64 {
+            break;
+        }
+    }
+    assert!(!world.stream.has_backlog());
+    assert_eq!(got.len(), 50);
+    for (token, numbers) in got {
+        assert_eq!(numbers.len(), 30, "{token}");
+        assert!(numbers.is_sorted_by(|a, b| a + 1 == *b), "{token}: {numbers:?}");
+    }
+}
+
+#[test]
 fn on_a_stream_that_is_never_idle_joiners_become_live() {
     let (mut world, _) = with_viewers(20);
     let mut ids = BTreeMap::new();

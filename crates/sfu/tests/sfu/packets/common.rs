@@ -374,7 +374,7 @@ impl World {
         };
         self.stream.take_arrivals(|_| {});
         send(&mut self.stream, MediaKind::Audio, usize::MAX, &mut note);
-        self.stream.send_backlog(now, &mut note);
+        self.stream.send_backlog(now, usize::MAX, &mut note);
         send(&mut self.stream, MediaKind::Video, viewers_max, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {
