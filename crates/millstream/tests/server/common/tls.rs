@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::server::{ScratchDir, Server};
 
 /// A server with TLS, its certificate, and the directory of that.
@@ -34,7 +34,7 @@ pub(crate) fn connect(
     let name = ServerName::try_from("localhost").expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a session");
     let socket = TcpStream::connect(address).expect("a connection");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     socket.set_nodelay(true).expect("a socket option");
     StreamOwned::new(connection, socket)
 }
