@@ -52,11 +52,17 @@ impl Default for Spares {
 
 impl Spares {
     fn take(&mut self, class: usize) -> Option<Arc<Packet>> {
-        let mut packet = self.classes[class].pop_back()?;
+        let spares = &mut self.classes[class];
+        let mut packet = spares.pop_back()?;
         if Arc::get_mut(&mut packet).is_none() {
-            // Its other holders may have let go by the time it is its turn again.
-            self.classes[class].push_front(packet);
-            return None;
+            // A mirror has what came of late; hardly what has been unused longest.
+            spares.push_back(packet);
+            packet = spares.pop_front()?;
+            if Arc::get_mut(&mut packet).is_none() {
+                // Its other holders may have let go by the time it is its turn again.
+                spares.push_back(packet);
+                return None;
+            }
         }
         self.bytes -= packet.memory();
         Some(packet)

@@ -21,7 +21,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
 use crate::ids::{TableId, WorkerIndex};
-use crate::net::accept::Accepted;
+use crate::net::listen::Accepted;
 use crate::placement::{self, Fullness};
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 

@@ -7,23 +7,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::context::Context;
-use crate::net::listen::{Entry, Listeners};
+use crate::net::listen::{Accepted, Listeners};
 use crate::net::{EventQueue, Interest, TcpSocket, Token};
 
 /// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
 const ACCEPTS_MAX: usize = 256;
 /// Pause after the system ran out of file descriptors, milliseconds.
 const PAUSE_MS: u64 = 200;
-
-/// A connection that was accepted, and nothing read from it.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    /// Where it came in.
-    pub(crate) entry: Entry,
-    pub(crate) socket: TcpSocket,
-    /// Where it is from.
-    pub(crate) address: SocketAddr,
-}
 
 /// The listening sockets of a worker, and which of them have connections.
 #[derive(Debug)]

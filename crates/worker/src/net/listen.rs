@@ -8,7 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::net::{BindOptions, TcpListener};
+use crate::net::{BindOptions, TcpListener, TcpSocket};
 use worker_api::ListenAddresses;
 use worker_api::settings::WorkerSettings;
 
@@ -22,6 +22,16 @@ pub(crate) struct Entry {
     pub(crate) rtmp: bool,
     /// TLS first.
     pub(crate) tls: bool,
+}
+
+/// A connection that was accepted, and nothing read from it.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// Where it came in.
+    pub(crate) entry: Entry,
+    pub(crate) socket: TcpSocket,
+    /// Where it is from.
+    pub(crate) address: SocketAddr,
 }
 
 /// The listening sockets of one worker.
