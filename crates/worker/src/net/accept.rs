@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use crate::context::Context;
 use crate::net::listen::{Accepted, Listeners};
-use crate::net::{EventQueue, Interest, TcpSocket, Token};
+use crate::net::{EventQueue, Interest, Token};
 
 /// Connections accepted per listener and turn; the rest wait for the next turn, media goes first.
 const ACCEPTS_MAX: usize = 256;
