@@ -1,6 +1,6 @@
 //! The kernel of every host of a simulation: sockets, event queues and the clock, in one thread.
 //!
-//! Everything lives in one [`Kernel`] of the thread, made by [`begin`]. Sockets are handles like
+//! Everything lives in one `Kernel` of the thread, made by [`begin`]. Sockets are handles like
 //! descriptors: programs hold a [`TcpSocket`], a [`TcpListener`] or a [`UdpSocket`], put it into an
 //! [`EventQueue`], and call it without ever blocking. The scheduler of the simulation moves the
 //! time with [`advance_to`], learns from [`next_ready`] whose queue has something, and decides who
