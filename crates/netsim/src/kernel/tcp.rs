@@ -395,7 +395,7 @@ impl Kernel {
         let finished = std::mem::replace(&mut state.pipes[1 - side].finished, true);
         if !broken {
             if reset || unread {
-                // As Linux does: what was not read is a loss that the peer is told of.
+                // As Linux does: closing with unread bytes sends a reset.
                 self.send(connection, 1 - side, Item::Reset);
             } else if !finished {
                 self.send(connection, 1 - side, Item::Fin);

@@ -54,7 +54,7 @@ impl Line {
         self.ended
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as the socket takes.
     pub fn flush(&mut self) {
         while !self.out.is_empty()
             && let Some(socket) = &mut self.socket

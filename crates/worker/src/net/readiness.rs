@@ -1,4 +1,4 @@
-//! What a worker is told of a socket: which one it is, and what it is ready for.
+//! An event of a socket: which one it is, and what it is ready for.
 
 use crate::ids::{ConnId, IceTcpId, IdleId, PortId, TableId};
 
