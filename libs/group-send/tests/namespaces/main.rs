@@ -33,13 +33,11 @@ mod together;
 mod without_rights;
 
 use backends::Need;
-use common::receivers::{NOT_COME, OVERTAKEN};
 use libtest_mimic::{Arguments, Trial};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use std::fs;
-use std::panic::{self, AssertUnwindSafe};
 use std::process::id;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,41 +86,23 @@ fn main() {
             eprintln!("skipped: {}: {missing}", trial.name);
         }
         Trial::test(trial.name.clone(), move || {
-            run(&trial);
+            stay_on_one_processor();
+            (trial.run)();
             Ok(())
         })
         .with_ignored_flag(missing.is_some())
     });
     let trials = trials.collect();
-    libtest_mimic::run(&arguments, trials).exit();
-}
-
-/// Runs a trial, and again, up to three times, after two failures that no back end can do anything
-/// about. Any other is one at once, and a defect of a back end's is one three times.
-///
-/// A datagram does not come while this machine itself loses packets: each processor holds a
-/// thousand that have come through a cable, and drops what comes while others keep it from looking.
-/// And behind a token bucket one overtakes others, once in some ten thousand on a busy machine: so
-/// it does for a plain loop of `sendto` without this crate.
-fn run(trial: &Privileged) {
-    stay_on_one_processor();
-    let has_bucket = ["no_room::", "several_queues::"].iter().any(|group| trial.name.starts_with(group));
-    for attempt in 1.. {
-        let before = lost_here();
-        let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| (trial.run)())) else { return };
-        let lost = lost_here() - before;
-        let says = |word| panic.downcast_ref::<String>().is_some_and(|text| text.contains(word));
-        if attempt == 3 || !(says(NOT_COME) && lost > 0 || says(OVERTAKEN) && has_bucket) {
-            panic::resume_unwind(panic);
-        }
-        eprintln!("again: {}: lost or overtaken between cable and sockets; {lost} dropped here", trial.name);
+    let before = hold_more_packets();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(before) = before {
+        fs::write(BACKLOG_FILE, before).expect("it could be written before");
     }
+    conclusion.exit();
 }
 
 /// Has the calling thread, and those that it starts, run on one processor, each trial on another
-/// one in turn. What comes through a virtual cable waits in a queue of the processor that sent it:
-/// a sender that moves between two datagrams would have the second overtake the first at the far
-/// end, which no cable between two machines does.
+/// one in turn, which is also where its cables end (`host::receive_here`).
 fn stay_on_one_processor() {
     static ALLOWED: LazyLock<CpuSet> =
         LazyLock::new(|| sched_getaffinity(Pid::from_raw(id() as i32)).expect("of this process"));
@@ -135,11 +115,17 @@ fn stay_on_one_processor() {
     sched_setaffinity(Pid::from_raw(0), &one).expect("a processor that is allowed");
 }
 
-/// Packets dropped by the processors' queues: the second column of `/proc/net/softnet_stat`.
-fn lost_here() -> u64 {
-    let lines = fs::read_to_string("/proc/net/softnet_stat").expect("Linux has it");
-    let dropped = lines.lines().filter_map(|line| line.split_whitespace().nth(1));
-    dropped.map(|number| u64::from_str_radix(number, 16).expect("hexadecimal")).sum()
+/// Room for what comes through cables and has not been looked at: each processor holds a thousand
+/// packets by default, and drops what comes while others keep it from looking.
+const BACKLOG: &str = "100000";
+const BACKLOG_FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+/// Has this machine hold more packets, which is a setting of the machine and no namespace's, until
+/// the trials are over. Returns what it was, if the setting may be changed.
+fn hold_more_packets() -> Option<String> {
+    let before = fs::read_to_string(BACKLOG_FILE).ok()?;
+    fs::write(BACKLOG_FILE, BACKLOG).ok()?;
+    Some(before)
 }
 
 /// Whether these arguments ask for the trial to be run.
