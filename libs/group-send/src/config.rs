@@ -100,8 +100,9 @@ pub struct Config {
     ///
     /// **Make the sender before peers know the address**: what arrives while it is made may be lost.
     /// The caller's socket gets `SO_REUSEPORT`, and another socket of the same user that sets it may
-    /// share the address; it receives nothing either. Options are read when the sender is made. On a
-    /// route whose MTU is locked (`ip-route(8)`), datagrams get DF.
+    /// share the address; it receives nothing either. Options are read when the sender is made, the
+    /// size of the send buffer and [`enable_gro`](crate::socket::enable_gro) among them. On a route whose
+    /// MTU is locked (`ip-route(8)`), datagrams get DF.
     pub twin: bool,
     /// Settings of [`BackendKind::IoUring`]. No effect without the feature, like the next two.
     pub io_uring: IoUringConfig,

@@ -16,10 +16,14 @@ pub(crate) fn copy_options(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Resu
             continue;
         };
         if wanted != present {
-            // Of a buffer's size the kernel reports the double of what it is asked for
-            // (`socket(7)`).
-            let doubled = (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF);
-            recv::set_option(to, level, name, if doubled { wanted / 2 } else { wanted })?;
+            if (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF) {
+                // The kernel reports the double of what it is asked for (`socket(7)`), and cuts
+                // what exceeds `net.core.wmem_max` in silence unless it is forced.
+                recv::set_option(to, level, libc::SO_SNDBUFFORCE, wanted / 2)
+                    .or_else(|_| recv::set_option(to, level, name, wanted / 2))?;
+            } else {
+                recv::set_option(to, level, name, wanted)?;
+            }
         }
     }
     Ok(())

@@ -69,6 +69,16 @@ impl Host {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Writes a setting of a device, or several, by their name below `/sys/class/net/DEVICE`.
+    pub(crate) fn write_setting(&self, device: &str, name: &str, value: &str) {
+        // Devices of a namespace are seen in a file system that was mounted in it.
+        let script = format!(
+            "mount -t sysfs none /sys && for file in /sys/class/net/{device}/{name}; do \
+             echo {value} > $file || exit 1; done"
+        );
+        self.program(&["unshare", "--mount", "sh", "-c", &script], "");
+    }
+
     /// One of the kernel's counters of this host, `Udp InCsumErrors` of `/proc/net/snmp` for
     /// example, or 0 when there is no such line.
     pub(crate) fn counter(&self, protocol: &str, name: &str) -> u64 {
@@ -236,12 +246,7 @@ fn receive_here(host: &Host, device: &str) {
     let processor = nix::sched::sched_getcpu().expect("Linux has it");
     // A mask in hexadecimal, 32 processors a group.
     let mask = format!("{:x}{}", 1 << (processor % 32), ",00000000".repeat(processor / 32));
-    // Devices of a namespace are seen in a file system that was mounted in it.
-    let script = format!(
-        "mount -t sysfs none /sys && for file in /sys/class/net/{device}/queues/rx-*/rps_cpus; do \
-         echo {mask} > $file || exit 1; done"
-    );
-    host.program(&["unshare", "--mount", "sh", "-c", &script], "");
+    host.write_setting(device, "queues/rx-*/rps_cpus", &mask);
 }
 
 fn address_line(address: IpAddr, device: &str) -> String {

@@ -30,6 +30,7 @@ mod several_queues;
 #[cfg(feature = "tc-clone")]
 mod tc_clone;
 mod together;
+mod twin;
 mod without_rights;
 
 use backends::Need;
@@ -68,6 +69,7 @@ fn main() {
         several_queues::trials(),
         random_groups::trials(),
         together::trials(),
+        twin::trials(),
         frames::trials(),
         changes::trials(),
         moving_targets::trials(),

@@ -7,7 +7,9 @@
 //!
 //! Both are bound to one address by `SO_REUSEPORT`, with a program that gives the caller's socket
 //! whatever arrives. It is set on the caller's only after that was bound, so an address that is in
-//! use was an error.
+//! use was an error. The kernel does not ask the program where it has no datagram yet: for an ICMP
+//! error, and to find out whether datagrams may be joined (GRO), which is why both have the same
+//! `UDP_GRO`.
 
 use crate::linux::{self, option, recv};
 use crate::socket::copy_options;
@@ -56,6 +58,9 @@ fn like(caller: &SockRef<'_>) -> io::Result<Socket> {
         twin.bind_device(Some(&device))?;
     }
     copy_options(caller.as_fd(), twin.as_fd())?;
+    if option(caller.as_fd(), libc::SOL_UDP, libc::UDP_GRO).is_ok_and(|gro| gro != 0) {
+        recv::set_option(twin.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    }
     Ok(twin)
 }
 
@@ -69,4 +74,22 @@ fn forbid_fragments(twin: &Socket) -> io::Result<()> {
         recv::set_option(twin.as_fd(), level, name, libc::IP_PMTUDISC_DO)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{BUFFER_BYTES, enable_gro, size_buffers};
+
+    #[test]
+    fn a_twin_has_the_send_buffer_and_joins_datagrams_as_its_caller() {
+        let caller = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        size_buffers(&caller, BUFFER_BYTES).unwrap();
+        enable_gro(&caller).unwrap();
+        let twin = open(&SockRef::from(&caller)).unwrap();
+        for (level, name) in [(libc::SOL_SOCKET, libc::SO_SNDBUF), (libc::SOL_UDP, libc::UDP_GRO)] {
+            let of = |socket| option(socket, level, name).unwrap();
+            assert_eq!(of(twin.as_fd()), of(caller.as_fd()), "option {name} of level {level}");
+        }
+    }
 }
