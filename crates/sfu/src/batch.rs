@@ -172,9 +172,13 @@ impl Batches {
     pub(crate) fn pending(&self, slot: usize, track: TrackIndex) -> Pending<'_> {
         let queue = self.of(track.kind());
         let had = if queue.walk.has_passed(slot) { queue.open } else { 0 };
-        let mut pending = Pending { parts: [&queue.forwards[had..], &self.arrivals], track, first: u64::MAX };
-        pending.first = pending.numbers().min().unwrap_or(u64::MAX);
-        pending
+        let parts = [&queue.forwards[had..], &self.arrivals];
+        let pending = Pending { parts, track, first: u64::MAX, last: 0, count: 0 };
+        let bounds = |(first, last, count): (u64, u64, u64), number: u64| {
+            (first.min(number), last.max(number), count + 1)
+        };
+        let (first, last, count) = pending.numbers().fold((u64::MAX, 0, 0), bounds);
+        Pending { first, last, count, ..pending }
     }
 }
 
@@ -185,6 +189,9 @@ pub(crate) struct Pending<'a> {
     track: TrackIndex,
     /// The lowest number.
     first: u64,
+    /// The highest.
+    last: u64,
+    count: u64,
 }
 
 impl Pending<'_> {
@@ -195,7 +202,11 @@ impl Pending<'_> {
 
     /// Whether this number is one of them. They are among the newest, so that most are not.
     pub(crate) fn contains(&self, number: u64) -> bool {
-        number >= self.first && self.numbers().any(|pending| pending == number)
+        let is_between = self.first <= number && number <= self.last;
+        // All between are there, unless packets came late: with many that wait, and many viewers that join,
+        // looking for each number would take long.
+        is_between
+            && (self.last - self.first + 1 == self.count || self.numbers().any(|pending| pending == number))
     }
 
     /// Whether one of them has a lower number.

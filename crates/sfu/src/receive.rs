@@ -277,7 +277,9 @@ impl PacketStream {
             track.try_publisher(now, since);
         }
         let forwarded = stored.is_some();
-        let ends_key_frame = forwarded && track.cache.ends_with_key_frame();
+        // One that was missing may be what completes a key frame.
+        let is_late = stored.as_ref().is_some_and(|forward| forward.number + 1 < track.cache.end());
+        let ends_key_frame = forwarded && (track.cache.ends_with_key_frame() || is_late && media.is_key);
         if let Some(forward) = stored {
             self.add_to_batch(now, forward);
         }

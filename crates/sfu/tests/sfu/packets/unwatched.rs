@@ -228,6 +228,21 @@ fn a_key_frame_that_takes_long_to_come_in_can_be_read_when_it_is_whole() {
 }
 
 #[test]
+fn a_key_frame_that_a_late_packet_completes_can_be_read() {
+    for is_watched in [true, false] {
+        let mut world = World::published();
+        world.stream.set_watched(world.now, is_watched);
+        assert!(!world.receive(&part(100, 0, true, false)).unwrap().ends_key_frame);
+        world.receive(&part(102, 0, true, true)).unwrap();
+        world.wait(milliseconds(33));
+        assert!(!world.receive(&frame(103, 3_600, false)).unwrap().ends_key_frame);
+        assert!(world.stream.newest_key_frame(video()).is_none_or(|packets| packets.count() < 3));
+        assert!(world.receive(&part(101, 0, true, false)).unwrap().ends_key_frame);
+        assert_eq!(world.stream.newest_key_frame(video()).unwrap().count(), 3);
+    }
+}
+
+#[test]
 fn a_packet_that_would_be_too_old_to_be_kept_is_not_asked_for() {
     // Of the second, the packets since the key frame are kept, and one of them may still come.
     for (answers_after, asked_until, asked) in [(Some(milliseconds(80)), 100, 1), (None, 1_500, 3)] {
