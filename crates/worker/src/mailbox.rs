@@ -123,7 +123,9 @@ impl Neighbour {
         }
         self.outgoing.push(message).map_err(|rtrb::PushError::Full(message)| message)?;
         self.pushed += 1;
-        self.wake_by_ms = self.wake_by_ms.min(by_ms);
+        // A small ring, or a burst, does not wait until it is full.
+        let is_filling = self.outgoing.slots() < self.outgoing.buffer().capacity() / 2;
+        self.wake_by_ms = self.wake_by_ms.min(if is_filling { 0 } else { by_ms });
         Ok(())
     }
 
@@ -134,8 +136,12 @@ impl Neighbour {
 
     /// Queues a connection, or gives it back when there is no room.
     fn hand_over(&mut self, connection: Accepted) -> Result<(), Accepted> {
-        self.connections_out.push(connection).map_err(|rtrb::PushError::Full(connection)| connection)?;
+        // Before the push: the other worker may take it at once.
         self.presence.fullness.promise();
+        if let Err(rtrb::PushError::Full(connection)) = self.connections_out.push(connection) {
+            self.presence.fullness.arrived();
+            return Err(connection);
+        }
         self.wake_by_ms = 0;
         Ok(())
     }

@@ -129,7 +129,12 @@ impl Worker {
     pub(crate) fn add_remote(&mut self, lane: Lane, worker: WorkerIndex, id: StreamId) {
         match lane {
             Lane::Frames => self.bridge_to_frames(id),
-            Lane::Packets => self.bridge_to_packets(id),
+            Lane::Packets => {
+                self.bridge_to_packets(id);
+                // What waits is in the start already. It would come a second time, and the whole GOP of a
+                // bridge that has just begun could fill the ring.
+                self.packets.forward(&mut self.ctx);
+            }
         }
         let Some(stream) = self.find_stream(lane, id) else { return };
         let Some(publication) = self.publication_mut(stream) else { return };

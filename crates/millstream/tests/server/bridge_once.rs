@@ -31,4 +31,7 @@ fn all_viewers_share_one_packetiser_and_one_transcoder() {
     wait_for_metric(&server, "millstream_bridge_running", "rtmp_to_webrtc", 1.0);
     wait_for_metric(&server, "millstream_bridge_transcoders_started_total", "", 1.0);
     assert_eq!(metric(&server, "millstream_bridge_started_total", "webrtc_to_rtmp"), Some(0.0));
+    // The first viewer is at the other worker, which begins with what the bridge has made of the GOP.
+    let dropped = metric(&server, "millstream_rtc_dropped_packets_total", "");
+    assert_eq!(dropped, Some(0.0), "packets that came twice");
 }

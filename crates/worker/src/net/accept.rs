@@ -38,8 +38,8 @@ impl Acceptor {
 
     /// A listener has connections.
     pub(crate) fn event(&mut self, listener: usize) {
-        // After a pause all of them are looked at.
-        if !self.is_paused() {
+        // After a pause all of them are looked at. One that had its share is there already.
+        if !self.is_paused() && !self.ready.contains(&listener) {
             self.ready.push(listener);
         }
     }
