@@ -39,6 +39,8 @@ pub(crate) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
 pub(crate) struct SendCounters {
     /// Datagrams made.
     pub(crate) packets: u64,
+    /// RTP packets among them.
+    pub(crate) rtp_packets: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
     /// Datagrams the kernel took.
@@ -66,10 +68,14 @@ pub(crate) struct UdpPort {
     batch: SendBatch,
     /// Datagrams of `batch` without their tags.
     tags: TagQueue<DatagramId>,
-    blocked: bool,
+    /// When the kernel had no room, if it had none the last time, milliseconds.
+    blocked_at_ms: Option<u64>,
     /// Where flushes go instead of the network.
     #[cfg(test)]
     recorded: Option<Vec<(SocketAddr, Vec<u8>)>>,
+    /// Whether there is no room then.
+    #[cfg(test)]
+    pub(crate) is_full: bool,
 }
 
 /// A datagram that is being written, and where it waits for its tag if that is computed later.
@@ -89,6 +95,9 @@ impl UdpPort {
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
+        if let Some(reason) = sender.twin_refused() {
+            tracing::debug!(%local, reason, "a port sends by the socket that it receives by");
+        }
         let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
         let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
         let (reading, tags) = (Reading::default(), TagQueue::new(TAGS_TOGETHER));
@@ -101,9 +110,11 @@ impl UdpPort {
             sender,
             batch,
             tags,
-            blocked: false,
+            blocked_at_ms: None,
             #[cfg(test)]
             recorded: None,
+            #[cfg(test)]
+            is_full: false,
         })
     }
 
@@ -170,7 +181,8 @@ impl UdpPort {
         }
         let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
         let mut reserved = self.batch.reserve(envelope, len_max);
-        if matches!(reserved, Err(ReserveError::Full)) {
+        // Where the kernel had no room this turn, asking it for each datagram would cost more than sending.
+        if matches!(reserved, Err(ReserveError::Full)) && self.blocked_at_ms != Some(now_ms) {
             self.flush(now_ms, counters);
             reserved = self.batch.reserve(envelope, len_max);
         }
@@ -192,7 +204,7 @@ impl UdpPort {
 
     /// Whether the kernel had no room the last time.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked
+        self.blocked_at_ms.is_some()
     }
 
     /// Computes the tags that are missing.
@@ -217,17 +229,19 @@ impl UdpPort {
         }
         // A flush ends what ids stand for.
         self.finish_tags();
-        #[cfg(test)]
-        if self.recorded.is_some() {
-            return self.record();
-        }
+        #[cfg(not(test))]
         let progress = self.sender.flush(&mut self.batch, usize::MAX);
+        #[cfg(test)]
+        let progress = match self.recorded {
+            Some(_) => self.record(),
+            None => self.sender.flush(&mut self.batch, usize::MAX),
+        };
         counters.sent += progress.sent as u64;
         counters.failed += progress.failed as u64;
         if progress.failed > 0 {
             tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
         }
-        self.blocked = progress.blocked;
+        self.blocked_at_ms = progress.blocked.then_some(now_ms);
         if progress.blocked {
             counters.blocked += 1;
             let before = self.batch.len();
@@ -256,7 +270,11 @@ impl UdpPort {
     }
 
     /// Recipient by recipient, as [`group_send`] sends them.
-    fn record(&mut self) {
+    fn record(&mut self) -> group_send::Progress {
+        let count = self.batch.len();
+        if self.is_full {
+            return group_send::Progress { sent: 0, failed: 0, blocked: true };
+        }
         let mut flushed = Vec::new();
         self.batch.retain(|envelope, datagram| {
             flushed.push((envelope.destination, datagram.to_vec()));
@@ -268,6 +286,7 @@ impl UdpPort {
         }
         flushed.sort_by_key(|(destination, _)| order[destination]);
         self.recorded.get_or_insert_default().append(&mut flushed);
+        group_send::Progress { sent: count, failed: 0, blocked: false }
     }
 }
 

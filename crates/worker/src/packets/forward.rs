@@ -76,7 +76,7 @@ impl Sockets {
         len_max: usize,
         plaintext: impl FnOnce(&mut [u8]) -> Option<Plaintext<'a>>,
     ) -> Option<usize> {
-        self.send(transport, now_ms, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
+        let made = self.send(transport, now_ms, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
             let plaintext = plaintext(out)?;
             let protected = match (tag, plaintext) {
                 (Some(tag), plaintext) => outbound.protect_rtp_later(plaintext, out, tag.queue, tag.datagram),
@@ -86,7 +86,9 @@ impl Sockets {
                 (None, Plaintext::InPlace { len }) => outbound.protect_rtp(out, len),
             };
             protected.ok()
-        })
+        });
+        self.sent.rtp_packets += u64::from(made.is_some());
+        made
     }
 
     /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length,
@@ -183,8 +185,14 @@ impl Packets {
     /// loop has to look at its sockets again. What is left is for the next turn. Audio leaves before: in one
     /// flush with video, which goes recipient by recipient, it would wait for the video of others.
     pub(crate) fn send_video(&mut self, ctx: &mut Context) {
-        if !self.video.is_empty() {
-            self.flush(ctx);
+        if self.video.is_empty() {
+            return;
+        }
+        self.flush(ctx);
+        // It waits here, where it is known what replaces it, and not behind what the kernel does not take;
+        // but not for long.
+        if self.waits_for_room(ctx.now) {
+            return;
         }
         let (mut left, for_joining) = self.video.slice(ctx.now);
         left -= self.send_backlogs(ctx, for_joining);

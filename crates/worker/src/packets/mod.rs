@@ -226,7 +226,7 @@ impl Packets {
         let has_work = !self.actions.queue.is_empty()
             || !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
-            || !self.video.is_empty()
+            || !self.video.is_empty() && !self.waits_for_room(now)
             || self.sockets.ports.iter().any(|(_, port)| port.readable);
         if has_work {
             return Duration::ZERO;
@@ -239,6 +239,12 @@ impl Packets {
         // A socket that was full is tried again soon: the kernel does not say when a UDP socket has room.
         let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
         if is_blocked { timer.min(Duration::from_millis(1)) } else { timer }
+    }
+
+    /// Whether video waits because the kernel has no room at any port. Once it is late, it is made, and
+    /// dropped if there still is none: viewers go on with what is new.
+    fn waits_for_room(&self, now: Instant) -> bool {
+        !self.video.is_late(now) && self.sockets.ports.iter().all(|(_, port)| port.is_blocked())
     }
 
     /// Bytes sent since this was asked last.

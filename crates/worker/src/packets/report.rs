@@ -29,7 +29,7 @@ impl Packets {
         counters.bytes_out += self.sockets.sent.bytes;
         counters.rtc = RtcCounters {
             pending: self.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
-            packets_out: self.sockets.sent.packets,
+            packets_out: self.sockets.sent.rtp_packets - self.counters.packets_resent,
             send_failures: self.sockets.sent.failed + self.sockets.sent.dropped + self.sockets.tcp.dropped,
             paused: self.sockets.sent.paused,
             ..self.counters

@@ -130,6 +130,7 @@ impl World {
 
     fn wait(&mut self, milliseconds: u64) {
         self.worker.ctx.now += Duration::from_millis(milliseconds);
+        self.worker.ctx.now_ms += milliseconds;
     }
 }
 
@@ -280,6 +281,48 @@ fn no_turn_sends_more_than_audio_can_wait_for_however_late_video_is() {
     reached.sort_unstable();
     reached.dedup();
     assert_eq!(reached.len(), MANY);
+}
+
+#[test]
+fn video_waits_for_room_in_the_kernel_until_it_is_late() {
+    let mut world = World::new();
+    let stream = world.stream("a", MANY);
+    // More than a port holds.
+    let parts = 10 * PARTS;
+    let is_full = |world: &mut World, is_full| {
+        world.worker.packets.sockets.ports[PortId(0)].is_full = is_full;
+    };
+    let counts = |world: &World| world.worker.packets.sockets.sent;
+    is_full(&mut world, true);
+    world.video(stream, parts, true);
+    for _ in 0..50 {
+        world.wait(1);
+        assert!(world.turn().is_empty());
+        let timeout = world.worker.packets.timeout(world.worker.ctx.now);
+        assert!(timeout > Duration::ZERO, "the loop rests");
+    }
+    assert_eq!(counts(&world).dropped, 0);
+    is_full(&mut world, false);
+    let mut reached = Vec::new();
+    while reached.len() < MANY {
+        world.wait(1);
+        let video = world.turn().into_iter().filter(|(_, kind, _)| *kind == MediaKind::Video);
+        reached.extend(served(&video.collect::<Vec<_>>(), parts));
+    }
+    assert_eq!(counts(&world).dropped, 0);
+    // There is no room for long.
+    world.turn();
+    is_full(&mut world, true);
+    world.video(stream, parts, true);
+    world.wait(1);
+    world.turn();
+    world.wait(1_000);
+    let before = counts(&world);
+    world.turn();
+    world.turn();
+    let after = counts(&world);
+    assert!(after.dropped - before.dropped > 4_000, "{}", after.dropped - before.dropped);
+    assert!(after.blocked - before.blocked <= 4, "the kernel is not asked for each");
 }
 
 #[test]

@@ -76,6 +76,11 @@ impl UdpSender {
     pub(crate) fn not_chosen(&self) -> &[NotChosen] {
         &[]
     }
+
+    /// It needs no second socket.
+    pub(crate) fn twin_refused(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The datagrams of one call.
