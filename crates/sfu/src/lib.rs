@@ -27,7 +27,6 @@ mod clock;
 mod demand;
 mod encoding;
 mod feedback;
-mod frame_times;
 mod header_profile;
 mod inputs;
 mod joining;

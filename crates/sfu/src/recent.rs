@@ -1,5 +1,6 @@
-//! How many bytes of a track were sent in the last seconds, and how many were sent again to one viewer:
-//! what the limit on retransmission compares.
+//! What a track had in the last seconds: bytes and frames.
+//!
+//! The limit on retransmission compares the bytes of a track with those that were sent again to one viewer:
 //!
 //! ```text
 //!  media   |..#..|.#...|#..#.|..     the least of any 3 s of late        x 30 %
@@ -10,6 +11,7 @@
 //! in steps of time, those of media over one step less than 3 s and those sent again over one more, so that
 //! what is compared holds for any 3 s, wherever they begin.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Bytes by step of time, of the last `STEPS` steps.
@@ -119,6 +121,63 @@ impl RecentMedia {
     }
 }
 
+/// Timestamps of the frames of the last second, in the order in which their first packets came: the rate of
+/// a video track.
+#[derive(Debug, Default)]
+pub(crate) struct FrameTimes {
+    /// Arrivals count from here.
+    base: Option<Instant>,
+    frames: VecDeque<Frame>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    timestamp: u32,
+    /// Milliseconds since `base`.
+    arrival_ms: u32,
+}
+
+impl FrameTimes {
+    /// A packet of a frame has come.
+    pub(crate) fn note(&mut self, now: Instant, timestamp: u32) {
+        // One more of a frame that is known; nearly always of the newest.
+        if self.frames.iter().rev().any(|frame| frame.timestamp == timestamp) {
+            return;
+        }
+        let base = *self.base.get_or_insert(now);
+        let arrival_ms = now.saturating_duration_since(base).as_millis() as u32;
+        while self.frames.front().is_some_and(|frame| frame.is_past(arrival_ms))
+            || self.frames.len() >= FRAMES_MAX
+        {
+            self.frames.pop_front();
+        }
+        self.frames.push_back(Frame { timestamp, arrival_ms });
+    }
+
+    /// Frames per second of the last second, by their timestamps.
+    pub(crate) fn rate(&self, now: Instant, clock_rate: u32) -> Option<f32> {
+        let now_ms = now.saturating_duration_since(self.base?).as_millis() as u32;
+        let recent = self.frames.iter().filter(|frame| !frame.is_past(now_ms));
+        let mut recent = recent.map(|frame| frame.timestamp);
+        let first = recent.next()?;
+        let (mut distances, mut earliest, mut latest) = (0_u16, 0, 0);
+        for timestamp in recent {
+            distances += 1;
+            // With B-frames the times are not in order.
+            let distance = timestamp.wrapping_sub(first).cast_signed();
+            (earliest, latest) = (distance.min(earliest), distance.max(latest));
+        }
+        let duration = latest.wrapping_sub(earliest);
+        (duration > 0).then(|| f32::from(distances) * clock_rate as f32 / duration as f32)
+    }
+}
+
+impl Frame {
+    fn is_past(&self, now_ms: u32) -> bool {
+        now_ms.wrapping_sub(self.arrival_ms) > FRAME_PERIOD_MS
+    }
+}
+
 /// Time over which retransmission is compared with media: 3 s, in steps.
 const WINDOW_STEPS: usize = 100;
 const STEP: Duration = Duration::from_millis(30);
@@ -126,3 +185,7 @@ const STEP: Duration = Duration::from_millis(30);
 const PAUSE_STEPS: u64 = 33;
 /// A step holds 262 kB, which are 70 Mbit/s.
 const UNIT_BYTES: u64 = 4;
+/// Over which frames are counted.
+const FRAME_PERIOD_MS: u32 = 1_000;
+/// Frames of a second that count at most.
+const FRAMES_MAX: usize = 256;

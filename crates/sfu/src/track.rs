@@ -12,14 +12,13 @@ use super::clock::NtpRtpMapping;
 use super::demand::{Answers, Retention, Trial, UNWATCHED_HISTORY};
 use super::encoding::Encoding;
 use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
-use super::frame_times::FrameTimes;
 use super::inputs::TrackInput;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
 use super::packet::{Packet, PacketMeta, Parts};
 use super::packet_cache::{CachedPacket, PacketCache};
 use super::receive::{DropReason, MediaPacket};
-use super::recent::RecentMedia;
+use super::recent::{FrameTimes, RecentMedia};
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
 use super::spares;
 
