@@ -42,7 +42,6 @@ mod reception;
 mod reports;
 mod resend;
 mod rtp_rewriter;
-mod spares;
 mod ssrc_table;
 mod stream;
 mod track;

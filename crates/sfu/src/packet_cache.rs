@@ -13,7 +13,6 @@ use super::demand::Retention;
 use super::limits::Limits;
 use super::packet::Packet;
 use super::receive::DropReason;
-use super::spares;
 
 /// A packet of the cache and the timestamp it is sent with on this worker.
 ///
@@ -153,7 +152,7 @@ impl PacketCache {
             self.bytes -= cached.bytes as usize;
             self.memory -= cached.memory as usize;
             if !cached.is_mirrored {
-                spares::recycle(cached.packet);
+                Packet::recycle(cached.packet);
             }
         }
         self.first += 1;

@@ -15,12 +15,11 @@ use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
 use super::inputs::TrackInput;
 use super::layers;
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
-use super::packet::{Packet, PacketMeta, Parts};
+use super::packet::{Packet, PacketMeta};
 use super::packet_cache::{CachedPacket, PacketCache};
 use super::receive::{DropReason, MediaPacket};
 use super::recent::{FrameTimes, RecentMedia};
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
-use super::spares;
 
 /// One track of a stream: even ones are audio, odd ones are video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -314,7 +313,7 @@ impl Track {
             filler,
             mapping: self.mapping,
         };
-        let packet = spares::packet(meta, &Parts::new(extensions, payload)).ok_or(DropReason::Malformed)?;
+        let packet = Packet::new(meta, extensions, payload).ok_or(DropReason::Malformed)?;
         let retention = self.retention(is_watched, limits);
         let cached = CachedPacket::new(packet, timestamp, false);
         self.put_in_cache(number, cached, limits, retention).map(Some)
