@@ -82,6 +82,21 @@ pub struct PublisherEvents {
 }
 
 impl PacketStream {
+    /// Says whether anybody plays the stream, on whichever worker and through a bridge as well: from when
+    /// a session is opened, before it is a viewer here. Until this is said, somebody does.
+    ///
+    /// Of a stream that nobody plays less is kept. With the first player its publisher is asked for a key
+    /// frame if none is kept. Cheap: to be called with each packet.
+    #[inline]
+    pub fn set_watched(&mut self, now: Instant, is_watched: bool) {
+        if is_watched != self.unwatched_since.is_none() {
+            self.unwatched_since = (!is_watched).then_some(now);
+            for track in self.tracks.iter_mut().filter(|_| is_watched) {
+                track.prepare_start(now, &self.limits);
+            }
+        }
+    }
+
     /// Takes in a packet of the publisher that has been authenticated: the plaintext of one RTP
     /// packet.
     ///
