@@ -36,7 +36,6 @@ pub(crate) mod contract;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
-pub(crate) mod reading;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.
