@@ -252,6 +252,14 @@ impl Cursor {
         Self { state: CursorState::Flowing, ..Self::join(log, false, now_ms) }
     }
 
+    /// A player that [joined at the head](Self::join_at_head), and was given nothing so far, begins at the next
+    /// entry point after all: the publication has been going on for a while.
+    pub fn wait_for_entry(&mut self, log: &DeliveryLog) {
+        if self.state == CursorState::Flowing && self.position == log.head() {
+            self.state = CursorState::Waiting { entry_from: log.next_message(), missing_from: None };
+        }
+    }
+
     /// Takes nothing from the next message on, until [`resume`](Self::resume).
     pub fn pause(&mut self, log: &DeliveryLog) {
         self.paused = true;
@@ -474,6 +482,22 @@ mod cursor_tests {
         append(&mut log, 80, true, 500);
         assert_eq!(fresh.review(&log, &LIMITS, 80), PlayerAction::Begin(11_500));
         assert_eq!((fresh.position(), fresh.dropped()), (Some(11_000), 0));
+    }
+
+    #[test]
+    fn player_that_was_given_nothing_can_be_made_to_wait_for_an_entry() {
+        let mut log = DeliveryLog::default();
+        let mut cursor = Cursor::join_at_head(&log, 0);
+        cursor.wait_for_entry(&log);
+        append(&mut log, 0, false, 100);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Idle);
+        append(&mut log, 23, true, 100);
+        assert_eq!(cursor.review(&log, &LIMITS, 23), PlayerAction::Begin(200));
+        assert_eq!((cursor.position(), cursor.dropped()), (Some(100), 0));
+        // One that has something to take goes on with it.
+        append(&mut log, 46, false, 100);
+        cursor.wait_for_entry(&log);
+        assert_eq!(cursor.review(&log, &LIMITS, 46), PlayerAction::Send(300));
     }
 
     #[test]

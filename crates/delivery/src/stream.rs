@@ -274,6 +274,11 @@ impl Stream {
         self.video.is_some() && audio_only_ms <= VIDEO_STOPPED_MS
     }
 
+    /// Whether a player that comes now can begin only at a key frame that is still to come.
+    pub fn begins_later(&self, now_ms: u64) -> bool {
+        self.expects_video(now_ms) && self.gop.frames().len() == 0
+    }
+
     fn audio_entry(&mut self, time: Timestamp) -> Received {
         // A player that begins here has no picture that later ones could refer to.
         self.awaits_key = true;

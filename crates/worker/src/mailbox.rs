@@ -65,9 +65,20 @@ pub(crate) enum MessageBody {
 #[derive(Debug)]
 pub(crate) enum Start {
     /// Headers and the GOP cache.
-    Frames(Vec<Arc<Frame>>),
+    Frames {
+        frames: Vec<Arc<Frame>>,
+        /// There is no key frame among them, and pictures that follow need one: players wait for the next.
+        wait_for_key: bool,
+    },
     /// What is published, and the packets since the last key frame.
     Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
+}
+
+impl Start {
+    /// Of frames that begin now: whoever has come before gets all of them.
+    pub(crate) fn new_frames() -> Self {
+        Self::Frames { frames: Vec::new(), wait_for_key: false }
+    }
 }
 
 /// What all workers know of one.

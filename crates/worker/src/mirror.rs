@@ -96,11 +96,14 @@ impl Worker {
         self.end_older_publisher(id, epoch);
         let source = Source { epoch, origin: Origin::Worker };
         match start {
-            Start::Frames(frames) => {
+            Start::Frames { frames, wait_for_key } => {
                 let Some(stream) = self.frames.find(id) else { return };
                 let before = self.frames.streams[stream].publication.source;
                 if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
+                    if wait_for_key {
+                        self.frames.wait_for_key(stream);
+                    }
                     for frame in &frames {
                         self.frames.deliver(&mut self.ctx, stream, frame);
                     }
@@ -151,7 +154,8 @@ impl Worker {
                 let relay = &self.frames.streams[stream].relay;
                 let gop = relay.gop().frames().map(|(_, frame)| frame);
                 let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
-                Start::Frames(headers.iter().chain(gop).map(Arc::clone).collect())
+                let frames = headers.iter().chain(gop).map(Arc::clone).collect();
+                Start::Frames { frames, wait_for_key: relay.begins_later(self.ctx.now_ms) }
             }
             LaneStream::Packets(stream) => {
                 self.packets.update_watched(self.ctx.now, stream);

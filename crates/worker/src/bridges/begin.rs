@@ -147,7 +147,7 @@ impl Worker {
         self.packets.streams[packets].publication.bridge = Some(index);
         self.packets.update_watched(self.ctx.now, packets);
         for &worker in &others {
-            let start = Box::new(Start::Frames(Vec::new()));
+            let start = Box::new(Start::new_frames());
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });

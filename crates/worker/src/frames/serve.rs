@@ -66,6 +66,16 @@ impl Frames {
         })
     }
 
+    /// A publication that begins here has been going on elsewhere, and there is nothing to begin with: players
+    /// that came before it begin at its next key frame, as those do who come to its home.
+    pub(crate) fn wait_for_key(&mut self, stream: FrameStreamId) {
+        for channel in self.streams[stream].channels.iter().flatten() {
+            for player in channel.schedule.all_players() {
+                self.players[player].cursor.wait_for_entry(&channel.log);
+            }
+        }
+    }
+
     /// A player leaves its stream, which may have none left then.
     pub(crate) fn leave(&mut self, ctx: &mut Context, id: PlayerId) -> Option<Player> {
         let player = self.players.remove(id)?;
