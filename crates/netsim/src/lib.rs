@@ -23,10 +23,12 @@
 //! not matter here.
 
 mod clock;
+mod hash;
 pub mod kernel;
 mod link;
 mod random;
 
 pub use clock::{Clock, earliest};
+pub use hash::{FastHasher, FastMap};
 pub use link::{Burst, Link, LinkConfig, Payload, Statistics};
 pub use random::Random;

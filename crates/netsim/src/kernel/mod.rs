@@ -21,11 +21,11 @@ mod udp;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use crate::{Clock, Random};
+use crate::{Clock, FastMap, Random};
 
 pub use queue::{EventQueue, Interest, Ready};
 pub use tcp::{TcpListener, TcpSocket};
@@ -91,6 +91,8 @@ pub struct Faults {
     pub abort_accept: f64,
     /// A batch of datagrams finds no room after some of them.
     pub no_buffers: f64,
+    /// A datagram is refused for good (`EPERM` of a firewall, `EMSGSIZE`).
+    pub refuse_send: f64,
     /// Datagrams a socket keeps while nobody reads it; `None`: 4096.
     pub receive_queue: Option<usize>,
     /// Sockets of one server, listeners included; `None`: any number.
@@ -116,30 +118,30 @@ pub(crate) struct Kernel {
     clock: Clock,
     random: Random,
     faults: Faults,
-    paths: HashMap<IpAddr, Path>,
+    paths: FastMap<IpAddr, Path>,
     default_path: Path,
     /// Addresses of the host whose program runs, for a bind to all of them.
     local_addresses: Vec<IpAddr>,
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     last_event: u64,
-    sockets: HashMap<SocketId, Socket>,
+    sockets: FastMap<SocketId, Socket>,
     last_socket: SocketId,
-    connections: HashMap<u32, Connection>,
+    connections: FastMap<u32, Connection>,
     last_connection: u32,
-    listeners: HashMap<SocketId, ListenerState>,
+    listeners: FastMap<SocketId, ListenerState>,
     /// Listeners by address; several share one.
-    listening: HashMap<SocketAddr, Vec<SocketId>>,
-    udp: HashMap<SocketId, UdpState>,
-    udp_at: HashMap<SocketAddr, SocketId>,
+    listening: FastMap<SocketAddr, Vec<SocketId>>,
+    udp: FastMap<SocketId, UdpState>,
+    udp_at: FastMap<SocketAddr, SocketId>,
     queues: Vec<QueueState>,
     /// The queue of each socket that is in one.
-    queue_of: HashMap<SocketId, QueueId>,
+    queue_of: FastMap<SocketId, QueueId>,
     ready_queues: VecDeque<QueueId>,
     /// Sockets of each server.
-    descriptors: HashMap<IpAddr, usize>,
+    descriptors: FastMap<IpAddr, usize>,
     next_port: u16,
     /// Connections that changed hands by a descriptor.
-    handed_over: HashMap<i32, SocketId>,
+    handed_over: FastMap<i32, SocketId>,
     totals: Totals,
     digest: u64,
 }
@@ -197,25 +199,25 @@ pub fn begin(seed: u64, default_path: Path, faults: Faults) {
         clock: Clock::new(),
         random: Random::new(seed ^ 0x6b65_726e_656c),
         faults,
-        paths: HashMap::new(),
+        paths: FastMap::default(),
         default_path,
         local_addresses: Vec::new(),
         events: BinaryHeap::new(),
         last_event: 0,
-        sockets: HashMap::new(),
+        sockets: FastMap::default(),
         last_socket: 2,
-        connections: HashMap::new(),
+        connections: FastMap::default(),
         last_connection: 0,
-        listeners: HashMap::new(),
-        listening: HashMap::new(),
-        udp: HashMap::new(),
-        udp_at: HashMap::new(),
+        listeners: FastMap::default(),
+        listening: FastMap::default(),
+        udp: FastMap::default(),
+        udp_at: FastMap::default(),
         queues: Vec::new(),
-        queue_of: HashMap::new(),
+        queue_of: FastMap::default(),
         ready_queues: VecDeque::new(),
-        descriptors: HashMap::new(),
+        descriptors: FastMap::default(),
         next_port: 20_000,
-        handed_over: HashMap::new(),
+        handed_over: FastMap::default(),
         totals: Totals::default(),
         digest: 0xcbf2_9ce4_8422_2325,
     };
@@ -279,6 +281,14 @@ pub fn local_addresses() -> Vec<IpAddr> {
 /// Sockets that the programs of a server have open.
 pub fn descriptors(server: IpAddr) -> usize {
     with(|kernel| kernel.descriptors.get(&server).copied().unwrap_or(0))
+}
+
+/// Connections that wait for a server to accept them.
+pub fn waiting(server: IpAddr) -> usize {
+    with(|kernel| {
+        let own = kernel.listeners.values().filter(|listener| listener.is_at(server));
+        own.map(|listener| listener.backlog.len()).sum()
+    })
 }
 
 /// What happened in the network so far.

@@ -45,7 +45,7 @@ pub(crate) struct Registration {
 pub(crate) struct QueueState {
     listed: Vec<SocketId>,
     announced: bool,
-    registrations: std::collections::HashMap<SocketId, Registration>,
+    registrations: crate::FastMap<SocketId, Registration>,
 }
 
 /// A program's queue.
@@ -143,6 +143,28 @@ impl EventQueue {
             kernel.queue_of.insert(socket, self.id);
             kernel.report_all(socket);
         });
+    }
+
+    /// Tokens of sockets that have input, or an end of it, which the next wait will not report: it was reported
+    /// before.
+    pub fn unread(&self) -> Vec<u64> {
+        with(|kernel| {
+            let registrations = &kernel.queues[self.id as usize].registrations;
+            let waits = registrations.iter().filter(|(_, entry)| {
+                entry.interest.read && !(entry.listed && (entry.readable || entry.closed))
+            });
+            let unread = waits.filter(|(socket, _)| match kernel.sockets.get(socket) {
+                Some(Socket::Listener) => {
+                    kernel.listeners.get(socket).is_some_and(|listener| !listener.backlog.is_empty())
+                }
+                Some(&Socket::Tcp(connection, side)) => {
+                    kernel.connections.get(&connection).is_some_and(|state| state.readiness(side).0)
+                }
+                Some(Socket::Udp) => kernel.udp.get(socket).is_some_and(|udp| !udp.received.is_empty()),
+                None => false,
+            });
+            unread.map(|(_, entry)| entry.token).collect()
+        })
     }
 
     /// Reports nothing of `socket` any more.

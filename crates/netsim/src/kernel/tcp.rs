@@ -72,6 +72,12 @@ pub(crate) struct ListenerState {
     pub(super) backlog: VecDeque<u32>,
 }
 
+impl ListenerState {
+    pub(super) fn is_at(&self, server: IpAddr) -> bool {
+        self.address.ip() == server
+    }
+}
+
 impl Pipe {
     fn new(now: Instant, capacity: usize) -> Self {
         Self {

@@ -110,6 +110,11 @@ impl UdpSocket {
         })
     }
 
+    /// Whether the next datagram is refused for good.
+    pub fn refuses(&self) -> bool {
+        with(|kernel| kernel.faults.refuse_send > 0.0 && kernel.random.chance(kernel.faults.refuse_send))
+    }
+
     /// Takes up to `most` datagrams; says whether there are more.
     pub fn receive(&self, most: usize, out: &mut Vec<(SocketAddr, Vec<u8>)>) -> io::Result<bool> {
         with(|kernel| {

@@ -54,17 +54,21 @@ pub(crate) struct UdpSender(Arc<kernel::UdpSocket>);
 impl UdpSender {
     /// Sends what is ready, as far as there is room.
     pub(crate) fn flush(&mut self, batch: &mut SendBatch, _budget_bytes: usize) -> Progress {
-        let (count, mut sent) = (batch.len(), 0);
+        let (count, mut taken, mut failed) = (batch.len(), 0, 0);
         let room = self.0.room(count);
         batch.retain(|envelope, bytes| {
-            if sent == room {
+            if taken == room {
                 return true;
             }
-            sent += 1;
-            self.0.send_to(bytes.to_vec(), envelope.destination);
+            taken += 1;
+            if self.0.refuses() {
+                failed += 1;
+            } else {
+                self.0.send_to(bytes.to_vec(), envelope.destination);
+            }
             false
         });
-        Progress { sent, failed: 0, blocked: room < count }
+        Progress { sent: taken - failed, failed, blocked: room < count }
     }
 
     /// How datagrams leave.
