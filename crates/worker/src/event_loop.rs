@@ -100,11 +100,21 @@ impl Worker {
 
     /// Waits until something is ready or due, and runs one turn. `ready` is kept for its memory.
     pub(crate) fn wait_and_turn(&mut self, ready: &mut Vec<Readiness>) {
-        let timeout = match self.timeout() {
+        let timeout = self.goes_to_sleep();
+        self.ctx.events.wait(ready, timeout);
+        self.turn_awake(ready);
+    }
+
+    /// How long there is nothing to do, unless somebody wakes it, which others do from now on.
+    pub(crate) fn goes_to_sleep(&self) -> Duration {
+        match self.timeout() {
             timeout if timeout.is_zero() || self.ctx.mailboxes.goes_to_sleep() => timeout,
             _ => Duration::ZERO,
-        };
-        self.ctx.events.wait(ready, timeout);
+        }
+    }
+
+    /// Runs one turn after a wait.
+    pub(crate) fn turn_awake(&mut self, ready: &[Readiness]) {
         self.ctx.mailboxes.woke_up();
         self.ctx.read_clock();
         let started = self.ctx.now;

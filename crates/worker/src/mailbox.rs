@@ -292,6 +292,18 @@ impl Mailboxes {
         self.neighbours.iter().flatten().any(|neighbour| !neighbour.incoming.is_empty())
     }
 
+    /// Whether it sleeps although there is something, so that somebody has to wake it.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn sleeps_on_mail(&self) -> bool {
+        self.own.sleeps.load(Ordering::Relaxed) && self.neighbours.iter().flatten().any(Neighbour::has_mail)
+    }
+
+    /// Whether it will wake that worker.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn will_wake(&self, worker: usize) -> bool {
+        self.neighbours[worker].as_ref().is_some_and(|neighbour| neighbour.wake_by_ms < u64::MAX)
+    }
+
     fn neighbour(&mut self, worker: WorkerIndex) -> Option<&mut Neighbour> {
         self.neighbours.get_mut(worker.index())?.as_mut()
     }

@@ -6,14 +6,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Sender;
 
 use crate::Workers;
 use crate::event_loop::Worker;
 use crate::ids::TableId;
-use crate::net::Readiness;
+use crate::net::{Readiness, Token};
 use crate::proto::session::Media;
 use crate::publication::{Publication, Source};
 use crate::registry::Origin;
@@ -32,11 +32,16 @@ pub use netsim::kernel::EventQueue;
 /// period or a tenth of a second apart.
 const LAG_SLACK: u64 = 256 << 10;
 
+/// Milliseconds by which a connection may be closed later than it was to be: two rounds of deadline checks.
+const CLOSING_SLACK_MS: u64 = 200;
+
 /// A worker without a thread.
 #[derive(Debug)]
 pub struct SimulatedWorker {
     worker: Worker,
     ready: Vec<Readiness>,
+    /// How long it sleeps, from its last turn on.
+    sleeps: Duration,
 }
 
 /// How many entries the tables of a worker have.
@@ -76,15 +81,31 @@ impl Workers {
         stats: Sender<Box<StatsSnapshot>>,
     ) -> io::Result<(Self, Vec<SimulatedWorker>)> {
         let (server, loops) = Self::prepare(settings, policy, kept_connections, handoffs, notices, stats)?;
-        let workers = loops.into_iter().map(|worker| SimulatedWorker { worker, ready: Vec::new() });
+        let workers = loops.into_iter().map(|worker| SimulatedWorker {
+            worker,
+            ready: Vec::new(),
+            sleeps: Duration::ZERO,
+        });
         Ok((server, workers.collect()))
     }
 }
 
 impl SimulatedWorker {
-    /// Runs one turn.
+    /// Wakes up, runs one turn, and goes to sleep again: between two steps others see it asleep.
     pub fn step(&mut self) {
-        self.worker.wait_and_turn(&mut self.ready);
+        self.worker.ctx.events.wait(&mut self.ready, Duration::ZERO);
+        self.worker.turn_awake(&self.ready);
+        self.sleeps = self.worker.goes_to_sleep();
+    }
+
+    /// Whether it sleeps although another worker has left something for it.
+    pub fn sleeps_on_mail(&self) -> bool {
+        self.worker.ctx.mailboxes.sleeps_on_mail()
+    }
+
+    /// Whether it is about to wake that worker.
+    pub fn will_wake(&self, worker: usize) -> bool {
+        self.worker.ctx.mailboxes.will_wake(worker)
     }
 
     /// Its sockets.
@@ -94,7 +115,7 @@ impl SimulatedWorker {
 
     /// When it runs a turn although nothing happens.
     pub fn next_turn(&self) -> Instant {
-        self.worker.ctx.now + self.worker.timeout()
+        self.worker.ctx.now + self.sleeps
     }
 
     /// Whether another worker has sent it something that it has not taken in.
@@ -140,6 +161,13 @@ impl SimulatedWorker {
         }
         if worker.packets.sessions.len() > worker.ctx.settings.rtc.sessions_max {
             return Err(format!("{} WebRTC sessions", worker.packets.sessions.len()));
+        }
+        self.audit_input()?;
+        let late = sessions.iter().find(|(_, session)| {
+            session.closing_at_ms.is_some_and(|at_ms| at_ms + CLOSING_SLACK_MS < worker.ctx.now_ms)
+        });
+        if let Some((conn, session)) = late {
+            return Err(format!("{conn:?} was to be closed at {:?} ms", session.closing_at_ms));
         }
         // Players, publishers and streams name each other.
         let mut players = vec![0_u32; worker.frames.streams.rows()];
@@ -208,6 +236,26 @@ impl SimulatedWorker {
             self.audit_publication(&stream.publication)?;
         }
         worker.packets.audit()
+    }
+
+    /// Right after a turn: what can be read and will not be reported again is read later by itself.
+    fn audit_input(&self) -> Result<(), String> {
+        let worker = &self.worker;
+        for token in self.queue().unread() {
+            let token = Token::from_number(token as usize);
+            let is_read_later = match token {
+                Token::Connection(conn) => worker.connections.sessions.get(conn).is_some_and(|session| {
+                    session.reads_again || session.closing_at_ms.is_some() || session.peer_closed
+                }),
+                Token::Idle(_) => false,
+                Token::Listener(_) => worker.acceptor.has_more() || worker.acceptor.is_paused(),
+                Token::IceTcp(_) | Token::IceListener(_) | Token::Port(_) => true,
+            };
+            if !is_read_later {
+                return Err(format!("{token:?} has input that nobody will read"));
+            }
+        }
+        Ok(())
     }
 
     /// A publication of a client here is the home of its stream, or a newer one is.
