@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rtmp::MediaKind;
 
+use crate::actors::rtc::{audio_payload, video_payload};
 use crate::content::{Stamp, stamp};
 use crate::ledger::{Ledger, StreamKey};
 
@@ -18,8 +19,9 @@ pub struct Checker {
     /// Publications that are over for it.
     past: Vec<u64>,
     has_video_config: bool,
-    /// Of the present publication, audio alone has come so far.
-    only_audio: bool,
+    /// Of what a bridge has made: the last of audio, and of video.
+    bridged: [Option<(u64, u32)>; 2],
+    bridged_timestamps: [Option<u32>; 2],
     /// Frames it got.
     pub received: u64,
     /// Frames it did not get between others.
@@ -37,7 +39,8 @@ impl Checker {
             last_timestamp: None,
             past: Vec::new(),
             has_video_config: false,
-            only_audio: false,
+            bridged: [None; 2],
+            bridged_timestamps: [None; 2],
             received: 0,
             missed: 0,
         }
@@ -49,6 +52,9 @@ impl Checker {
             return;
         }
         let who = &self.who;
+        if is_enhanced(kind, body) {
+            return self.packet(ledger, kind, timestamp, body);
+        }
         let backwards = self.last_timestamp.is_some_and(|last| timestamp < last);
         ledger.check(!backwards, || {
             format!("{who}: time went from {:?} back to {timestamp}", self.last_timestamp)
@@ -76,21 +82,10 @@ impl Checker {
         ledger.check(is_right, || format!("{who}: frame {number} of {id} is another"));
         ledger.check(self.has_video_config, || format!("{who}: frame {number} of {id} before its header"));
         let is_key = content.is_key(number);
-        let is_first = self.last.is_none_or(|(last, _)| last != id);
-        // Without a GOP cache the first player on a worker that is not the home hears a stream that goes on
-        // before it sees it.
-        let may_hear = !ledger.servers[self.key.server].gop_cache && kind == MediaKind::Audio;
-        let was_only_audio = self.only_audio;
-        self.only_audio = (is_first || self.only_audio) && may_hear && !is_key;
         match self.last {
-            Some((last_id, last)) if self.only_audio && last_id == id => {
-                ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
-            }
             Some((last_id, last)) if last_id == id => {
                 ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
-                if number > last + 1 && was_only_audio {
-                    ledger.check(is_key, || format!("{who}: picture {number} of {id} before a key frame"));
-                } else if number > last + 1 {
+                if number > last + 1 {
                     ledger.check(is_key, || {
                         format!("{who}: from frame {last} of {id} to {number}, no key frame")
                     });
@@ -103,9 +98,7 @@ impl Checker {
                 if let Some((last, _)) = last {
                     self.past.push(last);
                 }
-                ledger.check(is_key || self.only_audio, || {
-                    format!("{who}: begins publication {id} at {number}, no key frame")
-                });
+                ledger.check(is_key, || format!("{who}: begins publication {id} at {number}, no key frame"));
                 ledger.check(!self.past.contains(&id), || format!("{who}: publication {id} comes again"));
             }
         }
@@ -114,12 +107,88 @@ impl Checker {
         ledger.frames_received += 1;
     }
 
+    /// Takes in what a bridge has made of a packet: Opus or VP8 in the bodies of Enhanced RTMP.
+    fn packet(&mut self, ledger: &mut Ledger, kind: MediaKind, timestamp: u32, body: &[u8]) {
+        let (who, is_video) = (&self.who, kind == MediaKind::Video);
+        // Each track has its own way through the network: between the two the order is not promised.
+        let last = self.bridged_timestamps[usize::from(is_video)].replace(timestamp);
+        ledger.check(last <= Some(timestamp), || format!("{who}: time went from {last:?} to {timestamp}"));
+        let named: &[u8] = if is_video { b"vp08" } else { b"Opus" };
+        ledger.check(body.get(1..5) == Some(named), || format!("{who}: neither Opus nor VP8"));
+        match body[0] & 0x0f {
+            0 => {
+                self.has_video_config |= is_video;
+                return;
+            }
+            // The end of a sequence, and what else there is to say about the codec.
+            2 | 4 => return,
+            1 | 3 => {}
+            other => return ledger.violation(format!("{who}: a body of type {other}")),
+        }
+        let data = &body[5..];
+        if !is_video && data.len() == 3 && data.ends_with(&[0xff, 0xfe]) {
+            // Silence, which a bridge puts in place of a packet that was lost.
+            self.missed += 1;
+            return;
+        }
+        let at = match (is_video, data) {
+            (false, _) => 4,
+            (true, [tag, ..]) if tag & 1 == 0 => 10,
+            (true, _) => 3,
+        };
+        let number = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+        let id = data.get(at + 4..at + 12).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        let record = id.and_then(|id| ledger.rtc.get(&id));
+        let Some(((record, number), id)) = record.zip(number).zip(id) else {
+            return ledger.violation(format!("{who}: {} bytes of nobody", body.len()));
+        };
+        let (of, is_key) = (record.key, is_video && at == 10);
+        let sent = if is_video { record.video } else { record.audio.len() as u32 };
+        let is_right = if is_video {
+            video_payload(id, number).get(1..) == Some(data)
+        } else {
+            audio_payload(id, number) == data
+        };
+        ledger.check(of == self.key, || format!("{who}: a frame of {of:?}"));
+        ledger.check(number < sent, || format!("{who}: frame {number} of {id} before it was sent"));
+        ledger.check(is_right, || format!("{who}: frame {number} of {id} is another"));
+        let last = self.bridged[usize::from(is_video)].replace((id, number));
+        let follows = match last {
+            Some((last_id, last)) if last_id == id => {
+                number > last && (!is_video || is_key || number == last + 1)
+            }
+            Some((last_id, _)) => id > last_id && (!is_video || is_key),
+            None => !is_video || is_key,
+        };
+        let which = if is_video { "picture" } else { "audio" };
+        ledger.check(follows, || format!("{who}: {which} {number} of {id} after {last:?}"));
+        self.received += 1;
+        ledger.frames_received += 1;
+    }
+
+    /// The same for what bridges make: the audio of a publisher on a good path is there.
+    fn bridged_is_in_time(&self, ledger: &mut Ledger) {
+        let (now, most) = (netsim::kernel::now(), Duration::from_secs(4));
+        let mut of_stream = ledger.rtc.iter().filter(|(_, record)| record.key == self.key);
+        let live = of_stream.next_back().filter(|(_, record)| record.ended.is_none() && record.is_steady);
+        let Some((&id, record)) = live else { return };
+        let began = record.audio.first().copied().unwrap_or(now).max(self.joined);
+        if now < began + most + Duration::from_secs(4) {
+            return;
+        }
+        let old = record.audio.partition_point(|sent| *sent + most <= now);
+        let has =
+            self.bridged[0].filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 1);
+        ledger.check(has >= old, || format!("{}: has {has} of {old} packets of {id}", self.who));
+    }
+
     /// A player whose stream has had no publisher for long is told so and disconnected.
     pub fn is_not_forgotten(&self, ledger: &mut Ledger) {
         let now = netsim::kernel::now();
         let Some(wait) = ledger.servers[self.key.server].wait_for_publisher else { return };
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
-        let ended = of_stream.map(|record| record.ended).collect::<Option<Vec<_>>>();
+        let of_rtc = ledger.rtc.values().filter(|record| record.key == self.key).map(|record| record.ended);
+        let ended = of_stream.map(|record| record.ended).chain(of_rtc).collect::<Option<Vec<_>>>();
         let Some(ended) = ended.filter(|_| !ledger.is_disturbed) else { return };
         let since = ended.into_iter().max().unwrap_or(self.joined).max(self.joined);
         // A publisher that vanishes is noticed when it has been silent for too long.
@@ -135,6 +204,7 @@ impl Checker {
         if ledger.is_disturbed {
             return;
         }
+        self.bridged_is_in_time(ledger);
         let Some(record) = ledger.live(self.key).filter(|record| record.is_steady) else { return };
         let id = record.content.id;
         let old = record.sent.partition_point(|sent| *sent + most <= now);
@@ -153,4 +223,14 @@ impl Checker {
         let text = || format!("{}: has {has} of {old} frames of {id} that are {most:?} old", self.who);
         ledger.check(has >= old, text);
     }
+}
+
+/// Whether a body is one of Enhanced RTMP.
+fn is_enhanced(kind: MediaKind, body: &[u8]) -> bool {
+    body.len() >= 5
+        && match kind {
+            MediaKind::Video => body[0] & 0x80 != 0,
+            MediaKind::Audio => body[0] >> 4 == 9,
+            MediaKind::Data => false,
+        }
 }

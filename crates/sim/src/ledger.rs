@@ -102,7 +102,8 @@ pub struct Ledger {
     pub checks: u64,
     /// Faults are on that stop servers for a while: nobody is promised to be in time.
     pub is_disturbed: bool,
-    /// Nobody asks for more than one thing on an HTTP connection: sessions and reasons are as many.
+    /// Nobody asks for more than one thing on an HTTP connection, and there are no sources inside: sessions
+    /// and reasons are as many.
     pub is_plain_http: bool,
     /// Frames that players got.
     pub frames_received: u64,

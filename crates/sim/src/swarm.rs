@@ -15,6 +15,8 @@ use worker_api::settings::{
 
 use crate::actors::flv::{Carrier, FlvPlayer};
 use crate::actors::hostile::{Habit, Hostile};
+use crate::actors::internal::InternalPublisher;
+use crate::actors::operator::Operator;
 use crate::actors::rtc::{self, RtcClient};
 use crate::actors::rtmp_play::{self, RtmpPlayer};
 use crate::actors::rtmp_publish::{self, RtmpPublisher};
@@ -41,6 +43,12 @@ pub struct Config {
     pub players: usize,
     /// Viewers of each WebRTC stream.
     pub viewers: usize,
+    /// Viewers by WebRTC of each RTMP stream, and players by RTMP and FLV of each WebRTC stream.
+    pub bridged: usize,
+    /// Publishers of ten that are sources inside the server.
+    pub internal: u64,
+    /// The API of each server is used; sessions are ended by it as well.
+    pub operator: Option<bool>,
     /// Hostile clients of each server.
     pub hostile: usize,
     /// Second publishers of streams that have one.
@@ -96,6 +104,7 @@ impl Config {
             interrupt: some(0.3, 0.05),
             abort_accept: some(0.2, 0.2),
             no_buffers: some(0.2, 0.05),
+            refuse_send: 0.0,
             receive_queue: None,
             descriptors: None,
         };
@@ -129,6 +138,8 @@ impl Config {
             transcoding: TranscodingSettings { streams_max: 0, ..TranscodingSettings::default() },
             ..WorkerSettings::default()
         };
+        // What came later draws from numbers of its own, so that seeds stay what they were.
+        let more = &mut Random::new(seed ^ 0x6d6f_7265);
         let mut config = Self {
             seed,
             servers: 1 + random.below(3) as usize,
@@ -137,6 +148,9 @@ impl Config {
             rtc_streams: random.below(3) as usize,
             players: random.below(8) as usize,
             viewers: random.below(5) as usize,
+            bridged: more.below(3) as usize,
+            internal: pick(more, &[0, 0, 2, 5]),
+            operator: [None, Some(false), Some(true)][more.below(3) as usize],
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
             rivals: if random.chance(0.4) { 2 } else { 0 },
             lasts: ms(20_000 + random.below(40_000)),
@@ -154,6 +168,12 @@ impl Config {
         if random.chance(0.1) {
             config.faults.receive_queue = Some(16);
         }
+        if more.chance(0.1) {
+            config.faults.refuse_send = 0.02;
+        }
+        if more.chance(0.1) {
+            config.settings.rtc.sessions_max = 3;
+        }
         config
     }
 
@@ -169,6 +189,9 @@ impl Config {
             rtc_streams: 1,
             players: 8,
             viewers: 10,
+            bridged: 1,
+            internal: 0,
+            operator: Some(false),
             hostile: 1,
             rivals: 0,
             lasts: ms(60_000),
@@ -188,17 +211,22 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 16] = [
+        const CHANGES: [Change; 19] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
             ("no partial writes", |config| config.faults.partial_write = 0.0),
             ("no false reports", |config| config.faults.false_report = 0.0),
             ("no interrupts", |config| config.faults.interrupt = 0.0),
-            ("no full buffers", |config| config.faults.no_buffers = 0.0),
+            ("no full buffers", |config| {
+                (config.faults.no_buffers, config.faults.refuse_send) = (0.0, 0.0);
+            }),
             ("no bad paths", |config| config.bad_paths = 0),
             ("no hostile clients", |config| config.hostile = 0),
             ("no rivals", |config| config.rivals = 0),
+            ("no bridges", |config| config.bridged = 0),
+            ("no operator", |config| config.operator = None),
+            ("no sources inside", |config| config.internal = 0),
             ("no WebRTC", |config| config.rtc_streams = 0),
             ("no RTMP", |config| config.streams = 0),
             ("one server", |config| config.servers = 1),
@@ -238,7 +266,7 @@ impl Config {
             || self.faults.descriptors.is_some()
             || self.settings.sessions_max < 1_000
             || self.settings.ring_frames < 1_000;
-        ledger.is_plain_http = self.hostile == 0;
+        ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
         let token = self.needs_token.then(|| "secret".to_owned());
@@ -275,7 +303,7 @@ impl Config {
 
     fn populate(&self, world: &mut World) {
         let random = &mut Random::new(self.seed ^ 0x706f_7075);
-        let mut host = 0_u16;
+        let (mut host, mut bridged_host) = (0_u16, 0x8000_u16);
         for server in 0..self.servers {
             for stream in 0..self.streams {
                 let key = StreamKey { server, stream };
@@ -293,6 +321,11 @@ impl Config {
                     self.rtc(world, random, &mut host, key, RtcRole::Play);
                 }
             }
+            self.bridged(world, server, &mut bridged_host);
+            if let Some(kicks) = self.operator {
+                let lasts = self.lasts;
+                world.arrive(ms(1_000), Box::new(move |_| Box::new(Operator::new(server, lasts, kicks))));
+            }
             for _ in 0..self.hostile {
                 let (from, _) = self.address(random, &mut host);
                 let habit = Habit::ALL[random.below(6) as usize];
@@ -301,6 +334,19 @@ impl Config {
                     after,
                     Box::new(move |ledger| Box::new(Hostile::new(ledger, server, from, habit))),
                 );
+            }
+        }
+    }
+
+    /// Viewers of what is published by RTMP, and players of what is published by WebRTC.
+    fn bridged(&self, world: &mut World, server: usize, host: &mut u16) {
+        let random = &mut Random::new(self.seed ^ 0x6272_6964_6765 ^ server as u64);
+        for _ in 0..self.bridged {
+            for stream in 0..self.streams {
+                self.rtc(world, random, host, StreamKey { server, stream }, RtcRole::Play);
+            }
+            for stream in 0..self.rtc_streams {
+                self.player(world, random, host, StreamKey { server, stream: 100 + stream });
             }
         }
     }
@@ -351,7 +397,18 @@ impl Config {
             is_steady,
             shows_token: !random.chance(0.1),
         };
-        world.arrive(after, Box::new(move |ledger| Box::new(RtmpPublisher::new(ledger, plan))));
+        let draw = Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x696e_7465).below(10);
+        let is_internal = draw < self.internal;
+        world.arrive(
+            after,
+            Box::new(move |ledger| {
+                if is_internal {
+                    Box::new(InternalPublisher::new(ledger, plan))
+                } else {
+                    Box::new(RtmpPublisher::new(ledger, plan))
+                }
+            }),
+        );
     }
 
     fn player(&self, world: &mut World, random: &mut Random, host: &mut u16, key: StreamKey) {
@@ -390,9 +447,13 @@ impl Config {
             role,
             lasts: if role == RtcRole::Publish { self.lasts } else { random.up_to(self.lasts) },
             leave: Leave::any(random),
-            is_steady: is_steady && self.faults.no_buffers == 0.0 && self.faults.receive_queue.is_none(),
+            is_steady: is_steady
+                && self.faults.no_buffers == 0.0
+                && self.faults.refuse_send == 0.0
+                && self.faults.receive_queue.is_none(),
             moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
             is_greedy: random.chance(0.2),
+            is_bridged: role == RtcRole::Play && key.stream < 100,
         };
         let plan = rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan };
         world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));

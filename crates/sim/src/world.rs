@@ -7,12 +7,12 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use netsim::kernel::{self, QueueId};
 
-use netsim::Random;
+use netsim::{FastMap, Random};
 use worker_api::link::Command;
 
 use crate::actors::{Actor, Next, ms};
@@ -47,12 +47,12 @@ pub struct World {
     pub servers: Vec<Server>,
     actors: Vec<Option<Box<dyn Actor>>>,
     arrivals: VecDeque<(Duration, Arrival)>,
-    by_queue: HashMap<QueueId, Owner>,
+    by_queue: FastMap<QueueId, Owner>,
     /// When who runs at the latest; an entry of `timers` counts only if it says the same.
-    due: HashMap<Owner, Instant>,
+    due: FastMap<Owner, Instant>,
     timers: BinaryHeap<Reverse<(Instant, Owner)>>,
     runnable: Vec<Owner>,
-    busy_until: HashMap<Owner, Instant>,
+    busy_until: FastMap<Owner, Instant>,
     /// Workers that were woken and have not run since.
     woken: HashSet<Owner>,
     schedule: Schedule,
@@ -72,11 +72,11 @@ impl World {
             servers,
             actors: Vec::new(),
             arrivals: VecDeque::new(),
-            by_queue: HashMap::new(),
-            due: HashMap::new(),
+            by_queue: FastMap::default(),
+            due: FastMap::default(),
             timers: BinaryHeap::new(),
             runnable: Vec::new(),
-            busy_until: HashMap::new(),
+            busy_until: FastMap::default(),
             woken: HashSet::new(),
             schedule,
             random: Random::new(seed ^ 0x7363_6865_6475),
@@ -202,11 +202,24 @@ impl World {
                 format!("worker {index} of server {server}: {}", found.err().unwrap_or_default())
             });
         }
+        self.check_sleepers(server);
         if !drained {
             self.set_timer(owner, next.max(until));
         }
         if let Some(at) = self.servers[server].control(&mut self.ledger) {
             self.set_timer(Owner::Control(server), at);
+        }
+    }
+
+    /// Nobody sleeps on what another worker has left for it, unless that is about to wake it.
+    fn check_sleepers(&mut self, server: usize) {
+        let workers = &self.servers[server].workers;
+        for (index, worker) in workers.iter().enumerate() {
+            if !worker.sleeps_on_mail() || worker.queue().is_woken() || worker.is_drained() {
+                continue;
+            }
+            let is_woken = workers.iter().any(|other| other.is_drained() || other.will_wake(index));
+            self.ledger.check(is_woken, || format!("worker {index} of server {server} sleeps on its mail"));
         }
     }
 
@@ -260,12 +273,22 @@ impl World {
         }
         // Consent (30 s), a restart of ICE (5 s), idle HTTP connections (75 s), and whoever never came back.
         let mut quiet = kernel::elapsed();
+        let mut alone_since = None;
         for _ in 0..40 {
             quiet += ms(5_000);
             self.run_until(quiet);
             if !self.ledger.violations.is_empty() || (self.actors() == 0 && self.is_empty()) {
                 break;
             }
+            // Idle connections are closed when their clients are, and not when their time is up.
+            if self.actors() > 0 {
+                continue;
+            }
+            let alone_since = *alone_since.get_or_insert(quiet);
+            let workers = self.servers.iter().flat_map(|server| &server.workers);
+            let idle: usize = workers.map(|worker| worker.tables().idle).sum();
+            let is_right = idle == 0 || self.ledger.is_disturbed || quiet < alone_since + ms(35_000);
+            self.ledger.check(is_right, || format!("{idle} idle connections of clients that have gone"));
         }
         if self.ledger.violations.is_empty() {
             self.check_end();
@@ -322,6 +345,8 @@ impl World {
             ledger.check(ended == opened, || format!("server {index}: {opened} opened, {ended} ended"));
             let (open, own) = (kernel::descriptors(server.ip), server.own_descriptors);
             ledger.check(open == own, || format!("server {index} has {open} sockets, {own} are its own"));
+            let waiting = kernel::waiting(server.ip);
+            ledger.check(waiting == 0, || format!("server {index} has not accepted {waiting} connections"));
             let kept = server.kept.taken();
             ledger.check(kept == 0, || format!("server {index}: {kept} places of connections are taken"));
         }

@@ -1,5 +1,6 @@
 //! A player by HTTP-FLV or WebSocket-FLV, built on `rtmp`'s FLV reader.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use netsim::kernel::{self, EventQueue};
@@ -35,6 +36,11 @@ pub struct FlvPlayer {
     started: bool,
     leaving: bool,
     next_look: Instant,
+    /// When it is looked at next whether it is in time.
+    next_check: Instant,
+    /// Pings of a WebSocket that were not answered yet: when, and what they say.
+    pings: VecDeque<(Instant, u32)>,
+    next_ping: Instant,
     /// What has come and was not taken apart.
     inbox: Vec<u8>,
 }
@@ -69,6 +75,9 @@ impl FlvPlayer {
             started: false,
             leaving: false,
             next_look: now,
+            next_check: now,
+            pings: VecDeque::new(),
+            next_ping: now,
             inbox: Vec::new(),
         }
     }
@@ -136,6 +145,12 @@ impl FlvPlayer {
                     match opcode {
                         2 => self.flv.push(&self.inbox[header..header + len]),
                         8 => over = true,
+                        10 => {
+                            let pong = self.inbox[header..header + len].to_vec();
+                            let ping = self.pings.pop_front();
+                            let is_right = ping.is_some_and(|(_, number)| pong == number.to_be_bytes());
+                            ledger.check(is_right, || format!("FLV player: {pong:?} answers {ping:?}"));
+                        }
                         other => ledger.violation(format!("FLV player: a WebSocket frame of type {other}")),
                     }
                     self.inbox.drain(..header + len);
@@ -177,6 +192,16 @@ impl Actor for FlvPlayer {
                 return Next::Done;
             }
         }
+        if self.started && self.carrier == Carrier::WebSocket && now >= self.next_ping && self.pings.len() < 8
+        {
+            self.next_ping = now + ms(100 + ledger.random.below(3_000));
+            let number = ledger.random.next_u64() as u32;
+            self.pings.push_back((now, number));
+            // Masked with zeros.
+            self.line.out.extend([0x89, 0x84, 0, 0, 0, 0]);
+            self.line.out.extend(number.to_be_bytes());
+            self.line.flush();
+        }
         if self.leaving || now >= self.began + self.plan.lasts {
             match self.plan.leave {
                 Leave::Properly if self.carrier == Carrier::WebSocket => {
@@ -191,8 +216,14 @@ impl Actor for FlvPlayer {
             }
             return Next::Done;
         }
-        if self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none() {
-            self.checker.is_in_time(ledger, self.plan.delay_max(ledger));
+        let is_checked = self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none();
+        if is_checked && now >= self.next_check {
+            self.next_check = now + ms(100);
+            let most = self.plan.delay_max(ledger);
+            let late = self.pings.front().is_some_and(|(since, _)| now > *since + most);
+            let is_right = !late || ledger.is_disturbed;
+            ledger.check(is_right, || format!("FLV player {}: a ping without a pong", self.plan.from));
+            self.checker.is_in_time(ledger, most);
             self.checker.is_not_forgotten(ledger);
         }
         next

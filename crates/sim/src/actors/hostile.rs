@@ -135,11 +135,14 @@ impl Actor for Hostile {
                     ledger.check(self.answers <= self.requests, || "an answer nobody asked for".to_owned());
                 }
                 if self.answers == self.requests {
-                    if self.requests == 5 {
+                    if self.requests >= 5 {
                         return Next::Done;
                     }
-                    self.requests += 1;
-                    self.line.out.extend(b"GET /api/v1/health HTTP/1.1\r\nHost: sim\r\n\r\n");
+                    // Now and then without waiting for the answer to the one before.
+                    for _ in 0..1 + ledger.random.below(2) {
+                        self.requests += 1;
+                        self.line.out.extend(b"GET /api/v1/health HTTP/1.1\r\nHost: sim\r\n\r\n");
+                    }
                 } else if now > self.began + ms(60_000) && !ledger.is_disturbed {
                     ledger.violation(format!("{} has no answer to request {}", self.from, self.requests));
                     return Next::Done;

@@ -5,7 +5,9 @@
 
 pub mod flv;
 pub mod hostile;
+pub mod internal;
 pub mod line;
+pub mod operator;
 pub mod rtc;
 pub mod rtmp_play;
 pub mod rtmp_publish;

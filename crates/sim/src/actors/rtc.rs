@@ -3,7 +3,7 @@
 //! What control does with an offer is done here: the offer is answered, and a worker is asked to open the
 //! session.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ use rtc::sdp::{
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use rtc_test::{Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
+use rtp::HeaderFields;
+use rtp::payload::Codec;
 use tokio::sync::oneshot;
 use worker_api::link::Command;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
@@ -49,6 +51,8 @@ pub struct Plan {
     pub moves_after: Option<Duration>,
     /// Asks for a key frame all the time.
     pub is_greedy: bool,
+    /// It plays what is published by RTMP: H.264, through a bridge.
+    pub is_bridged: bool,
 }
 
 /// A publisher or viewer.
@@ -69,6 +73,12 @@ pub struct RtcClient {
     next_packet: Instant,
     next_report: Instant,
     seen: Seen,
+    pictures: Pictures,
+    came: Instant,
+    /// When it asks again for what was not there.
+    asks_again: Instant,
+    /// When it is looked at next whether it is in time.
+    next_check: Instant,
     leaving: bool,
 }
 
@@ -107,6 +117,10 @@ impl RtcClient {
             next_packet: now,
             next_report: now,
             seen: Seen::default(),
+            pictures: Pictures::default(),
+            came: now,
+            asks_again: now,
+            next_check: now,
             leaving: false,
         };
         this.open(ledger);
@@ -120,7 +134,8 @@ impl RtcClient {
             RtcRole::Publish => Direction::Send,
             RtcRole::Play => Direction::Receive,
         };
-        let offer = rtc_test::offer(direction, local, &OfferOptions::default());
+        let video = self.plan.is_bridged.then_some(Codec::H264);
+        let offer = rtc_test::offer(direction, local, &OfferOptions { video, ..OfferOptions::default() });
         let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
         let worker = ledger.random.below(ledger.servers[self.plan.key.server].handles.len() as u64) as usize;
         let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
@@ -194,6 +209,18 @@ impl RtcClient {
             };
             let payload = packet.payload();
             match packet.payload_type() {
+                VP8 if self.plan.is_bridged => {
+                    let sequence = packet.sequence_number();
+                    self.note_sequence(sequence);
+                    self.pictures.packet(sequence, payload);
+                }
+                VP8_RTX if self.plan.is_bridged && payload.len() > 2 => {
+                    let sequence = u16::from_be_bytes([payload[0], payload[1]]);
+                    self.pictures.packet(sequence, &payload[2..]);
+                }
+                OPUS if self.plan.is_bridged => {
+                    ledger.violation(format!("{}: audio that nobody transcodes", self.who));
+                }
                 OPUS => self.media(ledger, payload, false, false),
                 VP8 => {
                     let sequence = packet.sequence_number();
@@ -205,6 +232,7 @@ impl RtcClient {
                 VP8_RTX => {}
                 other => ledger.violation(format!("{}: payload type {other}", self.who)),
             }
+            self.pictures.check(ledger, &self.plan, &self.who);
         }
     }
 
@@ -269,6 +297,9 @@ impl RtcClient {
         if ledger.is_disturbed || self.connected.is_none_or(|since| now < since + ms(3_000)) {
             return;
         }
+        if self.plan.is_bridged {
+            return self.pictures.are_in_time(ledger, self.plan.key, &self.who, self.connected);
+        }
         let mut live = ledger.rtc.iter().filter(|(_, record)| record.key == self.plan.key);
         let Some((&id, record)) = live.next_back().filter(|(_, record)| record.ended.is_none()) else {
             return;
@@ -297,7 +328,10 @@ impl RtcClient {
                     self.socket.send_to(audio, remote);
                     if self.number.is_multiple_of(2) {
                         let picture = self.number / 2;
-                        let video = client.protect(video_fields(picture), &video_payload(id, picture));
+                        // 25 of them in a second.
+                        let timestamp = picture.wrapping_mul(3_600);
+                        let fields = HeaderFields { timestamp, ..video_fields(picture) };
+                        let video = client.protect(fields, &video_payload(id, picture));
                         record.video = picture + 1;
                         self.socket.send_to(video, remote);
                     }
@@ -315,7 +349,10 @@ impl RtcClient {
                 if lost.is_empty() && !wants_key {
                     return;
                 }
-                let media_ssrc = client.source(rtp::payload::MediaKind::Video).ssrc;
+                let mut tracks = client.answer.tracks.iter().flatten();
+                let video = tracks.find(|track| track.kind == rtp::payload::MediaKind::Video);
+                let Some(source) = video.and_then(|track| track.sources.first()) else { return };
+                let media_ssrc = source.ssrc;
                 let (own, media_ssrc) = (1_u32.to_be_bytes(), media_ssrc.to_be_bytes());
                 let mut compound = [&[0x80, 201, 0, 1][..], &own].concat();
                 for sequence in lost {
@@ -377,13 +414,133 @@ fn certificate() -> Arc<Certificate> {
     Arc::clone(CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate().expect("random bytes"))))
 }
 
-fn audio_payload(id: u64, number: u32) -> Vec<u8> {
+/// H.264 of a bridge (RFC 6184, mode 1), put together again.
+#[derive(Debug, Default)]
+struct Pictures {
+    /// Payloads by sequence number, continued beyond 16 bits.
+    packets: BTreeMap<i64, Vec<u8>>,
+    newest: Option<i64>,
+    /// NAL units that are whole, in the order they became so.
+    units: Vec<Vec<u8>>,
+    seen: HashSet<(u64, u32)>,
+    last: Option<(u64, u32)>,
+}
+
+impl Pictures {
+    fn packet(&mut self, sequence: u16, payload: &[u8]) {
+        let newest = self.newest.unwrap_or(i64::from(sequence) + (1 << 20));
+        let newest = if self.newest.is_none() { newest & !0xffff | i64::from(sequence) } else { newest };
+        let at = newest + i64::from(sequence.wrapping_sub(newest as u16) as i16);
+        self.newest = Some(newest.max(at));
+        match payload {
+            [first, ..] if first & 0x1f == 28 && payload.len() > 2 => {
+                self.packets.insert(at, payload.to_vec());
+                self.put_together(at);
+            }
+            // STAP-A: units with their lengths.
+            [first, rest @ ..] if first & 0x1f == 24 => {
+                let mut rest = rest;
+                while let [high, low, more @ ..] = rest {
+                    let len = usize::from(u16::from_be_bytes([*high, *low])).min(more.len());
+                    self.units.extend((len > 0).then(|| more[..len].to_vec()));
+                    rest = &more[len..];
+                }
+            }
+            [] => {}
+            payload => self.units.push(payload.to_vec()),
+        }
+        let old = self.packets.split_off(&(self.newest.unwrap_or(0) - 2_000));
+        self.packets = old;
+    }
+
+    /// Fragments around this one that make a unit (FU-A).
+    fn put_together(&mut self, at: i64) {
+        let (begins, ends) = (|bytes: &[u8]| bytes[1] & 0x80 != 0, |bytes: &[u8]| bytes[1] & 0x40 != 0);
+        let (mut first, mut last) = (at, at);
+        while !begins(&self.packets[&first]) {
+            first -= 1;
+            if self.packets.get(&first).is_none_or(|before| ends(before)) {
+                return;
+            }
+        }
+        while !ends(&self.packets[&last]) {
+            last += 1;
+            if self.packets.get(&last).is_none_or(|behind| begins(behind)) {
+                return;
+            }
+        }
+        let head = &self.packets[&first];
+        let mut unit = vec![head[0] & 0xe0 | head[1] & 0x1f];
+        for sequence in first..=last {
+            unit.extend(
+                self.packets.remove(&sequence).into_iter().flat_map(|bytes| bytes.into_iter().skip(2)),
+            );
+        }
+        self.units.push(unit);
+    }
+
+    /// Each picture is the publisher's, byte for byte; on a good path they begin at a key frame and are in
+    /// order, none between two missing.
+    fn check(&mut self, ledger: &mut Ledger, plan: &Plan, who: &str) {
+        for unit in std::mem::take(&mut self.units) {
+            if !matches!(unit[0] & 0x1f, 1 | 5) {
+                let is_known = matches!(unit[0] & 0x1f, 6..=9);
+                ledger.check(is_known, || format!("{who}: a NAL unit of type {}", unit[0] & 0x1f));
+                continue;
+            }
+            let id = unit.get(2..10).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+            let number = unit.get(10..14).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+            let record = id.and_then(|id| ledger.publications.get(&id));
+            let Some((record, number)) = record.zip(number) else {
+                ledger.violation(format!("{who}: a picture of nobody, {} bytes", unit.len()));
+                continue;
+            };
+            let (content, sent, of, is_steady) =
+                (record.content, record.sent.len(), record.key, record.is_steady && plan.is_steady);
+            let id = content.id;
+            ledger.check(of == plan.key, || format!("{who}: a picture of {of:?}"));
+            ledger.check((number as usize) < sent, || format!("{who}: picture {number} of {id} too early"));
+            let is_right = content.frame(number).body.get(9..) == Some(&unit[..]);
+            ledger.check(is_right, || format!("{who}: picture {number} of {id} is another"));
+            let is_new = self.seen.insert((id, number));
+            let is_key = content.is_key(number);
+            if is_steady {
+                ledger.check(is_new, || format!("{who}: picture {number} of {id} twice"));
+                let follows = match self.last {
+                    Some((last_id, last)) if last_id == id => number == last + 2 || number > last && is_key,
+                    Some((last_id, _)) => is_key && id > last_id,
+                    None => is_key,
+                };
+                let last = self.last;
+                ledger.check(follows, || format!("{who}: picture {number} of {id} after {last:?}"));
+            }
+            self.last = self.last.max(Some((id, number)));
+            ledger.packets_received += 1;
+        }
+    }
+
+    fn are_in_time(&self, ledger: &mut Ledger, key: StreamKey, who: &str, since: Option<Instant>) {
+        let (now, most) = (kernel::now(), ms(2_500));
+        let Some(record) = ledger.live(key).filter(|record| record.is_steady) else { return };
+        let gop = ms(u64::from(record.content.gop) * 40);
+        let began = record.sent.first().copied().max(since);
+        if began.is_none_or(|began| now < began + gop + ms(4_000)) {
+            return;
+        }
+        let id = record.content.id;
+        let old = record.sent.partition_point(|sent| *sent + most <= now);
+        let has = self.last.filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 2);
+        ledger.check(has >= old, || format!("{who}: has {has} of {old} frames of {id}"));
+    }
+}
+
+pub(crate) fn audio_payload(id: u64, number: u32) -> Vec<u8> {
     let mut payload = rtc_test::audio_payload(number).to_vec();
     payload[8..16].copy_from_slice(&id.to_be_bytes());
     payload
 }
 
-fn video_payload(id: u64, number: u32) -> Vec<u8> {
+pub(crate) fn video_payload(id: u64, number: u32) -> Vec<u8> {
     let key = number.is_multiple_of(GOP);
     let mut payload = vp8_frame(number, key, 700 + (number as usize % 7) * 40);
     let at = if key { 15 } else { 8 };
@@ -409,7 +566,7 @@ impl Actor for RtcClient {
                     return Next::Done;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    let late = now > self.began + ms(2_000) && !ledger.is_disturbed;
+                    let late = now > self.asks_again.max(self.began) + ms(2_000) && !ledger.is_disturbed;
                     ledger.check(!late, || format!("{}: no answer from the worker", self.who));
                     return if late { Next::Done } else { Next::At(now + ms(10)) };
                 }
@@ -417,7 +574,14 @@ impl Actor for RtcClient {
             }
         }
         if self.client.is_none() {
-            return Next::Done;
+            if self.leaving || now > self.came + self.plan.lasts || self.plan.role == RtcRole::Publish {
+                return Next::Done;
+            }
+            if now >= self.asks_again {
+                (self.began, self.asks_again) = (now, now + ms(500));
+                self.open(ledger);
+            }
+            return Next::At(if self.opening.is_some() { now + ms(10) } else { self.asks_again });
         }
         let mut datagrams = Vec::new();
         while self.socket.receive(64, &mut datagrams).is_ok_and(|more| more) {}
@@ -451,7 +615,8 @@ impl Actor for RtcClient {
         }
         if connected {
             self.send(ledger);
-            if self.plan.role == RtcRole::Play && self.plan.is_steady {
+            if self.plan.role == RtcRole::Play && self.plan.is_steady && now >= self.next_check {
+                self.next_check = now + ms(100);
                 self.is_in_time(ledger);
             }
         }

@@ -67,6 +67,8 @@ pub struct RtmpPlayer {
     started: bool,
     leaving: bool,
     next_look: Instant,
+    /// When it is looked at next whether it is in time.
+    next_check: Instant,
     inbox: Vec<u8>,
 }
 
@@ -93,6 +95,7 @@ impl RtmpPlayer {
             started: false,
             leaving: false,
             next_look: now,
+            next_check: now,
             inbox: Vec::new(),
         }
     }
@@ -144,7 +147,9 @@ impl Actor for RtmpPlayer {
             }
             return Next::Done;
         }
-        if self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none() {
+        let is_checked = self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none();
+        if is_checked && now >= self.next_check {
+            self.next_check = now + ms(100);
             self.checker.is_in_time(ledger, self.plan.delay_max(ledger));
             self.checker.is_not_forgotten(ledger);
         }

@@ -1,5 +1,6 @@
 //! Whole servers in virtual time.
 
 mod contract;
+mod found;
 mod replay;
 mod seeds;
