@@ -205,12 +205,12 @@ FIRST ?= 0
 SEED ?=
 
 sim:
-	cargo run --release --quiet --locked --package sim -- \
+	cargo run --profile sim --quiet --locked --package sim -- \
 	    $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
 
 # Three servers, twelve streams of 200 kbit/s and 102 players of all kinds, on one core.
 sim-speed:
-	cargo run --release --quiet --locked --package sim -- --load --seeds 3 --threads 1
+	cargo run --profile sim --quiet --locked --package sim -- --load --seeds 3 --threads 1
 
 sim-mutants:
 	scripts/sim-mutants $(ARGS)
