@@ -244,7 +244,9 @@ impl Packets {
     /// Whether video waits because the kernel has no room at any port. Once it is late, it is made, and
     /// dropped if there still is none: viewers go on with what is new.
     fn waits_for_room(&self, now: Instant) -> bool {
-        !self.video.is_late(now) && self.sockets.ports.iter().all(|(_, port)| port.is_blocked())
+        let mut ports = self.sockets.ports.iter().map(|(_, port)| port.is_blocked()).peekable();
+        // Without ports, viewers are at connections.
+        ports.peek().is_some() && !self.video.is_late(now) && ports.all(|is_blocked| is_blocked)
     }
 
     /// Bytes sent since this was asked last.
