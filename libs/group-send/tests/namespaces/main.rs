@@ -38,7 +38,9 @@ use libtest_mimic::{Arguments, Trial};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
-use std::fs;
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
 use std::process::id;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,10 +97,10 @@ fn main() {
         .with_ignored_flag(missing.is_some())
     });
     let trials = trials.collect();
-    let before = hold_more_packets();
+    let users = hold_more_packets();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    if let Some(before) = before {
-        fs::write(BACKLOG_FILE, before).expect("it could be written before");
+    if let Ok(users) = users {
+        hold_as_many_as_before(&users);
     }
     conclusion.exit();
 }
@@ -122,12 +124,29 @@ fn stay_on_one_processor() {
 const BACKLOG: &str = "100000";
 const BACKLOG_FILE: &str = "/proc/sys/net/core/netdev_max_backlog";
 
-/// Has this machine hold more packets, which is a setting of the machine and no namespace's, until
-/// the trials are over. Returns what it was, if the setting may be changed.
-fn hold_more_packets() -> Option<String> {
-    let before = fs::read_to_string(BACKLOG_FILE).ok()?;
-    fs::write(BACKLOG_FILE, BACKLOG).ok()?;
-    Some(before)
+/// Has this machine hold more packets, which is a setting of the machine and no namespace's. Returns a
+/// file that has what it was, and a lock of which each program that runs trials has a share.
+fn hold_more_packets() -> io::Result<File> {
+    let path = env::temp_dir().join("group-send-trials-backlog");
+    let mut users = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    if users.try_lock().is_ok() {
+        // The first.
+        let before = fs::read(BACKLOG_FILE)?;
+        fs::write(BACKLOG_FILE, BACKLOG)?;
+        users.set_len(0)?;
+        users.write_all(&before)?;
+    }
+    users.lock_shared()?;
+    Ok(users)
+}
+
+/// Undoes that after the last program's trials.
+fn hold_as_many_as_before(mut users: &File) {
+    if users.try_lock().is_ok() {
+        let mut before = String::new();
+        users.rewind().and_then(|()| users.read_to_string(&mut before)).expect("a file of ours");
+        fs::write(BACKLOG_FILE, before).expect("it could be written before");
+    }
 }
 
 /// Whether these arguments ask for the trial to be run.

@@ -7,6 +7,7 @@ use crate::host::{FAR_V4, Link, NEAR_DEVICE, NEAR_V4};
 use group_send::{BackendKind, Config, Sender, socket};
 use std::collections::HashMap;
 use std::net::UdpSocket;
+use std::time::Duration;
 
 pub(crate) fn trials() -> Vec<Privileged> {
     let kind = BackendKind::Sendmmsg;
@@ -27,6 +28,7 @@ fn joined_datagrams(kind: BackendKind) {
     link.near.write_setting(NEAR_DEVICE, "napi_defer_hard_irqs", "1000");
     let receiver = link.socket(Family::V4.wildcard());
     receiver.set_nonblocking(false).expect("O_NONBLOCK");
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).expect("SO_RCVTIMEO");
     socket::enable_gro(&receiver).expect("UDP_GRO");
     let config = Config { twin: true, ..backends::only(kind) };
     let sender = link.near.run(|| Sender::new(&receiver, &config)).expect("a sender");
