@@ -192,7 +192,7 @@ impl PacketCache {
     }
 
     /// Whether packets with this timestamp are those of the newest key frame.
-    fn is_of_key_frame(&self, timestamp: u32) -> bool {
+    pub(crate) fn is_of_key_frame(&self, timestamp: u32) -> bool {
         self.gop.is_some_and(|gop| gop.timestamp == timestamp)
     }
 

@@ -293,8 +293,10 @@ impl PacketStream {
         }
         let forwarded = stored.is_some();
         // One that was missing may be what completes a key frame.
-        let is_late = stored.as_ref().is_some_and(|forward| forward.number + 1 < track.cache.end());
-        let ends_key_frame = forwarded && (track.cache.ends_with_key_frame() || is_late && media.is_key);
+        let is_late_part = stored.as_ref().is_some_and(|forward| {
+            forward.number + 1 < track.cache.end() && track.cache.is_of_key_frame(forward.timestamp)
+        });
+        let ends_key_frame = is_late_part || forwarded && track.cache.ends_with_key_frame();
         if let Some(forward) = stored {
             self.add_to_batch(now, forward);
         }

@@ -134,9 +134,7 @@ impl Neighbour {
         }
         self.outgoing.push(message).map_err(|rtrb::PushError::Full(message)| message)?;
         self.pushed += 1;
-        // A small ring, or a burst, does not wait until it is full.
-        let is_filling = self.outgoing.slots() < self.outgoing.buffer().capacity() / 2;
-        self.wake_by_ms = self.wake_by_ms.min(if is_filling { 0 } else { by_ms });
+        self.wake_by_ms = self.wake_by_ms.min(by_ms);
         Ok(())
     }
 
@@ -167,10 +165,15 @@ impl Neighbour {
     fn flush(&mut self, now_ms: u64, counters: &mut MailboxCounters) {
         self.push_backlog();
         counters.messages += std::mem::take(&mut self.pushed);
-        if self.wake_by_ms <= now_ms {
+        if self.wake_by_ms == u64::MAX {
+            return;
+        }
+        let (room, capacity) = (self.outgoing.slots(), self.outgoing.buffer().capacity());
+        // A small ring, or one that a burst fills, does not wait until it is full.
+        if self.wake_by_ms <= now_ms || room < capacity / 2 {
             self.wake_by_ms = u64::MAX;
             counters.wake_ups += u64::from(self.presence.wake());
-        } else if self.wake_by_ms < u64::MAX && self.outgoing.slots() == self.outgoing.buffer().capacity() {
+        } else if room == capacity {
             self.wake_by_ms = u64::MAX;
         }
     }

@@ -232,6 +232,7 @@ impl UdpPort {
     /// old.
     pub(crate) fn flush(&mut self, now_ms: u64, counters: &mut SendCounters) {
         if self.batch.is_empty() {
+            self.blocked_at_ms = None;
             return;
         }
         // A flush ends what ids stand for.

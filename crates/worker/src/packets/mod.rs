@@ -241,12 +241,13 @@ impl Packets {
         if is_blocked { timer.min(Duration::from_millis(1)) } else { timer }
     }
 
-    /// Whether video waits because the kernel has no room at any port. Once it is late, it is made, and
-    /// dropped if there still is none: viewers go on with what is new.
+    /// Whether video waits because the kernel has no room at any port that is in use. Once it is late, it is
+    /// made, and dropped if there still is none: viewers go on with what is new.
     fn waits_for_room(&self, now: Instant) -> bool {
-        let mut ports = self.sockets.ports.iter().map(|(_, port)| port.is_blocked()).peekable();
-        // Without ports, viewers are at connections.
-        ports.peek().is_some() && !self.video.is_late(now) && ports.all(|is_blocked| is_blocked)
+        let in_use = self.sockets.ports.iter().filter(|(_, port)| !port.peers.is_empty());
+        let mut in_use = in_use.map(|(_, port)| port.is_blocked()).peekable();
+        // Without any, viewers are at connections.
+        in_use.peek().is_some() && !self.video.is_late(now) && in_use.all(|is_blocked| is_blocked)
     }
 
     /// Bytes sent since this was asked last.

@@ -81,6 +81,7 @@ impl World {
         let route = Route::Udp { port: PortId(0), remote: address(peer) };
         let packets = &mut self.worker.packets;
         packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false }));
+        packets.sockets.ports[PortId(0)].peers.insert(address(peer).into(), peer).expect("room");
         let subscription = &mut packets.sessions[peer].subscriptions[0];
         let tracks = KINDS.map(|kind| viewer_track(kind, peer)).into();
         let input = ViewerInput { token: u64::from(peer.0), cname: String::new(), tracks };
