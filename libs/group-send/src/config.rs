@@ -92,7 +92,8 @@ pub struct Config {
     /// named here.
     pub backends: Vec<BackendKind>,
     /// Send by a second socket at the same address, which receives nothing. Default: no. Linux; with
-    /// [`BackendKind::Sendmsg`], [`BackendKind::Sendmmsg`] and [`BackendKind::Gso`].
+    /// [`BackendKind::Sendmsg`], [`BackendKind::Sendmmsg`] and [`BackendKind::Gso`]. None for a socket that
+    /// has departure times or [reports refusals](crate::socket::report_refusals).
     ///
     /// It saves a message that leaves the wake-up of the `epoll` set that the caller's socket is in,
     /// and the identification of a datagram that is not fragmented. What the path does not carry in

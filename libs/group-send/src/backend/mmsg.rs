@@ -321,9 +321,7 @@ impl Kernel for Socket {
     }
 
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
-        // An ICMP error comes to either.
-        let of_twin = self.twin.as_ref().is_some_and(|twin| errors.drain(twin.as_fd()));
-        errors.drain(self.fd.as_fd()) || of_twin
+        errors.drain(self.fd.as_fd())
     }
 }
 

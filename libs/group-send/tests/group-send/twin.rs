@@ -1,7 +1,7 @@
 //! A second socket at the caller's address sends, and takes nothing away from the caller's.
 #![cfg(target_os = "linux")]
 
-use group_send::{BatchLimits, Config, SendBatch, SendError, Sender, socket};
+use group_send::{BatchLimits, Config, SendBatch, Sender, socket};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -64,25 +64,17 @@ fn the_address_stays_taken() {
 }
 
 #[test]
-fn one_that_reports_refusals_reports_them_with_a_twin() {
-    let (socket, closed) = (bound("127.0.0.1:0"), bound("127.0.0.1:0").local_addr().unwrap());
-    socket::report_refusals(&socket).expect("Linux has it");
-    let mut sender = with_twin(&socket);
-    send(&mut sender, closed, &[b"one"]);
-    let mut batch = SendBatch::new(BatchLimits::default());
-    batch.push(closed, b"two").unwrap();
-    assert_eq!(sender.flush(&mut batch, usize::MAX).failed, 1);
-    assert_eq!(batch.failures()[0].error, SendError::Refused);
-}
-
-#[test]
-fn without_a_port_or_with_departure_times_the_caller_sends_itself() {
+fn without_a_port_or_with_options_that_need_it_the_caller_sends_itself() {
     let timed = bound("127.0.0.1:0");
     socket::enable_txtime(&timed, socket::DepartureClock::Monotonic).expect("Linux has it");
+    let reports = bound("127.0.0.1:0");
+    socket::report_refusals(&reports).expect("Linux has it");
     let unbound = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     let config = Config { twin: true, ..Config::default() };
     let peer = bound("127.0.0.1:0");
-    for mut sender in [Sender::new(&timed, &config).unwrap(), Sender::new(&unbound, &config).unwrap()] {
+    let senders =
+        [Sender::new(&timed, &config), Sender::new(&reports, &config), Sender::new(&unbound, &config)];
+    for mut sender in senders.map(Result::unwrap) {
         assert!(sender.twin_refused().is_some());
         send(&mut sender, peer.local_addr().unwrap(), &[b"x"]);
         assert_eq!(peer.recv(&mut [0; 8]).expect("it came"), 1);

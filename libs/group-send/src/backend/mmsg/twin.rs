@@ -27,6 +27,11 @@ pub(super) fn open(caller: &SockRef<'_>) -> Result<OwnedFd, String> {
     if option(caller.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0) {
         return Err("the socket has departure times".to_owned());
     }
+    let is_set = |(level, name)| option(caller.as_fd(), level, name).is_ok_and(|value| value != 0);
+    if [(libc::SOL_IP, libc::IP_RECVERR), (libc::SOL_IPV6, libc::IPV6_RECVERR)].into_iter().any(is_set) {
+        // An ICMP error comes to either of the two, and the next datagram would not meet it.
+        return Err("the socket reports refusals".to_owned());
+    }
     let twin = like(caller).map_err(failed)?;
     let shared = caller.reuse_port().map_err(failed)?;
     let bind = || {
@@ -68,9 +73,7 @@ fn like(caller: &SockRef<'_>) -> io::Result<Socket> {
 /// default), has it refuse the rest: that goes through the caller's socket, which cuts it.
 fn forbid_fragments(twin: &Socket) -> io::Result<()> {
     let (level, name) = (libc::SOL_IP, libc::IP_MTU_DISCOVER);
-    // With `IP_RECVERR` a refusal would count as an error of the recipient's as well.
-    let reports = option(twin.as_fd(), level, libc::IP_RECVERR)? != 0;
-    if !reports && option(twin.as_fd(), level, name)? == libc::IP_PMTUDISC_WANT {
+    if option(twin.as_fd(), level, name)? == libc::IP_PMTUDISC_WANT {
         recv::set_option(twin.as_fd(), level, name, libc::IP_PMTUDISC_DO)?;
     }
     Ok(())
