@@ -18,8 +18,9 @@ BENCHMARKS = {
 }
 COSTS = ("us_per_packet", "cpu_ms_per_client_s", "core_percent", "worker_us")
 MEMORY = ("rss_kb_per_client",)
-# What a line of results is about; everything else in it is a figure.
-ABOUT = ("server", "net", "backend", "mode", "source", "n", "sessions", "streams")
+# What a line of results of our server is about; everything else in it is a figure. Of what only one of two
+# builds says, a line has nothing to be compared with.
+ABOUT = ("net", "backend", "mode", "source", "n", "sessions", "streams", "profile", "workers")
 
 
 def target_directory(root):
@@ -74,6 +75,9 @@ def one_run(tree, name, target, load, quick):
             continue
         _, kind, *words = line.split()
         values = dict(word.split("=", 1) for word in words if "=" in word)
+        # What was the only one before it had a name.
+        if values.get("profile") == "gcm":
+            del values["profile"]
         about = (kind, *(f"{key}={values[key]}" for key in ABOUT if key in values))
         numbers = {key: float(value) for key, value in values.items() if key in COSTS + MEMORY and is_number(value)}
         if numbers and values.get("server", "millstream") == "millstream":
