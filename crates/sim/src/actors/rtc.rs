@@ -530,7 +530,12 @@ impl Pictures {
         let id = record.content.id;
         let old = record.sent.partition_point(|sent| *sent + most <= now);
         let has = self.last.filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 2);
-        ledger.check(has >= old, || format!("{who}: has {has} of {old} frames of {id}"));
+        let (waiting, newest, last) = (self.packets.len(), self.newest, self.last);
+        ledger.check(has >= old, || {
+            format!(
+                "{who}: has {has} of {old} frames of {id}: {last:?}, {waiting} fragments, packets to {newest:?}"
+            )
+        });
     }
 }
 
@@ -558,6 +563,8 @@ impl Actor for RtcClient {
                     self.session = Some(session);
                     let local = self.socket.local_addr().expect("its address");
                     let Some((offer, answer)) = self.offer.take() else { return Next::Done };
+                    let kinds: Vec<_> = answer.tracks.iter().flatten().map(|track| track.kind).collect();
+                    ledger.say(|| format!("{}: session {session} of {kinds:?}", self.who));
                     self.client = Some(Client::new(now, local, offer, answer));
                     self.opening = None;
                 }

@@ -1,5 +1,5 @@
 //! Runs seeds: `sim [--seeds N] [--first SEED] [--threads N] [--seconds N] [--until-found]`,
-//! `sim --seed SEED [--trace] [--config] [--shrink]`, `sim --load`.
+//! `sim --seed SEED [--load] [--trace] [--config] [--shrink]`; `--load` instead of what seeds stand for.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     let started = Instant::now();
     if let Some(seed) = value("--seed") {
-        let config = Config::of(seed);
+        let config = if has("--load") { Config::load(seed) } else { Config::of(seed) };
         if has("--config") {
             println!("{config:#?}");
         }
