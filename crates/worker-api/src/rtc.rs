@@ -47,7 +47,7 @@ pub struct RtcOpen {
     pub peer: PeerConfig,
     /// What was negotiated: what the publisher will send, or what the player takes and how.
     pub tracks: Vec<TrackDescription>,
-    /// For a player, which of the published tracks each of `tracks` plays; else empty.
+    /// For a player, which of the published tracks of its kind each of `tracks` plays; else empty.
     pub published: Vec<usize>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.
     pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,

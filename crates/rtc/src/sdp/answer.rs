@@ -24,7 +24,8 @@ pub struct Answer {
     pub sdp: String,
     /// Accepted media descriptions that carry media, in their order. Never empty.
     pub tracks: Vec<TrackDescription>,
-    /// For a viewer: which of the published tracks each of `tracks` plays.
+    /// For a viewer: which of the published tracks of its kind each of `tracks` plays. Counted by kind, because
+    /// the stream may have lost or got another kind by the time the viewer is connected.
     pub published: Vec<usize>,
     /// The other end of the transport.
     pub remote: RemoteTransport,
@@ -71,7 +72,10 @@ pub fn answer_play(
         let seen = before.iter().filter(|decision| decision.kind() == media.kind).count();
         let mut of_kind = published.iter().enumerate().filter(|(_, track)| Some(track.kind) == media.kind);
         match of_kind.nth(seen) {
-            Some((index, track)) => decide_play(media, policy, local.first_ssrc, index, track),
+            Some((index, track)) => {
+                let ssrc = local.first_ssrc.wrapping_add(2 * u32::try_from(index).unwrap_or_default());
+                decide_play(media, policy, ssrc, seen, track)
+            }
             None => Decision::Inactive,
         }
     })
@@ -82,7 +86,7 @@ enum Decision {
     Rejected,
     /// Part of the bundle, without media.
     Inactive,
-    /// The formats as they are written, and the track; for a viewer with the published track.
+    /// The formats as they are written, and the track; for a viewer with which of the published tracks of its kind.
     Accepted(Vec<Format>, TrackDescription, Option<usize>),
 }
 
@@ -214,8 +218,8 @@ fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
 fn decide_play(
     media: &OfferedMedia,
     policy: &Policy,
-    first_ssrc: u32,
-    index: usize,
+    ssrc: u32,
+    nth: usize,
     published: &TrackDescription,
 ) -> Decision {
     let extensions = accepted_extensions(media, policy, Direction::Send);
@@ -235,7 +239,6 @@ fn decide_play(
     for format in &mut written {
         format.fmtp = fmtp::for_sending(Some(published.format()), format);
     }
-    let ssrc = first_ssrc.wrapping_add(2 * u32::try_from(index).unwrap_or_default());
     let with_rtx = formats.iter().any(|format| format.rtx_payload_type.is_some());
     let source = Source { ssrc, rtx_ssrc: with_rtx.then(|| ssrc.wrapping_add(1)) };
     let track = TrackDescription {
@@ -247,7 +250,7 @@ fn decide_play(
         extensions,
         formats,
     };
-    Decision::Accepted(written, track, Some(index))
+    Decision::Accepted(written, track, Some(nth))
 }
 
 /// A format with what of it is agreed.

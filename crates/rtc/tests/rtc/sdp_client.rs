@@ -142,7 +142,7 @@ fn fifty_pairs_of_tracks_are_published_and_played_over_one_transport() {
     let client = pairs(Direction::Receive);
     let offer = parse_offer(&make_offer(&client)).expect("within the limits");
     let answer = answer_play(&offer, &server(), &Policy::play(), &published).expect("answered");
-    assert_eq!(answer.published, (0..100).collect::<Vec<_>>());
+    assert_eq!(answer.published, (0..100).map(|at| at / 2).collect::<Vec<_>>());
     let read = read_answer(&answer.sdp, &client).expect("readable");
     let mut ssrcs: Vec<u32> = read.tracks.iter().flatten().map(|track| track.sources[0].ssrc).collect();
     ssrcs.sort_unstable();

@@ -43,17 +43,18 @@ fn publisher_payload(format: &Format) -> TrackPayload {
     }
 }
 
-/// A viewer as negotiated: each of `tracks` plays the one of `published` that `plays` says.
+/// A viewer as negotiated: each of `tracks` plays the one of its kind that `plays` says. `published` is what the
+/// stream has now, which may lack what it had when the viewer was answered: audio of a bridge, if there is no
+/// transcoder left for it.
 pub(crate) fn viewer(
     token: u64,
     tracks: &[TrackDescription],
     plays: &[usize],
     published: &[TrackDescription],
 ) -> ViewerInput {
-    let tracks = tracks.iter().zip(plays).filter_map(|(track, &plays)| {
-        // Counted among its kind, as `sfu` does.
-        let before = published.iter().take(plays).filter(|other| other.kind == track.kind).count();
-        viewer_track(before, track, published.get(plays))
+    let tracks = tracks.iter().zip(plays).filter_map(|(track, &nth)| {
+        let mut of_kind = published.iter().filter(|other| other.kind == track.kind);
+        viewer_track(nth, track, of_kind.nth(nth))
     });
     ViewerInput { token, cname: CNAME.to_owned(), tracks: tracks.collect() }
 }
@@ -83,4 +84,47 @@ fn viewer_payload(format: &Format) -> ViewerPayload {
     // What NACK was not agreed on for is not sent again, whatever other formats of the m-line have.
     let rtx = format.rtx_payload_type.filter(|_| format.feedback.nack);
     ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx }
+}
+
+#[cfg(test)]
+mod tests {
+    use rtc::sdp::{Feedback, Source};
+    use rtp::extension::ExtensionMap;
+    use rtp::payload::{Codec, MediaKind};
+
+    use super::*;
+
+    fn described(kind: MediaKind, codec: Codec) -> TrackDescription {
+        let format = Format {
+            payload_type: 96,
+            codec,
+            clock_rate: rtp::payload::clock_rate(codec),
+            channels: 1,
+            fmtp: String::new(),
+            rtx_payload_type: None,
+            feedback: Feedback::default(),
+        };
+        TrackDescription {
+            mid: String::new(),
+            kind,
+            formats: vec![format],
+            extensions: ExtensionMap::default(),
+            sources: vec![Source { ssrc: 1, rtx_ssrc: None }],
+            extmap_allow_mixed: false,
+            rids: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_viewer_plays_the_first_picture_whatever_became_of_the_audio() {
+        let (audio, video) =
+            (described(MediaKind::Audio, Codec::Opus), described(MediaKind::Video, Codec::Vp8));
+        let taken = [audio.clone(), video.clone()];
+        for published in [vec![audio.clone(), video.clone()], vec![video.clone()], vec![video, audio], vec![]] {
+            let input = viewer(0, &taken, &[0, 0], &published);
+            let tracks: Vec<_> = input.tracks.iter().map(|track| track.track).collect();
+            let wanted = [MediaKind::Audio, MediaKind::Video].map(|kind| TrackIndex::new(kind, 0));
+            assert_eq!(tracks.into_iter().map(Some).collect::<Vec<_>>(), wanted);
+        }
+    }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Subscription {
     pub(crate) viewer: Option<ViewerId>,
     /// What was negotiated.
     pub(crate) tracks: PublishedTracks,
-    /// Which of the published tracks each of `tracks` plays.
+    /// Which of the published tracks of its kind each of `tracks` plays.
     pub(crate) published: Box<[usize]>,
 }
 

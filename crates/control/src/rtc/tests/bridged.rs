@@ -13,7 +13,7 @@ async fn players_of_streams_of_rtmp_get_what_a_bridge_makes_of_them() {
     );
     {
         let opened = server.workers.opened.lock().expect("not poisoned");
-        assert_eq!((opened[0].role, opened[0].published.as_slice()), (RtcRole::Play, &[0, 1][..]));
+        assert_eq!((opened[0].role, opened[0].published.as_slice()), (RtcRole::Play, &[0, 0][..]));
     }
     for (path, inactive) in [("/whep/live/silent", [true, false]), ("/whep/live/radio", [false, true])] {
         let answer = server.post(path, play_offer()).await;
