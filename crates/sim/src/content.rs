@@ -8,6 +8,12 @@ use rtmp::MediaKind;
 /// Milliseconds between two frames; audio and video take turns.
 pub const FRAME_MS: u32 = 20;
 
+/// Bytes of a NAL unit ahead of the stamp.
+const SLICE_HEADER_BYTES: usize = 4;
+
+/// Keeps small numbers from being rows of zeros, which no NAL unit has.
+const STAMP_MASK: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+
 /// `AVCDecoderConfigurationRecord` of a small picture in the baseline profile.
 const AVCC: [u8; 37] = [
     1, 0x42, 0xc0, 0x0a, 0xff, 0xe1, 0, 22, 0x67, 0x42, 0xc0, 0x0a, 0xdc, 0x96, 0xc0, 0x44, 0, 0, 3, 0, 4, 0,
@@ -76,9 +82,8 @@ impl Content {
             let nal_bytes = self.video_bytes.max(24) * if key { 4 } else { 1 };
             let mut body = vec![if key { 0x17 } else { 0x27 }, 1, 0, 0, 0];
             body.extend(nal_bytes.to_be_bytes());
-            // A slice of an IDR or another picture: first macroblock 0, slice type 7 (I) or 5 (P).
-            body.extend(if key { [0x65, 0x88] } else { [0x41, 0x9a] });
-            self.fill(number, nal_bytes as usize - 2, &mut body);
+            body.extend(slice_header(number / 2 % self.gop));
+            self.fill(number, nal_bytes as usize - SLICE_HEADER_BYTES, &mut body);
             TaggedFrame { kind: MediaKind::Video, timestamp, body }
         } else {
             let mut body = vec![0xaf, 1];
@@ -90,8 +95,8 @@ impl Content {
     /// Appends the stamp and bytes that follow from it, `len` in all.
     fn fill(&self, number: u32, len: usize, out: &mut Vec<u8>) {
         let end = out.len() + len;
-        out.extend(self.id.to_be_bytes());
-        out.extend(number.to_be_bytes());
+        out.extend((self.id ^ STAMP_MASK).to_be_bytes());
+        out.extend((number ^ STAMP_MASK as u32).to_be_bytes());
         let mut state = (self.id << 32 | u64::from(number)) ^ 0x9e37_79b9_7f4a_7c15;
         while out.len() < end {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -102,17 +107,43 @@ impl Content {
     }
 }
 
+/// NAL unit header and slice header (ITU-T H.264 sections 7.3.1 and 7.3.3) of picture `at` behind its key
+/// frame, with the parameter sets of [`AVCC`]: a bridge reads them.
+///
+/// ```text
+/// key: 1 0001000 | 1 0000 1 00 | 1 1 1 1 ....   first_mb, I; pps, frame_num, idr_pic_id, marking; qp, filter
+/// not: 1 00110 1 f | fff 0 0 0 1 1 | 1 1 ....   first_mb, P, pps, frame_num; override, lists, marking, qp; filter
+/// ```
+fn slice_header(at: u32) -> [u8; SLICE_HEADER_BYTES] {
+    let frame_num = (at % 16) as u8;
+    match at {
+        0 => [0x65, 0x88, 0x84, 0xff],
+        _ => [0x41, 0x9a | frame_num >> 3, frame_num << 5 | 0x03, 0xff],
+    }
+}
+
+/// Id and number that follow in a stamp.
+fn read_stamp(bytes: &[u8]) -> Option<(u64, u32)> {
+    let id = bytes.get(..8)?.try_into().map(u64::from_be_bytes).ok()?;
+    let number = bytes.get(8..12)?.try_into().map(u32::from_be_bytes).ok()?;
+    Some((id ^ STAMP_MASK, number ^ STAMP_MASK as u32))
+}
+
+/// Publication and number of the picture that a NAL unit is a slice of.
+pub fn slice_stamp(nal: &[u8]) -> Option<(u64, u32)> {
+    read_stamp(nal.get(SLICE_HEADER_BYTES..)?)
+}
+
 /// Reads the stamp of a body.
 pub fn stamp(kind: MediaKind, body: &[u8]) -> Stamp {
     let at = match (kind, body) {
         (MediaKind::Video | MediaKind::Audio, [_, 0, ..]) => return Stamp::Config,
-        (MediaKind::Video, [_, 1, ..]) => 11,
+        (MediaKind::Video, [_, 1, ..]) => 9 + SLICE_HEADER_BYTES,
         (MediaKind::Audio, [_, 1, ..]) => 2,
         _ => return Stamp::Foreign,
     };
-    let id = body.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
-    let number = body.get(at + 8..at + 12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
-    id.zip(number).map_or(Stamp::Foreign, |(id, number)| Stamp::Frame { id, number })
+    let stamp = body.get(at..).and_then(read_stamp);
+    stamp.map_or(Stamp::Foreign, |(id, number)| Stamp::Frame { id, number })
 }
 
 #[cfg(test)]
@@ -127,6 +158,7 @@ mod tests {
             assert_eq!(stamp(frame.kind, &frame.body), Stamp::Frame { id: 7, number });
             assert_eq!(frame, content.frame(number));
         }
+        assert_eq!(slice_stamp(&content.frame(6).body[9..]), Some((7, 6)));
         assert!(content.is_key(0) && content.is_key(50) && !content.is_key(2) && !content.is_key(1));
     }
 }

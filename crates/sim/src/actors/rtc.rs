@@ -25,6 +25,7 @@ use worker_api::snapshot::SessionId;
 use worker_api::streams::{Published, WebrtcAvailability};
 
 use super::{Actor, Leave, Next, ms};
+use crate::content::slice_stamp;
 use crate::ledger::{Ledger, StreamKey};
 
 /// Milliseconds between two audio packets; every second one comes with a picture.
@@ -488,10 +489,9 @@ impl Pictures {
                 ledger.check(is_known, || format!("{who}: a NAL unit of type {}", unit[0] & 0x1f));
                 continue;
             }
-            let id = unit.get(2..10).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
-            let number = unit.get(10..14).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
-            let record = id.and_then(|id| ledger.publications.get(&id));
-            let Some((record, number)) = record.zip(number) else {
+            let stamp = slice_stamp(&unit);
+            let record = stamp.and_then(|(id, number)| Some((ledger.publications.get(&id)?, number)));
+            let Some((record, number)) = record else {
                 ledger.violation(format!("{who}: a picture of nobody, {} bytes", unit.len()));
                 continue;
             };
