@@ -105,6 +105,8 @@ pub struct Ledger {
     /// Nobody asks for more than one thing on an HTTP connection, and there are no sources inside: sessions
     /// and reasons are as many.
     pub is_plain_http: bool,
+    /// The rings between workers are so small that frames are lost there.
+    pub loses_between_workers: bool,
     /// Frames that players got.
     pub frames_received: u64,
     /// Frames that players did not get between others.
@@ -132,6 +134,7 @@ impl Ledger {
             checks: 0,
             is_disturbed: false,
             is_plain_http: false,
+            loses_between_workers: false,
             frames_received: 0,
             frames_missed: 0,
             missed_by_server: Vec::new(),

@@ -266,6 +266,7 @@ impl Config {
             || self.faults.descriptors.is_some()
             || self.settings.sessions_max < 1_000
             || self.settings.ring_frames < 1_000;
+        ledger.loses_between_workers = self.workers > 1 && self.settings.ring_frames < 1_000;
         ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
