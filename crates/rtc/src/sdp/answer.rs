@@ -24,8 +24,9 @@ pub struct Answer {
     pub sdp: String,
     /// Accepted media descriptions that carry media, in their order. Never empty.
     pub tracks: Vec<TrackDescription>,
-    /// For a viewer: which of the published tracks of its kind each of `tracks` plays. Counted by kind, because
-    /// the stream may have lost or got another kind by the time the viewer is connected.
+    /// For a viewer: which of the published tracks of its kind each of `tracks` plays. Counted by
+    /// kind, because the stream may have lost or got another kind by the time the viewer is
+    /// connected.
     pub published: Vec<usize>,
     /// The other end of the transport.
     pub remote: RemoteTransport,
@@ -86,7 +87,8 @@ enum Decision {
     Rejected,
     /// Part of the bundle, without media.
     Inactive,
-    /// The formats as they are written, and the track; for a viewer with which of the published tracks of its kind.
+    /// The formats as they are written, and the track; for a viewer with which of the published
+    /// tracks of its kind.
     Accepted(Vec<Format>, TrackDescription, Option<usize>),
 }
 

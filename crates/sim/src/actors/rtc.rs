@@ -506,10 +506,9 @@ impl Pictures {
             let is_key = content.is_key(number);
             if is_steady {
                 ledger.check(is_new, || format!("{who}: picture {number} of {id} twice"));
-                // What is lost between two workers does not come again.
-                let may_lack = ledger.loses_between_workers;
                 let follows = match self.last {
-                    Some((last_id, last)) if last_id == id && may_lack => number > last,
+                    // Packets that are lost between two workers do not come again, those of key frames neither.
+                    last if ledger.loses_between_workers => last < Some((id, number)),
                     Some((last_id, last)) if last_id == id => number == last + 2 || number > last && is_key,
                     Some((last_id, _)) => is_key && id > last_id,
                     None => is_key,
