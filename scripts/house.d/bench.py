@@ -10,7 +10,7 @@ import tempfile
 
 # Arguments that leave out other servers and parts without a figure to compare.
 BENCHMARKS = {
-    "rtc-players": ["--only", "players", "--only", "publishers"],
+    "rtc-players": ["--only", "players"],
     "rtmp-players": ["--only", "millstream"],
     "bridge": ["--only", "players"],
     "live-stats": [],
