@@ -33,8 +33,10 @@ fn no_seed_finds_anything() {
     let found: Vec<_> = all.into_iter().flat_map(|(.., found)| found).collect();
     // Past what the harness captures: every run of the tests says how much was covered.
     let hours = virtual_time.as_secs_f64() / 3600.0;
-    let _ =
-        writeln!(std::io::stdout(), "\nRESULT sim-test seeds={SEEDS} virtual_hours={hours:.2} frames={frames}");
+    let _ = writeln!(
+        std::io::stdout(),
+        "\nRESULT sim-test seeds={SEEDS} virtual_hours={hours:.2} frames={frames}"
+    );
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(frames > 10_000, "players got {frames} frames");
 }
