@@ -33,7 +33,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-apart lint-contenders \
+.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
@@ -129,13 +129,10 @@ fmt:
 	cargo fmt --all --check
 	for package in $(OTHER_PACKAGES); do cargo fmt --manifest-path $$package/Cargo.toml --check; done
 
-lint: console fmt one-crypto-provider
+lint: console fmt
+	$(MAKE) one-crypto-provider
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --workspace --features transcode/fdk-aac --test transcode --locked -- -D warnings
-	$(MAKE) lint-apart
-
-# What `.ci/run` calls in place of `lint`, because there clippy compiles the tests: what no test is built with.
-lint-apart: one-crypto-provider
 	cargo clippy --package group-send --package msgpack-array --locked -- -D warnings
 	for package in $(filter-out fuzz,$(OTHER_PACKAGES)); do cargo clippy --manifest-path $$package/Cargo.toml \
 	    --target-dir $(TARGET_DIR) --all-targets --locked -- -D warnings || exit 1; done
