@@ -255,9 +255,9 @@ impl Cursor {
     /// A player that [joined at the head](Self::join_at_head), and was given nothing so far, begins at the next
     /// entry point after all: the publication has been going on for a while.
     pub fn wait_for_entry(&mut self, log: &DeliveryLog) {
-        // Nor if it was paused at once.
-        let is_fresh = matches!(self.state, CursorState::Flowing | CursorState::Finishing(_));
-        if is_fresh && self.position == log.head() {
+        // `Finishing`: it was paused before it could be given anything.
+        let has_begun = matches!(self.state, CursorState::Flowing | CursorState::Finishing(_));
+        if has_begun && self.position == log.head() {
             self.state = CursorState::Waiting { entry_from: log.next_message(), missing_from: None };
         }
     }
