@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::bridge::{FrameToRtp, FrameToRtpSettings, RtpToFrame, RtpToFrameSettings};
 use media::{Frame, FrameRole, Timestamp};
+use rtp::payload::MediaKind;
 use sfu::Packet;
 
 use super::transcoding::Audio;
@@ -146,8 +147,14 @@ impl Worker {
         let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
         self.packets.streams[packets].publication.bridge = Some(index);
         self.packets.update_watched(self.ctx.now, packets);
+        // Nobody begins with audio when there will be pictures.
+        let tracks = self.packets.streams[packets].tracks.as_deref().unwrap_or_default();
+        let wait_for_key = tracks.iter().any(|track| track.kind == MediaKind::Video);
+        if wait_for_key {
+            self.frames.wait_for_key(frames);
+        }
         for &worker in &others {
-            let start = Box::new(Start::new_frames());
+            let start = Box::new(Start::Frames { frames: Vec::new(), wait_for_key });
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });

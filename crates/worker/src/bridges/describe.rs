@@ -91,13 +91,14 @@ impl Worker {
             return;
         };
         // What a bridge has found out costs nothing to tell, and may have to end players.
-        if local.describes == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
-            if local.describe_at_ms.is_none() {
+        let made = local.description.made;
+        if made == DESCRIBES_AT_ONCE && local.publication.bridge.is_none() {
+            if local.description.due_ms.is_none() {
                 self.describe_later(stream);
             }
             return;
         }
-        self.frames.streams[stream].describes = (local.describes + 1).min(DESCRIBES_AT_ONCE);
+        self.frames.streams[stream].description.made = (made + 1).min(DESCRIBES_AT_ONCE);
         let local = &self.frames.streams[stream];
         let running = local.publication.bridge.and_then(|bridge| self.bridges.slab.get(bridge));
         let probed;
@@ -106,7 +107,7 @@ impl Worker {
             _ => {
                 probed = catch_unwind(AssertUnwindSafe(|| self.probe(stream))).ok();
                 if probed.is_none() {
-                    self.packets.counters.panics += 1;
+                    self.ctx.counters.panics += 1;
                     tracing::error!("a defect in the server: a stream is not bridged");
                 }
                 probed.as_ref()
@@ -127,7 +128,7 @@ impl Worker {
         // Some codecs say what they are only with their first key frame.
         let is_unknown = bridged == WebrtcAvailability::Unknown;
         self.ctx.directory.set_bridged(&local.publication.key, source.epoch, bridged);
-        self.frames.streams[stream].describe_at_ms = None;
+        self.frames.streams[stream].description.due_ms = None;
         if is_unknown {
             self.describe_later(stream);
         }
@@ -135,7 +136,7 @@ impl Worker {
 
     fn describe_later(&mut self, stream: FrameStreamId) {
         let at_ms = self.ctx.now_ms + KINDS_MS;
-        self.frames.streams[stream].describe_at_ms = Some(at_ms);
+        self.frames.streams[stream].description.due_ms = Some(at_ms);
         self.bridges.descriptions.push_back((at_ms, stream));
     }
 
@@ -144,7 +145,7 @@ impl Worker {
         let local = &self.frames.streams[stream];
         let ended = local.relay.ended().map(|header| &**header);
         let headers = local.relay.headers().iter().map(|header| &**header);
-        let first = local.first.iter().flatten().map(|frame| &**frame);
+        let first = local.description.first.iter().flatten().map(|frame| &**frame);
         let cached = local.relay.gop().frames().map(|(_, frame)| &**frame);
         let settings = frame_to_rtp_settings(local.settings.bridge);
         ::bridge::describe(&settings, ended, headers.chain(first).chain(cached))
@@ -157,8 +158,9 @@ impl Worker {
             self.bridges.descriptions.pop_front_if(|(at_ms, _)| *at_ms <= now_ms)
         {
             let local = self.frames.streams.get_mut(stream);
-            if let Some(local) = local.filter(|local| local.describe_at_ms == Some(at_ms)) {
-                (local.describe_at_ms, local.describes) = (None, DESCRIBES_AT_ONCE - 1);
+            let description = local.map(|local| &mut local.description);
+            if let Some(description) = description.filter(|description| description.due_ms == Some(at_ms)) {
+                (description.due_ms, description.made) = (None, DESCRIBES_AT_ONCE - 1);
                 self.describe_as_packets(stream);
             }
         }

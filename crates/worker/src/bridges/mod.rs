@@ -19,6 +19,7 @@
 
 mod begin;
 mod describe;
+pub(crate) mod description;
 mod report;
 mod run;
 mod transcoding;

@@ -19,6 +19,7 @@ use media::Timestamp;
 
 use self::serve::Player;
 use self::stream::{Format, FrameStream};
+use crate::bridges::description::Description;
 use crate::context::Context;
 use crate::ids::{BridgeId, FrameStreamId, Table};
 use crate::publication::{Publication, Source};
@@ -81,11 +82,7 @@ impl Frames {
             queue_limits,
             relay: Stream::new(gop_limits, ctx.now_ms),
             channels: [const { None }; Format::COUNT],
-            out_of_order: 0,
-            warned: false,
-            describes: 0,
-            describe_at_ms: None,
-            first: [None, None],
+            description: Description::default(),
             video: None,
             audio: None,
         });

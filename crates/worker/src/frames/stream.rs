@@ -13,6 +13,7 @@ use rtmp::chunk;
 use rtmp::flv::{self, TagBody};
 
 use super::{FrameAction, Frames};
+use crate::bridges::description::Description;
 use crate::context::Context;
 use crate::ids::FrameStreamId;
 use crate::mailbox::{MessageBody, WorkerMessage};
@@ -29,9 +30,6 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// each of the others, however many streams they have.
 const MERGED_WAIT_MS: u64 = 5;
 
-/// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
-const ORDER_PICTURES: u32 = 24;
-
 /// A stream on this worker.
 #[derive(Debug)]
 pub(crate) struct FrameStream {
@@ -41,17 +39,8 @@ pub(crate) struct FrameStream {
     /// Its timeline, headers and GOP cache.
     pub(crate) relay: Stream,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
-    /// Pictures of the publisher that are sent before others which are shown earlier, as far as they are
-    /// counted.
-    pub(crate) out_of_order: u32,
-    /// The operator has been told what of the publisher's pictures WebRTC cannot show.
-    pub(crate) warned: bool,
-    /// How often it has been described as packets without a pause.
-    pub(crate) describes: u8,
-    /// When it is to be described as packets again, because too little of it had been seen.
-    pub(crate) describe_at_ms: Option<u64>,
-    /// The publisher's first frame of audio, and of video, if no header came before it.
-    pub(crate) first: [Option<Arc<Frame>>; 2],
+    /// What its publisher's frames would be as packets.
+    pub(crate) description: Description,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
 }
@@ -80,14 +69,18 @@ impl Frames {
         };
         // Headers describe the tracks; without one, the first frame, or the first key frame where the header
         // says nothing; and B-frames, what can be done about them.
-        let news = frame.role == FrameRole::Config && received.is_some()
-            || frame.role == FrameRole::End
-            || local.is_undescribed(frame)
-            || frame.role == FrameRole::Key && local.describe_at_ms.is_some()
-            || local.has_shown_order(frame);
+        let is_news = match frame.role {
+            FrameRole::Config => received.is_some(),
+            FrameRole::End => true,
+            FrameRole::Metadata => false,
+            _ => {
+                let has_config = local.relay.headers().first_config(frame.track.kind).is_some();
+                local.description.note(frame, has_config)
+            }
+        };
         match local.publication.bridge {
             Some(bridge) => FrameAction::Bridge(bridge, time),
-            None if news => FrameAction::Describe,
+            None if is_news => FrameAction::Describe,
             None => FrameAction::None,
         }
     }
@@ -163,8 +156,7 @@ impl FrameStream {
     /// A publisher begins, here or on another worker: what was known of the one before says nothing of it.
     pub(crate) fn publisher_started(&mut self) {
         (self.video, self.audio) = (None, None);
-        (self.out_of_order, self.first) = (0, [None, None]);
-        (self.describes, self.describe_at_ms, self.warned) = (0, None, false);
+        self.description = Description::default();
         self.relay.publisher_started();
         for channel in self.channels.iter_mut().flatten() {
             channel.log.forget_entry();
@@ -203,39 +195,14 @@ impl FrameStream {
         }
     }
 
-    /// Whether the frame is the first of its track, and there was no header before it: then nothing else
-    /// describes it.
-    pub(crate) fn is_undescribed(&mut self, frame: &Arc<Frame>) -> bool {
-        let kind = frame.track.kind;
-        if kind == MediaKind::Data {
-            return false;
-        }
-        let first = &mut self.first[usize::from(kind == MediaKind::Video)];
-        let is_first = first.is_none() && self.relay.headers().first_config(kind).is_none();
-        if is_first {
-            *first = Some(Arc::clone(frame));
-        }
-        is_first
-    }
-
-    /// Notes when a picture is shown, against when it is decoded; whether enough is known by now of a
-    /// publisher that does not send pictures in the order they are shown.
-    pub(crate) fn has_shown_order(&mut self, frame: &Frame) -> bool {
-        let counts = frame.track.kind == MediaKind::Video
-            && self.out_of_order < ORDER_PICTURES
-            && frame.pts != frame.dts
-            && frame.pts.millis() != frame.dts.millis();
-        self.out_of_order += u32::from(counts);
-        counts && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
-    }
-
     /// Audio or video is over: what was known of it says nothing of what may come.
     pub(crate) fn track_ended(&mut self, kind: MediaKind) {
         match kind {
-            MediaKind::Video => (self.video, self.out_of_order, self.first[1]) = (None, 0, None),
-            MediaKind::Audio => (self.audio, self.first[0]) = (None, None),
+            MediaKind::Video => self.video = None,
+            MediaKind::Audio => self.audio = None,
             MediaKind::Data => {}
         }
+        self.description.track_ended(kind);
     }
 
     /// The channel of a format, made when its first player comes.
