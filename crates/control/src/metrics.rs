@@ -106,6 +106,7 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Sessions ended by a protocol error, a bad request or a time limit";
     unauthorized: "millstream_unauthorized_sessions",
         "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation";
+    panics: "millstream_panics", "Defects of the server that ended a session, a stream's sessions or a bridge";
     loop_turns: "millstream_loop_turns", "Turns of the event loop";
     rtc.opened: "millstream_rtc_sessions_opened", "WebRTC sessions opened";
     rtc.connected: "millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done";
@@ -125,7 +126,7 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Datagrams from addresses no session has validated";
     rtc.signals_refused: "millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused";
     rtc.unauthentic: "millstream_rtc_unauthentic_packets", "Packets whose authentication failed";
-    rtc.dropped: "millstream_rtc_dropped_packets", "Authentic packets that were replayed, old or of no track";
+    rtc.dropped: "millstream_rtc_dropped_packets", "Packets dropped: replayed, old, malformed, of no track, before there were keys";
     rtc.not_forwarded: "millstream_rtc_not_forwarded_packets",
         "Packets of publishers that were padding, or of a layer that is not forwarded";
     rtc.unsupported: "millstream_rtc_unsupported_packets",
@@ -142,7 +143,6 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Key frame requests received from viewers";
     rtc.key_frame_requests_out: "millstream_rtc_key_frame_requests_sent",
         "Key frame requests sent to publishers";
-    rtc.panics: "millstream_rtc_panics", "WebRTC sessions ended because handling their input panicked";
     rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
         "Packets dropped because the ring to another worker was full";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";

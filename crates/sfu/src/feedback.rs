@@ -56,7 +56,7 @@ impl PacketStream {
         publisher.transport_feedback(now, &self.tracks, len_max, out);
         for track in self.tracks.iter_mut() {
             let retention = track.retention(self.unwatched_since.is_none(), &self.limits);
-            nack(now, ssrc, publisher.round_trip, retention, track, len_max, out, &mut self.stats);
+            nack(now, ssrc, publisher.expected_round_trip(), retention, track, len_max, out, &mut self.stats);
         }
         if out.len() == head && !is_report {
             out.truncate(start);

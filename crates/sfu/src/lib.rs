@@ -58,7 +58,7 @@ pub use packet::Packet;
 pub use receive::{DropReason, PublisherEvents, Received};
 pub use reports::ViewerEvents;
 pub use resend::Resend;
-pub use stream::{PacketStream, Pictures, StreamStats, TrackReception};
+pub use stream::{PacketStream, Pictures, PublisherStats, StreamStats, TrackReception};
 pub use track::TrackIndex;
 pub use viewer::{Viewer, ViewerStats};
 pub use viewers::ViewerId;

@@ -6,6 +6,7 @@ use super::clock::RemoteClock;
 use super::feedback::{Arrivals, Estimate, REPORT_INTERVAL};
 use super::inputs::PublisherInput;
 use super::ssrc_table::SsrcTable;
+use super::stream::StreamStats;
 
 /// What exists only while there is a publisher.
 #[derive(Debug)]
@@ -19,12 +20,15 @@ pub(crate) struct Publisher {
     pub(crate) clock: RemoteClock,
     pub(crate) arrivals: Option<Arrivals>,
     started_at: Instant,
-    pub(crate) round_trip: Duration,
+    /// Measured by repairs, `None` until the first.
+    pub(crate) round_trip: Option<Duration>,
     pub(crate) report_at: Instant,
     /// Which of its encodings the next report begins with.
     pub(crate) report_from: usize,
     pub(crate) remb_at: Instant,
     pub(crate) estimate: Estimate,
+    /// Totals of the stream when it began.
+    pub(crate) stats_before: StreamStats,
 }
 
 impl Publisher {
@@ -37,11 +41,12 @@ impl Publisher {
             clock: RemoteClock::default(),
             arrivals: None,
             started_at: now,
-            round_trip: ROUND_TRIP_UNKNOWN,
+            round_trip: None,
             report_at: now + REPORT_INTERVAL,
             report_from: 0,
             remb_at: now,
             estimate: Estimate::default(),
+            stats_before: StreamStats::default(),
         }
     }
 
@@ -57,8 +62,14 @@ impl Publisher {
     pub(crate) fn note_round_trip(&mut self, measured: Option<Duration>) {
         if let Some(measured) = measured {
             // As RFC 6298 smooths it.
-            self.round_trip = (self.round_trip * 7 + measured.min(ROUND_TRIP_MAX)) / 8;
+            let measured = measured.min(ROUND_TRIP_MAX);
+            self.round_trip = Some(self.round_trip.map_or(measured, |known| (known * 7 + measured) / 8));
         }
+    }
+
+    /// How long an answer to a request takes, as far as can be told.
+    pub(crate) fn expected_round_trip(&self) -> Duration {
+        self.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN)
     }
 }
 /// A publisher that has not reported by then is not expected to. Browsers report within the first

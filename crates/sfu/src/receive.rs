@@ -79,6 +79,8 @@ impl DropReason {
 pub struct PublisherEvents {
     /// It sent BYE for all of its SSRCs that have sent packets.
     pub bye: bool,
+    /// Something in it could not be read.
+    pub is_malformed: bool,
 }
 
 impl PacketStream {
@@ -328,10 +330,14 @@ impl PacketStream {
     /// Takes in RTCP of the publisher that has been authenticated: a compound packet.
     pub fn receive_rtcp(&mut self, now: Instant, rtcp: &[u8]) -> PublisherEvents {
         let mut events = PublisherEvents::default();
-        for packet in packets(rtcp).flatten() {
+        for packet in packets(rtcp) {
+            let Ok(packet) = packet else {
+                events.is_malformed = true;
+                continue;
+            };
             match packet {
                 Rtcp::SenderReport(report) => self.note_sender_report(now, report.ssrc, &report.info),
-                Rtcp::Bye(bye) => events.bye |= self.is_last_bye(&bye),
+                Rtcp::Bye(bye) => events.bye |= self.take_bye(&bye),
                 _ => {}
             }
         }
@@ -358,7 +364,8 @@ impl PacketStream {
         }
     }
 
-    fn is_last_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
+    /// Whether nothing more is expected of the publisher then.
+    fn take_bye(&mut self, bye: &rtp::rtcp::Bye<'_>) -> bool {
         let mut is_known = false;
         for ssrc in bye.ssrcs() {
             for encoding in self.tracks.iter_mut().flat_map(|track| &mut track.encodings) {

@@ -17,11 +17,21 @@ use super::track::Tracks;
 use super::viewer::{Progress, Viewer};
 use super::viewers::ViewerId;
 
-/// What RTCP of a viewer asks of the caller.
+/// What RTCP of a viewer has said.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ViewerEvents {
+    /// Packets that were asked for again.
+    pub nacked_packets: u64,
+    /// Those of them that are not sent again.
+    pub not_resent: u64,
+    /// Requests for key frames.
+    pub key_frame_requests: u64,
+    /// It has reported on what it gets: [`PacketStream::viewer_stats`] has news.
+    pub is_report: bool,
     /// It sent BYE.
     pub bye: bool,
+    /// Something in it could not be read.
+    pub is_malformed: bool,
 }
 
 impl PacketStream {
@@ -35,15 +45,26 @@ impl PacketStream {
         resend: &mut Vec<Resend>,
     ) -> ViewerEvents {
         let mut events = ViewerEvents::default();
-        for packet in packets(rtcp).flatten() {
+        for packet in packets(rtcp) {
+            let Ok(packet) = packet else {
+                events.is_malformed = true;
+                continue;
+            };
             match packet {
-                Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend),
-                Rtcp::Pli(pli) => self.viewer_requests_key_frame(now, id, pli.media_ssrc, None),
+                Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend, &mut events),
+                Rtcp::Pli(pli) => {
+                    events.key_frame_requests +=
+                        u64::from(self.viewer_requests_key_frame(now, id, pli.media_ssrc, None));
+                }
                 Rtcp::Fir(fir) => fir.entries().take(ENTRIES_MAX).for_each(|entry| {
-                    self.viewer_requests_key_frame(now, id, entry.ssrc, Some(entry.sequence_number));
+                    let command = Some(entry.sequence_number);
+                    events.key_frame_requests +=
+                        u64::from(self.viewer_requests_key_frame(now, id, entry.ssrc, command));
                 }),
-                Rtcp::ReceiverReport(report) => self.viewer_reports(now, id, report.blocks),
-                Rtcp::SenderReport(report) => self.viewer_reports(now, id, report.blocks),
+                Rtcp::ReceiverReport(ReceiverReport { blocks, .. })
+                | Rtcp::SenderReport(SenderReport { blocks, .. }) => {
+                    events.is_report |= self.viewer_reports(now, id, blocks);
+                }
                 Rtcp::Bye(_) => events.bye = true,
                 _ => {}
             }
@@ -57,6 +78,7 @@ impl PacketStream {
         id: ViewerId,
         nack: &rtp::rtcp::Nack<'_>,
         resend: &mut Vec<Resend>,
+        events: &mut ViewerEvents,
     ) {
         let Some(viewer) = self.viewers.get_mut(id) else { return };
         let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
@@ -68,26 +90,38 @@ impl PacketStream {
         let least_media = media.map(|media| media.least(now)).sum();
         let pending = self.batches.pending(id.slot(), index);
         let source = resend::ResendSource { cache: &track.cache, profile, pending, least_media };
+        let before = viewer.cold.stats;
         resend::answer(now, viewer, at, nack, &source, resend);
+        events.nacked_packets += viewer.cold.stats.nacked_packets - before.nacked_packets;
+        events.not_resent += viewer.cold.stats.not_resent - before.not_resent;
     }
 
-    /// `fir` is the number of the command: the same again is a repeat (RFC 5104 section 4.3.1.1).
-    fn viewer_requests_key_frame(&mut self, now: Instant, id: ViewerId, media_ssrc: u32, fir: Option<u8>) {
-        let Some(viewer) = self.viewers.get_mut(id) else { return };
-        let Some(at) = viewer.track_of(media_ssrc) else { return };
+    /// `false` if it asks for nothing new. `fir` is the number of the command: the same again is a repeat
+    /// (RFC 5104 section 4.3.1.1).
+    fn viewer_requests_key_frame(
+        &mut self,
+        now: Instant,
+        id: ViewerId,
+        media_ssrc: u32,
+        fir: Option<u8>,
+    ) -> bool {
+        let Some(viewer) = self.viewers.get_mut(id) else { return false };
+        let Some(at) = viewer.track_of(media_ssrc) else { return false };
         let cold = &mut viewer.cold.tracks[at];
         if fir.is_some() && std::mem::replace(&mut cold.fir_sequence, fir) == fir {
-            return;
+            return false;
         }
         viewer.cold.stats.key_frame_requests += 1;
         let track = viewer.cold.tracks[at].track;
         self.request_key_frame(now, track);
+        true
     }
 
-    fn viewer_reports(&mut self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>) {
+    /// Whether it reports on any of its tracks.
+    fn viewer_reports(&mut self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>) -> bool {
         let middle = self.clock.ntp(now).middle();
-        let Some(viewer) = self.viewers.get_mut(id) else { return };
-        viewer.note_reports(middle, blocks, &self.tracks);
+        let Some(viewer) = self.viewers.get_mut(id) else { return false };
+        viewer.note_reports(middle, blocks, &self.tracks)
     }
 
     /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound
@@ -222,7 +256,7 @@ impl Viewer {
         self.cold.tracks.iter().position(|cold| self.tracks[cold.track].ssrc == ssrc)
     }
 
-    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) {
+    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) -> bool {
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
@@ -240,11 +274,11 @@ impl Viewer {
             }
         }
         if is_any {
-            self.cold.stats.reports += 1;
             self.cold.stats.fraction_lost = f32::from(worst) / 256.0;
             self.cold.stats.lost = lost;
             self.cold.stats.jitter = jitter;
         }
+        is_any
     }
 
     /// Whether all of its tracks are sent as they come.

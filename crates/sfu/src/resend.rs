@@ -114,7 +114,6 @@ pub(crate) fn answer(
     source: &ResendSource<'_>,
     resend: &mut Vec<Resend>,
 ) {
-    viewer.cold.stats.nacks += 1;
     let Some(cold) = viewer.cold.tracks.get(at) else { return };
     if !cold.nack {
         return;
@@ -122,6 +121,7 @@ pub(crate) fn answer(
     let track = viewer.tracks[cold.track];
     let mut is_exhausted = false;
     for sequence_number in nack.lost().take(ANSWERED_MAX) {
+        viewer.cold.stats.nacked_packets += 1;
         // Once the limit is reached there is nothing for smaller packets either: a storm would get these
         // only, and their headers cost more than what is in them.
         let sent = match is_exhausted {

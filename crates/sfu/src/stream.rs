@@ -105,6 +105,17 @@ pub struct StreamStats {
     pub cached_memory_bytes: usize,
 }
 
+/// What a publisher was asked for, and what it sent again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PublisherStats {
+    /// Packets that came by retransmission.
+    pub repaired_packets: u64,
+    /// Packets it was asked for again; each request counts.
+    pub nacked_packets: u64,
+    /// Key-frame requests sent to it.
+    pub key_frame_requests: u64,
+}
+
 impl PacketStream {
     /// A stream without a publisher.
     pub fn new(limits: Limits, clock: WallClock) -> Self {
@@ -144,6 +155,7 @@ impl PacketStream {
         let with_feedback = tracks.iter().find(|track| track.transport_cc);
         let id = with_feedback.and_then(|track| track.extensions.id_of(Extension::TransportCc));
         publisher.with_transport_feedback(id);
+        publisher.stats_before = self.stats;
         let mut counts = [0; 2];
         for input in tracks {
             let count = &mut counts[usize::from(input.kind == MediaKind::Video)];
@@ -248,9 +260,20 @@ impl PacketStream {
         self.tracks.get(track)?.cache.key_frame()
     }
 
-    /// Round trip to the publisher, as far as known.
+    /// Round trip to the publisher, once a repair has shown it.
     pub fn publisher_round_trip(&self) -> Option<Duration> {
-        self.publisher.as_ref().map(|publisher| publisher.round_trip)
+        self.publisher.as_ref()?.round_trip
+    }
+
+    /// Totals of the present publisher.
+    pub fn publisher_stats(&self) -> PublisherStats {
+        let Some(publisher) = &self.publisher else { return PublisherStats::default() };
+        let (now, before) = (&self.stats, &publisher.stats_before);
+        PublisherStats {
+            repaired_packets: now.repaired_packets - before.repaired_packets,
+            nacked_packets: now.nacked_packets - before.nacked_packets,
+            key_frame_requests: now.key_frame_requests - before.key_frame_requests,
+        }
     }
 
     /// Totals.

@@ -136,13 +136,11 @@ pub struct ViewerStats {
     /// NACKed packets that were not sent again: they are not there any more, or just were, or the
     /// limit was reached, or the format has no RTX.
     pub not_resent: u64,
-    /// NACK messages.
-    pub nacks: u64,
+    /// Packets asked for again by NACK.
+    pub nacked_packets: u64,
     /// Key-frame requests.
     pub key_frame_requests: u64,
-    /// Receiver reports on its tracks; what follows is of the last one.
-    pub reports: u64,
-    /// Share of packets lost in the last report, `0.0..=1.0`; the worst of its tracks.
+    /// Share of packets lost in its last report, `0.0..=1.0`; the worst of its tracks.
     pub fraction_lost: f32,
     /// Packets lost so far as it reports, over all tracks.
     pub lost: i64,

@@ -310,8 +310,7 @@ impl World {
                 let (tables, counters) = (worker.tables(), worker.counters());
                 let who = format!("worker {number} of server {index}");
                 ledger.check(tables == Default::default(), || format!("{who} still has {tables:?}"));
-                ledger
-                    .check(counters.rtc.panics == 0, || format!("{who} met {} panics", counters.rtc.panics));
+                ledger.check(counters.panics == 0, || format!("{who} met {} panics", counters.panics));
                 let gauges = (counters.sessions, counters.players, counters.publishers, counters.rtc.pending);
                 ledger.check(gauges == (0, 0, 0, 0), || format!("{who} counts {gauges:?} at the end"));
                 drops += counters.queue_drops;

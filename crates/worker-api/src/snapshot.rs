@@ -129,6 +129,8 @@ pub struct WorkerCounters {
     /// Sessions that have ended, by cause; each once. A session of HTTP counts for each request that a worker
     /// has answered without a stream.
     pub ended: EndCounters,
+    /// Defects of the server that ended a session, a stream's sessions or a bridge: panics that were caught.
+    pub panics: u64,
     /// Loop turns.
     pub loop_turns: u64,
     /// Busy time of all turns, microseconds.
@@ -186,7 +188,7 @@ pub struct RtcCounters {
     pub expired: u64,
     /// Sessions ended because the peer stopped answering checks (RFC 7675).
     pub consent_lost: u64,
-    /// RTP and RTCP packets received from validated addresses, whatever became of them.
+    /// RTP and RTCP packets received that were authentic.
     pub packets_in: u64,
     /// RTP packets sent for the first time, summed over viewers.
     pub packets_out: u64,
@@ -202,7 +204,8 @@ pub struct RtcCounters {
     pub signals_refused: u64,
     /// Packets whose authentication failed.
     pub unauthentic: u64,
-    /// Authentic packets that were replayed, too old, malformed or of no track.
+    /// Packets dropped: replayed, too old, malformed, of no track or before there were keys, those from other
+    /// workers and bridges that are not taken included.
     pub dropped: u64,
     /// Authentic packets of publishers that went to nobody: padding, and layers that are not
     /// forwarded.
@@ -217,7 +220,7 @@ pub struct RtcCounters {
     pub send_failures: u64,
     /// Packets not sent because their session had no path.
     pub paused: u64,
-    /// NACKed packets received, from viewers.
+    /// Packets viewers asked for again by NACK.
     pub nacks_in: u64,
     /// Packets asked for again, from publishers.
     pub nacks_out: u64,
@@ -227,8 +230,6 @@ pub struct RtcCounters {
     pub key_frame_requests_out: u64,
     /// Packets another worker could not be given because its ring was full.
     pub ring_drops: u64,
-    /// Defects of the server that ended sessions: a panic while their input was handled.
-    pub panics: u64,
 }
 
 /// One stream as one worker sees it.
@@ -481,7 +482,7 @@ pub struct RtcSessionSnapshot {
     /// Share lost, percent: of a publisher's packets in the last second, or of a viewer's in its last report;
     /// 0 when unknown.
     pub loss_percent: f32,
-    /// Round trip by sender and receiver reports, milliseconds.
+    /// Round trip, milliseconds: of a viewer by its reports on ours, of a publisher by what it sent again.
     pub rtt_ms: Option<f32>,
     /// Interarrival jitter of the last report (RFC 3550 section 6.4.1), milliseconds; the largest of its
     /// tracks.

@@ -4,6 +4,7 @@
 //! worker does that, with the subsystems it takes: media goes to `frames` and bridges, a stream is published
 //! or played (`publish.rs`), a connection ends or goes to the control side.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use media::Frame;
@@ -38,10 +39,21 @@ impl Worker {
     pub(crate) fn connection_event(&mut self, conn: ConnId, ready: &Readiness) {
         let (reads, writes) = self.connections.event(conn, ready);
         if reads {
-            self.read(conn);
+            self.guard_connection(conn, Self::read);
         }
         if writes {
-            self.write(conn);
+            self.guard_connection(conn, Self::write);
+        }
+    }
+
+    /// Does something for a session; a defect that makes it panic ends that session, and nothing else.
+    pub(crate) fn guard_connection(&mut self, conn: ConnId, work: impl FnOnce(&mut Self, ConnId)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self, conn))).is_err() {
+            self.ctx.counters.panics += 1;
+            let session = self.connections.sessions.get(conn).map(|session| session.id);
+            tracing::error!(?session, "a defect in the server ended this session");
+            // A panic here is of something that sessions share, and nobody's to catch.
+            self.remove(conn, EndReason::Defect);
         }
     }
 
@@ -400,7 +412,7 @@ impl Worker {
     /// Serves the players whose time has come.
     pub(crate) fn serve_due_players(&mut self) {
         while let Some(conn) = self.frames.next_due(self.ctx.now_ms) {
-            self.write(conn);
+            self.guard_connection(conn, Self::write);
         }
     }
 
@@ -566,6 +578,18 @@ mod tests {
             assert_eq!(answered.matches("Connection: close").count(), usize::from(requests > most));
             worker.remove(ConnId(0), EndReason::Closed);
         }
+    }
+
+    #[tokio::test]
+    async fn a_defect_ends_the_session_that_met_it_and_leaves_its_stream_free() {
+        let (mut worker, _noted) = worker();
+        let (_publisher, conn) = publish(&mut worker).expect("a free stream");
+        worker.guard_connection(conn, |_, _| panic!("a defect, planted"));
+        assert!(worker.connections.sessions.get(conn).is_none());
+        let ended = worker.ctx.counters.ended.iter().filter(|(_, count)| *count > 0);
+        assert_eq!(ended.collect::<Vec<_>>(), [("defect", 1)]);
+        assert_eq!(worker.ctx.counters.panics, 1);
+        publish(&mut worker).expect("a free stream");
     }
 
     #[test]

@@ -161,7 +161,7 @@ function RtcFacts({ rtc }: { rtc: RtcSession }) {
     <>
       <Fact name="Connection">{[rtc.state, rtc.transport].filter(Boolean).join(' by ')}</Fact>
       <Fact name="Codecs">{rtc.codecs.join(', ') || UNKNOWN}</Fact>
-      <Fact name="Sent again">{`${count(rtc.resent_packets)} packets, after ${count(rtc.nacks)} NACKs`}</Fact>
+      <Fact name="Sent again">{`${count(rtc.resent_packets)} of ${count(rtc.nacks)} packets asked for`}</Fact>
       <Fact name="Key frames asked">{count(rtc.key_frame_requests)}</Fact>
     </>
   );

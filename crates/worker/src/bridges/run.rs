@@ -66,7 +66,7 @@ impl Worker {
             }
         }));
         if worked.is_err() {
-            self.packets.counters.panics += 1;
+            self.ctx.counters.panics += 1;
             tracing::error!("a defect in the server ended a bridge");
             self.bridge_end(id, BridgeEnd::Defect);
         }
@@ -105,7 +105,7 @@ impl Worker {
         // Once a publication, however many bridges it has had.
         if let Some(warning) = out.packets.warning
             && let Some(local) = self.frames.streams.get_mut(frames)
-            && !std::mem::replace(&mut local.warned, true)
+            && !std::mem::replace(&mut local.description.is_warned, true)
         {
             tracing::warn!(stream = &*local.publication.key, warning, "bridge to WebRTC");
         }

@@ -117,7 +117,9 @@ impl Packets {
                 udp.change_reading(port, &ctx.events, change, ctx.now);
             }
         }
-        self.accept_again.extend(self.accept_later.drain(..));
+        for listener in std::mem::take(&mut self.accept_later) {
+            self.accept_again(listener);
+        }
         let is_valid = |peer: PeerId, path: &rtc::Path| {
             self.sessions.get(peer).is_some_and(|session| session.transport.peer.is_valid(path))
         };
@@ -293,7 +295,7 @@ impl Packets {
 
     /// A defect of ours, met by this session's input: the others go on.
     pub(super) fn session_panicked(&mut self, ctx: &mut Context, peer: PeerId) {
-        self.counters.panics += 1;
+        ctx.counters.panics += 1;
         let Some(session) = self.sessions.get(peer) else { return };
         tracing::error!(session = %session.id, "a defect in the server ended this session");
         let streams: Vec<PacketStreamId> = session.streams().collect();
@@ -301,7 +303,7 @@ impl Packets {
             // Saying goodbye met the defect again, in the peer or in a stream: all are given up, without a
             // word.
             for stream in streams {
-                self.streams.reset(stream);
+                self.reset_stream(stream);
             }
             self.forget(ctx, peer, EndReason::Defect);
         }

@@ -127,7 +127,7 @@ fn a_panic_ends_the_session_that_met_it_and_no_other() {
     let player = open(&mut worker, RtcRole::Play).expect("a player");
     let index = worker.packets.find(publisher).expect("its index");
     worker.packets.guard(&mut worker.ctx, index, |_, _| panic!("a defect"));
-    assert_eq!(worker.packets.counters.panics, 1);
+    assert_eq!(worker.ctx.counters.panics, 1);
     assert_eq!((worker.packets.find(publisher), worker.packets.find(player).is_some()), (None, true));
     assert_eq!(noted.try_recv(), Ok(RtcNotice::Ended(publisher)));
     assert_eq!(worker.ctx.directory.published("live/a"), Published::Nobody, "the name is free again");

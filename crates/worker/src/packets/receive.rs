@@ -35,6 +35,13 @@ impl Packets {
     /// A listener has connections, which [`Packets::input`] accepts.
     pub(crate) fn listener_event(&mut self, listener: usize) {
         if listener < self.listeners.len() {
+            self.accept_again(listener);
+        }
+    }
+
+    /// A listener has its turn in the next one; once, however many ask for it.
+    pub(super) fn accept_again(&mut self, listener: usize) {
+        if !self.accept_again.contains(&listener) {
             self.accept_again.push_back(listener);
         }
     }
@@ -185,7 +192,9 @@ impl Packets {
         for publication in &session.publications {
             let stream = self.streams.get_mut(publication.stream);
             if let Some(stream) = stream.filter(|stream| stream.publication.peer() == Some(peer)) {
-                stream.sfu.receive_rtcp(ctx.now, rtcp);
+                if stream.sfu.receive_rtcp(ctx.now, rtcp).is_malformed {
+                    drop_packet(&mut self.counters, "malformed RTCP");
+                }
                 self.streams.mark_dirty(publication.stream);
             }
         }
@@ -195,21 +204,23 @@ impl Packets {
                 drop_packet(&mut self.counters, "RTCP before anything was sent");
                 continue;
             };
-            let before = stream.sfu.viewer_stats(viewer).unwrap_or_default();
-            stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, &mut self.resends);
-            let after = stream.sfu.viewer_stats(viewer).unwrap_or_default();
-            self.counters.nacks_in += after.nacks - before.nacks;
-            self.counters.resends_refused += after.not_resent - before.not_resent;
-            self.counters.key_frame_requests_in += after.key_frame_requests - before.key_frame_requests;
-            if after.reports > before.reports {
+            let events = stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, &mut self.resends);
+            self.counters.nacks_in += events.nacked_packets;
+            self.counters.resends_refused += events.not_resent;
+            self.counters.key_frame_requests_in += events.key_frame_requests;
+            if events.is_malformed {
+                drop_packet(&mut self.counters, "malformed RTCP");
+            }
+            if events.is_report {
+                let stats = stream.sfu.viewer_stats(viewer).unwrap_or_default();
                 let milliseconds = |time: Duration| time.as_secs_f32() * 1000.0;
                 self.columns.reported(
                     peer,
                     Reception {
-                        lost_packets: after.lost.max(0) as u64,
-                        loss_percent: after.fraction_lost * 100.0,
-                        rtt_ms: after.round_trip.map_or(f32::NAN, milliseconds),
-                        jitter_ms: milliseconds(after.jitter),
+                        lost_packets: stats.lost.max(0) as u64,
+                        loss_percent: stats.fraction_lost * 100.0,
+                        rtt_ms: stats.round_trip.map_or(f32::NAN, milliseconds),
+                        jitter_ms: milliseconds(stats.jitter),
                     },
                 );
             }
@@ -264,7 +275,7 @@ impl Packets {
                 tracing::debug!(%remote, "ICE-TCP connection refused: too many that nobody claims");
             }
         }
-        self.accept_again.push_back(listener);
+        self.accept_again(listener);
     }
 
     /// Something happened to a connection of ICE-TCP.

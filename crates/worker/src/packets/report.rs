@@ -10,7 +10,7 @@ use super::Packets;
 use super::session::{Route, Session};
 use super::streams::Stream;
 use crate::context::Context;
-use crate::ids::{BridgeId, PeerId, TableId};
+use crate::ids::{BridgeId, PacketStreamId, PeerId, TableId};
 use crate::stats::columns::Arrival;
 use worker_api::link::Listed;
 use worker_api::rtc::RtcRole;
@@ -60,6 +60,14 @@ impl Packets {
                 *queued += bytes as u64;
             }
         }
+    }
+
+    /// Gives a stream that has met a defect an empty state, and keeps what it has counted.
+    pub(super) fn reset_stream(&mut self, id: PacketStreamId) {
+        if let Some(stream) = self.streams.get(id) {
+            add_stream(&mut self.counters, stream);
+        }
+        self.streams.reset(id);
     }
 
     /// Keeps what a stream that is forgotten has counted.
@@ -135,9 +143,9 @@ impl Packets {
     fn connection_snapshot(&self, peer: PeerId, session: &Session) -> RtcSessionSnapshot {
         let (mut nacks, mut resent_packets, mut key_frame_requests) = (0, 0, 0);
         for publication in &session.publications {
-            // Since the stream was made, which its players can keep over several publishers.
             let stream = self.streams.get(publication.stream);
-            let stats = stream.map(|stream| stream.sfu.stats()).unwrap_or_default();
+            let stream = stream.filter(|stream| stream.publication.peer() == Some(peer));
+            let stats = stream.map(|stream| stream.sfu.publisher_stats()).unwrap_or_default();
             nacks += stats.nacked_packets;
             resent_packets += stats.repaired_packets;
             key_frame_requests += stats.key_frame_requests;
@@ -147,7 +155,7 @@ impl Packets {
             let stats = subscription.viewer.zip(stream);
             let stats =
                 stats.and_then(|(viewer, stream)| stream.sfu.viewer_stats(viewer)).unwrap_or_default();
-            nacks += stats.nacks;
+            nacks += stats.nacked_packets;
             resent_packets += stats.resent_packets;
             key_frame_requests += stats.key_frame_requests;
         }

@@ -19,8 +19,8 @@ pub(crate) struct Stream {
     pub(crate) sfu: PacketStream,
     /// What the present or last publisher sends.
     pub(crate) tracks: Option<PublishedTracks>,
-    /// Which key frame of each video track was read last, by its number, and what it said.
-    pub(super) formats: Vec<(TrackIndex, u64, Option<VideoFormat>)>,
+    /// Which key frame of each video track was read last, and what it said.
+    pub(super) formats: Vec<ReadKeyFrame>,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
     /// It is in the queue of streams with viewers that join.
@@ -47,15 +47,18 @@ impl Stream {
             let Some(mut packets) = self.sfu.newest_key_frame(track).map(Iterator::peekable) else {
                 continue;
             };
-            let Some((number, codec)) = packets.peek().map(|first| (first.number(), first.codec())) else {
-                continue;
-            };
-            let known = self.formats.iter().position(|(of, ..)| *of == track);
-            if known.is_some_and(|known| self.formats[known].1 == number) {
+            let Some(first) = packets.peek() else { continue };
+            let (number, timestamp, codec) = (first.number(), first.timestamp(), first.codec());
+            let known = self.formats.iter().position(|read| read.track == track);
+            let before = known.map(|known| &self.formats[known]);
+            let before = before.filter(|read| read.timestamp == timestamp);
+            // It begins earlier than was known whenever an earlier packet comes late.
+            let times = before.map_or(0, |read| read.times);
+            if before.is_some_and(|read| read.number == number) || times == READ_TIMES_MAX {
                 continue;
             }
             let format = bridge::key_frame_format(codec, packets.map(|packet| packet.media()));
-            let read = (track, number, format);
+            let read = ReadKeyFrame { track, number, timestamp, times: times + 1, format };
             match known {
                 Some(known) => self.formats[known] = read,
                 None => self.formats.push(read),
@@ -65,9 +68,24 @@ impl Stream {
 
     /// What the newest key frame of a track said.
     pub(super) fn format(&self, track: TrackIndex) -> Option<&VideoFormat> {
-        self.formats.iter().find(|(of, ..)| *of == track)?.2.as_ref()
+        self.formats.iter().find(|read| read.track == track)?.format.as_ref()
     }
 }
+
+/// A key frame that was read.
+pub(super) struct ReadKeyFrame {
+    track: TrackIndex,
+    /// Of its first packet.
+    number: u64,
+    timestamp: u32,
+    /// How often it was read.
+    times: u8,
+    format: Option<VideoFormat>,
+}
+
+/// How often a key frame is read that gets longer at its beginning: to read one of thousands of packets with
+/// each of them would take seconds.
+const READ_TIMES_MAX: u8 = 4;
 
 /// The table of streams of packets.
 pub(crate) struct Streams {
@@ -145,7 +163,7 @@ impl Streams {
     }
 
     /// Gives a stream an empty state.
-    pub(crate) fn reset(&mut self, stream: PacketStreamId) {
+    pub(super) fn reset(&mut self, stream: PacketStreamId) {
         if let Some(stream) = self.table.get_mut(stream) {
             stream.sfu = PacketStream::new(self.limits.clone(), self.clock);
             stream.video_due = None;
