@@ -47,6 +47,11 @@ impl Batch<'_> {
         let slot = self.walk.next(self.viewers)?;
         self.viewers.at_slot(slot)
     }
+
+    /// The viewer that was given last has not been sent the batch: it is the next again.
+    pub fn put_back(&mut self) {
+        self.walk.passed -= 1;
+    }
 }
 
 /// The packets of a batch.
@@ -173,7 +178,7 @@ impl Batches {
         let queue = self.of(track.kind());
         let had = if queue.walk.has_passed(slot) { queue.open } else { 0 };
         let parts = [&queue.forwards[had..], &self.arrivals];
-        let pending = Pending { parts, track, first: u64::MAX, last: 0, count: 0 };
+        let pending = Pending { parts, track, first: u64::MAX, last: 0, count: 0, found: Cell::new(0) };
         let bounds = |(first, last, count): (u64, u64, u64), number: u64| {
             (first.min(number), last.max(number), count + 1)
         };
@@ -183,7 +188,7 @@ impl Batches {
 }
 
 /// Packets of one track that a viewer will get live.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Pending<'a> {
     parts: [&'a [Forward]; 2],
     track: TrackIndex,
@@ -192,6 +197,8 @@ pub(crate) struct Pending<'a> {
     /// The highest.
     last: u64,
     count: u64,
+    /// Where the last one that was looked for stands.
+    found: Cell<usize>,
 }
 
 impl Pending<'_> {
@@ -203,10 +210,22 @@ impl Pending<'_> {
     /// Whether this number is one of them. They are among the newest, so that most are not.
     pub(crate) fn contains(&self, number: u64) -> bool {
         let is_between = self.first <= number && number <= self.last;
-        // All between are there, unless packets came late: with many that wait, and many viewers that join,
-        // looking for each number would take long.
-        is_between
-            && (self.last - self.first + 1 == self.count || self.numbers().any(|pending| pending == number))
+        // All between are there, unless some are missing.
+        is_between && (self.last - self.first + 1 == self.count || self.find(number))
+    }
+
+    /// Looks for a number, first behind the one that was found last: with many that wait, and many viewers
+    /// that join, it would take long to look for each of a row from the beginning.
+    fn find(&self, number: u64) -> bool {
+        let [first, second] = self.parts;
+        let len = first.len() + second.len();
+        let is_it = |at: &usize| {
+            let forward = first.get(*at).unwrap_or_else(|| &second[*at - first.len()]);
+            forward.track == self.track && forward.number == number
+        };
+        let found = (self.found.get()..len).chain(0..self.found.get()).find(is_it);
+        self.found.set(found.unwrap_or(self.found.get()));
+        found.is_some()
     }
 
     /// Whether one of them has a lower number.
@@ -471,6 +490,27 @@ mod tests {
         stream.finish_batch(MediaKind::Audio);
         assert_eq!(stream.waiting(MediaKind::Audio), None);
         templates
+    }
+
+    #[test]
+    fn what_is_pending_is_found_however_it_came_and_in_whichever_order_it_is_looked_for() {
+        #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+        let now = Instant::now();
+        let mut stream = stream(now, |_| "a".to_owned());
+        // Some are missing, one comes late, and some have not been taken.
+        let came = [1, 2, 4, 5, 9, 8, 10];
+        came.into_iter().for_each(|number| receive(&mut stream, now, number));
+        stream.take_arrivals(|_| {});
+        receive(&mut stream, now, 12);
+        let track = TrackIndex::new(MediaKind::Audio, 0).expect("the first");
+        let pending = stream.batches.pending(0, track);
+        let all: Vec<u64> = pending.numbers().collect();
+        assert_eq!(all.len(), came.len() + 1);
+        let first = *all.iter().min().expect("not empty");
+        let asked = (0..20).chain((0..20).rev()).chain([7, 3, 11, 0, 5, 5]).map(|at| first - 1 + at);
+        for number in asked {
+            assert_eq!(pending.contains(number), all.contains(&number), "{number} of {all:?}");
+        }
     }
 
     #[test]

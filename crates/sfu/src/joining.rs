@@ -145,7 +145,7 @@ impl PacketStream {
             {
                 let pending = self.batches.pending(id.slot(), track.index);
                 begin(now, viewer, index, track, &self.limits);
-                catch_up(now, viewer, index, track, pending, profile, &self.limits, left, send);
+                catch_up(now, viewer, index, track, &pending, profile, &self.limits, left, send);
             }
             furthest_behind = match (viewer.cold.tracks[index].state, furthest_behind) {
                 (Progress::CatchingUp, _) | (_, Progress::CatchingUp) => Progress::CatchingUp,
@@ -197,7 +197,7 @@ fn catch_up(
     viewer: &mut Viewer,
     index: usize,
     track: &mut Track,
-    pending: Pending<'_>,
+    pending: &Pending<'_>,
     profile: &HeaderProfile,
     limits: &Limits,
     left: &mut usize,

@@ -129,7 +129,7 @@ impl Worker {
         // Input: what the turn before left, sockets, publishers inside this process.
         for _ in 0..self.connections.reads() {
             if let Some(conn) = self.connections.next_read() {
-                self.read(conn);
+                self.guard_connection(conn, Self::read);
             }
         }
         let mut requests = Vec::new();
@@ -173,6 +173,8 @@ impl Worker {
         self.carry_out_actions();
         self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
+        // Other workers do not wait for the video of this one.
+        self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);

@@ -99,7 +99,11 @@ impl Worker {
             Start::Frames { frames, wait_for_key } => {
                 let Some(stream) = self.frames.find(id) else { return };
                 let before = self.frames.streams[stream].publication.source;
-                if before.is_none_or(|before| before.epoch < epoch) {
+                if before == Some(source) {
+                    // Somebody was here, left and came back while the home had other things to do: what came
+                    // between the two starts did not come here.
+                    self.frames.streams[stream].relay.frames_lost();
+                } else if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     if wait_for_key {
                         self.frames.wait_for_key(stream);
@@ -165,5 +169,36 @@ impl Worker {
             }
         };
         self.ctx.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{Codec, Frame, FrameRole, TrackId};
+
+    use super::*;
+    use crate::ids::TableId;
+    use crate::packets::panic_tests::worker;
+
+    #[test]
+    fn what_came_between_two_starts_of_a_publication_is_a_gap() {
+        let (mut worker, _noted) = worker();
+        let (id, _) = worker.ctx.directory.subscribe("live/a", worker.ctx.worker, Lane::Frames);
+        let stream = worker.frames.find_or_insert(&worker.ctx, id, ("live", "a"));
+        let mut handle = |body| {
+            let message = WorkerMessage { stream: id, epoch: Epoch(1), lane: Lane::Frames, body };
+            worker.handle_message(WorkerIndex::at(1), message);
+            worker.frames.streams[stream].relay.gop().frames().len()
+        };
+        let frame =
+            |role| Arc::new(Frame::new(TrackId::VIDEO, role, Codec::H264, Default::default(), vec![0; 9]));
+        let next = |role| MessageBody::Frame { frame: frame(role), after_loss: false };
+        let start = || MessageBody::Start(Box::new(Start::new_frames()));
+        handle(start());
+        handle(next(FrameRole::Key));
+        assert_eq!(handle(next(FrameRole::Inter)), 2);
+        handle(start());
+        assert_eq!(handle(next(FrameRole::Inter)), 0, "it cannot be decoded");
+        assert_eq!(handle(next(FrameRole::Key)), 1);
     }
 }

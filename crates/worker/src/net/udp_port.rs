@@ -77,6 +77,8 @@ pub(crate) struct UdpPort {
     tags: TagQueue<DatagramId>,
     /// When the kernel had no room, if it had none the last time, milliseconds.
     blocked_at_ms: Option<u64>,
+    /// The last flush has sent something.
+    took_some: bool,
     /// Where flushes go instead of the network.
     #[cfg(test)]
     recorded: Option<Vec<(SocketAddr, Vec<u8>)>>,
@@ -118,6 +120,7 @@ impl UdpPort {
             batch,
             tags,
             blocked_at_ms: None,
+            took_some: false,
             #[cfg(test)]
             recorded: None,
             #[cfg(test)]
@@ -214,6 +217,23 @@ impl UdpPort {
         self.blocked_at_ms.is_some()
     }
 
+    /// When to ask the kernel again, if it had no room: it does not say when a UDP socket has. While it takes
+    /// some it may take more.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let rest = if self.took_some { Duration::ZERO } else { Duration::from_millis(1) };
+        self.is_blocked().then_some(rest)
+    }
+
+    /// Whether there is room for so many more datagrams of video. Some is left to what does not wait.
+    pub(crate) fn has_room(&mut self, datagrams: usize, now_ms: u64, counters: &mut SendCounters) -> bool {
+        let is_low = self.batch.datagrams_free() < datagrams + BATCH_DATAGRAMS / 8
+            || self.batch.bytes_free() < BATCH_BYTES / 4;
+        if is_low && !self.is_blocked() {
+            self.flush(now_ms, counters);
+        }
+        !self.is_blocked()
+    }
+
     /// Computes the tags that are missing.
     fn finish_tags(&mut self) {
         struct Datagrams<'a>(&'a mut SendBatch);
@@ -231,12 +251,14 @@ impl UdpPort {
     /// Sends what waits. What finds no room is tried again with the next flush and dropped when it is too
     /// old.
     pub(crate) fn flush(&mut self, now_ms: u64, counters: &mut SendCounters) {
+        // A flush ends what ids stand for.
+        self.finish_tags();
         if self.batch.is_empty() {
+            // Discarded datagrams have taken room.
+            self.batch.clear();
             self.blocked_at_ms = None;
             return;
         }
-        // A flush ends what ids stand for.
-        self.finish_tags();
         #[cfg(not(test))]
         let progress = self.sender.flush(&mut self.batch, usize::MAX);
         #[cfg(test)]
@@ -250,6 +272,7 @@ impl UdpPort {
             tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
         }
         self.blocked_at_ms = progress.blocked.then_some(now_ms);
+        self.took_some = progress.sent > 0;
         if progress.blocked {
             counters.blocked += 1;
             let before = self.batch.len();

@@ -18,6 +18,7 @@ use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
 use super::streams::{Stream, Streams};
+use super::video_queue::is_late;
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
@@ -33,6 +34,18 @@ const TAG_BYTES_MAX: usize = 16;
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
 /// How long the timer of a stream with viewers that join may wait while it is queued for them.
 const JOINING_QUEUED_MAX: Duration = Duration::from_millis(5);
+
+/// What becomes of packets while the kernel has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoRoom {
+    /// They are made, and wait at the port as long as that has room: audio.
+    Try,
+    /// They are not made yet. Video waits here, where it is known what replaces it, and not behind what the
+    /// kernel does not take.
+    Wait,
+    /// They are dropped: video that has waited for too long. Viewers go on with what is new.
+    Drop,
+}
 
 /// The send transports of all sessions that are connected.
 #[derive(Default)]
@@ -172,7 +185,8 @@ impl Packets {
         if let Some(bridge) = publication.bridge.filter(|_| !tapped.is_empty()) {
             self.actions.queue.push_back(Action::Bridge { bridge, packets: tapped });
         }
-        self.send_batch(ctx.now_ms, id, MediaKind::Audio, usize::MAX);
+        let mut all = usize::MAX;
+        self.send_batch(ctx.now_ms, id, MediaKind::Audio, &mut all, NoRoom::Try);
         let Some(stream) = self.streams.get_mut(id) else { return };
         self.video.push(id, stream);
         // Viewers that join are served when it is their turn; until then they are due all the time.
@@ -189,22 +203,33 @@ impl Packets {
             return;
         }
         self.flush(ctx);
-        // It waits here, where it is known what replaces it, and not behind what the kernel does not take;
-        // but not for long.
-        if self.waits_for_room(ctx.now) {
-            return;
-        }
         let (mut left, for_joining) = self.video.slice(ctx.now);
-        left -= self.send_backlogs(ctx, for_joining);
+        // What viewers begin with counts as sent once it is made.
+        let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
+        if !is_blocked {
+            left -= self.send_backlogs(ctx, for_joining);
+        }
+        let mut waiting = Vec::new();
         while left > 0
             && let Some((due, id)) = self.video.pop()
         {
             let is_of_it = |stream: &&mut Stream| stream.video_due == Some(due);
             let Some(stream) = self.streams.get_mut(id).filter(is_of_it) else { continue };
             stream.video_due = None;
+            let no_room = if is_late(due, ctx.now) { NoRoom::Drop } else { NoRoom::Wait };
+            let mut waits = false;
             self.guard_stream(ctx, id, |packets, ctx| {
-                left = packets.send_batch(ctx.now_ms, id, MediaKind::Video, left);
+                waits = packets.send_batch(ctx.now_ms, id, MediaKind::Video, &mut left, no_room);
             });
+            match self.streams.get_mut(id) {
+                Some(_) if waits => waiting.push(id),
+                Some(stream) => self.video.push(id, stream),
+                None => {}
+            }
+        }
+        self.video.waits_for_room =
+            left > 0 && (!waiting.is_empty() || is_blocked && self.video.has_joining());
+        for id in waiting {
             if let Some(stream) = self.streams.get_mut(id) {
                 self.video.push(id, stream);
             }
@@ -246,24 +271,30 @@ impl Packets {
         })
     }
 
-    /// Sends audio or video of a stream to one viewer after the other, until all have it or no datagrams are
-    /// left of `left`. How many are left then.
+    /// Sends audio or video of a stream to one viewer after the other, until all have it, no datagrams are
+    /// left of `left`, or the next viewer's has to wait for room in the kernel: then it returns true.
     ///
     /// It ends between two viewers only, so that one viewer's packets of a frame stay together.
-    fn send_batch(&mut self, now_ms: u64, id: PacketStreamId, kind: MediaKind, mut left: usize) -> usize {
-        let Some(stream) = self.streams.get_mut(id) else { return left };
+    fn send_batch(
+        &mut self,
+        now_ms: u64,
+        id: PacketStreamId,
+        kind: MediaKind,
+        left: &mut usize,
+        no_room: NoRoom,
+    ) -> bool {
+        let Some(stream) = self.streams.get_mut(id) else { return false };
         if stream.sfu.waiting(kind).is_none() {
-            return left;
+            return false;
         }
         let mut header = [0; HEADER_LEN_MAX];
         let mut batch = stream.sfu.prepare_batch(kind);
         let packets = batch.packets;
-        while left > 0 {
+        while *left > 0 {
             let Some(viewer) = batch.next_viewer() else {
                 stream.sfu.finish_batch(kind);
                 break;
             };
-            left = left.saturating_sub(packets.len());
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
                 self.sockets.sent.paused += packets.len() as u64;
@@ -274,6 +305,19 @@ impl Packets {
                 );
                 continue;
             };
+            if let Route::Udp { port, .. } = transport.route
+                && no_room != NoRoom::Try
+                && !self.sockets.ports[port].has_room(packets.len(), now_ms, &mut self.sockets.sent)
+            {
+                if no_room == NoRoom::Wait {
+                    batch.put_back();
+                    return true;
+                }
+                self.sockets.sent.dropped += packets.len() as u64;
+                tracing::trace!(?peer, packets = packets.len(), "packets dropped: no room for too long");
+                continue;
+            }
+            *left = left.saturating_sub(packets.len());
             let (mut sent, mut bytes) = (0, 0);
             for at in 0..packets.len() {
                 // `None` for a track that the viewer does not take or has not begun with.
@@ -288,7 +332,7 @@ impl Packets {
             self.columns.sent(peer, bytes);
             self.columns.passed(peer, sent);
         }
-        left
+        false
     }
 
     /// A stream wants to be asked at `due`.
@@ -362,13 +406,13 @@ impl Packets {
 
     /// A defect of ours, met by this stream's packets.
     pub(crate) fn stream_panicked(&mut self, ctx: &mut Context, id: PacketStreamId) {
-        self.counters.panics += 1;
+        ctx.counters.panics += 1;
         let Some(stream) = self.streams.get(id) else { return };
         let key = &*stream.publication.key;
         tracing::error!(stream = key, "a defect in the server ended this stream's sessions");
         self.actions.queue.push_back(Action::StreamFailed(stream.publication.id));
         // What panicked is not asked again.
-        self.streams.reset(id);
+        self.reset_stream(id);
         let of_stream = |peer: &PeerId| self.sessions[*peer].streams().any(|stream| stream == id);
         let sessions = self.sessions.iter().map(|(peer, _)| peer);
         let sessions: Vec<PeerId> = sessions.filter(of_stream).collect();

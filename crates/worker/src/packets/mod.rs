@@ -226,7 +226,7 @@ impl Packets {
         let has_work = !self.actions.queue.is_empty()
             || !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
-            || !self.video.is_empty() && !self.waits_for_room(now)
+            || !self.video.is_empty() && !self.video.waits_for_room
             || self.sockets.ports.iter().any(|(_, port)| port.readable);
         if has_work {
             return Duration::ZERO;
@@ -236,18 +236,8 @@ impl Packets {
         let round = self.sockets.ports.iter().filter_map(|(_, port)| port.reading.next()).min();
         let round = round.map_or(Duration::MAX, |round| round.saturating_duration_since(now));
         let timer = timer.min(round);
-        // A socket that was full is tried again soon: the kernel does not say when a UDP socket has room.
-        let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
-        if is_blocked { timer.min(Duration::from_millis(1)) } else { timer }
-    }
-
-    /// Whether video waits because the kernel has no room at any port that is in use. Once it is late, it is
-    /// made, and dropped if there still is none: viewers go on with what is new.
-    fn waits_for_room(&self, now: Instant) -> bool {
-        let in_use = self.sockets.ports.iter().filter(|(_, port)| !port.peers.is_empty());
-        let mut in_use = in_use.map(|(_, port)| port.is_blocked()).peekable();
-        // Without any, viewers are at connections.
-        in_use.peek().is_some() && !self.video.is_late(now) && in_use.all(|is_blocked| is_blocked)
+        let retry = self.sockets.ports.iter().filter_map(|(_, port)| port.retry_after()).min();
+        retry.map_or(timer, |retry| timer.min(retry))
     }
 
     /// Bytes sent since this was asked last.

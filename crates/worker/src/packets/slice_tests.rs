@@ -287,7 +287,7 @@ fn no_turn_sends_more_than_audio_can_wait_for_however_late_video_is() {
 #[test]
 fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     let mut world = World::new();
-    let stream = world.stream("a", MANY);
+    let (stream, fresh) = (world.stream("a", MANY), world.stream("fresh", 2));
     // More than a port holds.
     let parts = 10 * PARTS;
     let is_full = |world: &mut World, is_full| {
@@ -296,6 +296,7 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     let counts = |world: &World| world.worker.packets.sockets.sent;
     is_full(&mut world, true);
     world.video(stream, parts, true);
+    assert!(world.turn().is_empty(), "a slice, which finds no room");
     for _ in 0..50 {
         world.wait(1);
         assert!(world.turn().is_empty());
@@ -311,19 +312,28 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
         reached.extend(served(&video.collect::<Vec<_>>(), parts));
     }
     assert_eq!(counts(&world).dropped, 0);
-    // There is no room for long.
+    // There is no room for long: what is late is dropped, and nothing else.
     world.turn();
     is_full(&mut world, true);
+    world.audio(stream);
     world.video(stream, parts, true);
-    world.wait(1);
     world.turn();
-    world.wait(1_000);
+    world.wait(90);
+    world.turn();
+    world.wait(910);
+    world.video(fresh, 1, false);
+    world.audio(stream);
     let before = counts(&world);
     world.turn();
     world.turn();
     let after = counts(&world);
-    assert!(after.dropped - before.dropped > 4_000, "{}", after.dropped - before.dropped);
+    let old_audio = MANY as u64;
+    assert_eq!(after.dropped - before.dropped, MANY as u64 * u64::from(parts) + old_audio);
     assert!(after.blocked - before.blocked <= 4, "the kernel is not asked for each");
+    is_full(&mut world, false);
+    let sent = world.turn();
+    assert_eq!(served(&sent, 1).len(), 2, "of the stream that is not late");
+    assert_eq!(sent.len(), MANY + 2, "and the audio");
 }
 
 #[test]

@@ -23,11 +23,18 @@ pub(super) struct VideoQueue {
     joining: VecDeque<PacketStreamId>,
     /// What a datagram takes of a turn, measured.
     datagram_time: Duration,
+    /// All of it waits for room in the kernel.
+    pub(super) waits_for_room: bool,
 }
 
 impl Default for VideoQueue {
     fn default() -> Self {
-        Self { due: BinaryHeap::new(), joining: VecDeque::new(), datagram_time: DATAGRAM_TIME }
+        Self {
+            due: BinaryHeap::new(),
+            joining: VecDeque::new(),
+            datagram_time: DATAGRAM_TIME,
+            waits_for_room: false,
+        }
     }
 }
 
@@ -65,6 +72,11 @@ impl VideoQueue {
         self.joining.pop_front()
     }
 
+    /// Whether viewers join.
+    pub(super) fn has_joining(&self) -> bool {
+        !self.joining.is_empty()
+    }
+
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.due.is_empty() && self.joining.is_empty()
@@ -73,7 +85,7 @@ impl VideoQueue {
     /// Whether video waits for so long that the worker cannot keep up. It reads less then: what it does not
     /// read waits in the sockets, and is lost there, and not here.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.due.peek().is_some_and(|Reverse((due, _))| *due + LATE_MAX < now)
+        self.due.peek().is_some_and(|Reverse((due, _))| is_late(*due, now))
     }
 
     /// How many datagrams may be made before the loop has to look at its sockets again, and how many of them
@@ -92,6 +104,11 @@ impl VideoQueue {
             self.datagram_time = (self.datagram_time * 15 + measured) / 16;
         }
     }
+}
+
+/// Whether video that was due then is late.
+pub(super) fn is_late(due: Instant, now: Instant) -> bool {
+    due + LATE_MAX < now
 }
 
 /// Datagrams of a slice: one to two milliseconds. Each slice costs a turn of the loop, about five
