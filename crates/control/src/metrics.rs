@@ -132,7 +132,7 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
     rtc.unsupported: "millstream_rtc_unsupported_packets",
         "Packets that viewers did not get because they do not take the codec";
     rtc.unsent: "millstream_rtc_unsent_packets",
-        "Packets that not all viewers got because too many of their stream waited to be sent";
+        "Packets that not all viewers got because too many of their stream waited to be sent, or for too long";
     rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
         "Packets left out of transport feedback because too many arrived at once";
     rtc.send_failures: "millstream_rtc_send_failures", "Packets a socket did not take";

@@ -351,6 +351,17 @@ impl PacketStream {
         Batch { packets, viewers: &mut self.viewers, walk: &mut queue.walk }
     }
 
+    /// Gives up a batch that is too late to be of use, or what viewers have not been sent of it.
+    pub fn drop_batch(&mut self, kind: MediaKind) {
+        let queue = self.batches.of_mut(kind);
+        if queue.open == 0 {
+            (queue.open, queue.since[0]) = (queue.forwards.len(), queue.since[1]);
+        }
+        trace!(packets = queue.open, "dropped a batch: it waited for too long");
+        self.stats.unsent_packets += queue.open as u64;
+        self.finish_batch(kind);
+    }
+
     /// Ends the open batch: it has been sent.
     pub fn finish_batch(&mut self, kind: MediaKind) {
         let queue = self.batches.of_mut(kind);

@@ -85,7 +85,8 @@ pub struct StreamStats {
     pub not_forwarded_packets: u64,
     /// Packets that did not go to a viewer because that does not take their codec, each for each viewer.
     pub unsupported_packets: u64,
-    /// Packets that went to no viewer, or not to all, because too many waited to be sent.
+    /// Packets that went to no viewer, or not to all, because too many waited to be sent, or for
+    /// too long.
     pub unsent_packets: u64,
     /// Packets left out of the transport feedback because too many arrived between two.
     pub unacknowledged_packets: u64,

@@ -212,7 +212,8 @@ pub struct RtcCounters {
     pub not_forwarded: u64,
     /// Packets that viewers did not get because they do not take the codec.
     pub unsupported: u64,
-    /// Packets that went to no viewer, or not to all, because too many of their stream waited to be sent.
+    /// Packets that went to no viewer, or not to all, because too many of their stream waited, or
+    /// for too long.
     pub unsent: u64,
     /// Packets left out of transport feedback because too many arrived between two.
     pub unacknowledged: u64,

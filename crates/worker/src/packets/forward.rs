@@ -18,7 +18,7 @@ use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
 use super::streams::{Stream, Streams};
-use super::video_queue::is_late;
+use super::video_queue::{is_late, is_useless};
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
@@ -216,6 +216,11 @@ impl Packets {
             let is_of_it = |stream: &&mut Stream| stream.video_due == Some(due);
             let Some(stream) = self.streams.get_mut(id).filter(is_of_it) else { continue };
             stream.video_due = None;
+            if is_useless(due, ctx.now) {
+                stream.sfu.drop_batch(MediaKind::Video);
+                self.video.push(id, stream);
+                continue;
+            }
             let no_room = if is_late(due, ctx.now) { NoRoom::Drop } else { NoRoom::Wait };
             let mut waits = false;
             self.guard_stream(ctx, id, |packets, ctx| {

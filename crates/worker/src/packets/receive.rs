@@ -24,10 +24,9 @@ use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
 /// Batches read from one port in a turn; what is left is read in the next one, so that others have their
-/// turn.
-const BATCHES_MAX: usize = 8;
-/// The same while video is late.
-const BATCHES_MAX_LATE: usize = 1;
+/// turn. More than come in the longest of turns: what waits in a socket has no order, and audio, requests and
+/// checks would wait there behind video, and be lost with it, on a worker that has too much video to send.
+const BATCHES_MAX: usize = 64;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
 
@@ -64,11 +63,10 @@ impl Packets {
                 self.read_tcp(ctx, connection);
             }
         }
-        let batches = if self.video.is_late(ctx.now) { BATCHES_MAX_LATE } else { BATCHES_MAX };
         for port in self.sockets.ports.ids() {
             let udp = &mut self.sockets.ports[port];
             udp.readable |= udp.reading.begin_round(ctx.now);
-            for _ in 0..batches {
+            for _ in 0..BATCHES_MAX {
                 let udp = &mut self.sockets.ports[port];
                 if !udp.readable {
                     break;

@@ -15,7 +15,7 @@ use srtp::{MasterKey, OutboundContext, Profile};
 
 use super::panic_tests::{open_as, worker};
 use super::session::{Route, SendTransport};
-use super::video_queue::{CATCH_UP_DATAGRAMS, SLICE_DATAGRAMS};
+use super::video_queue::{CATCH_UP_DATAGRAMS, SLICE_DATAGRAMS, USELESS_AFTER};
 use crate::event_loop::Worker;
 use crate::ids::{PacketStreamId, PeerId, PortId};
 use worker_api::EndReason;
@@ -263,6 +263,23 @@ fn a_worker_that_is_late_catches_up_before_it_reads_more() {
 }
 
 #[test]
+fn a_worker_with_more_than_it_can_send_drops_old_video_and_no_audio() {
+    let mut world = World::new();
+    let (stream, other) = (world.stream("a", MANY), world.stream("b", 1));
+    world.video(stream, PARTS, true);
+    let reached = served(&world.turn(), PARTS).len();
+    world.wait(7 + USELESS_AFTER.as_millis() as u64 + 1);
+    world.audio(stream);
+    world.video(stream, 1, false);
+    world.video(other, 1, false);
+    let sent = world.turn();
+    assert_eq!(sent.iter().filter(|(_, kind, _)| *kind == MediaKind::Audio).count(), MANY);
+    assert_eq!(served(&sent[MANY..], 1).len(), MANY + 1, "of what is new, each its own");
+    let unsent = world.worker.packets.streams[stream].sfu.stats().unsent_packets;
+    assert_eq!((reached, unsent), (SERVED, u64::from(PARTS)));
+}
+
+#[test]
 fn no_turn_sends_more_than_audio_can_wait_for_however_late_video_is() {
     let mut world = World::new();
     let stream = world.stream("a", MANY);
@@ -271,7 +288,7 @@ fn no_turn_sends_more_than_audio_can_wait_for_however_late_video_is() {
     world.video(stream, parts, true);
     let mut reached = served(&world.turn(), parts);
     assert_eq!(reached.len(), SLICE_DATAGRAMS.div_ceil(parts.into()));
-    world.wait(10_000);
+    world.wait(400);
     while reached.len() < MANY {
         world.audio(stream);
         let sent = world.turn();
@@ -320,7 +337,7 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     world.turn();
     world.wait(90);
     world.turn();
-    world.wait(910);
+    world.wait(200);
     world.video(fresh, 1, false);
     world.audio(stream);
     let before = counts(&world);

@@ -82,8 +82,7 @@ impl VideoQueue {
         self.due.is_empty() && self.joining.is_empty()
     }
 
-    /// Whether video waits for so long that the worker cannot keep up. It reads less then: what it does not
-    /// read waits in the sockets, and is lost there, and not here.
+    /// Whether video waits for so long that the worker cannot keep up.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.due.peek().is_some_and(|Reverse((due, _))| is_late(*due, now))
     }
@@ -111,15 +110,22 @@ pub(super) fn is_late(due: Instant, now: Instant) -> bool {
     due + LATE_MAX < now
 }
 
+/// Whether video that was due then is of no use any more: the worker has more to send than it can.
+pub(super) fn is_useless(due: Instant, now: Instant) -> bool {
+    due + USELESS_AFTER < now
+}
+
 /// Datagrams of a slice: one to two milliseconds. Each slice costs a turn of the loop, about five
 /// microseconds.
 pub(super) const SLICE_DATAGRAMS: usize = 512;
-/// Datagrams of a slice of a worker that is late: some 30 ms, so that audio and timers have their turn.
-pub(super) const CATCH_UP_DATAGRAMS: usize = 8_192;
+/// Datagrams of a slice of a worker that is late: some 15 ms, so that audio and timers have their turn.
+pub(super) const CATCH_UP_DATAGRAMS: usize = 4_096;
 /// What sending a datagram takes until it has been measured.
 const DATAGRAM_TIME: Duration = Duration::from_micros(4);
-/// How much later than it is due video may be before less is read.
+/// How much later than it is due video may be before slices are longer: runs are longer then, and cost less.
 const LATE_MAX: Duration = Duration::from_millis(100);
+/// How much later than it is due video may be before it is dropped.
+pub(super) const USELESS_AFTER: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
