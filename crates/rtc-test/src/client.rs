@@ -32,6 +32,8 @@ pub struct Client {
     local: SocketAddr,
     /// SRTP profiles that it offers instead of all.
     srtp_profiles: Option<Vec<Profile>>,
+    /// See [`Config::seed`].
+    dtls_seed: Option<u64>,
     inbound: Option<InboundContext>,
     outbound: Option<OutboundContext>,
     /// Decrypted RTP in order of arrival.
@@ -55,11 +57,12 @@ impl Client {
     /// If no peer can be made of the answer.
     pub fn new(now: Instant, local: SocketAddr, offer: OfferConfig, answer: RemoteAnswer) -> Self {
         Self {
-            peer: peer(now, local, &offer, &answer, None),
+            peer: peer(now, local, &offer, &answer, (None, None)),
             offer,
             answer,
             local,
             srtp_profiles: None,
+            dtls_seed: None,
             inbound: None,
             outbound: None,
             media: VecDeque::new(),
@@ -90,8 +93,17 @@ impl Client {
     }
 
     fn remake_peer(&mut self, now: Instant) {
-        let profiles = self.srtp_profiles.as_deref();
-        self.peer = peer(now, self.local, &self.offer, &self.answer, profiles);
+        let dtls = (self.srtp_profiles.as_deref(), self.dtls_seed);
+        self.peer = peer(now, self.local, &self.offer, &self.answer, dtls);
+    }
+
+    /// Sends every datagram of its handshake, which has not begun, at a time that follows from this.
+    ///
+    /// # Panics
+    /// As [`Client::new`].
+    pub fn set_dtls_seed(&mut self, now: Instant, seed: u64) {
+        self.dtls_seed = Some(seed);
+        self.remake_peer(now);
     }
 
     /// Takes a datagram that arrived; media is decrypted in place and queued.
@@ -216,13 +228,14 @@ fn peer(
     local: SocketAddr,
     offer: &OfferConfig,
     answer: &RemoteAnswer,
-    srtp_profiles: Option<&[Profile]>,
+    (srtp_profiles, seed): (Option<&[Profile]>, Option<u64>),
 ) -> Peer {
     let dtls_role = match answer.remote.setup {
         Setup::Passive => DtlsRole::Client,
         _ => DtlsRole::Server,
     };
     let mut dtls = Config::new(certificate(), answer.remote.fingerprints.clone());
+    dtls.seed = seed;
     if let Some(profiles) = srtp_profiles {
         dtls.srtp_profiles = profiles.to_vec();
     }

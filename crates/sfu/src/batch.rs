@@ -255,6 +255,11 @@ impl PacketStream {
         arrivals.push(forward);
     }
 
+    /// Whether packets wait for [`PacketStream::take_arrivals`].
+    pub fn has_arrivals(&self) -> bool {
+        !self.batches.arrivals.is_empty()
+    }
+
     /// Queues the packets that arrived since the last call for the next batches, and pads those that
     /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. `take` gets each, in order
     /// of arrival, for other workers and bridges: they need not wait until viewers have been sent it.

@@ -19,8 +19,14 @@ pub struct Checker {
     /// Publications that are over for it.
     past: Vec<u64>,
     has_video_config: bool,
-    /// Audio has gone on behind frames that were lost.
+    has_audio_config: bool,
+    /// Of tracks that a bridge has made: audio, and video.
+    has_bridged_config: [bool; 2],
+    /// Audio goes on, and pictures do not before the next key frame: frames were lost between workers, or a
+    /// publication began behind its key frame.
     awaits_key: bool,
+    /// It has got audio of a publication, and no picture yet.
+    has_no_picture: bool,
     /// Of what a bridge has made: the last of audio, and of video.
     bridged: [Option<(u64, u32)>; 2],
     bridged_timestamps: [Option<u32>; 2],
@@ -41,7 +47,10 @@ impl Checker {
             last_timestamp: None,
             past: Vec::new(),
             has_video_config: false,
+            has_audio_config: false,
+            has_bridged_config: [false; 2],
             awaits_key: false,
+            has_no_picture: false,
             bridged: [None; 2],
             bridged_timestamps: [None; 2],
             received: 0,
@@ -66,6 +75,7 @@ impl Checker {
         let (id, number) = match stamp(kind, body) {
             Stamp::Config => {
                 self.has_video_config |= kind == MediaKind::Video;
+                self.has_audio_config |= kind == MediaKind::Audio;
                 return;
             }
             // The end of a sequence of video.
@@ -77,20 +87,23 @@ impl Checker {
             return ledger.violation(format!("{who}: a frame of publication {id}, which never was"));
         };
         let (content, sent, of) = (record.content, record.sent.len(), record.key);
+        let first = record.sent.first().copied();
         ledger.check(of == self.key, || format!("{who}: a frame of {of:?}"));
         ledger
             .check((number as usize) < sent, || format!("{who}: frame {number} of {id} before it was sent"));
         let right = content.frame(number);
         let is_right = right.kind == kind && right.body == body;
         ledger.check(is_right, || format!("{who}: frame {number} of {id} is another"));
-        ledger.check(self.has_video_config, || format!("{who}: frame {number} of {id} before its header"));
+        let has_headers = self.has_video_config && self.has_audio_config;
+        ledger.check(has_headers, || format!("{who}: frame {number} of {id} before its header"));
         let is_key = content.is_key(number);
         match self.last {
             Some((last_id, last)) if last_id == id => {
                 ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
                 // What is lost between two workers is missed by players who were fast enough: their audio goes
                 // on at once, and the picture with its next key frame. Who is too slow gets nothing until then.
-                let goes_on = ledger.loses_between_workers && kind == MediaKind::Audio;
+                let goes_on =
+                    (ledger.loses_between_workers || self.awaits_key) && kind == MediaKind::Audio;
                 self.awaits_key |= number > last + 1 && goes_on;
                 let is_picture = kind == MediaKind::Video;
                 if number > last + 1 && !goes_on || is_picture && self.awaits_key {
@@ -99,7 +112,9 @@ impl Checker {
                     });
                 }
                 self.awaits_key &= !is_picture;
-                if number > last + 1 {
+                self.has_no_picture &= !is_picture;
+                // Pictures before the first key frame are nobody's loss.
+                if number > last + 1 && !self.has_no_picture {
                     self.missed += u64::from(number - last - 1);
                     ledger.frames_missed += u64::from(number - last - 1);
                     ledger.missed_by_server[self.key.server] += u64::from(number - last - 1);
@@ -109,9 +124,15 @@ impl Checker {
                 if let Some((last, _)) = last {
                     self.past.push(last);
                 }
-                ledger.check(is_key, || format!("{who}: begins publication {id} at {number}, no key frame"));
+                // Whoever was there before it gets its audio at once.
+                let was_there = first.is_some_and(|sent| self.joined < sent + Duration::from_secs(1));
+                self.has_no_picture = !is_key && kind == MediaKind::Audio && was_there;
+                let begins = is_key || self.has_no_picture;
+                ledger.check(begins, || format!("{who}: begins publication {id} at {number}, no key frame"));
                 ledger.check(!self.past.contains(&id), || format!("{who}: publication {id} comes again"));
-                self.awaits_key = false;
+                let newer = ledger.replaced(id, self.joined);
+                ledger.check(newer.is_none(), || format!("{who}: begins with {id}, after which came {newer:?}"));
+                self.awaits_key = self.has_no_picture;
             }
         }
         self.last = Some((id, number));
@@ -129,7 +150,7 @@ impl Checker {
         ledger.check(body.get(1..5) == Some(named), || format!("{who}: neither Opus nor VP8"));
         match body[0] & 0x0f {
             0 => {
-                self.has_video_config |= is_video;
+                self.has_bridged_config[usize::from(is_video)] = true;
                 return;
             }
             // The end of a sequence, and what else there is to say about the codec.
@@ -164,6 +185,8 @@ impl Checker {
         } else {
             audio_payload(id, number) == data
         };
+        let has_header = self.has_bridged_config[usize::from(is_video)];
+        ledger.check(has_header, || format!("{who}: frame {number} of {id} before its header"));
         ledger.check(of == self.key, || format!("{who}: a frame of {of:?}"));
         ledger.check(number < sent, || format!("{who}: frame {number} of {id} before it was sent"));
         ledger.check(is_right, || format!("{who}: frame {number} of {id} is another"));
@@ -181,9 +204,9 @@ impl Checker {
         ledger.frames_received += 1;
     }
 
-    /// The same for what bridges make: the audio of a publisher on a good path is there.
+    /// The same for what bridges make: audio and video of a publisher on a good path are there.
     fn bridged_is_in_time(&self, ledger: &mut Ledger) {
-        let (now, most) = (netsim::kernel::now(), Duration::from_secs(4));
+        let (now, most) = (netsim::kernel::now(), Duration::from_secs(4) + ledger.slack);
         let mut of_stream = ledger.rtc.iter().filter(|(_, record)| record.key == self.key);
         let live = of_stream.next_back().filter(|(_, record)| record.ended.is_none() && record.is_steady);
         let Some((&id, record)) = live else { return };
@@ -192,9 +215,14 @@ impl Checker {
             return;
         }
         let old = record.audio.partition_point(|sent| *sent + most <= now);
-        let has =
-            self.bridged[0].filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 1);
-        ledger.check(has >= old, || format!("{}: has {has} of {old} packets of {id}", self.who));
+        let has = |of: Option<(u64, u32)>| {
+            of.filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 1)
+        };
+        let [audio, video] = self.bridged.map(has);
+        ledger.check(audio >= old, || format!("{}: has {audio} of {old} packets of {id}", self.who));
+        // Every second packet comes with a picture.
+        let old = old.div_ceil(2);
+        ledger.check(video >= old, || format!("{}: has {video} of {old} pictures of {id}", self.who));
     }
 
     /// A player whose stream has had no publisher for long is told so and disconnected.
@@ -204,10 +232,11 @@ impl Checker {
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
         let of_rtc = ledger.rtc.values().filter(|record| record.key == self.key).map(|record| record.ended);
         let ended = of_stream.map(|record| record.ended).chain(of_rtc).collect::<Option<Vec<_>>>();
-        let Some(ended) = ended.filter(|_| !ledger.is_disturbed) else { return };
+        let Some(ended) = ended.filter(|_| !ledger.is_draining) else { return };
         let since = ended.into_iter().max().unwrap_or(self.joined).max(self.joined);
         // A publisher that vanishes is noticed when it has been silent for too long.
         let limit = wait + ledger.servers[self.key.server].publisher_idle_timeout + Duration::from_secs(8);
+        let limit = limit + ledger.slack;
         let who = &self.who;
         let text = format!("{who}: still there {:?} after the last publisher", now - since);
         ledger.check(now <= since + limit, || text);
@@ -215,8 +244,8 @@ impl Checker {
 
     /// A player that reads all it gets is in time: it has every frame that is older than `most`.
     pub fn is_in_time(&self, ledger: &mut Ledger, most: Duration) {
-        let now = netsim::kernel::now();
-        if ledger.is_disturbed {
+        let (now, most) = (netsim::kernel::now(), most + ledger.slack);
+        if ledger.is_draining || ledger.loses_between_workers {
             return;
         }
         self.bridged_is_in_time(ledger);

@@ -27,6 +27,8 @@ pub struct Content {
     pub id: u64,
     /// Pictures from one key frame to the next.
     pub gop: u32,
+    /// How many of them are over when it begins.
+    pub phase: u32,
     /// Bytes of a picture.
     pub video_bytes: u32,
     /// Milliseconds at its first frame.
@@ -63,7 +65,12 @@ pub enum Stamp {
 impl Content {
     /// Whether frame `number` is a key frame.
     pub fn is_key(&self, number: u32) -> bool {
-        number.is_multiple_of(2) && (number / 2).is_multiple_of(self.gop)
+        number.is_multiple_of(2) && self.in_gop(number) == 0
+    }
+
+    /// Which picture of its group frame `number` is.
+    fn in_gop(&self, number: u32) -> u32 {
+        (number / 2 + self.phase) % self.gop
     }
 
     /// The configurations, which precede all frames.
@@ -82,7 +89,7 @@ impl Content {
             let nal_bytes = self.video_bytes.max(24) * if key { 4 } else { 1 };
             let mut body = vec![if key { 0x17 } else { 0x27 }, 1, 0, 0, 0];
             body.extend(nal_bytes.to_be_bytes());
-            body.extend(slice_header(number / 2 % self.gop));
+            body.extend(slice_header(self.in_gop(number)));
             self.fill(number, nal_bytes as usize - SLICE_HEADER_BYTES, &mut body);
             TaggedFrame { kind: MediaKind::Video, timestamp, body }
         } else {
@@ -152,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_frame_says_which_one_it_is() {
-        let content = Content { id: 7, gop: 25, video_bytes: 900, begins_ms: 1000 };
+        let content = Content { id: 7, gop: 25, phase: 0, video_bytes: 900, begins_ms: 1000 };
         for number in 0..200 {
             let frame = content.frame(number);
             assert_eq!(stamp(frame.kind, &frame.body), Stamp::Frame { id: 7, number });
@@ -160,5 +167,7 @@ mod tests {
         }
         assert_eq!(slice_stamp(&content.frame(6).body[9..]), Some((7, 6)));
         assert!(content.is_key(0) && content.is_key(50) && !content.is_key(2) && !content.is_key(1));
+        let later = Content { phase: 24, ..content };
+        assert!(!later.is_key(0) && later.is_key(2) && later.is_key(52));
     }
 }

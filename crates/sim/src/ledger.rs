@@ -87,6 +87,7 @@ pub struct ServerView {
 
 /// What is shared by all actors.
 pub struct Ledger {
+    seed: u64,
     /// Everybody's randomness.
     pub random: Random,
     /// The servers.
@@ -100,8 +101,12 @@ pub struct Ledger {
     pub violations: Vec<String>,
     /// Times an invariant was checked and held.
     pub checks: u64,
-    /// Faults are on that stop servers for a while: nobody is promised to be in time.
-    pub is_disturbed: bool,
+    /// By how much everything may be later than it should be, because workers stand still.
+    pub slack: Duration,
+    /// There are fewer descriptors or sessions than clients: who comes may be kept waiting, or sent away.
+    pub is_crowded: bool,
+    /// The servers stop: whoever is thrown out does not come back.
+    pub is_draining: bool,
     /// Nobody asks for more than one thing on an HTTP connection, and there are no sources inside: sessions
     /// and reasons are as many.
     pub is_plain_http: bool,
@@ -125,6 +130,7 @@ impl Ledger {
     /// An empty one.
     pub fn new(seed: u64) -> Self {
         Self {
+            seed,
             random: Random::new(seed ^ 0x6163_746f_7273),
             servers: Vec::new(),
             publications: BTreeMap::new(),
@@ -132,7 +138,9 @@ impl Ledger {
             last_publication: 0,
             violations: Vec::new(),
             checks: 0,
-            is_disturbed: false,
+            slack: Duration::ZERO,
+            is_crowded: false,
+            is_draining: false,
             is_plain_http: false,
             loses_between_workers: false,
             frames_received: 0,
@@ -170,7 +178,10 @@ impl Ledger {
     pub fn publish(&mut self, key: StreamKey, gop: u32, video_bytes: u32, is_steady: bool) -> Content {
         self.last_publication += 1;
         let begins_ms = self.random.below(100_000) as u32;
-        let content = Content { id: self.last_publication, gop, video_bytes, begins_ms };
+        // An encoder that connects again goes on where it was, which is seldom at a key frame.
+        let own = &mut Random::new(self.seed ^ self.last_publication << 32 ^ 0x7068_6173);
+        let phase = if own.chance(0.3) { own.below(u64::from(gop)) as u32 } else { 0 };
+        let content = Content { id: self.last_publication, gop, phase, video_bytes, begins_ms };
         let record = PublicationRecord { key, content, sent: Vec::new(), ended: None, is_steady };
         self.publications.insert(content.id, record);
         content
@@ -199,6 +210,17 @@ impl Ledger {
         if let Some(record) = self.publications.get_mut(&id) {
             record.ended.get_or_insert(now);
         }
+    }
+
+    /// The publication that was there instead of this one, long before this moment, if one was.
+    pub fn replaced(&self, id: u64, at: Instant) -> Option<u64> {
+        let key = self.publications.get(&id)?.key;
+        let known = Duration::from_secs(2) + self.slack;
+        let mut newer = self.publications.range(id + 1..).filter(|(_, record)| {
+            let has_come = record.sent.first().is_some_and(|sent| *sent + known < at);
+            record.key == key && record.is_steady && has_come
+        });
+        newer.next().map(|(id, _)| *id)
     }
 
     /// The publication of a stream that goes on, if there is one and only one.

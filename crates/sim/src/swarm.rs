@@ -20,7 +20,7 @@ use crate::actors::operator::Operator;
 use crate::actors::rtc::{self, RtcClient};
 use crate::actors::rtmp_play::{self, RtmpPlayer};
 use crate::actors::rtmp_publish::{self, RtmpPublisher};
-use crate::actors::{Leave, ms};
+use crate::actors::{Leave, Shows, ms};
 use crate::ledger::{Ledger, StreamKey};
 use crate::server::Server;
 use crate::world::{Schedule, World};
@@ -53,6 +53,12 @@ pub struct Config {
     pub hostile: usize,
     /// Second publishers of streams that have one.
     pub rivals: usize,
+    /// They come again when they were thrown out, as encoders do, all of them.
+    pub fights: bool,
+    /// Publishers of ten that send frames in lots.
+    pub bursts: u64,
+    /// Everybody comes at once and stays.
+    pub is_full: bool,
     /// How long it lasts, before everybody leaves.
     pub lasts: Duration,
     /// Clients on bad paths, of ten.
@@ -108,7 +114,7 @@ impl Config {
             receive_queue: None,
             descriptors: None,
         };
-        let schedule = Schedule { delay: some(0.4, 0.3), stall: some(0.1, 0.0005) };
+        let schedule = Schedule { delay: some(0.4, 0.3), stall: some(0.1, 0.0005), drowsy: 0.0 };
         let random = &mut Random::new(seed ^ 0x636f_6e66);
         let pick = |random: &mut Random, of: &[u64]| of[random.below(of.len() as u64) as usize];
         let application = ApplicationSettings {
@@ -153,6 +159,9 @@ impl Config {
             operator: [None, Some(false), Some(true)][more.below(3) as usize],
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
             rivals: if random.chance(0.4) { 2 } else { 0 },
+            fights: false,
+            bursts: 0,
+            is_full: false,
             lasts: ms(20_000 + random.below(40_000)),
             bad_paths: pick(random, &[0, 0, 3, 8]),
             faults,
@@ -174,6 +183,9 @@ impl Config {
         if more.chance(0.1) {
             config.settings.rtc.sessions_max = 3;
         }
+        config.fights = more.chance(0.3);
+        config.bursts = pick(more, &[0, 0, 3, 8]);
+        config.schedule.drowsy = if more.chance(0.5) { 0.3 } else { 0.0 };
         config
     }
 
@@ -194,10 +206,13 @@ impl Config {
             operator: Some(false),
             hostile: 1,
             rivals: 0,
+            fights: false,
+            bursts: 0,
+            is_full: true,
             lasts: ms(60_000),
             bad_paths: 1,
             faults: Faults { partial_read: 0.02, partial_write: 0.02, ..Faults::default() },
-            schedule: Schedule { delay: 0.1, stall: 0.0 },
+            schedule: Schedule { delay: 0.1, stall: 0.0, drowsy: 0.1 },
             drains: false,
             needs_token: false,
             settings,
@@ -262,10 +277,9 @@ impl Config {
         kernel::begin(self.seed, Path::default(), self.faults.clone());
         let mut ledger = Ledger::new(self.seed);
         ledger.trace = trace;
-        ledger.is_disturbed = self.schedule.stall > 0.0
-            || self.faults.descriptors.is_some()
-            || self.settings.sessions_max < 1_000
-            || self.settings.ring_frames < 1_000;
+        // A worker stands still for a second at most, and not often.
+        ledger.slack = if self.schedule.stall > 0.0 { ms(5_000) } else { Duration::ZERO };
+        ledger.is_crowded = self.faults.descriptors.is_some() || self.settings.sessions_max < 1_000;
         ledger.loses_between_workers = self.workers > 1 && self.settings.ring_frames < 1_000;
         ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
@@ -282,8 +296,6 @@ impl Config {
         world.run_until(self.lasts);
         if world.ledger.violations.is_empty() {
             if self.drains {
-                // Whoever is thrown out does not come back, and is not promised to be in time.
-                world.ledger.is_disturbed = true;
                 world.drain(ms(5_000));
             } else {
                 world.come_to_rest();
@@ -396,10 +408,19 @@ impl Config {
             leave: Leave::any(random),
             retries: if is_rival { 0 } else { random.below(3) as u32 },
             is_steady,
-            shows_token: !random.chance(0.1),
+            shows: if random.chance(0.1) { Shows::Nothing } else { Shows::Token },
+            burst: Duration::ZERO,
         };
-        let draw = Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x696e_7465).below(10);
-        let is_internal = draw < self.internal;
+        let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x696e_7465);
+        let is_internal = own.below(10) < self.internal;
+        let plan = rtmp_publish::Plan {
+            shows: if own.chance(0.15) { Shows::Wrong } else { plan.shows },
+            burst: if own.below(10) < self.bursts { own.up_to(ms(1_500)) } else { Duration::ZERO },
+            retries: if self.fights { 10 + own.below(30) as u32 } else { plan.retries },
+            ..plan
+        };
+        let plan = if self.is_full { rtmp_publish::Plan { video_bytes: 850, lasts: self.lasts * 2, ..plan } } else { plan };
+        let after = if self.is_full { ms(0) } else { after };
         world.arrive(
             after,
             Box::new(move |ledger| {
@@ -423,7 +444,26 @@ impl Config {
             lasts: random.up_to(self.lasts),
             leave: Leave::any(random),
             is_steady,
-            shows_token: !random.chance(0.1),
+            shows: if random.chance(0.1) { Shows::Nothing } else { Shows::Token },
+            naps: None,
+        };
+        let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x706c_6179);
+        let from_to = own.up_to(self.lasts / 2);
+        let plan = rtmp_play::Plan {
+            shows: if own.chance(0.15) { Shows::Wrong } else { plan.shows },
+            // Some do not read at all.
+            bytes_per_second: plan.bytes_per_second.map(|rate| if own.chance(0.2) { 0 } else { rate }),
+            naps: own.chance(0.15).then(|| (from_to, from_to + own.up_to(ms(4_000)))),
+            ..plan
+        };
+        if (is_slow || plan.naps.is_some()) && own.chance(0.7) {
+            // What they do not read is soon the server's to keep.
+            let tcp_window_bytes = 2_000 + own.below(30_000) as usize;
+            kernel::set_path(from, Path { delay: own.up_to(ms(20)), tcp_window_bytes, ..Path::default() });
+        }
+        let (after, plan) = match self.is_full {
+            true => (after / 30, rtmp_play::Plan { lasts: self.lasts * 2, ..plan }),
+            false => (after, plan),
         };
         let carrier = [None, Some(Carrier::Plain), Some(Carrier::Chunked), Some(Carrier::WebSocket)]
             [random.below(4) as usize];
@@ -455,6 +495,11 @@ impl Config {
             moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
             is_greedy: random.chance(0.2),
             is_bridged: role == RtcRole::Play && key.stream < 100,
+            is_forged: Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x666f_7267).chance(0.2),
+        };
+        let (after, plan) = match self.is_full {
+            true => (after.min(ms(3_000)), rtc::Plan { lasts: self.lasts * 2, ..plan }),
+            false => (after, plan),
         };
         let plan = rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan };
         world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));

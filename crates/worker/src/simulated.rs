@@ -2,7 +2,8 @@
 //!
 //! Compiled only into `sim-worker`, where `net/` is that of a simulation. The scheduler runs a worker when its
 //! queue has something ([`SimulatedWorker::queue`]), a waker was used, or [`SimulatedWorker::next_turn`] has
-//! come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]).
+//! come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]). A turn and the sleep
+//! behind it are two steps, so that others may run between them.
 
 use std::io;
 use std::sync::Arc;
@@ -40,8 +41,8 @@ const CLOSING_SLACK_MS: u64 = 200;
 pub struct SimulatedWorker {
     worker: Worker,
     ready: Vec<Readiness>,
-    /// How long it sleeps, from its last turn on.
-    sleeps: Duration,
+    /// How long it sleeps, from its last turn on; `None` before it has gone to sleep.
+    sleeps: Option<Duration>,
 }
 
 /// How many entries the tables of a worker have.
@@ -84,18 +85,28 @@ impl Workers {
         let workers = loops.into_iter().map(|worker| SimulatedWorker {
             worker,
             ready: Vec::new(),
-            sleeps: Duration::ZERO,
+            sleeps: Some(Duration::ZERO),
         });
         Ok((server, workers.collect()))
     }
 }
 
 impl SimulatedWorker {
-    /// Wakes up, runs one turn, and goes to sleep again: between two steps others see it asleep.
-    pub fn step(&mut self) {
+    /// Wakes up and runs one turn. Others see it awake until it [goes to sleep](Self::sleep).
+    pub fn turn(&mut self) {
         self.worker.ctx.events.wait(&mut self.ready, Duration::ZERO);
         self.worker.turn_awake(&self.ready);
-        self.sleeps = self.worker.goes_to_sleep();
+        self.sleeps = None;
+    }
+
+    /// Goes to sleep after a turn, unless there is something to do.
+    pub fn sleep(&mut self) {
+        self.sleeps = Some(self.worker.goes_to_sleep());
+    }
+
+    /// Whether it has run a turn and not gone to sleep yet.
+    pub fn is_awake(&self) -> bool {
+        self.sleeps.is_none()
     }
 
     /// Whether it sleeps although another worker has left something for it.
@@ -115,7 +126,7 @@ impl SimulatedWorker {
 
     /// When it runs a turn although nothing happens.
     pub fn next_turn(&self) -> Instant {
-        self.worker.ctx.now + self.sleeps
+        self.worker.ctx.now + self.sleeps.unwrap_or_default()
     }
 
     /// Whether another worker has sent it something that it has not taken in.
@@ -153,7 +164,8 @@ impl SimulatedWorker {
     ///
     /// # Errors
     /// The first contradiction.
-    pub fn audit(&self) -> Result<(), String> {
+    pub fn audit(&mut self) -> Result<(), String> {
+        self.worker.packets.audit_timers(self.worker.ctx.now)?;
         let worker = &self.worker;
         let sessions = &worker.connections.sessions;
         if sessions.len() > worker.ctx.settings.sessions_max {
@@ -163,6 +175,7 @@ impl SimulatedWorker {
             return Err(format!("{} WebRTC sessions", worker.packets.sessions.len()));
         }
         self.audit_input()?;
+        self.audit_output()?;
         let late = sessions.iter().find(|(_, session)| {
             session.closing_at_ms.is_some_and(|at_ms| at_ms + CLOSING_SLACK_MS < worker.ctx.now_ms)
         });
@@ -249,10 +262,24 @@ impl SimulatedWorker {
                 }),
                 Token::Idle(_) => false,
                 Token::Listener(_) => worker.acceptor.has_more() || worker.acceptor.is_paused(),
-                Token::IceTcp(_) | Token::IceListener(_) | Token::Port(_) => true,
+                Token::Port(port) => worker.packets.reads_later(port),
+                Token::IceTcp(_) | Token::IceListener(_) => true,
             };
             if !is_read_later {
                 return Err(format!("{token:?} has input that nobody will read"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of room: nobody waits for it who has it.
+    fn audit_output(&self) -> Result<(), String> {
+        for token in self.queue().unreported_room() {
+            if let Token::Connection(conn) = Token::from_number(token as usize)
+                && self.worker.connections.sessions.get(conn).is_some_and(|session| session.blocked)
+            {
+                let session = &self.worker.connections.sessions[conn];
+                return Err(format!("{conn:?} waits for room that it has: {:?} {:?} {}", session.media, session.closing_at_ms, session.peer_closed));
             }
         }
         Ok(())

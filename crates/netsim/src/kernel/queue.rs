@@ -167,6 +167,28 @@ impl EventQueue {
         })
     }
 
+    /// Whether something is to be reported that no wait has taken yet.
+    pub fn has_ready(&self) -> bool {
+        with(|kernel| kernel.queues[self.id as usize].announced)
+    }
+
+    /// Tokens of connections that have room of which neither the next wait nor a later one will tell.
+    pub fn unreported_room(&self) -> Vec<u64> {
+        with(|kernel| {
+            let registrations = &kernel.queues[self.id as usize].registrations;
+            let waits = registrations
+                .iter()
+                .filter(|(_, entry)| entry.interest.write && !(entry.listed && entry.writable));
+            let untold = waits.filter(|(socket, _)| match kernel.sockets.get(socket) {
+                Some(&Socket::Tcp(connection, side)) => {
+                    kernel.connections.get(&connection).is_some_and(|state| state.has_untold_room(side))
+                }
+                _ => false,
+            });
+            untold.map(|(_, entry)| entry.token).collect()
+        })
+    }
+
     /// Reports nothing of `socket` any more.
     pub fn remove(&self, socket: SocketId) {
         with(|kernel| {

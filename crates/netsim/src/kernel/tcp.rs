@@ -109,6 +109,12 @@ impl Connection {
         let writable = broken || (self.established && output.has_room());
         (readable, writable, input.ended || broken)
     }
+
+    /// Whether this side could write, and no event is on its way that says so.
+    pub(super) fn has_untold_room(&self, side: usize) -> bool {
+        let output = &self.pipes[1 - side];
+        self.readiness(side).1 && !(output.writer_waits && output.room_is_coming)
+    }
 }
 
 impl Kernel {

@@ -11,6 +11,8 @@ use super::{Event, Kernel, Socket, SocketId, with, with_any};
 const REORDER_MAX: Duration = Duration::from_millis(50);
 /// Most by which the second of a doubled one comes later.
 const DUPLICATE_MAX: Duration = Duration::from_millis(10);
+/// One of so many first bytes of a datagram is changed.
+const CORRUPT_SPAN: usize = 64;
 /// Datagrams a socket keeps, unless the faults say otherwise.
 const QUEUE_MAX: usize = 4096;
 
@@ -30,7 +32,9 @@ impl Kernel {
             return;
         }
         if path.corrupt > 0.0 && self.random.chance(path.corrupt) && !bytes.is_empty() {
-            let (at, bit) = (self.random.next_u64() as usize % bytes.len(), self.random.below(8));
+            // Where, whatever its length: that of a handshake's datagram is random.
+            let span = bytes.len().min(CORRUPT_SPAN);
+            let (at, bit) = (self.random.next_u64() as usize % span, self.random.below(8));
             bytes[at] ^= 1 << bit;
         }
         let mut at = self.clock.now() + path.delay + self.random.up_to(path.jitter);

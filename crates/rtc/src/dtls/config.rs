@@ -41,6 +41,9 @@ pub struct Config {
     pub versions: Vec<DtlsVersion>,
     /// From the first datagram of the handshake to the keys, at most. Default 15 s.
     pub handshake_timeout: Duration,
+    /// Where the numbers come from that spread retransmissions and that go into the hellos; keys are random
+    /// anyway. Default: the system. **For simulations only**, which are to be the same in every run.
+    pub seed: Option<u64>,
 }
 
 impl Config {
@@ -64,6 +67,7 @@ impl Config {
             srtp_profiles: vec![Profile::AeadAes128Gcm, Profile::AeadAes256Gcm, Profile::AesCm128HmacSha1_80],
             versions: vec![DtlsVersion::V1_2, DtlsVersion::V1_3],
             handshake_timeout: Duration::from_secs(15),
+            seed: None,
         }
     }
 }

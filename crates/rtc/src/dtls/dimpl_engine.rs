@@ -37,15 +37,17 @@ impl DimplEngine {
         now: Instant,
         output: &mut Output,
     ) -> Result<Box<dyn Engine>, DtlsError> {
-        let library_config = dimpl::Config::builder()
+        let mut library_config = dimpl::Config::builder()
             .mtu(DATAGRAM_MAX)
             .use_server_cookie(false)
             .require_client_certificate(true)
             .flight_start_rto(Config::RETRANSMIT_START)
             .flight_retries(RETRIES_MAX)
-            .handshake_timeout(config.handshake_timeout)
-            .build()
-            .map_err(|_| DtlsError::Internal)?;
+            .handshake_timeout(config.handshake_timeout);
+        if let Some(seed) = config.seed {
+            library_config = library_config.dangerously_set_rng_seed(seed);
+        }
+        let library_config = library_config.build().map_err(|_| DtlsError::Internal)?;
         let (library_config, certificate) = (Arc::new(library_config), config.certificate.dimpl.clone());
         let dtls = if role == DtlsRole::Client && config.versions.contains(&DtlsVersion::V1_2) {
             dimpl::Dtls::new_auto(library_config, certificate, now)

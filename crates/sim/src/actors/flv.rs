@@ -183,7 +183,7 @@ impl Actor for FlvPlayer {
         self.queue.wait(&mut Vec::new());
         let now = kernel::now();
         self.line.flush();
-        let (most, next) = self.plan.pace(now);
+        let (most, next) = self.plan.pace(now, self.began);
         if self.plan.bytes_per_second.is_none() || now >= self.next_look {
             self.next_look = now + ms(100);
             let ended = self.line.read(most, &mut self.inbox);
@@ -216,13 +216,13 @@ impl Actor for FlvPlayer {
             }
             return Next::Done;
         }
-        let is_checked = self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none();
+        let is_checked = self.started && self.plan.is_attentive(now, self.began);
         if is_checked && now >= self.next_check {
             self.next_check = now + ms(100);
             let most = self.plan.delay_max(ledger);
-            let late = self.pings.front().is_some_and(|(since, _)| now > *since + most);
-            let is_right = !late || ledger.is_disturbed;
-            ledger.check(is_right, || format!("FLV player {}: a ping without a pong", self.plan.from));
+            let slack = ledger.slack;
+            let late = self.pings.front().is_some_and(|(since, _)| now > *since + most + slack);
+            ledger.check(!late || ledger.is_draining, || format!("FLV player {}: a ping without a pong", self.plan.from));
             self.checker.is_in_time(ledger, most);
             self.checker.is_not_forgotten(ledger);
         }

@@ -1,13 +1,16 @@
 //! Clients that mean no good, or are broken, and those that ask for what is not media.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use netsim::kernel::{self, EventQueue};
 
 use super::line::Line;
 use super::{Actor, Next, ms};
 use crate::ledger::Ledger;
+
+/// Longest time for an answer to a request of the API.
+const ANSWER_MAX: Duration = Duration::from_secs(8);
 
 /// What one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,7 @@ pub struct Hostile {
     established: Option<Instant>,
     requests: u32,
     answers: u32,
+    asked: Instant,
     leaving: bool,
     inbox: Vec<u8>,
 }
@@ -79,9 +83,19 @@ impl Hostile {
             established: None,
             requests: 0,
             answers: 0,
+            asked: now,
             leaving: false,
             inbox: Vec::new(),
         }
+    }
+}
+
+impl Hostile {
+    /// Whether an answer should have come. Whom nobody has accepted yet may wait.
+    fn is_overdue(&self, ledger: &Ledger) -> bool {
+        let since = self.established.map(|since| since.max(self.asked));
+        let late = since.is_some_and(|since| kernel::now() > since + ANSWER_MAX + ledger.slack);
+        late && !(ledger.is_crowded && self.answers == 0) && !ledger.is_draining
     }
 }
 
@@ -106,9 +120,9 @@ impl Actor for Hostile {
             self.established = Some(now);
         }
         // It has to be thrown out, but for one that asks properly. Whom no worker has accepted yet may wait.
-        let limit = ledger.servers[self.server].handshake_timeout + ms(8_000);
+        let limit = ledger.servers[self.server].handshake_timeout + ms(8_000) + ledger.slack;
         let is_late = self.established.is_some_and(|since| now > since + limit);
-        if is_late && self.habit != Habit::Api && !ledger.is_disturbed {
+        if is_late && self.habit != Habit::Api && !ledger.is_crowded {
             ledger.violation(format!("{:?} client {} is still there after {limit:?}", self.habit, self.from));
             return Next::Done;
         }
@@ -141,9 +155,10 @@ impl Actor for Hostile {
                     // Now and then without waiting for the answer to the one before.
                     for _ in 0..1 + ledger.random.below(2) {
                         self.requests += 1;
+                        self.asked = now;
                         self.line.out.extend(b"GET /api/v1/health HTTP/1.1\r\nHost: sim\r\n\r\n");
                     }
-                } else if now > self.began + ms(60_000) && !ledger.is_disturbed {
+                } else if self.is_overdue(ledger) {
                     ledger.violation(format!("{} has no answer to request {}", self.from, self.requests));
                     return Next::Done;
                 }

@@ -132,7 +132,7 @@ impl Actor for InternalPublisher {
                     return Next::Done;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    let late = now > self.began + ms(2_000) && !ledger.is_disturbed;
+                    let late = now > self.began + ms(2_000) + ledger.slack && !ledger.is_draining;
                     ledger.check(!late, || format!("{}: no answer from the worker", self.who()));
                     return if late { Next::Done } else { Next::At(now + ms(10)) };
                 }
@@ -144,7 +144,7 @@ impl Actor for InternalPublisher {
         }
         if let Some(since) = self.silent {
             let limit = ledger.servers[self.plan.key.server].publisher_idle_timeout + ms(5_000);
-            let late = now > since + limit && !ledger.is_disturbed;
+            let late = now > since + limit + ledger.slack;
             ledger.check(!late, || format!("{}: silent for {:?} and not ended", self.who(), now - since));
             return if late || self.leaving { self.end(ledger) } else { Next::At(now + ms(500)) };
         }

@@ -37,6 +37,33 @@ pub trait Actor {
     fn leave(&mut self);
 }
 
+/// What a client shows where a token is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows {
+    /// The token.
+    Token,
+    /// Another one.
+    Wrong,
+    /// None.
+    Nothing,
+}
+
+impl Shows {
+    /// The query of its URL.
+    pub(crate) fn query(self, ledger: &Ledger, server: usize) -> String {
+        match (self, &ledger.servers[server].token) {
+            (Self::Token, Some(token)) => format!("?token={token}"),
+            (Self::Wrong, Some(token)) => format!("?token={}", &token[1..]),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether that lets it in.
+    pub(crate) fn lets_in(self, ledger: &Ledger, server: usize) -> bool {
+        self == Self::Token || ledger.servers[server].token.is_none()
+    }
+}
+
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {

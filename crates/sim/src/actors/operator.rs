@@ -70,7 +70,7 @@ impl Operator {
         ledger.check(ids.len() == snapshot.sessions.len(), || format!("{who} lists a session twice"));
         ledger.check(ids.iter().all(|id| id.worker() == worker), || format!("{who} lists others' sessions"));
         for (id, since) in &self.ended {
-            let is_gone = !ids.contains(id) || now < *since + GONE_MAX || ledger.is_disturbed;
+            let is_gone = !ids.contains(id) || now < *since + GONE_MAX + ledger.slack;
             ledger.check(is_gone, || format!("{who} lists {id} {:?} after its end", now - *since));
         }
         let counters = &snapshot.counters;
@@ -135,7 +135,7 @@ impl Actor for Operator {
             match answer.try_recv() {
                 Ok(snapshot) => self.snapshot(ledger, worker, &snapshot),
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    let late = now > asked + ANSWER_MAX && !ledger.is_disturbed;
+                    let late = now > asked + ANSWER_MAX + ledger.slack && !ledger.is_draining;
                     ledger.check(!late, || format!("no snapshot of worker {worker}"));
                     self.snapshots.push((worker, asked, answer));
                 }
@@ -146,7 +146,7 @@ impl Actor for Operator {
             match answer.try_recv() {
                 Ok(yes) => self.answer(ledger, ask, yes),
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    let late = now > asked + ANSWER_MAX && !ledger.is_disturbed;
+                    let late = now > asked + ANSWER_MAX + ledger.slack && !ledger.is_draining;
                     ledger.check(!late, || format!("no answer to {ask:?}"));
                     self.answers.push((ask, asked, answer));
                 }

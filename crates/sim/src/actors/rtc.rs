@@ -33,6 +33,9 @@ const PACKET_MS: u64 = 20;
 /// Pictures from one key frame to the next.
 const GOP: u32 = 50;
 
+/// Longest time from the answer until ICE and DTLS are done, on a good path.
+const CONNECT_MAX: Duration = Duration::from_secs(4);
+
 /// What one does.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -54,6 +57,8 @@ pub struct Plan {
     pub is_greedy: bool,
     /// It plays what is published by RTMP: H.264, through a bridge.
     pub is_bridged: bool,
+    /// Somebody sends packets in its name, without its keys.
+    pub is_forged: bool,
 }
 
 /// A publisher or viewer.
@@ -65,9 +70,11 @@ pub struct RtcClient {
     offer: Option<(OfferConfig, RemoteAnswer)>,
     opening: Option<oneshot::Receiver<Result<SessionId, RtcRefusal>>>,
     worker: usize,
+    dtls_seed: u64,
     session: Option<SessionId>,
     client: Option<Client>,
     began: Instant,
+    opened: Option<Instant>,
     connected: Option<Instant>,
     publication: Option<u64>,
     number: u32,
@@ -109,9 +116,11 @@ impl RtcClient {
             offer: None,
             opening: None,
             worker: 0,
+            dtls_seed: 0,
             session: None,
             client: None,
             began: now,
+            opened: None,
             connected: None,
             publication: None,
             number: 0,
@@ -166,6 +175,7 @@ impl RtcClient {
         let remote = read_answer(&answer.sdp, &offer).expect("an answer");
         let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
         dtls.handshake_timeout = ms(15_000);
+        dtls.seed = Some(ufrag);
         let peer = PeerConfig {
             side: Side::Lite,
             local_ice: ice,
@@ -191,7 +201,7 @@ impl RtcClient {
             published: answer.published.clone(),
             reply,
         };
-        self.worker = worker;
+        (self.worker, self.dtls_seed) = (worker, password);
         if view.handles[worker].send(Command::RtcOpen(Box::new(open))).is_ok() {
             self.opening = Some(opening);
             self.offer = Some((offer, remote));
@@ -294,8 +304,9 @@ impl RtcClient {
 
     /// A viewer on a good path has what is older than two seconds.
     fn is_in_time(&self, ledger: &mut Ledger) {
-        let (now, most) = (kernel::now(), ms(2_500));
-        if ledger.is_disturbed || self.connected.is_none_or(|since| now < since + ms(3_000)) {
+        let (now, most) = (kernel::now(), ms(2_500) + ledger.slack);
+        let is_new = self.connected.is_none_or(|since| now < since + ms(3_000) + ledger.slack);
+        if ledger.is_draining || ledger.loses_between_workers || is_new {
             return;
         }
         if self.plan.is_bridged {
@@ -305,7 +316,7 @@ impl RtcClient {
         let Some((&id, record)) = live.next_back().filter(|(_, record)| record.ended.is_none()) else {
             return;
         };
-        if !record.is_steady || record.audio.first().is_none_or(|first| now < *first + ms(3_000)) {
+        if !record.is_steady || record.audio.first().is_none_or(|first| now < *first + ms(3_000) + ledger.slack) {
             return;
         }
         let old = record.audio.partition_point(|sent| *sent + most <= now) as u32;
@@ -326,6 +337,12 @@ impl RtcClient {
                     let Some(record) = ledger.rtc.get_mut(&id) else { return };
                     let audio = client.protect(audio_fields(self.number), &audio_payload(id, self.number));
                     record.audio.push(now);
+                    if self.plan.is_forged {
+                        let mut forged = audio.clone();
+                        let end = forged.len() - 1;
+                        forged[end] ^= 1;
+                        self.socket.send_to(forged, remote);
+                    }
                     self.socket.send_to(audio, remote);
                     if self.number.is_multiple_of(2) {
                         let picture = self.number / 2;
@@ -522,11 +539,11 @@ impl Pictures {
     }
 
     fn are_in_time(&self, ledger: &mut Ledger, key: StreamKey, who: &str, since: Option<Instant>) {
-        let (now, most) = (kernel::now(), ms(2_500));
+        let (now, most) = (kernel::now(), ms(2_500) + ledger.slack);
         let Some(record) = ledger.live(key).filter(|record| record.is_steady) else { return };
         let gop = ms(u64::from(record.content.gop) * 40);
         let began = record.sent.first().copied().max(since);
-        if began.is_none_or(|began| now < began + gop + ms(4_000)) {
+        if began.is_none_or(|began| now < began + gop + ms(4_000) + ledger.slack) {
             return;
         }
         let id = record.content.id;
@@ -567,7 +584,10 @@ impl Actor for RtcClient {
                     let Some((offer, answer)) = self.offer.take() else { return Next::Done };
                     let kinds: Vec<_> = answer.tracks.iter().flatten().map(|track| track.kind).collect();
                     ledger.say(|| format!("{}: session {session} of {kinds:?}", self.who));
-                    self.client = Some(Client::new(now, local, offer, answer));
+                    let mut client = Client::new(now, local, offer, answer);
+                    client.set_dtls_seed(now, self.dtls_seed);
+                    self.client = Some(client);
+                    self.opened = Some(now);
                     self.opening = None;
                 }
                 Ok(Err(refusal)) => {
@@ -575,7 +595,8 @@ impl Actor for RtcClient {
                     return Next::Done;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => {
-                    let late = now > self.asks_again.max(self.began) + ms(2_000) && !ledger.is_disturbed;
+                    let limit = ms(2_000) + ledger.slack;
+                    let late = now > self.asks_again.max(self.began) + limit && !ledger.is_draining;
                     ledger.check(!late, || format!("{}: no answer from the worker", self.who));
                     return if late { Next::Done } else { Next::At(now + ms(10)) };
                 }
@@ -610,6 +631,9 @@ impl Actor for RtcClient {
             self.plan.leave = Leave::Resetting;
             return self.end(ledger);
         }
+        let limit = CONNECT_MAX + ledger.slack;
+        let late = !connected && self.plan.is_steady && now > self.opened.unwrap_or(now) + limit;
+        ledger.check(!late || ledger.is_draining, || format!("{}: not connected after {limit:?}", self.who));
         if connected && self.connected.is_none() {
             (self.connected, self.next_packet) = (Some(now), now);
         }

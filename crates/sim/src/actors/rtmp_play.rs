@@ -8,9 +8,12 @@ use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use super::line::Line;
-use super::{Actor, Leave, Next, ms};
+use super::{Actor, Leave, Next, Shows, ms};
 use crate::checker::Checker;
 use crate::ledger::{Ledger, StreamKey};
+
+/// Longest time until who has not read for a while is up to date: the next key frame, if it missed some.
+const NAP_SLACK: Duration = Duration::from_secs(4);
 
 /// How one plays, by any protocol over TCP.
 #[derive(Debug, Clone)]
@@ -27,17 +30,27 @@ pub struct Plan {
     pub leave: Leave,
     /// Its path loses no time, so that it is in time if it reads all.
     pub is_steady: bool,
-    /// It shows the token, if there is one.
-    pub shows_token: bool,
+    /// If there is a token.
+    pub shows: Shows,
+    /// It reads nothing between these times after it came, and then all.
+    pub naps: Option<(Duration, Duration)>,
 }
 
 impl Plan {
     /// The bytes to be read in a turn, and when the next one is.
-    pub(super) fn pace(&self, now: Instant) -> (usize, Next) {
-        match self.bytes_per_second {
-            None => (usize::MAX, Next::At(now + ms(500))),
-            Some(rate) => (rate.div_ceil(10).max(1), Next::At(now + ms(100))),
+    pub(super) fn pace(&self, now: Instant, began: Instant) -> (usize, Next) {
+        match (self.bytes_per_second, self.naps) {
+            (Some(rate), _) => (rate.div_ceil(10), Next::At(now + ms(100))),
+            (None, Some((from, to))) if (began + from..began + to).contains(&now) => (0, Next::At(began + to)),
+            (None, _) => (usize::MAX, Next::At(now + ms(500))),
         }
+    }
+
+    /// Whether it reads all it gets, and has for a while, so that it is in time.
+    pub(super) fn is_attentive(&self, now: Instant, began: Instant) -> bool {
+        let is_rested =
+            self.naps.is_none_or(|(from, to)| now < began + from || now > began + to + NAP_SLACK);
+        self.is_steady && self.bytes_per_second.is_none() && is_rested
     }
 
     /// The longest a frame may be under way to a player that reads all.
@@ -47,12 +60,11 @@ impl Plan {
 
     /// The query that lets in, if it has one.
     pub(super) fn query(&self, ledger: &Ledger) -> String {
-        let token = ledger.servers[self.key.server].token.as_ref().filter(|_| self.shows_token);
-        token.map_or(String::new(), |token| format!("?token={token}"))
+        self.shows.query(ledger, self.key.server)
     }
 
     pub(super) fn is_allowed(&self, ledger: &Ledger) -> bool {
-        self.shows_token || ledger.servers[self.key.server].token.is_none()
+        self.shows.lets_in(ledger, self.key.server)
     }
 }
 
@@ -105,7 +117,7 @@ impl Actor for RtmpPlayer {
     fn turn(&mut self, ledger: &mut Ledger) -> Next {
         self.queue.wait(&mut Vec::new());
         let now = kernel::now();
-        let (most, next) = self.plan.pace(now);
+        let (most, next) = self.plan.pace(now, self.began);
         if self.plan.bytes_per_second.is_none() || now >= self.next_look {
             self.next_look = now + ms(100);
             self.inbox.clear();
@@ -147,7 +159,7 @@ impl Actor for RtmpPlayer {
             }
             return Next::Done;
         }
-        let is_checked = self.started && self.plan.is_steady && self.plan.bytes_per_second.is_none();
+        let is_checked = self.started && self.plan.is_attentive(now, self.began);
         if is_checked && now >= self.next_check {
             self.next_check = now + ms(100);
             self.checker.is_in_time(ledger, self.plan.delay_max(ledger));

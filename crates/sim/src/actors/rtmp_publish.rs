@@ -8,7 +8,7 @@ use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use super::line::Line;
-use super::{Actor, Leave, Next, ms};
+use super::{Actor, Leave, Next, Shows, ms};
 use crate::content::{Content, FRAME_MS};
 use crate::ledger::{Ledger, StreamKey};
 
@@ -34,8 +34,10 @@ pub struct Plan {
     pub retries: u32,
     /// Its path loses no time.
     pub is_steady: bool,
-    /// It shows the token, if there is one.
-    pub shows_token: bool,
+    /// If there is a token.
+    pub shows: Shows,
+    /// Time between two lots of frames: those of it are sent at once.
+    pub burst: Duration,
 }
 
 /// A publisher.
@@ -47,6 +49,7 @@ pub struct RtmpPublisher {
     content: Option<Content>,
     number: u32,
     next_frame: Instant,
+    next_lot: Instant,
     began: Option<Instant>,
     connected: Instant,
     /// It has fallen silent.
@@ -70,6 +73,7 @@ impl RtmpPublisher {
             content: None,
             number: 0,
             next_frame: now,
+            next_lot: now,
             began: None,
             connected: now,
             silent: None,
@@ -89,7 +93,7 @@ impl RtmpPublisher {
             let who = self.who();
             match event {
                 ClientEvent::Started => {
-                    let may = self.plan.shows_token || ledger.servers[self.plan.key.server].token.is_none();
+                    let may = self.plan.shows.lets_in(ledger, self.plan.key.server);
                     ledger.check(may, || format!("{who}: let in without a token"));
                     let Plan { key, gop, video_bytes, is_steady, .. } = self.plan;
                     let content = ledger.publish(key, gop, video_bytes, is_steady);
@@ -139,8 +143,7 @@ impl RtmpPublisher {
 
 fn connect(ledger: &mut Ledger, plan: &Plan, queue: &EventQueue) -> (Line, ClientSession) {
     let server = &ledger.servers[plan.key.server];
-    let token = server.token.as_ref().filter(|_| plan.shows_token);
-    let query = token.map_or(String::new(), |token| format!("?token={token}"));
+    let query = plan.shows.query(ledger, plan.key.server);
     let text = format!("rtmp://{}:{}/live/{}{query}", server.rtmp.ip(), server.rtmp.port(), plan.key.name());
     let url: RtmpUrl = text.parse().expect("a URL");
     let line = Line::connect(queue, plan.from, server.rtmp);
@@ -171,7 +174,7 @@ impl Actor for RtmpPublisher {
         if let Some(since) = self.silent {
             // The server ends it.
             let limit = ledger.servers[self.plan.key.server].publisher_idle_timeout + ms(5_000);
-            let (who, late) = (self.who(), now > since + limit && !ledger.is_disturbed);
+            let (who, late) = (self.who(), now > since + limit + ledger.slack);
             ledger.check(!late, || format!("{who}: silent for {:?} and not ended", now - since));
             return if late || self.leaving { self.over(ledger) } else { Next::At(now + ms(500)) };
         }
@@ -195,7 +198,8 @@ impl Actor for RtmpPublisher {
             self.line.close(false);
             return Next::Done;
         }
-        if let Some(content) = self.content {
+        if let Some(content) = self.content.filter(|_| now >= self.next_lot) {
+            self.next_lot = now + self.plan.burst;
             while self.next_frame <= now && self.line.out.len() < BACKLOG_MAX {
                 let frame = content.frame(self.number);
                 self.session.send_media(frame.kind, frame.timestamp, &frame.body);
@@ -209,7 +213,11 @@ impl Actor for RtmpPublisher {
         }
         self.line.out.append(self.session.output());
         self.line.flush();
-        let next = if self.content.is_some() { self.next_frame.max(now + ms(1)) } else { now + ms(500) };
+        let next = if self.content.is_some() {
+            self.next_frame.max(self.next_lot).max(now + ms(1))
+        } else {
+            now + ms(500)
+        };
         Next::At(next)
     }
 

@@ -1,6 +1,9 @@
 //! Contradictions in the tables of the packets lane, for simulations.
 
-use super::Packets;
+use std::time::Instant;
+
+use super::{Packets, TIMER_MIN};
+use crate::ids::PortId;
 
 impl Packets {
     /// Addresses in the tables of all ports.
@@ -10,6 +13,10 @@ impl Packets {
 
     /// The first contradiction.
     pub(crate) fn audit(&self) -> Result<(), String> {
+        let mut streams = self.streams.iter();
+        if let Some((id, _)) = streams.find(|(_, stream)| stream.sfu.has_arrivals() && !stream.queued) {
+            return Err(format!("{id:?} has packets that nobody forwards"));
+        }
         if self.by_id.len() != self.sessions.len() {
             return Err(format!("{} ids of {} sessions", self.by_id.len(), self.sessions.len()));
         }
@@ -40,5 +47,23 @@ impl Packets {
             return Err(format!("{addresses} addresses of sessions, {} known", self.addresses()));
         }
         Ok(())
+    }
+
+    /// Whoever has a deadline has a timer.
+    pub(crate) fn audit_timers(&mut self, now: Instant) -> Result<(), String> {
+        for (peer, session) in self.sessions.iter_mut() {
+            let transport = &mut session.transport;
+            let Some(due) = transport.peer.next_timeout() else { continue };
+            if transport.due.is_none_or(|set| set > due.max(now) + TIMER_MIN) {
+                let late = transport.due.map(|set| set - due);
+                return Err(format!("{peer:?} has a deadline, and a timer that is late by {late:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what waits at a port is read without another event.
+    pub(crate) fn reads_later(&self, port: PortId) -> bool {
+        self.sockets.ports.get(port).is_some_and(|port| port.readable || port.reading.next().is_some())
     }
 }
