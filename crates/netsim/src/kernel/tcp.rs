@@ -110,10 +110,13 @@ impl Connection {
         (readable, writable, input.ended || broken)
     }
 
-    /// Whether this side could write, and no event is on its way that says so.
+    /// Whether this side could write, and no event is on its way that says so. A peer that has closed answers
+    /// with a reset.
     pub(super) fn has_untold_room(&self, side: usize) -> bool {
         let output = &self.pipes[1 - side];
-        self.readiness(side).1 && !(output.writer_waits && output.room_is_coming)
+        self.readiness(side).1
+            && !self.sides[1 - side].closed
+            && !(output.writer_waits && output.room_is_coming)
     }
 }
 

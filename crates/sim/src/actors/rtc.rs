@@ -3,7 +3,7 @@
 //! What control does with an offer is done here: the offer is answered, and a worker is asked to open the
 //! session.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -94,8 +94,9 @@ pub struct RtcClient {
 #[derive(Debug, Default)]
 struct Seen {
     id: u64,
-    audio: HashSet<u32>,
-    video: HashSet<u32>,
+    /// Sequence numbers of the packets, by what the publisher has numbered.
+    audio: HashMap<u32, u16>,
+    video: HashMap<u32, u16>,
     last_audio: Option<u32>,
     last_sequence: Option<u16>,
     lost: Vec<u16>,
@@ -232,14 +233,17 @@ impl RtcClient {
                 OPUS if self.plan.is_bridged => {
                     ledger.violation(format!("{}: audio that nobody transcodes", self.who));
                 }
-                OPUS => self.media(ledger, payload, false, false),
+                OPUS => self.media(ledger, payload, false, packet.sequence_number()),
                 VP8 => {
                     let sequence = packet.sequence_number();
                     self.note_sequence(sequence);
-                    self.media(ledger, payload, true, false);
+                    self.media(ledger, payload, true, sequence);
                 }
                 // A probe for the bandwidth, or a resent packet behind its own sequence number.
-                VP8_RTX if payload.len() > 2 => self.media(ledger, &payload[2..], true, true),
+                VP8_RTX if payload.len() > 2 => {
+                    let sequence = u16::from_be_bytes([payload[0], payload[1]]);
+                    self.media(ledger, &payload[2..], true, sequence);
+                }
                 VP8_RTX => {}
                 other => ledger.violation(format!("{}: payload type {other}", self.who)),
             }
@@ -260,7 +264,7 @@ impl RtcClient {
         self.seen.last_sequence = Some(sequence);
     }
 
-    fn media(&mut self, ledger: &mut Ledger, payload: &[u8], is_video: bool, resent: bool) {
+    fn media(&mut self, ledger: &mut Ledger, payload: &[u8], is_video: bool, sequence: u16) {
         let who = &self.who;
         let at = match (is_video, payload) {
             (false, _) => 4,
@@ -287,8 +291,12 @@ impl RtcClient {
             self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
         }
         let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
-        let is_new = seen.insert(number);
-        ledger.check(is_new || resent, || format!("{who}: packet {number} of {id} twice"));
+        // Again under the same number is a repetition, which may overtake what it repeats.
+        let before = seen.insert(number, sequence);
+        let is_right = before.is_none_or(|before| before == sequence);
+        ledger.check(is_right, || {
+            format!("{who}: packet {number} of {id} is {sequence}, and {before:?} before")
+        });
         ledger.packets_received += 1;
         if !is_video {
             if let Some(last) = self.seen.last_audio
