@@ -151,7 +151,7 @@ impl Worker {
         if publication.remotes.iter().any(|remote| remote.worker == worker) {
             return;
         }
-        publication.remotes.push(Remote { worker, lost: false });
+        publication.remotes.push(Remote::new(worker));
         let start = match stream {
             LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);

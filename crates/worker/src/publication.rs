@@ -26,6 +26,15 @@ pub(crate) struct Remote {
     pub(crate) worker: WorkerIndex,
     /// Frames to it were lost since the last one that it got.
     pub(crate) lost: bool,
+    /// A header was among them, which does not come again by itself.
+    pub(crate) lost_header: bool,
+}
+
+impl Remote {
+    /// One that has had nothing yet.
+    pub(crate) fn new(worker: WorkerIndex) -> Self {
+        Self { worker, lost: false, lost_header: false }
+    }
 }
 
 /// What both lanes of a stream have on a worker: where it comes from and whom it goes to.

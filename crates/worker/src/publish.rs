@@ -306,7 +306,7 @@ impl Worker {
             self.ctx.send(worker, about, MessageBody::Start(Box::new(start())));
         }
         if let Some(publication) = self.publication_mut(stream) {
-            let remotes = claim.subscribers.iter().map(|&worker| Remote { worker, lost: false });
+            let remotes = claim.subscribers.iter().copied().map(Remote::new);
             publication.remotes = remotes.collect();
         }
     }

@@ -157,7 +157,7 @@ impl Worker {
             let start = Box::new(Start::Frames { frames: Vec::new(), wait_for_key });
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
-        let remotes = others.into_iter().map(|worker| Remote { worker, lost: false });
+        let remotes = others.into_iter().map(Remote::new);
         self.frames.streams[frames].publication.remotes = remotes.collect();
         let cached: Vec<Arc<Packet>> =
             self.packets.streams[packets].sfu.cached(self.ctx.now).map(Arc::clone).collect();

@@ -53,8 +53,7 @@ impl Frames {
         stream: FrameStreamId,
         frame: &Arc<Frame>,
     ) -> FrameAction {
-        let is_header = matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
-        if is_header && frame.bytes() > HEADER_BYTES_MAX {
+        if is_header(frame) && frame.bytes() > HEADER_BYTES_MAX {
             ctx.counters.frames_invalid += 1;
             tracing::trace!(?stream, bytes = frame.bytes(), "header dropped: too long");
             return FrameAction::None;
@@ -99,9 +98,15 @@ impl Frames {
         let id = local.publication.id;
         let wait_ms = MERGED_WAIT_MS.min(local.settings.merge_latency.as_millis() as u64);
         for remote in &mut local.publication.remotes {
-            let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
-            let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
-            remote.lost = !ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms + wait_ms);
+            let mut send = |frame: &Arc<Frame>| {
+                let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
+                let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
+                ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms + wait_ms)
+            };
+            // A header that had no room goes ahead of what needs it; who has it takes no notice.
+            let has_headers = !remote.lost_header || local.relay.headers().iter().all(&mut send);
+            remote.lost = !(has_headers && send(frame));
+            remote.lost_header = !has_headers || remote.lost && is_header(frame);
             if remote.lost {
                 ctx.counters.ring_drops += 1;
                 tracing::trace!(?stream, worker = ?remote.worker, "frame dropped: the ring is full");
@@ -150,6 +155,11 @@ impl Frames {
         }
         Some(received)
     }
+}
+
+/// Whether players begin with it.
+fn is_header(frame: &Frame) -> bool {
+    matches!(frame.role, FrameRole::Config | FrameRole::Metadata)
 }
 
 impl FrameStream {
