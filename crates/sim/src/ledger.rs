@@ -1,12 +1,13 @@
 //! What every actor knows of the world, and what was found wrong: publications, expectations, violations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use netsim::Random;
 use worker_api::link::WorkerHandle;
 use worker_api::rtc::RtcEndpoint;
+use worker_api::snapshot::SessionId;
 use worker_api::streams::Published;
 
 use crate::content::Content;
@@ -97,6 +98,8 @@ pub struct Ledger {
     /// All publications by WebRTC so far.
     pub rtc: BTreeMap<u64, RtcRecord>,
     last_publication: u64,
+    /// WebRTC sessions that servers have ended.
+    pub ended_sessions: BTreeSet<(usize, SessionId)>,
     /// What was found wrong.
     pub violations: Vec<String>,
     /// Times an invariant was checked and held.
@@ -136,6 +139,7 @@ impl Ledger {
             publications: BTreeMap::new(),
             rtc: BTreeMap::new(),
             last_publication: 0,
+            ended_sessions: BTreeSet::new(),
             violations: Vec::new(),
             checks: 0,
             slack: Duration::ZERO,
@@ -212,13 +216,15 @@ impl Ledger {
         }
     }
 
-    /// The publication that was there instead of this one, long before this moment, if one was.
+    /// The publication that was there instead of this one at this moment, and had been for long, if one was.
+    /// Numbers are given when publishers are told, so two of one moment may be the other way round.
     pub fn replaced(&self, id: u64, at: Instant) -> Option<u64> {
         let key = self.publications.get(&id)?.key;
         let known = Duration::from_secs(2) + self.slack;
         let mut newer = self.publications.range(id + 1..).filter(|(_, record)| {
             let has_come = record.sent.first().is_some_and(|sent| *sent + known < at);
-            record.key == key && record.is_steady && has_come
+            let goes_on = record.ended.is_none_or(|ended| ended > at);
+            record.key == key && record.is_steady && has_come && goes_on
         });
         newer.next().map(|(id, _)| *id)
     }

@@ -31,6 +31,7 @@ use crate::ledger::{Ledger, ServerView};
 
 /// A server.
 pub struct Server {
+    index: usize,
     /// Its address.
     pub ip: IpAddr,
     /// Its workers.
@@ -81,6 +82,7 @@ impl Server {
         let started =
             Workers::simulated(settings, Arc::new(policy), &kept, give_handoff, give_notice, give_stats);
         let (server, workers) = started.expect("its addresses are free");
+        let index = ledger.servers.len();
         let application = worker_api::settings::settings_for(&view_of.applications, "live");
         ledger.servers.push(ServerView {
             ip,
@@ -99,6 +101,7 @@ impl Server {
         ledger.missed_by_server.push(0);
         ledger.packets_missed.push(0);
         Self {
+            index,
             ip,
             workers,
             used_stats: server.used_stats(),
@@ -125,6 +128,7 @@ impl Server {
                 }
                 RtcNotice::Ended(id) => {
                     let is_new = self.ended_sessions.insert(id);
+                    ledger.ended_sessions.insert((self.index, id));
                     ledger.check(is_new, || format!("session {id} ends twice"));
                 }
             }

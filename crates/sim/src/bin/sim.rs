@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let limit = value("--seconds").map(Duration::from_secs);
     let next = AtomicU64::new(first);
     let total = Mutex::new((0_u64, Outcome::default(), Vec::<u64>::new()));
+    let cpu_total = AtomicU64::new(0);
     let (load, until_found) = (has("--load"), has("--until-found"));
     // A panic of a worker is told as what was found.
     std::panic::set_hook(Box::new(|_| {}));
@@ -56,9 +57,16 @@ fn main() -> ExitCode {
                         return;
                     }
                     let config = if load { Config::load(seed) } else { Config::of(seed) };
-                    let outcome = config.run(false);
+                    let before = cpu_time();
+                    let mut outcome = config.run(false);
+                    let cpu = cpu_time().saturating_sub(before);
+                    if load {
+                        // What comes behind the load is as good as nothing.
+                        outcome.virtual_time = config.lasts;
+                    }
                     let mut total = total.lock().expect("no thread panics while it holds this");
                     total.0 += 1;
+                    cpu_total.fetch_add(cpu.as_nanos() as u64, Ordering::Relaxed);
                     total.1.virtual_time += outcome.virtual_time;
                     total.1.checks += outcome.checks;
                     total.1.steps += outcome.steps;
@@ -84,13 +92,21 @@ fn main() -> ExitCode {
         all.missed
     );
     let name = if load { "sim-speed" } else { "sim" };
+    let cpu = Duration::from_nanos(cpu_total.into_inner()).as_secs_f64();
     println!(
-        "RESULT {name} seeds={ran} virtual_hours={:.2} speed={:.1} invariants={} {}",
+        "RESULT {name} seeds={ran} virtual_hours={:.2} speed={:.1} speed_per_core={:.1} invariants={} {}",
         all.virtual_time.as_secs_f64() / 3600.0,
         all.virtual_time.as_secs_f64() / took,
+        all.virtual_time.as_secs_f64() / cpu,
         all.checks,
         // Of the last run that was recorded; the commit of each is in the file.
         include_str!("../../mutants/found.txt").lines().next().unwrap_or_default()
     );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Time for which this thread has had a core: on a machine with other work that is what a simulation costs.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0))
 }
