@@ -11,6 +11,9 @@ pub const FRAME_MS: u32 = 20;
 /// Bytes of a NAL unit ahead of the stamp.
 const SLICE_HEADER_BYTES: usize = 4;
 
+/// Bytes of a stamp.
+const STAMP_BYTES: usize = 12;
+
 /// Keeps small numbers from being rows of zeros, which no NAL unit has.
 const STAMP_MASK: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
@@ -87,13 +90,15 @@ impl Content {
         if number.is_multiple_of(2) {
             let key = self.is_key(number);
             let nal_bytes = self.video_bytes.max(24) * if key { 4 } else { 1 };
-            let mut body = vec![if key { 0x17 } else { 0x27 }, 1, 0, 0, 0];
-            body.extend(nal_bytes.to_be_bytes());
-            body.extend(slice_header(self.in_gop(number)));
+            let mut body = Vec::with_capacity(9 + nal_bytes as usize);
+            body.extend_from_slice(&[if key { 0x17 } else { 0x27 }, 1, 0, 0, 0]);
+            body.extend_from_slice(&nal_bytes.to_be_bytes());
+            body.extend_from_slice(&slice_header(self.in_gop(number)));
             self.fill(number, nal_bytes as usize - SLICE_HEADER_BYTES, &mut body);
             TaggedFrame { kind: MediaKind::Video, timestamp, body }
         } else {
-            let mut body = vec![0xaf, 1];
+            let mut body = Vec::with_capacity(82);
+            body.extend_from_slice(&[0xaf, 1]);
             self.fill(number, 80, &mut body);
             TaggedFrame { kind: MediaKind::Audio, timestamp, body }
         }
@@ -101,16 +106,18 @@ impl Content {
 
     /// Appends the stamp and bytes that follow from it, `len` in all.
     fn fill(&self, number: u32, len: usize, out: &mut Vec<u8>) {
-        let end = out.len() + len;
-        out.extend((self.id ^ STAMP_MASK).to_be_bytes());
-        out.extend((number ^ STAMP_MASK as u32).to_be_bytes());
+        out.reserve(len);
+        out.extend_from_slice(&(self.id ^ STAMP_MASK).to_be_bytes());
+        out.extend_from_slice(&(number ^ STAMP_MASK as u32).to_be_bytes());
         let mut state = (self.id << 32 | u64::from(number)) ^ 0x9e37_79b9_7f4a_7c15;
-        while out.len() < end {
+        let begin = out.len();
+        out.resize(begin + len - STAMP_BYTES, 0);
+        for word in out[begin..].chunks_mut(8) {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             // Never zero, so that nothing looks like a start code.
-            out.extend((state >> 16 | 0x0101_0101_0101_0101).to_be_bytes());
+            let bytes = (state >> 16 | 0x0101_0101_0101_0101).to_be_bytes();
+            word.copy_from_slice(&bytes[..word.len()]);
         }
-        out.truncate(end);
     }
 }
 

@@ -3,11 +3,12 @@
 //! What control does with an offer is done here: the offer is answered, and a worker is asked to open the
 //! session.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use netsim::FastMap;
 use netsim::kernel::{self, EventQueue, Interest, UdpSocket};
 use rtc::dtls::{Certificate, DtlsRole};
 use rtc::sdp::{
@@ -95,8 +96,8 @@ pub struct RtcClient {
 struct Seen {
     id: u64,
     /// Sequence numbers of the packets, by what the publisher has numbered.
-    audio: HashMap<u32, u16>,
-    video: HashMap<u32, u16>,
+    audio: FastMap<u32, u16>,
+    video: FastMap<u32, u16>,
     last_audio: Option<u32>,
     last_sequence: Option<u16>,
     lost: Vec<u16>,
