@@ -16,6 +16,15 @@ fn a_player_far_from_the_home_begins_with_a_key_frame() {
     }
 }
 
+/// What a ring to another worker had no room for was gone, headers too: players there got audio of a bridge
+/// without one. Only small rings are ever full here, and publishers that send in lots.
+#[test]
+fn a_header_that_a_ring_had_no_room_for_comes_before_what_needs_it() {
+    for seed in [114, 126, 411] {
+        finds_nothing(seed, &Config::of(seed));
+    }
+}
+
 /// A viewer was answered with audio and video. The bridge that began for it could not transcode the audio, so
 /// that the stream had only video left, and the viewer was taken to play a second track of video.
 #[test]
