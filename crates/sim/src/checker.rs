@@ -102,8 +102,7 @@ impl Checker {
                 ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
                 // What is lost between two workers is missed by players who were fast enough: their audio goes
                 // on at once, and the picture with its next key frame. Who is too slow gets nothing until then.
-                let goes_on =
-                    (ledger.loses_between_workers || self.awaits_key) && kind == MediaKind::Audio;
+                let goes_on = (ledger.loses_between_workers || self.awaits_key) && kind == MediaKind::Audio;
                 self.awaits_key |= number > last + 1 && goes_on;
                 let is_picture = kind == MediaKind::Video;
                 if number > last + 1 && !goes_on || is_picture && self.awaits_key {
@@ -131,7 +130,9 @@ impl Checker {
                 ledger.check(begins, || format!("{who}: begins publication {id} at {number}, no key frame"));
                 ledger.check(!self.past.contains(&id), || format!("{who}: publication {id} comes again"));
                 let newer = ledger.replaced(id, self.joined);
-                ledger.check(newer.is_none(), || format!("{who}: begins with {id}, after which came {newer:?}"));
+                ledger.check(newer.is_none(), || {
+                    format!("{who}: begins with {id}, after which came {newer:?}")
+                });
                 self.awaits_key = self.has_no_picture;
             }
         }

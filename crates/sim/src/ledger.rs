@@ -216,11 +216,11 @@ impl Ledger {
         }
     }
 
-    /// The publication that was there instead of this one at this moment, and had been for long, if one was.
+    /// The publication that was there instead of this one at this moment, and had been for a while, if one was.
     /// Numbers are given when publishers are told, so two of one moment may be the other way round.
     pub fn replaced(&self, id: u64, at: Instant) -> Option<u64> {
         let key = self.publications.get(&id)?.key;
-        let known = Duration::from_secs(2) + self.slack;
+        let known = Duration::from_millis(300) + self.slack;
         let mut newer = self.publications.range(id + 1..).filter(|(_, record)| {
             let has_come = record.sent.first().is_some_and(|sent| *sent + known < at);
             let goes_on = record.ended.is_none_or(|ended| ended > at);

@@ -55,6 +55,8 @@ pub struct Config {
     pub rivals: usize,
     /// They come again when they were thrown out, as encoders do, all of them.
     pub fights: bool,
+    /// Publishers leave after some seconds and come back.
+    pub flaps: bool,
     /// Publishers of ten that send frames in lots.
     pub bursts: u64,
     /// Everybody comes at once and stays.
@@ -160,6 +162,7 @@ impl Config {
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
             rivals: if random.chance(0.4) { 2 } else { 0 },
             fights: false,
+            flaps: false,
             bursts: 0,
             is_full: false,
             lasts: ms(20_000 + random.below(40_000)),
@@ -184,6 +187,7 @@ impl Config {
             config.settings.rtc.sessions_max = 3;
         }
         config.fights = more.chance(0.3);
+        config.flaps = more.chance(0.25);
         config.bursts = pick(more, &[0, 0, 3, 8]);
         config.schedule.drowsy = if more.chance(0.5) { 0.3 } else { 0.0 };
         config
@@ -207,6 +211,7 @@ impl Config {
             hostile: 1,
             rivals: 0,
             fights: false,
+            flaps: false,
             bursts: 0,
             is_full: true,
             lasts: ms(60_000),
@@ -410,6 +415,7 @@ impl Config {
             is_steady,
             shows: if random.chance(0.1) { Shows::Nothing } else { Shows::Token },
             burst: Duration::ZERO,
+            returns: (0, Duration::ZERO),
         };
         let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x696e_7465);
         let is_internal = own.below(10) < self.internal;
@@ -419,7 +425,20 @@ impl Config {
             retries: if self.fights { 10 + own.below(30) as u32 } else { plan.retries },
             ..plan
         };
-        let plan = if self.is_full { rtmp_publish::Plan { video_bytes: 850, lasts: self.lasts * 2, ..plan } } else { plan };
+        let plan = if self.is_full {
+            rtmp_publish::Plan { video_bytes: 850, lasts: self.lasts * 2, ..plan }
+        } else {
+            plan
+        };
+        let plan = match self.flaps {
+            true => rtmp_publish::Plan {
+                lasts: ms(500) + own.up_to(ms(5_000)),
+                returns: (20, own.up_to(ms(2_500))),
+                leave: if plan.leave == Leave::Silently { Leave::Closing } else { plan.leave },
+                ..plan
+            },
+            false => plan,
+        };
         let after = if self.is_full { ms(0) } else { after };
         world.arrive(
             after,

@@ -222,7 +222,9 @@ impl Actor for FlvPlayer {
             let most = self.plan.delay_max(ledger);
             let slack = ledger.slack;
             let late = self.pings.front().is_some_and(|(since, _)| now > *since + most + slack);
-            ledger.check(!late || ledger.is_draining, || format!("FLV player {}: a ping without a pong", self.plan.from));
+            ledger.check(!late || ledger.is_draining, || {
+                format!("FLV player {}: a ping without a pong", self.plan.from)
+            });
             self.checker.is_in_time(ledger, most);
             self.checker.is_not_forgotten(ledger);
         }

@@ -325,7 +325,9 @@ impl RtcClient {
         let Some((&id, record)) = live.next_back().filter(|(_, record)| record.ended.is_none()) else {
             return;
         };
-        if !record.is_steady || record.audio.first().is_none_or(|first| now < *first + ms(3_000) + ledger.slack) {
+        if !record.is_steady
+            || record.audio.first().is_none_or(|first| now < *first + ms(3_000) + ledger.slack)
+        {
             return;
         }
         let old = record.audio.partition_point(|sent| *sent + most <= now) as u32;

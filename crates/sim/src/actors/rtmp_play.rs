@@ -41,15 +41,16 @@ impl Plan {
     pub(super) fn pace(&self, now: Instant, began: Instant) -> (usize, Next) {
         match (self.bytes_per_second, self.naps) {
             (Some(rate), _) => (rate.div_ceil(10), Next::At(now + ms(100))),
-            (None, Some((from, to))) if (began + from..began + to).contains(&now) => (0, Next::At(began + to)),
+            (None, Some((from, to))) if (began + from..began + to).contains(&now) => {
+                (0, Next::At(began + to))
+            }
             (None, _) => (usize::MAX, Next::At(now + ms(500))),
         }
     }
 
     /// Whether it reads all it gets, and has for a while, so that it is in time.
     pub(super) fn is_attentive(&self, now: Instant, began: Instant) -> bool {
-        let is_rested =
-            self.naps.is_none_or(|(from, to)| now < began + from || now > began + to + NAP_SLACK);
+        let is_rested = self.naps.is_none_or(|(from, to)| now < began + from || now > began + to + NAP_SLACK);
         self.is_steady && self.bytes_per_second.is_none() && is_rested
     }
 

@@ -38,6 +38,8 @@ pub struct Plan {
     pub shows: Shows,
     /// Time between two lots of frames: those of it are sent at once.
     pub burst: Duration,
+    /// Times it comes back after it left, and how long it is away.
+    pub returns: (u32, Duration),
 }
 
 /// A publisher.
@@ -52,6 +54,8 @@ pub struct RtmpPublisher {
     next_lot: Instant,
     began: Option<Instant>,
     connected: Instant,
+    /// It has left, and comes back then.
+    away_until: Option<Instant>,
     /// It has fallen silent.
     silent: Option<Instant>,
     rejected: bool,
@@ -76,6 +80,7 @@ impl RtmpPublisher {
             next_lot: now,
             began: None,
             connected: now,
+            away_until: None,
             silent: None,
             rejected: false,
             leaving: false,
@@ -135,6 +140,10 @@ impl RtmpPublisher {
             return Next::Done;
         }
         self.plan.retries -= 1;
+        self.connect_again(ledger)
+    }
+
+    fn connect_again(&mut self, ledger: &mut Ledger) -> Next {
         (self.line, self.session) = connect(ledger, &self.plan, &self.queue);
         (self.connected, self.began) = (kernel::now(), None);
         Next::At(kernel::now() + ms(100))
@@ -156,6 +165,16 @@ impl Actor for RtmpPublisher {
     fn turn(&mut self, ledger: &mut Ledger) -> Next {
         self.queue.wait(&mut Vec::new());
         let now = kernel::now();
+        if let Some(until) = self.away_until {
+            if self.leaving {
+                return Next::Done;
+            }
+            if now < until {
+                return Next::At(until);
+            }
+            self.away_until = None;
+            return self.connect_again(ledger);
+        }
         self.inbox.clear();
         let ended = self.line.read(usize::MAX, &mut self.inbox);
         if let Err(error) = self.session.handle_input(&self.inbox) {
@@ -196,7 +215,13 @@ impl Actor for RtmpPublisher {
                 Leave::Silently => {}
             }
             self.line.close(false);
-            return Next::Done;
+            let (left, away) = self.plan.returns;
+            if left == 0 || self.leaving {
+                return Next::Done;
+            }
+            self.plan.returns.0 -= 1;
+            self.away_until = Some(now + away);
+            return Next::At(now + away);
         }
         if let Some(content) = self.content.filter(|_| now >= self.next_lot) {
             self.next_lot = now + self.plan.burst;

@@ -1,9 +1,10 @@
 //! Runs seeds: `sim [--seeds N] [--first SEED] [--threads N] [--seconds N] [--until-found]`,
 //! `sim --seed SEED [--load] [--trace] [--config] [--shrink]`; `--load` instead of what seeds stand for.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sim::swarm::{Config, Outcome};
@@ -22,7 +23,9 @@ fn main() -> ExitCode {
         if has("--config") {
             println!("{config:#?}");
         }
+        let watch = Watch::begin(seed);
         let outcome = config.run(has("--trace"));
+        watch.end();
         if has("--shrink") && !outcome.violations.is_empty() {
             let (smaller, steps) = config.shrink();
             println!(
@@ -57,9 +60,9 @@ fn main() -> ExitCode {
                         return;
                     }
                     let config = if load { Config::load(seed) } else { Config::of(seed) };
-                    let before = cpu_time();
+                    let watch = Watch::begin(seed);
                     let mut outcome = config.run(false);
-                    let cpu = cpu_time().saturating_sub(before);
+                    let cpu = watch.end();
                     if load {
                         // What comes behind the load is as good as nothing.
                         outcome.virtual_time = config.lasts;
@@ -105,8 +108,48 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Time for which this thread has had a core: on a machine with other work that is what a simulation costs.
-fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+/// Time of a core that a simulation may take at most: a hundred times what long ones do.
+const SIMULATION_MAX: Duration = Duration::from_secs(60);
+
+/// Somebody who ends the process when a simulation does not end, because a turn of it does not.
+struct Watch {
+    thread: std::thread::Thread,
+    is_over: Arc<AtomicBool>,
+    before: Duration,
+    clock: PathBuf,
+}
+
+impl Watch {
+    /// Watches what this thread does from now on.
+    fn begin(seed: u64) -> Self {
+        let clock = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap_or_default());
+        let clock = clock.join("schedstat");
+        let (before, is_over) = (cpu_time(&clock), Arc::new(AtomicBool::new(false)));
+        let (its_clock, its_end) = (clock.clone(), Arc::clone(&is_over));
+        let watcher = std::thread::spawn(move || {
+            while !its_end.load(Ordering::Relaxed) {
+                if cpu_time(&its_clock).saturating_sub(before) > SIMULATION_MAX {
+                    println!(
+                        "seed {seed}: does not end: a turn goes on for ever\n  replay: make sim SEED={seed}"
+                    );
+                    std::process::exit(1);
+                }
+                std::thread::park_timeout(Duration::from_secs(1));
+            }
+        });
+        Self { thread: watcher.thread().clone(), is_over, before, clock }
+    }
+
+    /// It has ended; how much time of a core it took.
+    fn end(self) -> Duration {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+        cpu_time(&self.clock).saturating_sub(self.before)
+    }
+}
+
+/// Time for which a thread has had a core: on a machine with other work that is what a simulation costs.
+fn cpu_time(schedstat: &Path) -> Duration {
+    let text = std::fs::read_to_string(schedstat).unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0))
 }
