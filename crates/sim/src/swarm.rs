@@ -186,6 +186,9 @@ impl Config {
         if more.chance(0.1) {
             config.settings.rtc.sessions_max = 3;
         }
+        if more.chance(0.1) {
+            config.settings.sessions_max = 4;
+        }
         config.fights = more.chance(0.3);
         config.flaps = more.chance(0.25);
         config.bursts = pick(more, &[0, 0, 3, 8]);
@@ -429,6 +432,17 @@ impl Config {
             rtmp_publish::Plan { video_bytes: 850, lasts: self.lasts * 2, ..plan }
         } else {
             plan
+        };
+        // More at once than a worker reads at once, where players may be so far behind.
+        let settings = worker_api::settings::settings_for(&self.settings.applications, "live");
+        let is_heavy = own.chance(0.1) && !self.is_full && settings.player_queue_bytes_max >= 8 << 20;
+        let plan = match is_heavy && is_steady && !is_internal {
+            true => {
+                let path = Path { delay: own.up_to(ms(20)), tcp_window_bytes: 4 << 20, ..Path::default() };
+                kernel::set_path(from, path);
+                rtmp_publish::Plan { video_bytes: 9_000, burst: ms(1_500), ..plan }
+            }
+            false => plan,
         };
         let plan = match self.flaps {
             true => rtmp_publish::Plan {
