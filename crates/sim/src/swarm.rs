@@ -423,6 +423,8 @@ impl Config {
         let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x696e_7465);
         let is_internal = own.below(10) < self.internal;
         let plan = rtmp_publish::Plan {
+            // Many encoders make one in ten seconds.
+            gop: if own.chance(0.15) { 60 + own.below(200) as u32 } else { plan.gop },
             shows: if own.chance(0.15) { Shows::Wrong } else { plan.shows },
             burst: if own.below(10) < self.bursts { own.up_to(ms(1_500)) } else { Duration::ZERO },
             retries: if self.fights { 10 + own.below(30) as u32 } else { plan.retries },
@@ -491,8 +493,8 @@ impl Config {
         };
         if (is_slow || plan.naps.is_some()) && own.chance(0.7) {
             // What they do not read is soon the server's to keep.
-            let tcp_window_bytes = 2_000 + own.below(30_000) as usize;
-            kernel::set_path(from, Path { delay: own.up_to(ms(20)), tcp_window_bytes, ..Path::default() });
+            let tcp_window_bytes = if is_slow { 2_000 } else { 20_000 } + own.below(30_000) as usize;
+            kernel::set_path(from, Path { delay: own.up_to(ms(5)), tcp_window_bytes, ..Path::default() });
         }
         let (after, plan) = match self.is_full {
             true => (after / 30, rtmp_play::Plan { lasts: self.lasts * 2, ..plan }),

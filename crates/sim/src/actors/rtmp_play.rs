@@ -13,7 +13,7 @@ use crate::checker::Checker;
 use crate::ledger::{Ledger, StreamKey};
 
 /// Longest time until who has not read for a while is up to date: the next key frame, if it missed some.
-const NAP_SLACK: Duration = Duration::from_secs(4);
+const NAP_SLACK: Duration = Duration::from_secs(13);
 
 /// How one plays, by any protocol over TCP.
 #[derive(Debug, Clone)]
