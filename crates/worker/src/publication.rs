@@ -115,9 +115,9 @@ impl Publication {
         self.players > 0 || !self.remotes.is_empty() || self.bridge.is_some()
     }
 
-    /// Since when it has had no source, if it has none.
-    pub(crate) fn ended_ms(&self) -> Option<u64> {
-        self.source.is_none().then_some(self.ended_ms)
+    /// Since when a player that joined then has had no source, if there is none.
+    pub(crate) fn waits_since(&self, joined_ms: u64) -> Option<u64> {
+        self.source.is_none().then_some(self.ended_ms.max(joined_ms))
     }
 
     /// App part of the key.

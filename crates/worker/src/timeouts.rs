@@ -94,7 +94,8 @@ impl Worker {
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
                     return TimeoutAction::End(EndReason::Draining);
                 }
-                let waits = player.waiting_since_ms.zip(stream.settings.wait_for_publisher);
+                let since_ms = stream.publication.waits_since(player.joined_ms);
+                let waits = since_ms.zip(stream.settings.wait_for_publisher);
                 if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
                     return TimeoutAction::End(EndReason::NoPublisher);
                 }

@@ -95,7 +95,6 @@ impl Frames {
         let local = &mut self.streams[stream];
         local.publication.start(source, ctx.now_ms);
         local.publisher_started();
-        self.set_waiting(stream, None);
     }
 
     /// Ends what `source` publishes. False if the stream has a newer source already.
@@ -109,17 +108,8 @@ impl Frames {
         if !local.publication.end(ctx, source) {
             return false;
         }
-        self.set_waiting(stream, Some(ctx.now_ms));
         self.forget_if_unused(stream);
         true
-    }
-
-    /// Notes in the stream's players since when they have been without a publisher.
-    fn set_waiting(&mut self, stream: FrameStreamId, since_ms: Option<u64>) {
-        let channels = self.streams[stream].channels.iter().flatten();
-        for player in channels.flat_map(|channel| channel.schedule.all_players()) {
-            self.players[player].waiting_since_ms = since_ms;
-        }
     }
 
     /// The last player has left (or none came).

@@ -29,8 +29,7 @@ pub(crate) struct Player {
     pub(crate) begun: bool,
     /// RTMP `pause`: nothing is sent until it is undone.
     paused: bool,
-    /// Since when the stream has had no publisher.
-    pub(crate) waiting_since_ms: Option<u64>,
+    pub(crate) joined_ms: u64,
 }
 
 impl Frames {
@@ -44,13 +43,13 @@ impl Frames {
     ) -> PlayerId {
         let now_ms = ctx.now_ms;
         let local = &mut self.streams[stream];
-        let waiting_since_ms = local.publication.source.is_none().then_some(now_ms);
         // A new player may begin with what is there already.
         let cached = local.settings.gop_cache || !local.relay.has_video();
+        let is_live = local.publication.source.is_some();
         let channel = local.channel_mut(format, now_ms);
-        let cursor = match waiting_since_ms {
-            Some(_) => Cursor::join_at_head(&channel.log, now_ms),
-            None => Cursor::join(&channel.log, cached, now_ms),
+        let cursor = match is_live {
+            true => Cursor::join(&channel.log, cached, now_ms),
+            false => Cursor::join_at_head(&channel.log, now_ms),
         };
         let player = self.players.vacant_id();
         let slot = channel.schedule.add(player, now_ms, channel.log_end());
@@ -62,7 +61,7 @@ impl Frames {
             slot,
             begun: false,
             paused: false,
-            waiting_since_ms,
+            joined_ms: now_ms,
         })
     }
 

@@ -153,8 +153,7 @@ impl Packets {
         }
         let waits_too_long = |subscription: &Subscription| {
             let stream = self.streams.get(subscription.stream)?;
-            let since_ms = stream.publication.ended_ms().map(|ended_ms| ended_ms.max(opened_ms));
-            Some(passed(since_ms?, stream.wait_for_publisher?))
+            Some(passed(stream.publication.waits_since(opened_ms)?, stream.wait_for_publisher?))
         };
         let is_alone = session.subscriptions.iter().any(|one| waits_too_long(one) == Some(true));
         is_alone.then_some(EndReason::NoPublisher)
@@ -294,7 +293,7 @@ impl Packets {
     }
 
     /// A defect of ours, met by this session's input: the others go on.
-    pub(super) fn session_panicked(&mut self, ctx: &mut Context, peer: PeerId) {
+    fn session_panicked(&mut self, ctx: &mut Context, peer: PeerId) {
         ctx.counters.panics += 1;
         let Some(session) = self.sessions.get(peer) else { return };
         tracing::error!(session = %session.id, "a defect in the server ended this session");

@@ -6,7 +6,6 @@
 //! the counter.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use rtc::demux::{self, Kind};
@@ -120,14 +119,11 @@ impl Packets {
             tracing::trace!(remote = %path.remote, ?kind, "datagram dropped: it belongs to no session");
             return;
         };
-        let handled = catch_unwind(AssertUnwindSafe(|| match kind {
-            Kind::Rtp => self.rtp(ctx, peer, datagram),
-            Kind::Rtcp => self.rtcp(ctx, peer, datagram),
-            _ => self.signal(ctx, peer, route, path, datagram),
-        }));
-        if handled.is_err() {
-            self.session_panicked(ctx, peer);
-        }
+        self.guard(ctx, peer, |packets, ctx| match kind {
+            Kind::Rtp => packets.rtp(ctx, peer, datagram),
+            Kind::Rtcp => packets.rtcp(ctx, peer, datagram),
+            _ => packets.signal(ctx, peer, route, path, datagram),
+        });
     }
 
     fn rtp(&mut self, ctx: &mut Context, peer: PeerId, datagram: &mut [u8]) {
