@@ -356,13 +356,16 @@ impl PacketStream {
         Batch { packets, viewers: &mut self.viewers, walk: &mut queue.walk }
     }
 
-    /// Gives up a batch that is too late to be of use, or what viewers have not been sent of it.
-    pub fn drop_batch(&mut self, kind: MediaKind) {
+    /// Gives up what waits and is too late to be of use: the open batch, or what came before `before`, the
+    /// first packet in any case.
+    pub fn drop_late(&mut self, kind: MediaKind, before: Instant) {
         let queue = self.batches.of_mut(kind);
         if queue.open == 0 {
-            (queue.open, queue.since[0]) = (queue.forwards.len(), queue.since[1]);
+            let late = queue.forwards.iter().take_while(|forward| forward.packet.arrival() < before).count();
+            queue.open = late.max(1).min(queue.forwards.len());
+            queue.since[1] = queue.forwards.get(queue.open).map(|forward| forward.packet.arrival());
         }
-        trace!(packets = queue.open, "dropped a batch: it waited for too long");
+        trace!(packets = queue.open, "dropped packets: they waited for too long");
         self.stats.unsent_packets += queue.open as u64;
         self.finish_batch(kind);
     }

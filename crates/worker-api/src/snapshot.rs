@@ -217,7 +217,7 @@ pub struct RtcCounters {
     pub unsent: u64,
     /// Packets left out of transport feedback because too many arrived between two.
     pub unacknowledged: u64,
-    /// Packets a socket or the send batch did not take.
+    /// Packets a socket or the send batch did not take, or that waited for its room for too long.
     pub send_failures: u64,
     /// Packets not sent because their session had no path.
     pub paused: u64,

@@ -129,7 +129,7 @@ impl Worker {
         // Input: what the turn before left, sockets, publishers inside this process.
         for _ in 0..self.connections.reads() {
             if let Some(conn) = self.connections.next_read() {
-                self.guard_connection(conn, Self::read);
+                self.read(conn);
             }
         }
         let mut requests = Vec::new();

@@ -3,8 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use media::{Frame, FrameRole};
+
 use crate::event_loop::Worker;
-use crate::ids::WorkerIndex;
+use crate::ids::{FrameStreamId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::publication::{LaneStream, Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
@@ -100,9 +102,7 @@ impl Worker {
                 let Some(stream) = self.frames.find(id) else { return };
                 let before = self.frames.streams[stream].publication.source;
                 if before == Some(source) {
-                    // Somebody was here, left and came back while the home had other things to do: what came
-                    // between the two starts did not come here.
-                    self.frames.streams[stream].relay.frames_lost();
+                    self.continue_mirror(stream, &frames);
                 } else if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     if wait_for_key {
@@ -128,6 +128,24 @@ impl Worker {
                 self.packets.streams.mark_dirty(stream);
                 self.packets.review_video(&mut self.ctx, stream);
             }
+        }
+    }
+
+    /// Somebody was here, left and came back while the home had other things to do: frames between its two
+    /// starts did not come here, if there were any.
+    fn continue_mirror(&mut self, stream: FrameStreamId, frames: &[Arc<Frame>]) {
+        let relay = &mut self.frames.streams[stream].relay;
+        let is_same = match (relay.gop().frames().last(), frames.last()) {
+            (Some((_, before)), Some(now)) => Arc::ptr_eq(before, now),
+            (None, _) => !relay.has_video(),
+            (Some(_), None) => false,
+        };
+        if !is_same {
+            relay.frames_lost();
+        }
+        let is_header = |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
+        for header in frames.iter().filter(is_header) {
+            self.frames.deliver(&mut self.ctx, stream, header);
         }
     }
 
@@ -174,7 +192,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use media::{Codec, Frame, FrameRole, TrackId};
+    use media::{Codec, TrackId};
 
     use super::*;
     use crate::ids::TableId;

@@ -12,13 +12,14 @@ use rtmp::MediaMessage;
 use rtmp::flv::read_frames;
 use rtmp::server::{PlayReject, PublishReject};
 
+use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::frames::FrameAction;
 use crate::frames::serve::Player;
 use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::Readiness;
-use crate::proto::connections::{ClientRequest, Read};
+use crate::proto::connections::{ClientRequest, Connections, Read};
 use crate::proto::http::{self, MediaRequest, Method};
 use crate::proto::idle::{IdleConnection, NextRequest};
 use crate::proto::internal::FRAMES_PER_TURN;
@@ -39,28 +40,35 @@ impl Worker {
     pub(crate) fn connection_event(&mut self, conn: ConnId, ready: &Readiness) {
         let (reads, writes) = self.connections.event(conn, ready);
         if reads {
-            self.guard_connection(conn, Self::read);
+            self.read(conn);
         }
         if writes {
-            self.guard_connection(conn, Self::write);
+            self.write(conn);
         }
     }
 
-    /// Does something for a session; a defect that makes it panic ends that session, and nothing else.
-    pub(crate) fn guard_connection(&mut self, conn: ConnId, work: impl FnOnce(&mut Self, ConnId)) {
-        if catch_unwind(AssertUnwindSafe(|| work(self, conn))).is_err() {
+    /// Lets a session's own machine read what its client has sent; a defect that this meets ends the session,
+    /// and nothing else. What sessions share is not touched here: there a panic is nobody's to catch.
+    fn guard_machine<T>(
+        &mut self,
+        conn: ConnId,
+        work: impl FnOnce(&mut Connections, &mut Context) -> T,
+    ) -> Option<T> {
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut self.connections, &mut self.ctx)));
+        if worked.is_err() {
             self.ctx.counters.panics += 1;
             let session = self.connections.sessions.get(conn).map(|session| session.id);
             tracing::error!(?session, "a defect in the server ended this session");
-            // A panic here is of something that sessions share, and nobody's to catch.
             self.remove(conn, EndReason::Defect);
         }
+        worked.ok()
     }
 
     /// Reads once from a session, or until its end when the peer is known to have closed.
     pub(crate) fn read(&mut self, conn: ConnId) {
         loop {
-            match self.connections.read(&mut self.ctx, conn) {
+            let read = self.guard_machine(conn, |connections, ctx| connections.read(ctx, conn));
+            match read.unwrap_or(Read::Nothing) {
                 Read::Nothing => return,
                 Read::Frames => return self.take_frames(conn),
                 Read::Over(reason) => return self.remove(conn, reason),
@@ -76,7 +84,9 @@ impl Worker {
 
     /// Does what a session asks for; then it ends if there is a reason.
     pub(crate) fn handle_requests(&mut self, conn: ConnId, ends: Option<EndReason>) {
-        while let Some(request) = self.connections.next_request(conn) {
+        while let Some(request) =
+            self.guard_machine(conn, |connections, _| connections.next_request(conn)).flatten()
+        {
             match request {
                 ClientRequest::Media(message) => self.receive_message(conn, message),
                 ClientRequest::Publish(claim) => self.claim(claim, true),
@@ -139,7 +149,8 @@ impl Worker {
         self.ctx.counters.frames_in += 1;
         self.connections.columns.passed(conn, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
-        let Ok((first, others)) = read_frames(message) else {
+        let Some(read) = self.guard_machine(conn, |_, _| read_frames(message)) else { return };
+        let Ok((first, others)) = read else {
             self.ctx.counters.frames_invalid += 1;
             tracing::trace!(stream = self.stream_key(stream), "message dropped: not a frame");
             return;
@@ -412,7 +423,7 @@ impl Worker {
     /// Serves the players whose time has come.
     pub(crate) fn serve_due_players(&mut self) {
         while let Some(conn) = self.frames.next_due(self.ctx.now_ms) {
-            self.guard_connection(conn, Self::write);
+            self.write(conn);
         }
     }
 
@@ -545,6 +556,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::net::Token;
     use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
     use worker_api::internal::{Publisher, queue};
@@ -580,16 +592,24 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_defect_ends_the_session_that_met_it_and_leaves_its_stream_free() {
+    #[test]
+    fn a_defect_in_what_reads_a_client_ends_that_session_and_no_other() {
         let (mut worker, _noted) = worker();
-        let (_publisher, conn) = publish(&mut worker).expect("a free stream");
-        worker.guard_connection(conn, |_, _| panic!("a defect, planted"));
-        assert!(worker.connections.sessions.get(conn).is_none());
-        let ended = worker.ctx.counters.ended.iter().filter(|(_, count)| *count > 0);
-        assert_eq!(ended.collect::<Vec<_>>(), [("defect", 1)]);
+        let mut clients = [0, 1].map(|_| ask(&mut worker, PREFLIGHT.to_owned()));
+        worker.connections.defect = Some(ConnId(0));
+        let ready = |conn| Readiness {
+            token: Token::Connection(conn),
+            readable: true,
+            writable: true,
+            closed: false,
+        };
+        worker.turn(&[ready(ConnId(0)), ready(ConnId(1))]);
+        assert!(worker.connections.sessions.get(ConnId(0)).is_none());
+        assert!(worker.connections.sessions.get(ConnId(1)).is_some());
         assert_eq!(worker.ctx.counters.panics, 1);
-        publish(&mut worker).expect("a free stream");
+        let mut answered = String::new();
+        clients[0].read_to_string(&mut answered).expect("an answer, and an end");
+        assert!(answered.starts_with("HTTP/1.1 204"), "{answered}");
     }
 
     #[test]

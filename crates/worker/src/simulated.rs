@@ -166,6 +166,7 @@ impl SimulatedWorker {
     /// The first contradiction.
     pub fn audit(&mut self) -> Result<(), String> {
         self.worker.packets.audit_timers(self.worker.ctx.now)?;
+        self.worker.packets.audit_video(self.worker.ctx.now)?;
         let worker = &self.worker;
         let sessions = &worker.connections.sessions;
         if sessions.len() > worker.ctx.settings.sessions_max {
@@ -279,7 +280,10 @@ impl SimulatedWorker {
                 && self.worker.connections.sessions.get(conn).is_some_and(|session| session.blocked)
             {
                 let session = &self.worker.connections.sessions[conn];
-                return Err(format!("{conn:?} waits for room that it has: {:?} {:?} {}", session.media, session.closing_at_ms, session.peer_closed));
+                return Err(format!(
+                    "{conn:?} waits for room that it has: {:?} {:?} {}",
+                    session.media, session.closing_at_ms, session.peer_closed
+                ));
             }
         }
         Ok(())

@@ -224,10 +224,12 @@ impl UdpPort {
         self.is_blocked().then_some(rest)
     }
 
-    /// Whether there is room for so many more datagrams of video. Some is left to what does not wait.
+    /// Whether there is room for so many more datagrams of video. Some is left to what does not wait: audio to
+    /// everybody.
     pub(crate) fn has_room(&mut self, datagrams: usize, now_ms: u64, counters: &mut SendCounters) -> bool {
-        let is_low = self.batch.datagrams_free() < datagrams + BATCH_DATAGRAMS / 8
-            || self.batch.bytes_free() < BATCH_BYTES / 4;
+        let reserve = self.peers.len().clamp(BATCH_DATAGRAMS / 8, BATCH_DATAGRAMS / 2);
+        let is_low =
+            self.batch.datagrams_free() < datagrams + reserve || self.batch.bytes_free() < BATCH_BYTES / 4;
         if is_low && !self.is_blocked() {
             self.flush(now_ms, counters);
         }

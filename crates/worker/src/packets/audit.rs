@@ -62,6 +62,12 @@ impl Packets {
         Ok(())
     }
 
+    /// Video that waits is sent without another event.
+    pub(crate) fn audit_video(&self, now: Instant) -> Result<(), String> {
+        let is_later = !self.video.is_empty() && self.timeout(now) > TIMER_MIN;
+        if is_later { Err(String::from("video waits, and nobody will send it")) } else { Ok(()) }
+    }
+
     /// Whether what waits at a port is read without another event.
     pub(crate) fn reads_later(&self, port: PortId) -> bool {
         self.sockets.ports.get(port).is_some_and(|port| port.readable || port.reading.next().is_some())

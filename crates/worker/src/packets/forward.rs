@@ -18,7 +18,7 @@ use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
 use super::streams::{Stream, Streams};
-use super::video_queue::{is_late, is_useless};
+use super::video_queue::is_late;
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
@@ -205,7 +205,7 @@ impl Packets {
         self.flush(ctx);
         let (mut left, for_joining) = self.video.slice(ctx.now);
         // What viewers begin with counts as sent once it is made.
-        let is_blocked = self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
+        let is_blocked = self.are_all_blocked();
         if !is_blocked {
             left -= self.send_backlogs(ctx, for_joining);
         }
@@ -216,8 +216,9 @@ impl Packets {
             let is_of_it = |stream: &&mut Stream| stream.video_due == Some(due);
             let Some(stream) = self.streams.get_mut(id).filter(is_of_it) else { continue };
             stream.video_due = None;
-            if is_useless(due, ctx.now) {
-                stream.sfu.drop_batch(MediaKind::Video);
+            // A batch that was given up meanwhile is not the one that was queued.
+            if let Some(before) = self.video.useless_before(stream, ctx.now) {
+                stream.sfu.drop_late(MediaKind::Video, before);
                 self.video.push(id, stream);
                 continue;
             }

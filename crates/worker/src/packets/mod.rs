@@ -226,7 +226,7 @@ impl Packets {
         let has_work = !self.actions.queue.is_empty()
             || !self.accept_again.is_empty()
             || !self.tcp_read_again.is_empty()
-            || !self.video.is_empty() && !self.video.waits_for_room
+            || self.has_video_to_send()
             || self.sockets.ports.iter().any(|(_, port)| port.readable);
         if has_work {
             return Duration::ZERO;
@@ -238,6 +238,19 @@ impl Packets {
         let timer = timer.min(round);
         let retry = self.sockets.ports.iter().filter_map(|(_, port)| port.retry_after()).min();
         retry.map_or(timer, |retry| timer.min(retry))
+    }
+
+    /// Whether there is video, or are viewers that join, and not all of it waits for room.
+    fn has_video_to_send(&self) -> bool {
+        let is_any_blocked = || self.sockets.ports.iter().any(|(_, port)| port.is_blocked());
+        let waits = self.video.waits_for_room && is_any_blocked();
+        !self.video.is_empty() && !waits
+    }
+
+    /// Whether the kernel has no room at any port that is in use. Without any, viewers are at connections.
+    fn are_all_blocked(&self) -> bool {
+        let mut in_use = self.sockets.ports.iter().filter(|(_, port)| !port.peers.is_empty()).peekable();
+        in_use.peek().is_some() && in_use.all(|(_, port)| port.is_blocked())
     }
 
     /// Bytes sent since this was asked last.

@@ -22,10 +22,10 @@ use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
-/// Batches read from one port in a turn; what is left is read in the next one, so that others have their
-/// turn. More than come in the longest of turns: what waits in a socket has no order, and audio, requests and
+/// Datagrams after which no more are read from a port in a turn; what is left is read in the next one, so that
+/// others have their turn. More than come in the longest of turns: what waits in a socket has no order, and audio, requests and
 /// checks would wait there behind video, and be lost with it, on a worker that has too much video to send.
-const BATCHES_MAX: usize = 64;
+const DATAGRAMS_MAX: usize = 4_096;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
 
@@ -65,7 +65,8 @@ impl Packets {
         for port in self.sockets.ports.ids() {
             let udp = &mut self.sockets.ports[port];
             udp.readable |= udp.reading.begin_round(ctx.now);
-            for _ in 0..BATCHES_MAX {
+            let mut read = 0;
+            while read < DATAGRAMS_MAX {
                 let udp = &mut self.sockets.ports[port];
                 if !udp.readable {
                     break;
@@ -77,6 +78,7 @@ impl Packets {
                     break;
                 }
                 let local = udp.local;
+                read += received.len();
                 self.took_awaited = false;
                 for datagram in received.iter_mut() {
                     let remote = datagram.source;
@@ -219,6 +221,11 @@ impl Packets {
                 );
             }
             self.streams.mark_dirty(subscription.stream);
+        }
+        // What a worker cannot send once it does not send twice.
+        if self.video.is_late(ctx.now) {
+            self.counters.resends_refused += self.resends.len() as u64;
+            self.resends.clear();
         }
         self.resend(ctx.now_ms, peer);
     }

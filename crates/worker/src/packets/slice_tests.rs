@@ -277,6 +277,13 @@ fn a_worker_with_more_than_it_can_send_drops_old_video_and_no_audio() {
     assert_eq!(served(&sent[MANY..], 1).len(), MANY + 1, "of what is new, each its own");
     let unsent = world.worker.packets.streams[stream].sfu.stats().unsent_packets;
     assert_eq!((reached, unsent), (SERVED, u64::from(PARTS)));
+    // Nobody was sent any of it yet: what has just come is not dropped with it.
+    world.video(other, 3, false);
+    world.worker.packets.forward(&mut world.worker.ctx);
+    world.wait(USELESS_AFTER.as_millis() as u64 + 1);
+    world.video(other, 2, true);
+    assert_eq!(served(&world.turn(), 2).len(), 1);
+    assert_eq!(world.worker.packets.streams[other].sfu.stats().unsent_packets, 3);
 }
 
 #[test]
@@ -322,6 +329,8 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     }
     assert_eq!(counts(&world).dropped, 0);
     is_full(&mut world, false);
+    world.worker.packets.flush(&mut world.worker.ctx);
+    assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "there is room again");
     let mut reached = Vec::new();
     while reached.len() < MANY {
         world.wait(1);

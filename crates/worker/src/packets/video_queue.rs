@@ -23,7 +23,7 @@ pub(super) struct VideoQueue {
     joining: VecDeque<PacketStreamId>,
     /// What a datagram takes of a turn, measured.
     datagram_time: Duration,
-    /// All of it waits for room in the kernel.
+    /// Everything that could be sent waits for room in the kernel, as the last turn has found.
     pub(super) waits_for_room: bool,
 }
 
@@ -42,16 +42,29 @@ impl VideoQueue {
     /// Queues a stream, if it has video or viewers that join, and is not queued.
     pub(super) fn push(&mut self, id: PacketStreamId, stream: &mut Stream) {
         if stream.video_due.is_none()
-            && let Some((since, datagrams)) = stream.sfu.waiting(MediaKind::Video)
+            && let Some((since, takes)) = self.waiting(stream)
         {
-            let datagrams = u32::try_from(datagrams).unwrap_or(u32::MAX);
-            let due = since + self.datagram_time.saturating_mul(datagrams);
+            let due = since + takes;
             stream.video_due = Some(due);
             self.due.push(Reverse((due, id)));
         }
         if stream.sfu.has_backlog() {
             self.push_joining(id, stream);
         }
+    }
+
+    /// Since when video of a stream waits, and how long it takes to send.
+    fn waiting(&self, stream: &Stream) -> Option<(Instant, Duration)> {
+        let (since, datagrams) = stream.sfu.waiting(MediaKind::Video)?;
+        Some((since, self.datagram_time.saturating_mul(u32::try_from(datagrams).unwrap_or(u32::MAX))))
+    }
+
+    /// If the first video of a stream is of no use any more, because the worker has more to send than it can:
+    /// what came before when is not.
+    pub(super) fn useless_before(&self, stream: &Stream, now: Instant) -> Option<Instant> {
+        let (since, takes) = self.waiting(stream)?;
+        let before = now.checked_sub(USELESS_AFTER + takes)?;
+        (since < before).then_some(before)
     }
 
     /// Queues a stream that has viewers that join, if it is not queued.
@@ -108,11 +121,6 @@ impl VideoQueue {
 /// Whether video that was due then is late.
 pub(super) fn is_late(due: Instant, now: Instant) -> bool {
     due + LATE_MAX < now
-}
-
-/// Whether video that was due then is of no use any more: the worker has more to send than it can.
-pub(super) fn is_useless(due: Instant, now: Instant) -> bool {
-    due + USELESS_AFTER < now
 }
 
 /// Datagrams of a slice: one to two milliseconds. Each slice costs a turn of the loop, about five

@@ -52,6 +52,9 @@ pub(crate) struct Connections {
     read_again: VecDeque<ConnId>,
     /// Publishers nobody watches, by the time their sockets are to be read.
     pub(super) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
+    /// Whose input meets a defect.
+    #[cfg(test)]
+    pub(crate) defect: Option<ConnId>,
     /// Publishers whose stream seemed taken: when they ask again.
     claims: VecDeque<(u64, PendingClaim)>,
     rtmp_config: ServerConfig,
@@ -106,6 +109,8 @@ impl Connections {
             columns: Columns::default(),
             read_again: VecDeque::new(),
             unwatched: BinaryHeap::new(),
+            #[cfg(test)]
+            defect: None,
             claims: VecDeque::new(),
             rtmp_config,
         }
@@ -242,6 +247,8 @@ impl Connections {
 
     /// Reads once from a connection.
     pub(crate) fn read(&mut self, ctx: &mut Context, conn: ConnId) -> Read {
+        #[cfg(test)]
+        assert_ne!(self.defect, Some(conn), "a defect, planted");
         let Some(session) = self.sessions.get_mut(conn) else { return Read::Nothing };
         let Some(connection) = &mut session.connection else { return Read::Frames };
         // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
