@@ -202,19 +202,19 @@ impl Stream {
             FrameRole::Config if kind != MediaKind::Data => {
                 self.ended.retain(|config| config.track != frame.track);
                 self.note_track(now_ms, frame.track);
-                return self.headers.set(frame).then(|| self.keep(self.header_time(frame), frame));
+                return self.headers.set(frame).then(|| self.keep_header(frame));
             }
             FrameRole::Metadata => {
-                return self.headers.set(frame).then(|| self.keep(self.header_time(frame), frame));
+                return self.headers.set(frame).then(|| self.keep_header(frame));
             }
             FrameRole::End => {
                 self.track_ended(frame.track);
                 // Players of the only track of its kind are not told, so that they are still there if it goes
                 // on.
                 let goes_on = self.headers.first_config(kind).is_some();
-                return goes_on.then(|| self.keep(self.header_time(frame), frame));
+                return goes_on.then(|| self.keep_header(frame));
             }
-            _ if kind == MediaKind::Data => return Some(self.keep(self.header_time(frame), frame)),
+            _ if kind == MediaKind::Data => return Some(self.keep_header(frame)),
             _ => {}
         }
         self.note_track(now_ms, frame.track);
@@ -240,11 +240,12 @@ impl Stream {
     }
 
     /// Data keeps no time of its own (it often says 0): it belongs to the frame before it.
-    fn header_time(&self, frame: &Frame) -> Timestamp {
-        match frame.track.kind {
+    fn keep_header(&mut self, frame: &Arc<Frame>) -> Received {
+        let time = match frame.track.kind {
             MediaKind::Data => self.timeline.head().unwrap_or(frame.dts),
             _ => self.timeline.place_header(frame.track, frame.dts),
-        }
+        };
+        self.keep(time, frame)
     }
 
     /// A player that joins from now on gets nothing about the track, and does not wait for it.
@@ -421,6 +422,8 @@ pub struct Timeline {
     source: Option<Timestamp>,
     /// Largest stream time handed out, and when.
     head: Option<(Timestamp, u64)>,
+    /// Largest stream time of a header ahead of all frames.
+    first_header: Option<Timestamp>,
     /// Last stream time of the first audio and the first video track. Inline, as most streams have no others.
     first: [Timestamp; 2],
     /// The same of the others, in the order they came.
@@ -431,6 +434,8 @@ impl Timeline {
     /// A publisher begins, or comes back: its timestamps have nothing to do with those before.
     pub fn restart(&mut self) {
         self.source = None;
+        // One that has sent headers and nothing else is continued right behind them.
+        self.head = self.head.or(self.first_header.map(|time| (time, u64::MAX)));
     }
 
     /// Stream time of an audio or video frame with publisher time `dts`, arriving at `now_ms`.
@@ -451,14 +456,17 @@ impl Timeline {
         placed
     }
 
-    /// Stream time of a header with publisher time `dts`, which moves nothing.
+    /// Stream time of a header with publisher time `dts`, which moves no frame of its publisher.
     ///
     /// What it says holds where no frame of its track is put behind it by that: at or after the last of its
     /// track, and not after the newest of the stream. Many say 0, though, which means nothing: they go with
     /// the last frame of their track, or of the stream where that is long ago. Frames of a publisher that
     /// begins come behind all others, and so do its headers.
-    pub fn place_header(&self, track: TrackId, dts: Timestamp) -> Timestamp {
-        let Some((head, _)) = self.head else { return dts };
+    pub fn place_header(&mut self, track: TrackId, dts: Timestamp) -> Timestamp {
+        let Some((head, _)) = self.head else {
+            self.first_header = self.first_header.max(Some(dts));
+            return dts;
+        };
         let Some(source) = self.source else { return head };
         let last = match track {
             TrackId::AUDIO => self.first[0],
@@ -767,7 +775,7 @@ mod tests {
             self.0.place(now_ms, track, Timestamp::from_millis(dts_ms.into())).millis()
         }
 
-        fn place_header(&self, track: TrackId, dts_ms: u32) -> i64 {
+        fn place_header(&mut self, track: TrackId, dts_ms: u32) -> i64 {
             self.0.place_header(track, Timestamp::from_millis(dts_ms.into())).millis()
         }
     }
@@ -832,6 +840,17 @@ mod tests {
         for track in [TrackId::AUDIO, TrackId::VIDEO] {
             assert_eq!(timeline.place_header(track, 5), 9_500, "frames of another publisher come behind all");
         }
+    }
+
+    #[test]
+    fn a_publisher_that_sent_headers_only_is_continued_behind_them() {
+        let mut timeline = Millis::default();
+        assert_eq!(timeline.place_header(TrackId::VIDEO, 9_000), 9_000);
+        timeline.0.restart();
+        assert_eq!(timeline.place_header(TrackId::VIDEO, 40), 9_000);
+        let first = timeline.place(500, TrackId::VIDEO, 40);
+        assert!(first > 9_000, "{first}");
+        assert_eq!(timeline.place(540, TrackId::VIDEO, 80), first + 40);
     }
 
     #[test]

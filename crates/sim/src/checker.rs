@@ -246,7 +246,9 @@ impl Checker {
     /// A player that reads all it gets is in time: it has every frame that is older than `most`.
     pub fn is_in_time(&self, ledger: &mut Ledger, most: Duration) {
         let (now, most) = (netsim::kernel::now(), most + ledger.slack);
-        if ledger.is_draining || ledger.loses_between_workers {
+        // Whoever has just come may have a long group of pictures to take first.
+        let is_new = now < self.joined + most;
+        if is_new || ledger.is_draining || ledger.loses_between_workers {
             return;
         }
         self.bridged_is_in_time(ledger);

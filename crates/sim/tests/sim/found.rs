@@ -25,6 +25,12 @@ fn a_header_that_a_ring_had_no_room_for_comes_before_what_needs_it() {
     }
 }
 
+/// A publisher sent headers and nothing else, and another took over: its headers and frames had earlier times.
+#[test]
+fn time_goes_on_from_headers_without_frames() {
+    finds_nothing(309, &Config::of(309));
+}
+
 /// A viewer was answered with audio and video. The bridge that began for it could not transcode the audio, so
 /// that the stream had only video left, and the viewer was taken to play a second track of video.
 #[test]
