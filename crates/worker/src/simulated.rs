@@ -279,11 +279,7 @@ impl SimulatedWorker {
             if let Token::Connection(conn) = Token::from_number(token as usize)
                 && self.worker.connections.sessions.get(conn).is_some_and(|session| session.blocked)
             {
-                let session = &self.worker.connections.sessions[conn];
-                return Err(format!(
-                    "{conn:?} waits for room that it has: {:?} {:?} {}",
-                    session.media, session.closing_at_ms, session.peer_closed
-                ));
+                return Err(format!("{conn:?} waits for room that it has"));
             }
         }
         Ok(())
