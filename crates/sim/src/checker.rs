@@ -111,13 +111,13 @@ impl Checker {
                     });
                 }
                 self.awaits_key &= !is_picture;
-                self.has_no_picture &= !is_picture;
                 // Pictures before the first key frame are nobody's loss.
-                if number > last + 1 && !self.has_no_picture {
-                    self.missed += u64::from(number - last - 1);
-                    ledger.frames_missed += u64::from(number - last - 1);
-                    ledger.missed_by_server[self.key.server] += u64::from(number - last - 1);
-                }
+                let gap = u64::from(number - last - 1);
+                let missed = if self.has_no_picture { gap / 2 } else { gap };
+                self.has_no_picture &= !is_picture;
+                self.missed += missed;
+                ledger.frames_missed += missed;
+                ledger.missed_by_server[self.key.server] += missed;
             }
             last => {
                 if let Some((last, _)) = last {
