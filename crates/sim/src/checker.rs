@@ -112,7 +112,7 @@ impl Checker {
                 }
                 self.awaits_key &= !is_picture;
                 // Pictures before the first key frame are nobody's loss.
-                let gap = u64::from(number - last - 1);
+                let gap = u64::from(number.saturating_sub(last + 1));
                 let missed = if self.has_no_picture { gap / 2 } else { gap };
                 self.has_no_picture &= !is_picture;
                 self.missed += missed;
