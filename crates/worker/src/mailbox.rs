@@ -69,15 +69,18 @@ pub(crate) enum Start {
         frames: Vec<Arc<Frame>>,
         /// There is no key frame among them, and pictures that follow need one: players wait for the next.
         wait_for_key: bool,
+        /// The newest frame there was, kept or not.
+        newest: Option<Arc<Frame>>,
     },
     /// What is published, and the packets since the last key frame.
     Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
 }
 
 impl Start {
-    /// Of frames that begin now: whoever has come before gets all of them.
-    pub(crate) fn new_frames() -> Self {
-        Self::Frames { frames: Vec::new(), wait_for_key: false }
+    /// Of frames that begin now: whoever has come before gets all of them, from a key frame on if they wait for
+    /// that.
+    pub(crate) fn new_frames(wait_for_key: bool) -> Self {
+        Self::Frames { frames: Vec::new(), wait_for_key, newest: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use media::{Frame, FrameRole};
 
 use crate::event_loop::Worker;
+use crate::frames::stream::FrameStream;
 use crate::ids::{FrameStreamId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::publication::{LaneStream, Remote, Source};
@@ -98,11 +99,11 @@ impl Worker {
         self.end_older_publisher(id, epoch);
         let source = Source { epoch, origin: Origin::Worker };
         match start {
-            Start::Frames { frames, wait_for_key } => {
+            Start::Frames { frames, wait_for_key, newest } => {
                 let Some(stream) = self.frames.find(id) else { return };
                 let before = self.frames.streams[stream].publication.source;
                 if before == Some(source) {
-                    self.continue_mirror(stream, &frames);
+                    self.continue_mirror(stream, &frames, newest.as_ref());
                 } else if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     if wait_for_key {
@@ -111,6 +112,7 @@ impl Worker {
                     for frame in &frames {
                         self.frames.deliver(&mut self.ctx, stream, frame);
                     }
+                    self.frames.streams[stream].newest = newest;
                 }
             }
             Start::Packets { tracks, packets } => {
@@ -133,15 +135,10 @@ impl Worker {
 
     /// Somebody was here, left and came back while the home had other things to do: frames between its two
     /// starts did not come here, if there were any.
-    fn continue_mirror(&mut self, stream: FrameStreamId, frames: &[Arc<Frame>]) {
-        let relay = &mut self.frames.streams[stream].relay;
-        let is_same = match (relay.gop().frames().last(), frames.last()) {
-            (Some((_, before)), Some(now)) => Arc::ptr_eq(before, now),
-            (None, _) => !relay.has_video(),
-            (Some(_), None) => false,
-        };
-        if !is_same {
-            relay.frames_lost();
+    fn continue_mirror(&mut self, stream: FrameStreamId, frames: &[Arc<Frame>], newest: Option<&Arc<Frame>>) {
+        let local = &mut self.frames.streams[stream];
+        if local.newest.as_ref().map(Arc::as_ptr) != newest.map(Arc::as_ptr) {
+            local.relay.frames_lost();
         }
         let is_header = |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
         for header in frames.iter().filter(is_header) {
@@ -173,11 +170,12 @@ impl Worker {
         let start = match stream {
             LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);
-                let relay = &self.frames.streams[stream].relay;
+                let FrameStream { relay, newest, .. } = &self.frames.streams[stream];
                 let gop = relay.gop().frames().map(|(_, frame)| frame);
                 let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
                 let frames = headers.iter().chain(gop).map(Arc::clone).collect();
-                Start::Frames { frames, wait_for_key: relay.begins_later(self.ctx.now_ms) }
+                let wait_for_key = relay.begins_later(self.ctx.now_ms);
+                Start::Frames { frames, wait_for_key, newest: newest.clone() }
             }
             LaneStream::Packets(stream) => {
                 self.packets.update_watched(self.ctx.now, stream);
@@ -210,13 +208,23 @@ mod tests {
         };
         let frame =
             |role| Arc::new(Frame::new(TrackId::VIDEO, role, Codec::H264, Default::default(), vec![0; 9]));
-        let next = |role| MessageBody::Frame { frame: frame(role), after_loss: false };
-        let start = || MessageBody::Start(Box::new(Start::new_frames()));
-        handle(start());
-        handle(next(FrameRole::Key));
-        assert_eq!(handle(next(FrameRole::Inter)), 2);
-        handle(start());
-        assert_eq!(handle(next(FrameRole::Inter)), 0, "it cannot be decoded");
-        assert_eq!(handle(next(FrameRole::Key)), 1);
+        let next = |frame: &Arc<Frame>| MessageBody::Frame { frame: Arc::clone(frame), after_loss: false };
+        let start = |frames: &[&Arc<Frame>], newest: Option<&Arc<Frame>>| {
+            let frames = frames.iter().map(|frame| Arc::clone(frame)).collect();
+            MessageBody::Start(Box::new(Start::Frames {
+                frames,
+                wait_for_key: false,
+                newest: newest.cloned(),
+            }))
+        };
+        let [key, inter, missed] = [FrameRole::Key, FrameRole::Inter, FrameRole::Inter].map(frame);
+        handle(start(&[], None));
+        handle(next(&key));
+        assert_eq!(handle(next(&inter)), 2);
+        assert_eq!(handle(start(&[&key, &inter], Some(&inter))), 2, "nothing came in between");
+        assert_eq!(handle(next(&inter)), 3);
+        assert_eq!(handle(start(&[&key, &inter, &missed], Some(&missed))), 0);
+        assert_eq!(handle(next(&inter)), 0, "it cannot be decoded");
+        assert_eq!(handle(next(&key)), 1);
     }
 }

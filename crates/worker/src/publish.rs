@@ -73,7 +73,7 @@ impl Worker {
         })?;
         self.end_replaced(&claim, Lane::Frames);
         let stream = self.frames.find_or_insert(&self.ctx, claim.id, (app, name));
-        self.publish_to(LaneStream::Frames(stream), &claim, Start::new_frames);
+        self.publish_to(LaneStream::Frames(stream), &claim, || Start::new_frames(false));
         let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
         self.start_source(LaneStream::Frames(stream), source, None);
         self.connections.sessions[conn].media =

@@ -31,6 +31,15 @@ fn time_goes_on_from_headers_without_frames() {
     finds_nothing(309, &Config::of(309));
 }
 
+/// Who left a stream of another worker and came back at once was taken to have missed frames, although none had
+/// come in between, and got no pictures up to the next key frame.
+#[test]
+fn who_comes_back_at_once_has_missed_nothing() {
+    for seed in [231, 239, 355] {
+        finds_nothing(seed, &Config::of(seed));
+    }
+}
+
 /// A viewer was answered with audio and video. The bridge that began for it could not transcode the audio, so
 /// that the stream had only video left, and the viewer was taken to play a second track of video.
 #[test]

@@ -154,7 +154,7 @@ impl Worker {
             self.frames.wait_for_key(frames);
         }
         for &worker in &others {
-            let start = Box::new(Start::Frames { frames: Vec::new(), wait_for_key });
+            let start = Box::new(Start::new_frames(wait_for_key));
             self.ctx.send(worker, (id, epoch, Lane::Frames), MessageBody::Start(start));
         }
         let remotes = others.into_iter().map(Remote::new);

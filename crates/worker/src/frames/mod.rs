@@ -81,6 +81,7 @@ impl Frames {
             settings,
             queue_limits,
             relay: Stream::new(gop_limits, ctx.now_ms),
+            newest: None,
             channels: [const { None }; Format::COUNT],
             description: Description::default(),
             video: None,

@@ -38,6 +38,8 @@ pub(crate) struct FrameStream {
     pub(crate) queue_limits: QueueLimits,
     /// Its timeline, headers and GOP cache.
     pub(crate) relay: Stream,
+    /// The newest frame that came, whatever became of it.
+    pub(crate) newest: Option<Arc<Frame>>,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
     /// What its publisher's frames would be as packets.
     pub(crate) description: Description,
@@ -124,7 +126,8 @@ impl Frames {
     ) -> Option<Received> {
         let now_ms = ctx.now_ms;
         let Self { streams, players, timers, .. } = self;
-        let FrameStream { relay, channels, settings, .. } = &mut streams[stream];
+        let FrameStream { relay, channels, settings, newest, .. } = &mut streams[stream];
+        *newest = Some(Arc::clone(frame));
         let received = relay.receive(now_ms, frame)?;
         if channels.iter().all(Option::is_none) {
             return Some(received);
@@ -167,6 +170,7 @@ impl FrameStream {
     pub(crate) fn publisher_started(&mut self) {
         (self.video, self.audio) = (None, None);
         self.description = Description::default();
+        self.newest = None;
         self.relay.publisher_started();
         for channel in self.channels.iter_mut().flatten() {
             channel.log.forget_entry();
