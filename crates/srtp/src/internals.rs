@@ -2,8 +2,8 @@
 //!
 //! Behind the feature `internals`. No promise is kept about anything here.
 
+pub use crate::aead::GcmKey;
 pub use crate::cipher::cm::{CmJob, CmKey, authenticate, decrypt, seal};
-pub use crate::cipher::gcm::GcmKey;
 
 use crate::key_derivation::{Derivation, Label};
 use crate::session_key::KeyGroup;

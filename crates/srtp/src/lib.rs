@@ -22,12 +22,14 @@
 //!   [`TagQueue`].
 //! - A receiver looks into the replay window, authenticates, then changes its state, in this order,
 //!   and only an authentic packet begins a stream. A packet that is refused is left as it was.
+//! - [`aead`] has the AES-GCM keys beneath, for datagrams of other formats.
 //! - Nothing is allocated per packet. Ciphers are those of well-kept libraries, or vector code
 //!   where it is much faster ([`Backend`]).
 //!
 //! Left out: header extension encryption (RFC 6904), Cryptex (RFC 9335), key derivation rates other
 //! than 0, <From, To> key lifetimes, unencrypted and unauthenticated profiles.
 
+pub mod aead;
 mod backend;
 mod batch;
 mod cipher;
