@@ -1,0 +1,91 @@
+//! Sealed packets, and those of a stream that are kept for repairs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::keys::Sealer;
+use crate::limits::Limits;
+use crate::wire::{INDEX_BYTES, SHARED_BYTES_ADDED};
+
+/// A packet as it is sent to every node, behind each one's private bytes.
+#[derive(Debug, Default)]
+pub struct SealedPacket {
+    /// Index, sealed packet, tag.
+    bytes: Vec<u8>,
+    pub(crate) epoch: u8,
+    pub(crate) index: u32,
+    /// The first bytes of the tag.
+    pub(crate) tag: u64,
+}
+
+impl SealedPacket {
+    /// The shared payload of a datagram.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Seals a packet with so many bytes of padding, into the memory that is here.
+    pub(crate) fn seal(&mut self, sealer: &mut Sealer, packet: &[u8], padding: u8) {
+        self.bytes.clear();
+        self.bytes.reserve(packet.len() + usize::from(padding) + SHARED_BYTES_ADDED);
+        self.bytes.extend_from_slice(&[0; INDEX_BYTES]);
+        self.bytes.extend_from_slice(packet);
+        self.bytes.resize(self.bytes.len() + usize::from(padding), 0);
+        self.bytes.push(padding);
+        let (index, tag) = sealer.seal(&mut self.bytes[INDEX_BYTES..]);
+        self.bytes[..INDEX_BYTES].copy_from_slice(&index.to_be_bytes());
+        self.bytes.extend_from_slice(&tag);
+        let [first @ .., _, _, _, _, _, _, _, _] = tag;
+        (self.epoch, self.index, self.tag) = (sealer.epoch() as u8, index, u64::from_be_bytes(first));
+    }
+}
+
+/// Packets of one stream by number, which counts over all epochs.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    packets: VecDeque<(Instant, Arc<SealedPacket>)>,
+    /// Number of the oldest.
+    first: u64,
+    bytes: usize,
+}
+
+impl History {
+    /// Number of the next packet.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+
+    /// Keeps a packet, and gives those that go to `spare`.
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        packet: Arc<SealedPacket>,
+        limits: &Limits,
+        mut spare: impl FnMut(Arc<SealedPacket>),
+    ) {
+        self.bytes += packet.bytes.len();
+        self.packets.push_back((now, packet));
+        while let Some((sent_at, oldest)) = self.packets.front()
+            && (now.saturating_duration_since(*sent_at) > limits.history
+                || self.packets.len() > limits.history_packets_max
+                || self.bytes > limits.history_bytes_max)
+        {
+            self.bytes -= oldest.bytes.len();
+            self.first += 1;
+            if let Some((_, packet)) = self.packets.pop_front() {
+                spare(packet);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Arc<SealedPacket>> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get(at).map(|(_, packet)| packet)
+    }
+
+    /// Gives everything away.
+    pub(crate) fn into_packets(self) -> impl Iterator<Item = Arc<SealedPacket>> {
+        self.packets.into_iter().map(|(_, packet)| packet)
+    }
+}

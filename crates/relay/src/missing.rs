@@ -1,0 +1,214 @@
+//! Link numbers that did not arrive: when to ask for them, and when to give them up.
+//!
+//! A number is asked for at once when a later one arrives, then each round trip and a quarter, later
+//! more rarely, until it comes, was asked for often enough, or is too old. On links that reorder it is asked for as much
+//! later as packets were late recently.
+//!
+//! The list is also the window against replays: below the next number, whatever is not in it has
+//! arrived or is given up.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::limits::{ASKED_MAX, GIVE_UP_AFTER, MISSING_MAX, REORDER_WAIT_MAX};
+
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    /// By rising number. Those that are done with stay until they are the first.
+    list: VecDeque<Entry>,
+    next_due: Option<Instant>,
+    reorder_wait: Duration,
+    /// When a packet was late last, or the wait was made shorter.
+    reordered_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    since: Instant,
+    due: Instant,
+    asked_at: Instant,
+    asked: u8,
+    is_done: bool,
+}
+
+impl Missing {
+    /// Numbers `from..to` were skipped. Returns how many are given up because there would be too
+    /// many: all, then.
+    pub(crate) fn skipped(&mut self, now: Instant, from: u64, to: u64) -> u64 {
+        if to - from + self.list.len() as u64 > MISSING_MAX as u64 {
+            let waiting = self.list.iter().filter(|entry| !entry.is_done).count() as u64;
+            self.list = VecDeque::new();
+            self.next_due = None;
+            return waiting + (to - from);
+        }
+        self.shorten_wait(now);
+        let due = now + self.reorder_wait;
+        let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false };
+        self.list.extend((from..to).map(entry));
+        self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        0
+    }
+
+    /// Whether a number is expected.
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.find(number).is_some_and(|at| !self.list[at].is_done)
+    }
+
+    /// An expected number has arrived. Returns whether it had been asked for.
+    pub(crate) fn arrived(&mut self, now: Instant, number: u64, least_round_trip: Option<Duration>) -> bool {
+        let Some(at) = self.find(number) else { return false };
+        let entry = &mut self.list[at];
+        entry.is_done = true;
+        let (asked, late) = (entry.asked, now.saturating_duration_since(entry.since));
+        // Sooner than an answer can be: it was under way.
+        let is_original = asked == 0
+            || asked == 1
+                && least_round_trip
+                    .is_some_and(|least| now.saturating_duration_since(entry.asked_at) < least * 3 / 4);
+        if is_original {
+            self.reorder_wait = self.reorder_wait.max(late * 5 / 4).min(REORDER_WAIT_MAX);
+            self.reordered_at = Some(now);
+        }
+        self.trim();
+        asked > 0
+    }
+
+    /// Calls `ask` with every number that is due, rising. Returns how many are given up.
+    pub(crate) fn poll(&mut self, now: Instant, round_trip: Duration, mut ask: impl FnMut(u64)) -> u64 {
+        if self.next_due.is_none_or(|due| due > now) {
+            return 0;
+        }
+        let mut given_up = 0;
+        let mut next_due = None;
+        for entry in self.list.iter_mut().filter(|entry| !entry.is_done) {
+            if entry.due <= now {
+                if entry.asked >= ASKED_MAX || now.saturating_duration_since(entry.since) >= GIVE_UP_AFTER {
+                    entry.is_done = true;
+                    given_up += 1;
+                    continue;
+                }
+                ask(entry.number);
+                (entry.asked, entry.asked_at) = (entry.asked + 1, now);
+                // Where round trips are short, the budget for repairs may be what is waited for.
+                let patience = 1 << entry.asked.saturating_sub(ASKED_QUICKLY);
+                let retry = now + (round_trip * 5 / 4).max(RETRY_MIN) * patience;
+                entry.due = retry.min((entry.since + GIVE_UP_AFTER).max(now + RETRY_MIN));
+            }
+            next_due = Some(next_due.map_or(entry.due, |next: Instant| next.min(entry.due)));
+        }
+        self.next_due = next_due;
+        self.trim();
+        given_up
+    }
+
+    /// When [`Missing::poll`] has something to do.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.next_due
+    }
+
+    fn find(&self, number: u64) -> Option<usize> {
+        self.list.binary_search_by_key(&number, |entry| entry.number).ok()
+    }
+
+    fn trim(&mut self) {
+        while self.list.front().is_some_and(|entry| entry.is_done) {
+            self.list.pop_front();
+        }
+        if self.list.is_empty() {
+            self.next_due = None;
+            // A burst of losses leaves no memory behind.
+            self.list.shrink_to(ENTRIES_KEPT);
+        }
+    }
+
+    /// Half as long for each period in which nothing was late.
+    fn shorten_wait(&mut self, now: Instant) {
+        while let Some(at) = self.reordered_at
+            && now.saturating_duration_since(at) >= REORDERED_RECENTLY
+        {
+            self.reorder_wait /= 2;
+            self.reordered_at = Some(at + REORDERED_RECENTLY);
+            if self.reorder_wait < Duration::from_micros(100) {
+                (self.reorder_wait, self.reordered_at) = (Duration::ZERO, None);
+            }
+        }
+    }
+}
+
+/// Shortest time between two requests for the same number.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+/// Requests after which the time between them doubles.
+const ASKED_QUICKLY: u8 = 4;
+const REORDERED_RECENTLY: Duration = Duration::from_secs(5);
+const ENTRIES_KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+    fn start() -> Instant {
+        netsim::Clock::new().now()
+    }
+
+    fn poll(missing: &mut Missing, now: Instant) -> (Vec<u64>, u64) {
+        let mut asked = Vec::new();
+        let given_up = missing.poll(now, ROUND_TRIP, |number| asked.push(number));
+        (asked, given_up)
+    }
+
+    #[test]
+    fn numbers_are_asked_for_at_once_and_each_round_trip_and_a_quarter() {
+        let (mut missing, now) = (Missing::default(), start());
+        assert_eq!(missing.skipped(now, 5, 8), 0);
+        assert_eq!(missing.next_due(), Some(now));
+        assert_eq!(poll(&mut missing, now), (vec![5, 6, 7], 0));
+        assert!(missing.contains(6) && !missing.contains(4) && !missing.contains(8));
+        assert!(missing.arrived(now + 41 * MS, 6, Some(ROUND_TRIP)), "it was asked for");
+        assert!(!missing.contains(6), "a second one is a replay");
+        assert_eq!(poll(&mut missing, now + 49 * MS), (vec![], 0));
+        assert_eq!(poll(&mut missing, now + 50 * MS), (vec![5, 7], 0));
+    }
+
+    #[test]
+    fn what_never_comes_is_given_up_in_time() {
+        let (mut missing, now) = (Missing::default(), start());
+        missing.skipped(now, 5, 6);
+        let (mut at, mut asked, mut given_up) = (now, 0, 0);
+        while let Some(due) = missing.next_due() {
+            at = due;
+            let (numbers, lost) = poll(&mut missing, at);
+            (asked, given_up) = (asked + numbers.len(), given_up + lost);
+        }
+        // 0, 50, 100, 150, 200, 300, 500, 900 ms.
+        assert_eq!((asked, given_up, at), (8, 1, now + GIVE_UP_AFTER));
+        assert!(!missing.contains(5));
+    }
+
+    #[test]
+    fn links_that_reorder_are_given_as_long_as_they_need_and_no_longer() {
+        let (mut missing, mut now) = (Missing::default(), start());
+        missing.skipped(now, 1, 2);
+        poll(&mut missing, now);
+        assert!(missing.arrived(now + 4 * MS, 1, Some(ROUND_TRIP)), "asked for in vain: it was under way");
+        now += 100 * MS;
+        missing.skipped(now, 3, 4);
+        assert_eq!(missing.next_due(), Some(now + 5 * MS));
+        assert!(!missing.arrived(now + 4 * MS, 3, Some(ROUND_TRIP)));
+        now += 60 * 1000 * MS;
+        missing.skipped(now, 5, 6);
+        assert_eq!(missing.next_due(), Some(now), "a minute without");
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_gives_all_up_when_it_would_not_be() {
+        let (mut missing, now) = (Missing::default(), start());
+        assert_eq!(missing.skipped(now, 0, MISSING_MAX as u64), 0);
+        missing.arrived(now, 7, None);
+        assert_eq!(missing.skipped(now, 5_000, 5_001), MISSING_MAX as u64, "all but one, and the new one");
+        assert_eq!((missing.next_due(), missing.contains(9)), (None, false));
+    }
+}

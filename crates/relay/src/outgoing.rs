@@ -1,0 +1,73 @@
+//! What a sender hands to the network: shared payloads and private bytes.
+
+use std::sync::Arc;
+
+use crate::history::SealedPacket;
+use crate::sender::OutLinkId;
+use crate::wire::PRIVATE_BYTES;
+
+/// Packets of one [`Sender::send`](crate::Sender::send), for `group_send::Sender::send_group`: one
+/// payload for each packet, and for each link as many private parts, which go before them.
+///
+/// Made once and used again, so that nothing is allocated per call.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    pub(crate) packets: Vec<Arc<SealedPacket>>,
+    pub(crate) links: Vec<OutLinkId>,
+    /// Link by link, packet by packet.
+    pub(crate) private: Vec<[u8; PRIVATE_BYTES]>,
+}
+
+impl Outgoing {
+    /// Nothing, to be filled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The shared payloads.
+    pub fn shared(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.packets.iter().map(|packet| packet.bytes())
+    }
+
+    /// Each link that gets them, and its private bytes: one part for each payload.
+    pub fn links(&self) -> impl Iterator<Item = (OutLinkId, &[[u8; PRIVATE_BYTES]])> {
+        // Without packets there are no private parts, and no links either.
+        self.links.iter().copied().zip(self.private.chunks(self.packets.len().max(1)))
+    }
+
+    /// Nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.links.clear();
+        self.private.clear();
+    }
+}
+
+/// A datagram to be sent once more.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    pub(crate) link: OutLinkId,
+    pub(crate) private: [u8; PRIVATE_BYTES],
+    pub(crate) packet: Arc<SealedPacket>,
+}
+
+impl Repair {
+    /// Where it goes.
+    pub fn link(&self) -> OutLinkId {
+        self.link
+    }
+
+    /// What comes first.
+    pub fn private(&self) -> &[u8] {
+        &self.private
+    }
+
+    /// What follows.
+    pub fn shared(&self) -> &[u8] {
+        self.packet.bytes()
+    }
+}

@@ -1,0 +1,198 @@
+//! One link of a receiver: which numbers came, which are missing, and what is to be said about it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::InStream;
+use crate::authenticator::Authenticator;
+use crate::control::{ControlOpener, ControlSealer, Message, Report};
+use crate::keys::ReceiverKeys;
+use crate::limits::{HANDLES_MAX, KEY_FRAMES_WAITING_MAX, REPORT_INTERVAL};
+use crate::missing::Missing;
+use crate::round_trip::RoundTrip;
+use crate::table::Id;
+
+/// Counts of one link, since its beginning, in datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InLinkStats {
+    /// Numbers that arrived, each once.
+    pub received: u64,
+    /// Numbers that were given up.
+    pub lost: u64,
+    /// Of those received: arrived after they had been asked for.
+    pub repaired: u64,
+    /// Requests for numbers.
+    pub asked: u64,
+    /// Dropped because their number had arrived before, or was given up.
+    pub replayed: u64,
+    /// When the last authentic datagram came.
+    pub heard_at: Option<Instant>,
+    /// Smoothed round trip, once known.
+    pub round_trip: Option<Duration>,
+}
+
+pub(super) struct InLink {
+    pub(super) authenticator: Authenticator,
+    sealer: ControlSealer,
+    pub(super) opener: ControlOpener,
+    /// The number after the highest that came or was announced.
+    pub(super) next: u64,
+    missing: Missing,
+    pub(super) handles: Handles,
+    pub(super) round_trip: RoundTrip,
+    /// Key frames to be asked for.
+    key_frames: Vec<(u16, u32)>,
+    key_frames_due: Option<Instant>,
+    report_at: Instant,
+    pub(super) stats: InLinkStats,
+    messages: Vec<Message>,
+}
+
+impl InLink {
+    pub(super) fn new(now: Instant, keys: ReceiverKeys) -> Self {
+        let (authenticator, sealer, opener) = keys.build();
+        Self {
+            authenticator,
+            sealer,
+            opener,
+            next: 0,
+            missing: Missing::default(),
+            handles: Handles::default(),
+            round_trip: RoundTrip::default(),
+            key_frames: Vec::new(),
+            key_frames_due: None,
+            // The round trip is to be known before something is missing.
+            report_at: now,
+            stats: InLinkStats::default(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// Whether a number has not come yet, and is not given up.
+    #[inline]
+    pub(super) fn expects(&self, number: u64) -> bool {
+        number >= self.next || self.missing.contains(number)
+    }
+
+    /// An expected number has come. Returns whether it had been asked for.
+    #[inline]
+    pub(super) fn arrived(&mut self, now: Instant, number: u64) -> bool {
+        self.stats.received += 1;
+        self.stats.heard_at = Some(now);
+        if number < self.next {
+            let was_asked = self.missing.arrived(now, number, self.round_trip.least());
+            self.stats.repaired += u64::from(was_asked);
+            return was_asked;
+        }
+        self.skip_to(now, number);
+        self.next = number + 1;
+        false
+    }
+
+    /// Numbers before `number` have been sent.
+    pub(super) fn skip_to(&mut self, now: Instant, number: u64) {
+        if number > self.next {
+            self.stats.lost += self.missing.skipped(now, self.next, number);
+            self.next = number;
+        }
+    }
+
+    /// Asks for a key frame. `false` if that waits to be written already, or too many do.
+    pub(super) fn ask_key_frame(&mut self, now: Instant, handle: u16, ssrc: u32) -> bool {
+        let ask = (handle, ssrc);
+        if self.key_frames.len() >= KEY_FRAMES_WAITING_MAX || self.key_frames.contains(&ask) {
+            return false;
+        }
+        self.key_frames.push(ask);
+        self.key_frames_due = Some(now);
+        true
+    }
+
+    /// Writes what is due, and returns how many numbers are given up.
+    pub(super) fn poll(&mut self, now: Instant, write: impl FnOnce(&mut ControlSealer, &[Message])) -> u64 {
+        let Self { messages, stats, missing, round_trip, .. } = self;
+        messages.clear();
+        let mut ranges: Option<(u64, u16)> = None;
+        let retry = round_trip.smoothed().unwrap_or(ROUND_TRIP_UNKNOWN);
+        let given_up = missing.poll(now, retry, |number| {
+            stats.asked += 1;
+            ranges = match ranges {
+                Some((first, more)) if number == first + u64::from(more) + 1 && more < u16::MAX => {
+                    Some((first, more + 1))
+                }
+                Some((first, more)) => {
+                    messages.push(Message::Nack { first: first as u32, more });
+                    Some((number, 0))
+                }
+                None => Some((number, 0)),
+            };
+        });
+        messages.extend(ranges.map(|(first, more)| Message::Nack { first: first as u32, more }));
+        stats.lost += given_up;
+        self.key_frames_due = None;
+        let asks = self.key_frames.drain(..);
+        messages.extend(asks.map(|(handle, ssrc)| Message::KeyFrame { handle, ssrc }));
+        if self.report_at <= now {
+            self.report_at = now + REPORT_INTERVAL;
+            messages.push(Message::Ping { id: round_trip.ping(now) });
+            messages.push(Message::Report(Report {
+                received: stats.received,
+                lost: stats.lost,
+                repaired: stats.repaired,
+                round_trip_us: round_trip.smoothed().map_or(0, |time| time.as_micros() as u32),
+            }));
+        }
+        if !messages.is_empty() {
+            write(&mut self.sealer, &self.messages);
+        }
+        given_up
+    }
+
+    /// When there is something to write.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        [Some(self.report_at), self.missing.next_due(), self.key_frames_due].into_iter().flatten().min()
+    }
+
+    pub(super) fn stats(&self) -> InLinkStats {
+        InLinkStats { round_trip: self.round_trip.smoothed(), ..self.stats }
+    }
+}
+
+/// Time between requests until the round trip is known.
+const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);
+
+/// Which stream each handle of a link is.
+#[derive(Default)]
+pub(super) struct Handles {
+    streams: Vec<Option<Id<InStream>>>,
+    /// Free ones, the one that is free longest first: what is still under way under it is then least
+    /// likely to be taken for the next stream's. If it is, it does not open.
+    free: VecDeque<u16>,
+}
+
+impl Handles {
+    #[inline]
+    pub(super) fn get(&self, handle: u16) -> Option<Id<InStream>> {
+        *self.streams.get(usize::from(handle))?
+    }
+
+    /// A handle for a stream, if there is a free one.
+    pub(super) fn take(&mut self, stream: Id<InStream>) -> Option<u16> {
+        if self.free.len() > FREE_MIN || self.streams.len() == HANDLES_MAX {
+            let handle = self.free.pop_front()?;
+            self.streams[usize::from(handle)] = Some(stream);
+            return Some(handle);
+        }
+        self.streams.push(Some(stream));
+        Some((self.streams.len() - 1) as u16)
+    }
+
+    pub(super) fn free(&mut self, handle: u16) {
+        if self.streams.get_mut(usize::from(handle)).and_then(Option::take).is_some() {
+            self.free.push_back(handle);
+        }
+    }
+}
+
+/// Handles that rest before one of them is used again.
+const FREE_MIN: usize = 64;

@@ -1,0 +1,461 @@
+//! The sending half of a node: seals the packets of its streams once, and gives each link its
+//! private bytes; repairs what links lose, and passes on what their nodes ask of publishers.
+
+mod link;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{debug, trace};
+
+use crate::authenticator::Covered;
+use crate::control::{Message, Report, Writer};
+use crate::error::{DropReason, SendError, SetupError};
+use crate::history::{History, SealedPacket};
+use crate::key_frames::KeyFrames;
+use crate::keys::{SealKey, Sealer, SenderKeys};
+use crate::limits::{
+    KEY_FRAMES_WAITING_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, PADDING_MAX,
+    REPAIRS_PER_DATAGRAM_MAX, SPARES_MAX,
+};
+use crate::outgoing::{Outgoing, Repair};
+use crate::table::{Id, Table};
+use crate::wire::{PACKET_BYTES_MIN, PRIVATE_BYTES, Private, extend};
+use link::{OutLink, Run};
+
+/// A link of a [`Sender`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutLinkId(Id<OutLink>);
+
+/// A stream of a [`Sender`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OutStreamId(Id<OutStream>);
+
+impl OutLinkId {
+    /// A small number that only one of the sender's links has at a time: for a table of addresses.
+    pub fn index(self) -> usize {
+        self.0.index()
+    }
+}
+
+/// Counts of one link, since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutLinkStats {
+    /// Media datagrams handed out for it, and bytes of these.
+    pub packets: u64,
+    /// See `packets`.
+    pub bytes: u64,
+    /// Datagrams handed out once more.
+    pub repairs: u64,
+    /// Numbers asked for that were not repaired: no longer kept, never sent, or beyond the budget.
+    pub not_repaired: u64,
+    /// When the last authentic control datagram came.
+    pub heard_at: Option<Instant>,
+    /// What the other node said last.
+    pub report: Report,
+}
+
+/// Streams of which this node is the source, and links to the nodes that get them.
+///
+/// **Drive it**: [`Sender::handle_control`] for what arrives; [`Sender::poll_control`] and
+/// [`Sender::poll_key_frame_requests`] after that, and at [`Sender::next_timeout`].
+pub struct Sender {
+    limits: Limits,
+    links: Table<OutLink>,
+    streams: Table<OutStream>,
+    spares: Vec<Arc<SealedPacket>>,
+    /// Requests that the publisher may get at their time.
+    key_frames: Vec<(Instant, Id<OutStream>, u32)>,
+    /// No later than the first heartbeat or answer that is due.
+    control_due: Option<Instant>,
+}
+
+struct OutStream {
+    sealer: Sealer,
+    history: History,
+    members: Vec<Member>,
+    key_frames: KeyFrames,
+}
+
+/// A link that gets a stream, and the handle it knows it by.
+#[derive(Clone, Copy)]
+struct Member {
+    link: Id<OutLink>,
+    handle: u16,
+}
+
+impl Sender {
+    /// A sender without links and streams.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            links: Table::new(limits.links_max),
+            streams: Table::new(limits.streams_max),
+            limits,
+            spares: Vec::new(),
+            key_frames: Vec::new(),
+            control_due: None,
+        }
+    }
+
+    /// A link to another node.
+    ///
+    /// # Errors
+    /// [`SetupError::Full`].
+    pub fn add_link(&mut self, now: Instant, keys: SenderKeys) -> Result<OutLinkId, SetupError> {
+        self.links.insert(OutLink::new(now, keys)).map(OutLinkId)
+    }
+
+    /// The link is gone, and gets no more of any stream.
+    pub fn remove_link(&mut self, link: OutLinkId) {
+        let Some(gone) = self.links.remove(link.0) else { return };
+        for stream in gone.streams.into_values() {
+            if let Some(stream) = self.streams.get_mut(stream) {
+                stream.members.retain(|member| member.link != link.0);
+            }
+        }
+    }
+
+    /// A stream that begins, with its first key.
+    ///
+    /// # Errors
+    /// [`SetupError::Full`].
+    pub fn add_stream(&mut self, key: SealKey) -> Result<OutStreamId, SetupError> {
+        let stream = OutStream {
+            sealer: Sealer::new(key),
+            history: History::default(),
+            members: Vec::new(),
+            key_frames: KeyFrames::new(self.limits.tracks_max),
+        };
+        self.streams.insert(stream).map(OutStreamId)
+    }
+
+    /// The stream has ended. What is under way is not repaired any more.
+    pub fn remove_stream(&mut self, stream: OutStreamId) {
+        let Some(gone) = self.streams.remove(stream.0) else { return };
+        for Member { link, handle } in gone.members {
+            if let Some(link) = self.links.get_mut(link) {
+                link.streams.remove(&handle);
+            }
+        }
+        gone.history.into_packets().for_each(|packet| spare(&mut self.spares, packet));
+    }
+
+    /// Seals with another key from now on. **Nodes must have it before**: they drop packets of epochs
+    /// they do not know, and ask for them in vain until they do.
+    ///
+    /// # Errors
+    /// [`SetupError::StaleEpoch`] unless the key's epoch is later, by less than 128.
+    pub fn rotate(&mut self, stream: OutStreamId, key: SealKey) -> Result<(), SetupError> {
+        let stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
+        // Datagrams have eight bits of it.
+        if !(1..128).contains(&key.epoch().wrapping_sub(stream.sealer.epoch())) {
+            return Err(SetupError::StaleEpoch);
+        }
+        debug!(epoch = key.epoch(), "another key");
+        stream.sealer = Sealer::new(key);
+        Ok(())
+    }
+
+    /// A link gets a stream from the next packet on, under the handle that its node chose.
+    ///
+    /// # Errors
+    /// [`SetupError::HandleInUse`] if that is another stream's on this link.
+    pub fn subscribe(&mut self, stream: OutStreamId, link: OutLinkId, handle: u16) -> Result<(), SetupError> {
+        let out_link = self.links.get_mut(link.0).ok_or(SetupError::Unknown)?;
+        let out_stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
+        match out_link.streams.get(&handle) {
+            Some(known) if *known == stream.0 => return Ok(()),
+            Some(_) => return Err(SetupError::HandleInUse),
+            None => {}
+        }
+        // A node that subscribes twice is told apart by nothing else: the later handle holds.
+        if let Some(member) = out_stream.members.iter_mut().find(|member| member.link == link.0) {
+            out_link.streams.remove(&member.handle);
+            member.handle = handle;
+        } else {
+            out_stream.members.push(Member { link: link.0, handle });
+        }
+        out_link.streams.insert(handle, stream.0);
+        Ok(())
+    }
+
+    /// A link gets no more of a stream.
+    pub fn unsubscribe(&mut self, stream: OutStreamId, link: OutLinkId) {
+        let Some(out_stream) = self.streams.get_mut(stream.0) else { return };
+        let Some(at) = out_stream.members.iter().position(|member| member.link == link.0) else { return };
+        let member = out_stream.members.swap_remove(at);
+        if let Some(link) = self.links.get_mut(link.0) {
+            link.streams.remove(&member.handle);
+        }
+    }
+
+    /// Seals packets of a stream and fills `out` with what its links get. Packets that are there
+    /// together go together; nothing is held back here, and nothing should be before.
+    ///
+    /// Each packet is RTP, or RTCP that the nodes are to have as well, like sender reports. Without
+    /// links nothing is sealed.
+    ///
+    /// # Errors
+    /// [`SendError`]; `out` is empty then.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        stream: OutStreamId,
+        packets: &[&[u8]],
+        out: &mut Outgoing,
+    ) -> Result<(), SendError> {
+        self.send_to(now, stream, None, packets, out)
+    }
+
+    /// The same for one link, as for packets from before it subscribed.
+    ///
+    /// # Errors
+    /// [`SendError`]; `out` is empty then.
+    pub fn send_to_link(
+        &mut self,
+        now: Instant,
+        stream: OutStreamId,
+        link: OutLinkId,
+        packets: &[&[u8]],
+        out: &mut Outgoing,
+    ) -> Result<(), SendError> {
+        self.send_to(now, stream, Some(link.0), packets, out)
+    }
+
+    fn send_to(
+        &mut self,
+        now: Instant,
+        stream_id: OutStreamId,
+        only: Option<Id<OutLink>>,
+        packets: &[&[u8]],
+        out: &mut Outgoing,
+    ) -> Result<(), SendError> {
+        out.clear();
+        let Self { limits, links, streams, spares, control_due, .. } = self;
+        let stream = streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
+        let all = &stream.members[..];
+        let members = match only {
+            None => all,
+            Some(only) => {
+                let at = all.iter().position(|member| member.link == only).ok_or(SendError::Unknown)?;
+                &all[at..=at]
+            }
+        };
+        if packets.len() > PACKETS_PER_CALL_MAX {
+            return Err(SendError::TooMany);
+        }
+        if packets.iter().any(|packet| !(PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&packet.len())) {
+            return Err(SendError::BadLength);
+        }
+        if members.is_empty() || packets.is_empty() {
+            return Ok(());
+        }
+        if !stream.sealer.has_room(packets.len()) {
+            return Err(SendError::KeyExhausted);
+        }
+
+        let first = stream.history.end();
+        let longest = packets.iter().map(|packet| packet.len()).max().unwrap_or(0);
+        let mut bytes = 0;
+        for packet in packets {
+            let lacks = longest - packet.len();
+            let padding = if longest < PACKET_BYTES_MAX && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
+            let mut sealed = spares.pop().unwrap_or_default();
+            let fresh = match Arc::get_mut(&mut sealed) {
+                Some(fresh) => fresh,
+                // Only packets that nobody else has are spared.
+                None => Arc::get_mut(sealed_anew(&mut sealed)).expect("nobody else has seen it"),
+            };
+            fresh.seal(&mut stream.sealer, packet, padding);
+            bytes += PRIVATE_BYTES + sealed.bytes().len();
+            if let Some(ssrc) = ssrc_of(packet) {
+                stream.key_frames.note(ssrc);
+            }
+            out.packets.push(Arc::clone(&sealed));
+            stream.history.push(now, sealed, limits, |packet| spare(spares, packet));
+        }
+        for Member { link: id, handle } in members {
+            let Some(link) = links.get_mut(*id) else { continue };
+            let run = Run {
+                first: link.next,
+                packets: packets.len() as u32,
+                handle: *handle,
+                stream: stream_id.0,
+                number: first,
+            };
+            link.sent(now, run, bytes, limits.history);
+            *control_due = Some(control_due.map_or(link.heartbeat_at, |due| due.min(link.heartbeat_at)));
+            out.links.push(OutLinkId(*id));
+            for (sequence, packet) in (run.first..).zip(&out.packets) {
+                out.private.push(private(link, sequence, *handle, packet));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a control datagram of a link's other node; what it has to be sent again is appended to
+    /// `repairs`.
+    ///
+    /// # Errors
+    /// [`DropReason`]; nothing has changed then.
+    pub fn handle_control(
+        &mut self,
+        now: Instant,
+        link_id: OutLinkId,
+        datagram: &mut [u8],
+        repairs: &mut Vec<Repair>,
+    ) -> Result<(), DropReason> {
+        let link = self.links.get_mut(link_id.0).ok_or(DropReason::UnknownLink)?;
+        let messages = link.opener.open(datagram)?;
+        link.stats.heard_at = Some(now);
+        let mut numbers_left = REPAIRS_PER_DATAGRAM_MAX;
+        for message in messages {
+            match message {
+                Message::Nack { first, more } => {
+                    let first = extend(first, link.next);
+                    let numbers = (first..).take((usize::from(more) + 1).min(numbers_left));
+                    numbers_left -= numbers.clone().count();
+                    for sequence in numbers {
+                        match repair(now, link, link_id, &self.streams, sequence) {
+                            Some(repair) => {
+                                link.stats.repairs += 1;
+                                repairs.push(repair);
+                            }
+                            None => link.stats.not_repaired += 1,
+                        }
+                    }
+                }
+                Message::KeyFrame { handle, ssrc } => {
+                    let Some(id) = link.streams.get(&handle) else { continue };
+                    let Some(stream) = self.streams.get_mut(*id) else { continue };
+                    if self.key_frames.len() < KEY_FRAMES_WAITING_MAX
+                        && let Some(due) = stream.key_frames.request(now, ssrc)
+                    {
+                        self.key_frames.push((due, *id, ssrc));
+                    }
+                }
+                Message::Ping { id } => {
+                    link.pong(id);
+                    self.control_due = Some(now);
+                }
+                Message::Report(report) => link.stats.report = report,
+                // Not for this half: refused before.
+                Message::Pong { .. } | Message::Sent { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `send` with each control datagram that is due, and the link it goes to.
+    pub fn poll_control(&mut self, now: Instant, mut send: impl FnMut(OutLinkId, &[u8])) {
+        if self.control_due.is_none_or(|due| due > now) {
+            return;
+        }
+        let mut next: Option<Instant> = None;
+        for (id, link) in self.links.iter_mut() {
+            let OutLink { sealer, pongs, .. } = link;
+            let mut writer = Writer::new(sealer, |datagram: &[u8]| send(OutLinkId(id), datagram));
+            pongs.drain(..).for_each(|id| writer.push(Message::Pong { id }));
+            if link.heartbeat_at <= now {
+                writer.push(Message::Sent { next: link.next });
+                link.heartbeat_interval = (link.heartbeat_interval * 2).min(crate::limits::HEARTBEAT_LAST);
+                link.heartbeat_at = now + link.heartbeat_interval;
+            }
+            writer.flush();
+            next = Some(next.map_or(link.heartbeat_at, |next| next.min(link.heartbeat_at)));
+        }
+        self.control_due = next;
+    }
+
+    /// Calls `ask` for each stream and SSRC whose publisher is to send a key frame: once, whatever
+    /// the number of nodes that want it, and at most once in
+    /// [`KEY_FRAME_INTERVAL`](crate::KEY_FRAME_INTERVAL).
+    pub fn poll_key_frame_requests(&mut self, now: Instant, mut ask: impl FnMut(OutStreamId, u32)) {
+        let Self { key_frames, streams, .. } = self;
+        key_frames.retain(|(due, id, ssrc)| {
+            let Some(stream) = streams.get_mut(*id) else { return false };
+            if *due > now {
+                return true;
+            }
+            stream.key_frames.requested(*ssrc, Some(now));
+            trace!(ssrc, "nodes want a key frame");
+            ask(OutStreamId(*id), *ssrc);
+            false
+        });
+    }
+
+    /// When to poll again at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.key_frames.iter().map(|(due, ..)| *due).chain(self.control_due).min()
+    }
+
+    /// Counts of a link.
+    pub fn link_stats(&self, link: OutLinkId) -> Option<OutLinkStats> {
+        self.links.get(link.0).map(|link| link.stats)
+    }
+
+    /// Links that get a stream.
+    pub fn subscribers(&self, stream: OutStreamId) -> usize {
+        self.streams.get(stream.0).map_or(0, |stream| stream.members.len())
+    }
+
+    /// How long a stream's packets can be asked for.
+    pub fn history(&self) -> Duration {
+        self.limits.history
+    }
+}
+
+/// The private bytes of one packet for one link.
+#[inline]
+fn private(link: &OutLink, sequence: u64, handle: u16, packet: &SealedPacket) -> [u8; PRIVATE_BYTES] {
+    let SealedPacket { epoch, index, tag, .. } = *packet;
+    let authenticator = link.authenticator.sign(&Covered { sequence, epoch, handle, index, tag });
+    Private { epoch, handle, sequence: sequence as u32, authenticator }.to_bytes()
+}
+
+/// The datagram with this link number, if it is still kept and there is budget for it.
+fn repair(
+    now: Instant,
+    link: &mut OutLink,
+    link_id: OutLinkId,
+    streams: &Table<OutStream>,
+    sequence: u64,
+) -> Option<Repair> {
+    let run = *link.run_of(sequence)?;
+    let stream = streams.get(run.stream)?;
+    let packet = stream.history.get(run.number + (sequence - run.first))?;
+    if !link.budget.spend(now, PRIVATE_BYTES + packet.bytes().len()) {
+        return None;
+    }
+    let private = private(link, sequence, run.handle, packet);
+    Some(Repair { link: link_id, private, packet: Arc::clone(packet) })
+}
+
+/// A packet's memory is used again once nobody else has it.
+fn spare(spares: &mut Vec<Arc<SealedPacket>>, mut packet: Arc<SealedPacket>) {
+    if spares.len() < SPARES_MAX && Arc::get_mut(&mut packet).is_some() {
+        spares.push(packet);
+    }
+}
+
+/// Puts another packet in its place.
+fn sealed_anew(sealed: &mut Arc<SealedPacket>) -> &mut Arc<SealedPacket> {
+    *sealed = Arc::default();
+    sealed
+}
+
+/// Whose packet it is: of RTP, or the sender's of RTCP (RFC 3550 sections 5.1 and 6.4).
+pub(crate) fn ssrc_of(packet: &[u8]) -> Option<u32> {
+    let is_rtcp = is_rtcp(packet)?;
+    let at = if is_rtcp { 4 } else { 8 };
+    packet.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
+}
+
+/// RTCP or RTP (RFC 5761 section 4); `None` if it is neither.
+pub(crate) fn is_rtcp(packet: &[u8]) -> Option<bool> {
+    let &[first, second] = packet.first_chunk()?;
+    let is_rtcp = (192..=223).contains(&second);
+    (first >> 6 == 2 && (is_rtcp || packet.len() >= RTP_HEADER_BYTES)).then_some(is_rtcp)
+}
+
+const RTP_HEADER_BYTES: usize = 12;
