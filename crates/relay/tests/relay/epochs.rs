@@ -1,0 +1,93 @@
+//! Another key in the middle of a stream.
+
+use std::time::Duration;
+
+use netsim::LinkConfig;
+use relay::{DropReason, SealKey, SetupError};
+
+use crate::world::{World, delay};
+
+#[test]
+fn a_stream_continues_over_many_keys_on_a_bad_link() {
+    for seed in 0..4 {
+        let down = LinkConfig {
+            loss: 0.03,
+            reorder: 0.1,
+            reorder_delay: Duration::from_millis(60),
+            duplicate: 0.05,
+            ..delay(20)
+        };
+        let mut world = World::fan_out(seed, 2, &down, &delay(20));
+        // More than a byte of the datagram can tell apart.
+        for _ in 0..300 {
+            let key = world.hand_out_key(0);
+            world.play(0, Duration::from_millis(200));
+            world.sender.rotate(world.streams[0].id, key).unwrap();
+        }
+        world.play(0, Duration::from_secs(1));
+        world.run(Duration::from_secs(2));
+        assert_eq!(world.check(), [0, 0], "seed {seed}");
+    }
+}
+
+#[test]
+fn packets_of_the_old_key_that_were_lost_are_repaired_after_the_change() {
+    let mut world = World::fan_out(1, 1, &delay(5), &delay(5));
+    world.play(0, Duration::from_millis(200));
+    // Held up on its way while the key changes.
+    world.edges[0].set_links(&LinkConfig { loss: 1.0, ..delay(5) }, &delay(5));
+    world.send_frame(0, 7, 1);
+    world.edges[0].set_links(&delay(5), &delay(5));
+    let key = world.hand_out_key(0);
+    world.sender.rotate(world.streams[0].id, key).unwrap();
+    world.play(0, Duration::from_millis(200));
+    assert_eq!((world.check(), world.edges[0].repaired), (vec![0], 1));
+}
+
+#[test]
+fn packets_come_again_once_a_late_key_is_there() {
+    let mut world = World::fan_out(2, 1, &delay(5), &delay(5));
+    world.play(0, Duration::from_millis(400));
+    let key = SealKey::random(1);
+    let open = key.open_key();
+    world.sender.rotate(world.streams[0].id, key).unwrap();
+    world.play(0, Duration::from_millis(200));
+    assert!(world.edges[0].dropped[&DropReason::UnknownEpoch] > 0);
+    assert!(world.check()[0] > 0);
+    let stream = world.edges[0].streams[&0];
+    world.edges[0].receiver.add_key(stream, &open).unwrap();
+    world.play(0, Duration::from_secs(1));
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.check(), [0], "their numbers did not count as received");
+}
+
+#[test]
+fn epochs_only_rise() {
+    let mut world = World::fan_out(3, 1, &delay(5), &delay(5));
+    let (id, at_edge) = (world.streams[0].id, world.edges[0].streams[&0]);
+    for epoch in [0, 128, u32::MAX] {
+        let key = SealKey::random(epoch);
+        assert_eq!(world.edges[0].receiver.add_key(at_edge, &key.open_key()), Err(SetupError::StaleEpoch));
+        assert_eq!(world.sender.rotate(id, key), Err(SetupError::StaleEpoch));
+    }
+    let key = SealKey::random(127);
+    world.edges[0].receiver.add_key(at_edge, &key.open_key()).unwrap();
+    world.sender.rotate(id, key).unwrap();
+    world.play(0, Duration::from_secs(1));
+    assert_eq!(world.check(), [0]);
+}
+
+#[test]
+fn a_node_that_left_cannot_open_what_follows() {
+    let mut world = World::fan_out(4, 2, &delay(5), &delay(5));
+    world.play(0, Duration::from_millis(200));
+    // Edge 1 leaves; its datagrams still reach it, as on a network that somebody listens to.
+    let key = SealKey::random(1);
+    let remains = world.edges[0].streams[&0];
+    world.edges[0].receiver.add_key(remains, &key.open_key()).unwrap();
+    world.sender.rotate(world.streams[0].id, key).unwrap();
+    let before = world.edges[1].got[&world.edges[1].streams[&0]].len();
+    world.play(0, Duration::from_secs(1));
+    assert_eq!(world.check()[0], 0);
+    assert_eq!(world.edges[1].got[&world.edges[1].streams[&0]].len(), before);
+}

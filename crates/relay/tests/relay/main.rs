@@ -1,0 +1,12 @@
+//! The relay between simulated nodes, in virtual time and from seeds: one behaviour per module.
+
+mod clocks;
+mod epochs;
+mod hostile;
+mod key_frames;
+mod limits;
+mod losses;
+mod many_tracks;
+mod one_hop;
+mod parents;
+mod world;
