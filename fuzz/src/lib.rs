@@ -12,6 +12,7 @@ pub mod media;
 pub mod mp4;
 pub mod msgpack_array;
 pub mod range_reader;
+pub mod relay;
 pub mod rtc;
 pub mod rtc_dtls;
 pub mod rtc_sdp;

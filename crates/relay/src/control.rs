@@ -211,6 +211,15 @@ impl ControlSealer {
         Self { cipher: Cipher::new(key), kind, counter: 0 }
     }
 
+    #[cfg(feature = "internals")]
+    pub(crate) fn seal_text(&mut self, text: &[u8]) -> Vec<u8> {
+        let mut datagram = [0; CONTROL_BYTES_MAX];
+        let len = text.len().min(CONTROL_BYTES_MAX - CONTROL_HEADER_BYTES - TAG_BYTES);
+        datagram[CONTROL_HEADER_BYTES..][..len].copy_from_slice(&text[..len]);
+        let len = self.seal(&mut datagram, CONTROL_HEADER_BYTES + len).unwrap_or(0);
+        datagram[..len].to_vec()
+    }
+
     /// Completes a datagram of which `len` bytes are written, room for the header included. `None`
     /// when the counter is used up, which takes longer than nodes live.
     fn seal(&mut self, datagram: &mut [u8; CONTROL_BYTES_MAX], len: usize) -> Option<usize> {

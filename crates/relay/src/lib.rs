@@ -99,6 +99,8 @@ mod authenticator;
 mod control;
 mod error;
 mod history;
+#[cfg(feature = "internals")]
+pub mod internals;
 mod key_frames;
 mod keys;
 mod limits;

@@ -89,9 +89,10 @@ impl InLink {
         false
     }
 
-    /// Numbers before `number` have been sent.
+    /// Numbers before `number` have been sent. One that no sender reaches in the life of a link is
+    /// a mistake of its own, and changes nothing.
     pub(super) fn skip_to(&mut self, now: Instant, number: u64) {
-        if number > self.next {
+        if number > self.next && number - self.next <= SKIP_MAX {
             self.stats.lost += self.missing.skipped(now, self.next, number);
             self.next = number;
         }
@@ -157,6 +158,9 @@ impl InLink {
         InLinkStats { round_trip: self.round_trip.smoothed(), ..self.stats }
     }
 }
+
+/// Half of what the numbers in datagrams can tell apart.
+const SKIP_MAX: u64 = 1 << 31;
 
 /// Time between requests until the round trip is known.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);

@@ -2,6 +2,7 @@
 
 mod clocks;
 mod epochs;
+mod fuzz_corpus;
 mod hostile;
 mod key_frames;
 mod limits;
