@@ -122,7 +122,7 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 	touch $@
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
-OTHER_PACKAGES := fuzz crates/srtp/compare libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
+OTHER_PACKAGES := fuzz crates/srtp/compare crates/relay/bench libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
     libs/msgpack-array/python libs/range-reader/bench
 
 fmt:
