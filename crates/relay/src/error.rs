@@ -63,10 +63,12 @@ impl Error for DropReason {}
 pub enum SendError {
     /// There is no such stream, or the link has not subscribed to it.
     Unknown,
+    /// The stream is another node's, whose packets are forwarded and not sealed; or the other way round.
+    NotTheSource,
     /// More than [`PACKETS_PER_CALL_MAX`](crate::PACKETS_PER_CALL_MAX) packets.
     TooMany,
     /// A packet is shorter than an RTCP header or longer than
-    /// [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX).
+    /// [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX); or what is to be forwarded is no datagram.
     BadLength,
     /// The stream's key has sealed as many packets as it may: [`Sender::rotate`](crate::Sender::rotate).
     KeyExhausted,
@@ -76,6 +78,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Unknown => "no such stream, or not subscribed",
+            Self::NotTheSource => "the stream is sealed elsewhere, or here",
             Self::TooMany => "too many packets in one call",
             Self::BadLength => "a packet is too short or too long",
             Self::KeyExhausted => "the key has sealed as many packets as it may",
@@ -96,6 +99,8 @@ pub enum SetupError {
     HandleInUse,
     /// The epoch of the key is not later than those there were.
     StaleEpoch,
+    /// The stream is another node's, and so are its keys.
+    NotTheSource,
 }
 
 impl fmt::Display for SetupError {
@@ -105,6 +110,7 @@ impl fmt::Display for SetupError {
             Self::Unknown => "no such link or stream",
             Self::HandleInUse => "the handle is in use",
             Self::StaleEpoch => "the epoch is not a later one",
+            Self::NotTheSource => "the stream is sealed elsewhere",
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::keys::Sealer;
 use crate::limits::Limits;
-use crate::wire::{INDEX_BYTES, SHARED_BYTES_ADDED};
+use crate::wire::{INDEX_BYTES, SHARED_BYTES_ADDED, Shared, first_of};
 
 /// A packet as it is sent to every node, behind each one's private bytes.
 #[derive(Debug, Default)]
@@ -36,8 +36,14 @@ impl SealedPacket {
         let (index, tag) = sealer.seal(&mut self.bytes[INDEX_BYTES..]);
         self.bytes[..INDEX_BYTES].copy_from_slice(&index.to_be_bytes());
         self.bytes.extend_from_slice(&tag);
-        let [first @ .., _, _, _, _, _, _, _, _] = tag;
-        (self.epoch, self.index, self.tag) = (sealer.epoch() as u8, index, u64::from_be_bytes(first));
+        (self.epoch, self.index, self.tag) = (sealer.epoch() as u8, index, first_of(&tag));
+    }
+
+    /// Takes the shared part of a datagram as it came from another node.
+    pub(crate) fn copy_from(&mut self, shared: &Shared<'_>) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(shared.bytes);
+        (self.epoch, self.index, self.tag) = (shared.epoch, shared.index, shared.tag);
     }
 }
 
@@ -82,6 +88,23 @@ impl History {
     pub(crate) fn get(&self, number: u64) -> Option<&Arc<SealedPacket>> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.packets.get(at).map(|(_, packet)| packet)
+    }
+
+    /// Number of the first packet, in the order of sending, that is at or behind this index and epoch;
+    /// the next one's if there is none.
+    pub(crate) fn number_at(&self, epoch: u8, index: u32) -> u64 {
+        let is_behind = |packet: &SealedPacket| match packet.epoch.wrapping_sub(epoch).cast_signed() {
+            0 => packet.index >= index,
+            difference => difference > 0,
+        };
+        let at = self.packets.iter().position(|(_, packet)| is_behind(packet));
+        self.first + at.unwrap_or(self.packets.len()) as u64
+    }
+
+    /// Packets from a number on.
+    pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = &Arc<SealedPacket>> {
+        let at = number.saturating_sub(self.first) as usize;
+        self.packets.iter().skip(at).map(|(_, packet)| packet)
     }
 
     /// Gives everything away.

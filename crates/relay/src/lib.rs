@@ -123,6 +123,6 @@ pub use limits::{
     PACKETS_PER_CALL_MAX, REORDER_WAIT_MAX,
 };
 pub use outgoing::{Outgoing, Repair};
-pub use receiver::{InLinkId, InLinkStats, InStreamId, Received, Receiver, TrackIndex};
-pub use sender::{OutLinkId, OutLinkStats, OutStreamId, Sender};
+pub use receiver::{InLinkId, InLinkStats, InStreamId, Position, Received, Receiver, TrackIndex};
+pub use sender::{Forwarded, OutLinkId, OutLinkStats, OutStreamId, Sender};
 pub use wire::{Destination, PRIVATE_BYTES, SHARED_BYTES_ADDED, destination};

@@ -15,7 +15,7 @@ use crate::keys::{OpenKey, ReceiverKeys};
 use crate::limits::Limits;
 use crate::sender::{is_rtcp, ssrc_of};
 use crate::table::{Id, Table};
-use crate::wire::{Destination, Media, TO_RECEIVER, destination, extend};
+use crate::wire::{Destination, Media, TO_RECEIVER, destination, extend, first_of};
 use link::InLink;
 use stream::InStream;
 
@@ -51,12 +51,23 @@ pub struct Received<'a> {
     pub stream: InStreamId,
     /// The track of its SSRC, in the order in which they first appeared.
     pub track: TrackIndex,
+    /// The SSRC itself.
+    pub ssrc: u32,
     /// The packet.
     pub packet: &'a [u8],
     /// It is RTCP, not RTP.
     pub is_rtcp: bool,
     /// It was missing, and had been asked for.
     pub was_repaired: bool,
+}
+
+/// A place in a stream, the same at all nodes that have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The lower 8 bits of the key's number.
+    pub epoch: u8,
+    /// Index of the first packet that has not come.
+    pub index: u32,
 }
 
 /// Streams that this node gets from others, and links to the nodes that send them.
@@ -176,14 +187,8 @@ impl Receiver {
             link.stats.replayed += 1;
             return Err(DropReason::Replayed);
         }
-        let [first @ .., _, _, _, _, _, _, _, _] = tag;
-        let covered = Covered {
-            sequence,
-            epoch: private.epoch,
-            handle: private.handle,
-            index,
-            tag: u64::from_be_bytes(first),
-        };
+        let covered =
+            Covered { sequence, epoch: private.epoch, handle: private.handle, index, tag: first_of(&tag) };
         if link.authenticator.sign(&covered) != private.authenticator {
             return Err(DropReason::Forged);
         }
@@ -207,7 +212,7 @@ impl Receiver {
         let is_rtcp = is_rtcp(packet).ok_or(DropReason::NotRtp)?;
         let ssrc = ssrc_of(packet).ok_or(DropReason::NotRtp)?;
         let track = stream.track(ssrc).ok_or(DropReason::TooManyTracks)?;
-        Ok(Some(Received { stream: InStreamId(stream_id), track, packet, is_rtcp, was_repaired }))
+        Ok(Some(Received { stream: InStreamId(stream_id), track, ssrc, packet, is_rtcp, was_repaired }))
     }
 
     fn handle_control(
@@ -284,6 +289,12 @@ impl Receiver {
     /// Smoothed round trip of a link, once known.
     pub fn round_trip(&self, link: InLinkId) -> Option<Duration> {
         self.links.get(link.0)?.round_trip.smoothed()
+    }
+
+    /// From where on a stream's packets are wanted of a node that takes another's place, for
+    /// [`Sender::send_history`](crate::Sender::send_history).
+    pub fn position(&self, stream: InStreamId) -> Option<Position> {
+        self.streams.get(stream.0).map(|stream| stream.position())
     }
 
     /// SSRCs of a stream, and the track of each.

@@ -3,6 +3,7 @@
 
 mod link;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,9 @@ use crate::limits::{
     REPAIRS_PER_DATAGRAM_MAX, SPARES_MAX,
 };
 use crate::outgoing::{Outgoing, Repair};
+use crate::receiver::Position;
 use crate::table::{Id, Table};
-use crate::wire::{PACKET_BYTES_MIN, PRIVATE_BYTES, Private, extend};
+use crate::wire::{PACKET_BYTES_MIN, PRIVATE_BYTES, Private, Shared, extend};
 use link::{OutLink, Run};
 
 /// A link of a [`Sender`].
@@ -71,10 +73,29 @@ pub struct Sender {
 }
 
 struct OutStream {
-    sealer: Sealer,
+    /// None of a stream that another node is the source of.
+    sealer: Option<Sealer>,
     history: History,
     members: Vec<Member>,
     key_frames: KeyFrames,
+}
+
+impl OutStream {
+    /// Where in `members` those are that get a packet.
+    fn members(&self, only: Option<Id<OutLink>>) -> Result<Range<usize>, SendError> {
+        let Some(only) = only else { return Ok(0..self.members.len()) };
+        let at = self.members.iter().position(|member| member.link == only).ok_or(SendError::Unknown)?;
+        Ok(at..at + 1)
+    }
+}
+
+/// A packet to be sent on.
+#[derive(Clone, Copy, Debug)]
+pub struct Forwarded<'a> {
+    /// Whose it is.
+    pub ssrc: u32,
+    /// The datagram as it came.
+    pub datagram: &'a [u8],
 }
 
 /// A link that gets a stream, and the handle it knows it by.
@@ -120,8 +141,20 @@ impl Sender {
     /// # Errors
     /// [`SetupError::Full`].
     pub fn add_stream(&mut self, key: SealKey) -> Result<OutStreamId, SetupError> {
+        self.insert_stream(Some(Sealer::new(key)))
+    }
+
+    /// A stream that this node gets from another, and sends on as it is: [`Sender::forward`].
+    ///
+    /// # Errors
+    /// [`SetupError::Full`].
+    pub fn add_forwarded_stream(&mut self) -> Result<OutStreamId, SetupError> {
+        self.insert_stream(None)
+    }
+
+    fn insert_stream(&mut self, sealer: Option<Sealer>) -> Result<OutStreamId, SetupError> {
         let stream = OutStream {
-            sealer: Sealer::new(key),
+            sealer,
             history: History::default(),
             members: Vec::new(),
             key_frames: KeyFrames::new(self.limits.tracks_max),
@@ -147,12 +180,13 @@ impl Sender {
     /// [`SetupError::StaleEpoch`] unless the key's epoch is later, by less than 128.
     pub fn rotate(&mut self, stream: OutStreamId, key: SealKey) -> Result<(), SetupError> {
         let stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
+        let sealer = stream.sealer.as_mut().ok_or(SetupError::NotTheSource)?;
         // Datagrams have eight bits of it.
-        if !(1..128).contains(&key.epoch().wrapping_sub(stream.sealer.epoch())) {
+        if !(1..128).contains(&key.epoch().wrapping_sub(sealer.epoch())) {
             return Err(SetupError::StaleEpoch);
         }
         debug!(epoch = key.epoch(), "another key");
-        stream.sealer = Sealer::new(key);
+        *sealer = Sealer::new(key);
         Ok(())
     }
 
@@ -231,16 +265,9 @@ impl Sender {
         out: &mut Outgoing,
     ) -> Result<(), SendError> {
         out.clear();
-        let Self { limits, links, streams, spares, control_due, .. } = self;
-        let stream = streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
-        let all = &stream.members[..];
-        let members = match only {
-            None => all,
-            Some(only) => {
-                let at = all.iter().position(|member| member.link == only).ok_or(SendError::Unknown)?;
-                &all[at..=at]
-            }
-        };
+        let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
+        let members = stream.members(only)?;
+        let sealer = stream.sealer.as_mut().ok_or(SendError::NotTheSource)?;
         if packets.len() > PACKETS_PER_CALL_MAX {
             return Err(SendError::TooMany);
         }
@@ -250,47 +277,121 @@ impl Sender {
         if members.is_empty() || packets.is_empty() {
             return Ok(());
         }
-        if !stream.sealer.has_room(packets.len()) {
+        if !sealer.has_room(packets.len()) {
             return Err(SendError::KeyExhausted);
         }
 
         let first = stream.history.end();
         let longest = packets.iter().map(|packet| packet.len()).max().unwrap_or(0);
-        let mut bytes = 0;
         for packet in packets {
             let lacks = longest - packet.len();
             let padding = if longest < PACKET_BYTES_MAX && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
-            let mut sealed = spares.pop().unwrap_or_default();
-            let fresh = match Arc::get_mut(&mut sealed) {
-                Some(fresh) => fresh,
-                // Only packets that nobody else has are spared.
-                None => Arc::get_mut(sealed_anew(&mut sealed)).expect("nobody else has seen it"),
-            };
-            fresh.seal(&mut stream.sealer, packet, padding);
-            bytes += PRIVATE_BYTES + sealed.bytes().len();
+            let sealed = fill_spare(&mut self.spares, |sealed| sealed.seal(sealer, packet, padding));
             if let Some(ssrc) = ssrc_of(packet) {
                 stream.key_frames.note(ssrc);
             }
             out.packets.push(Arc::clone(&sealed));
-            stream.history.push(now, sealed, limits, |packet| spare(spares, packet));
+            stream.history.push(now, sealed, &self.limits, |packet| spare(&mut self.spares, packet));
         }
-        for Member { link: id, handle } in members {
-            let Some(link) = links.get_mut(*id) else { continue };
-            let run = Run {
-                first: link.next,
-                packets: packets.len() as u32,
-                handle: *handle,
-                stream: stream_id.0,
-                number: first,
-            };
-            link.sent(now, run, bytes, limits.history);
-            *control_due = Some(control_due.map_or(link.heartbeat_at, |due| due.min(link.heartbeat_at)));
+        self.deal_out(now, stream_id, members, first, out);
+        Ok(())
+    }
+
+    /// Sends packets of another node's stream on as they came, sealed by its source: no key is needed,
+    /// and a node that gets the stream from several gets the same of each.
+    ///
+    /// **Each is to be authentic**: a copy of a datagram that [`Receiver::handle_datagram`] then took.
+    ///
+    /// # Errors
+    /// [`SendError`]; `out` is empty then.
+    ///
+    /// [`Receiver::handle_datagram`]: crate::Receiver::handle_datagram
+    pub fn forward(
+        &mut self,
+        now: Instant,
+        stream_id: OutStreamId,
+        packets: &[Forwarded<'_>],
+        out: &mut Outgoing,
+    ) -> Result<(), SendError> {
+        out.clear();
+        let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
+        if stream.sealer.is_some() {
+            return Err(SendError::NotTheSource);
+        }
+        if packets.len() > PACKETS_PER_CALL_MAX {
+            return Err(SendError::TooMany);
+        }
+        if packets.iter().any(|packet| Shared::parse(packet.datagram).is_none()) {
+            return Err(SendError::BadLength);
+        }
+        let members = stream.members(None)?;
+        let first = stream.history.end();
+        for packet in packets {
+            let Some(shared) = Shared::parse(packet.datagram) else { continue };
+            let sealed = fill_spare(&mut self.spares, |sealed| sealed.copy_from(&shared));
+            stream.key_frames.note(packet.ssrc);
+            out.packets.push(Arc::clone(&sealed));
+            // Also without members: one that comes may want what was before.
+            stream.history.push(now, sealed, &self.limits, |packet| spare(&mut self.spares, packet));
+        }
+        if !out.packets.is_empty() {
+            self.deal_out(now, stream_id, members, first, out);
+        }
+        Ok(())
+    }
+
+    /// Sends a link what is kept of a stream from a position on: for a node that got the stream from
+    /// another one until now. What it has already, it drops.
+    ///
+    /// # Errors
+    /// [`SendError`]; `out` is empty then.
+    pub fn send_history(
+        &mut self,
+        now: Instant,
+        stream_id: OutStreamId,
+        link: OutLinkId,
+        from: Position,
+        out: &mut Outgoing,
+    ) -> Result<(), SendError> {
+        out.clear();
+        let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
+        let members = stream.members(Some(link.0))?;
+        let history = &stream.history;
+        // The newest if there are more than go together.
+        let first = history
+            .number_at(from.epoch, from.index)
+            .max(history.end().saturating_sub(PACKETS_PER_CALL_MAX as u64));
+        out.packets.extend(history.from(first).cloned());
+        if !out.packets.is_empty() {
+            self.deal_out(now, stream_id, members, first, out);
+        }
+        Ok(())
+    }
+
+    /// Gives the members of a stream numbers and private bytes for `out.packets`, of which the first
+    /// has this number in the history.
+    fn deal_out(
+        &mut self,
+        now: Instant,
+        stream_id: OutStreamId,
+        members: Range<usize>,
+        number: u64,
+        out: &mut Outgoing,
+    ) {
+        let Some(stream) = self.streams.get(stream_id.0) else { return };
+        let bytes = out.packets.iter().map(|packet| PRIVATE_BYTES + packet.bytes().len()).sum();
+        for Member { link: id, handle } in &stream.members[members] {
+            let Some(link) = self.links.get_mut(*id) else { continue };
+            let (first, packets) = (link.next, out.packets.len() as u32);
+            let run = Run { first, packets, handle: *handle, stream: stream_id.0, number };
+            link.sent(now, run, bytes, self.limits.history);
+            self.control_due =
+                Some(self.control_due.map_or(link.heartbeat_at, |due| due.min(link.heartbeat_at)));
             out.links.push(OutLinkId(*id));
-            for (sequence, packet) in (run.first..).zip(&out.packets) {
+            for (sequence, packet) in (first..).zip(&out.packets) {
                 out.private.push(private(link, sequence, *handle, packet));
             }
         }
-        Ok(())
     }
 
     /// Takes a control datagram of a link's other node; what it has to be sent again is appended to
@@ -438,10 +539,14 @@ fn spare(spares: &mut Vec<Arc<SealedPacket>>, mut packet: Arc<SealedPacket>) {
     }
 }
 
-/// Puts another packet in its place.
-fn sealed_anew(sealed: &mut Arc<SealedPacket>) -> &mut Arc<SealedPacket> {
-    *sealed = Arc::default();
-    sealed
+/// A packet in memory that was used before, if there is any.
+fn fill_spare(
+    spares: &mut Vec<Arc<SealedPacket>>,
+    fill: impl FnOnce(&mut SealedPacket),
+) -> Arc<SealedPacket> {
+    let mut packet = spares.pop().unwrap_or_default();
+    fill(Arc::get_mut(&mut packet).expect("nobody else has a spare one"));
+    packet
 }
 
 /// Whose packet it is: of RTP, or the sender's of RTCP (RFC 3550 sections 5.1 and 6.4).

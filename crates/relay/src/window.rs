@@ -5,13 +5,15 @@
 pub(crate) struct Window {
     /// The number after the highest that came.
     end: u64,
+    /// The lowest that came.
+    first: u64,
     bits: Box<[u64]>,
 }
 
 impl Window {
     /// For the last `numbers`, a multiple of 64.
     pub(crate) fn new(numbers: usize) -> Self {
-        Self { end: 0, bits: vec![0; numbers / 64].into_boxed_slice() }
+        Self { end: 0, first: u64::MAX, bits: vec![0; numbers / 64].into_boxed_slice() }
     }
 
     /// Whether a number has not come yet. Those too old to tell have.
@@ -38,8 +40,15 @@ impl Window {
             }
             self.end = number + 1;
         }
+        self.first = self.first.min(number);
         let (word, bit) = self.place(number);
         self.bits[word] |= bit;
+    }
+
+    /// The lowest number that may still come, since the first that came and among the last `numbers`.
+    pub(crate) fn first_missing(&self, numbers: u64) -> u64 {
+        let from = self.end.saturating_sub(numbers.min(self.size())).max(self.first);
+        (from..self.end).find(|number| self.is_new(*number)).unwrap_or(self.end)
     }
 
     fn size(&self) -> u64 {
@@ -74,6 +83,9 @@ mod tests {
                     window.accept(number);
                     twin.insert(number);
                 }
+                let from = twin.last().unwrap().saturating_sub(99).max(*twin.first().unwrap());
+                let missing = (from..).find(|number| !twin.contains(number)).unwrap();
+                assert_eq!(window.first_missing(100), missing, "seed {seed}, after {number}");
                 assert_eq!(window.end, twin.last().unwrap() + 1);
             }
         }

@@ -94,6 +94,41 @@ impl<'a> Media<'a> {
     }
 }
 
+/// What a media datagram shares with those of other nodes, nothing of it verified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) epoch: u8,
+    pub(crate) index: u32,
+    /// The first bytes of the tag.
+    pub(crate) tag: u64,
+    /// All of it.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Shared<'a> {
+    /// `None` if it is none, or too short to hold a packet.
+    pub(crate) fn parse(datagram: &'a [u8]) -> Option<Self> {
+        let (&[MEDIA, epoch, ..], bytes) = datagram.split_first_chunk::<PRIVATE_BYTES>()? else {
+            return None;
+        };
+        let (index, sealed) = bytes.split_first_chunk()?;
+        let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>()?;
+        (text.len() > PACKET_BYTES_MIN).then_some(Self {
+            epoch,
+            index: u32::from_be_bytes(*index),
+            tag: first_of(tag),
+            bytes,
+        })
+    }
+}
+
+/// The part of a tag that authenticators cover.
+#[inline]
+pub(crate) fn first_of(tag: &[u8; TAG_BYTES]) -> u64 {
+    let [first @ .., _, _, _, _, _, _, _, _] = *tag;
+    u64::from_be_bytes(first)
+}
+
 /// A control datagram taken apart, nothing of it verified.
 #[derive(Debug)]
 pub(crate) struct Control<'a> {

@@ -4,7 +4,7 @@ use srtp::aead::TAG_BYTES;
 use ssrc_map::SsrcMap;
 use std::time::Instant;
 
-use super::InLink;
+use super::{InLink, Position};
 use crate::error::{DropReason, SetupError};
 use crate::keys::{OpenKey, Opener};
 use crate::limits::{EPOCHS_MAX, INDEX_WINDOW, OLD_EPOCH_VALID};
@@ -78,6 +78,18 @@ impl InStream {
         (text.len() - 1).checked_sub(padding).ok_or(DropReason::NotRtp)
     }
 
+    /// Behind what has come, gaps left open.
+    pub(super) fn position(&self) -> Position {
+        let of = |epoch: &Epoch| Position {
+            epoch: epoch.opener.epoch() as u8,
+            index: u32::try_from(epoch.window.first_missing(GAPS_MAX)).unwrap_or(u32::MAX),
+        };
+        // Epochs are used one after the other.
+        let is_used = |epoch: &&Epoch| epoch.window.first_missing(0) > 0;
+        let newest = self.epochs.iter().rfind(is_used).or(self.epochs.first());
+        newest.map_or(Position { epoch: 0, index: 0 }, of)
+    }
+
     /// The track of an SSRC, a new one if it has none; `None` if there are too many.
     #[inline]
     pub(super) fn track(&mut self, ssrc: u32) -> Option<TrackIndex> {
@@ -102,6 +114,9 @@ impl Epoch {
         self.outdated_at.is_some_and(|at| now.saturating_duration_since(at) > OLD_EPOCH_VALID)
     }
 }
+
+/// How far back gaps count: those behind are given up.
+const GAPS_MAX: u64 = 1_024;
 
 #[cfg(test)]
 mod tests {

@@ -10,4 +10,5 @@ mod losses;
 mod many_tracks;
 mod one_hop;
 mod parents;
+mod tree;
 mod world;
