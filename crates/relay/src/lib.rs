@@ -126,3 +126,8 @@ pub use outgoing::{Outgoing, Repair};
 pub use receiver::{InLinkId, InLinkStats, InStreamId, Position, Received, Receiver, TrackIndex};
 pub use sender::{Forwarded, OutLinkId, OutLinkStats, OutStreamId, Sender};
 pub use wire::{Destination, PRIVATE_BYTES, SHARED_BYTES_ADDED, destination};
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -185,3 +185,26 @@ fn a_flood_in_the_middle_of_a_bad_link_loses_nothing() {
     world.run(Duration::from_secs(2));
     assert_eq!(world.check(), [0, 0]);
 }
+
+#[test]
+fn a_node_that_names_impossible_numbers_is_not_believed() {
+    let mut world = World::new(7);
+    let stream = world.add_edges(1, &delay(10), &delay(10));
+    let (keys, _) = LinkSecret::new([9; 32]).split(Role::Listener);
+    let (_, edge_keys) = LinkSecret::new([9; 32]).split(Role::Dialer);
+    let edge = &mut world.edges[0];
+    let now = world.clock.now();
+    let link = edge.receiver.add_link(now, edge_keys).unwrap();
+    let mut forger = relay::internals::Forger::sender(keys);
+    // SENT, by a node that has the keys.
+    let mut sent = |next: u64| {
+        let mut datagram = forger.seal(&[&[6][..], &next.to_be_bytes()].concat());
+        edge.receiver.handle_datagram(now, link, &mut datagram).unwrap();
+        edge.receiver.link_stats(link).unwrap().lost
+    };
+    // One missing number, and then too many of them.
+    assert_eq!([1, u64::MAX, 1 << 32, 5_001].map(&mut sent), [0, 0, 0, 5_001]);
+    edge.receiver.poll_control(now, |_, _| {});
+    world.play(stream, Duration::from_secs(1));
+    assert_eq!(world.check(), [0], "its other link is not affected");
+}
