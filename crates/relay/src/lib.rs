@@ -109,6 +109,7 @@ mod outgoing;
 mod receiver;
 mod repair_budget;
 mod round_trip;
+mod rtp_or_rtcp;
 mod sender;
 mod table;
 mod window;

@@ -13,7 +13,7 @@ use crate::control::{Message, Writer};
 use crate::error::{DropReason, SetupError};
 use crate::keys::{OpenKey, ReceiverKeys};
 use crate::limits::Limits;
-use crate::sender::{is_rtcp, ssrc_of};
+use crate::rtp_or_rtcp::{is_rtcp, ssrc_of};
 use crate::table::{Id, Table};
 use crate::wire::{Destination, Media, TO_RECEIVER, destination, extend, first_of};
 use link::InLink;

@@ -2,6 +2,7 @@
 //! private bytes; repairs what links lose, and passes on what their nodes ask of publishers.
 
 mod link;
+mod stream;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,18 +13,19 @@ use tracing::{debug, trace};
 use crate::authenticator::Covered;
 use crate::control::{Message, Report, Writer};
 use crate::error::{DropReason, SendError, SetupError};
-use crate::history::{History, SealedPacket};
-use crate::key_frames::KeyFrames;
+use crate::history::SealedPacket;
 use crate::keys::{SealKey, Sealer, SenderKeys};
 use crate::limits::{
-    KEY_FRAMES_WAITING_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, PADDING_MAX,
-    REPAIRS_PER_DATAGRAM_MAX, SPARES_MAX,
+    KEY_FRAMES_WAITING_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, REPAIRS_PER_DATAGRAM_MAX,
 };
 use crate::outgoing::{Outgoing, Repair};
 use crate::receiver::Position;
 use crate::table::{Id, Table};
 use crate::wire::{PACKET_BYTES_MIN, PRIVATE_BYTES, Private, Shared, extend};
 use link::{OutLink, Run};
+use stream::{Member, OutStream, Spares};
+
+pub use stream::Forwarded;
 
 /// A link of a [`Sender`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,44 +67,11 @@ pub struct Sender {
     limits: Limits,
     links: Table<OutLink>,
     streams: Table<OutStream>,
-    spares: Vec<Arc<SealedPacket>>,
+    spares: Spares,
     /// Requests that the publisher may get at their time.
     key_frames: Vec<(Instant, Id<OutStream>, u32)>,
     /// No later than the first heartbeat or answer that is due.
     control_due: Option<Instant>,
-}
-
-struct OutStream {
-    /// None of a stream that another node is the source of.
-    sealer: Option<Sealer>,
-    history: History,
-    members: Vec<Member>,
-    key_frames: KeyFrames,
-}
-
-impl OutStream {
-    /// Where in `members` those are that get a packet.
-    fn members(&self, only: Option<Id<OutLink>>) -> Result<Range<usize>, SendError> {
-        let Some(only) = only else { return Ok(0..self.members.len()) };
-        let at = self.members.iter().position(|member| member.link == only).ok_or(SendError::Unknown)?;
-        Ok(at..at + 1)
-    }
-}
-
-/// A packet to be sent on.
-#[derive(Clone, Copy, Debug)]
-pub struct Forwarded<'a> {
-    /// Whose it is.
-    pub ssrc: u32,
-    /// The datagram as it came.
-    pub datagram: &'a [u8],
-}
-
-/// A link that gets a stream, and the handle it knows it by.
-#[derive(Clone, Copy)]
-struct Member {
-    link: Id<OutLink>,
-    handle: u16,
 }
 
 impl Sender {
@@ -112,7 +81,7 @@ impl Sender {
             links: Table::new(limits.links_max),
             streams: Table::new(limits.streams_max),
             limits,
-            spares: Vec::new(),
+            spares: Spares::default(),
             key_frames: Vec::new(),
             control_due: None,
         }
@@ -153,12 +122,7 @@ impl Sender {
     }
 
     fn insert_stream(&mut self, sealer: Option<Sealer>) -> Result<OutStreamId, SetupError> {
-        let stream = OutStream {
-            sealer,
-            history: History::default(),
-            members: Vec::new(),
-            key_frames: KeyFrames::new(self.limits.tracks_max),
-        };
+        let stream = OutStream::new(sealer, self.limits.tracks_max);
         self.streams.insert(stream).map(OutStreamId)
     }
 
@@ -170,7 +134,7 @@ impl Sender {
                 link.streams.remove(&handle);
             }
         }
-        gone.history.into_packets().for_each(|packet| spare(&mut self.spares, packet));
+        gone.history.into_packets().for_each(|packet| self.spares.put(packet));
     }
 
     /// Seals with another key from now on. **Nodes must have it before**: they drop packets of epochs
@@ -267,7 +231,7 @@ impl Sender {
         out.clear();
         let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
         let members = stream.members(only)?;
-        let sealer = stream.sealer.as_mut().ok_or(SendError::NotTheSource)?;
+        let sealer = stream.sealer.as_ref().ok_or(SendError::NotTheSource)?;
         if packets.len() > PACKETS_PER_CALL_MAX {
             return Err(SendError::TooMany);
         }
@@ -281,18 +245,7 @@ impl Sender {
             return Err(SendError::KeyExhausted);
         }
 
-        let first = stream.history.end();
-        let longest = packets.iter().map(|packet| packet.len()).max().unwrap_or(0);
-        for packet in packets {
-            let lacks = longest - packet.len();
-            let padding = if longest < PACKET_BYTES_MAX && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
-            let sealed = fill_spare(&mut self.spares, |sealed| sealed.seal(sealer, packet, padding));
-            if let Some(ssrc) = ssrc_of(packet) {
-                stream.key_frames.note(ssrc);
-            }
-            out.packets.push(Arc::clone(&sealed));
-            stream.history.push(now, sealed, &self.limits, |packet| spare(&mut self.spares, packet));
-        }
+        let first = stream.seal(now, packets, &self.limits, &mut self.spares, out);
         self.deal_out(now, stream_id, members, first, out);
         Ok(())
     }
@@ -325,15 +278,7 @@ impl Sender {
             return Err(SendError::BadLength);
         }
         let members = stream.members(None)?;
-        let first = stream.history.end();
-        for packet in packets {
-            let Some(shared) = Shared::parse(packet.datagram) else { continue };
-            let sealed = fill_spare(&mut self.spares, |sealed| sealed.copy_from(&shared));
-            stream.key_frames.note(packet.ssrc);
-            out.packets.push(Arc::clone(&sealed));
-            // Also without members: one that comes may want what was before.
-            stream.history.push(now, sealed, &self.limits, |packet| spare(&mut self.spares, packet));
-        }
+        let first = stream.copy(now, packets, &self.limits, &mut self.spares, out);
         if !out.packets.is_empty() {
             self.deal_out(now, stream_id, members, first, out);
         }
@@ -531,36 +476,3 @@ fn repair(
     let private = private(link, sequence, run.handle, packet);
     Some(Repair { link: link_id, private, packet: Arc::clone(packet) })
 }
-
-/// A packet's memory is used again once nobody else has it.
-fn spare(spares: &mut Vec<Arc<SealedPacket>>, mut packet: Arc<SealedPacket>) {
-    if spares.len() < SPARES_MAX && Arc::get_mut(&mut packet).is_some() {
-        spares.push(packet);
-    }
-}
-
-/// A packet in memory that was used before, if there is any.
-fn fill_spare(
-    spares: &mut Vec<Arc<SealedPacket>>,
-    fill: impl FnOnce(&mut SealedPacket),
-) -> Arc<SealedPacket> {
-    let mut packet = spares.pop().unwrap_or_default();
-    fill(Arc::get_mut(&mut packet).expect("nobody else has a spare one"));
-    packet
-}
-
-/// Whose packet it is: of RTP, or the sender's of RTCP (RFC 3550 sections 5.1 and 6.4).
-pub(crate) fn ssrc_of(packet: &[u8]) -> Option<u32> {
-    let is_rtcp = is_rtcp(packet)?;
-    let at = if is_rtcp { 4 } else { 8 };
-    packet.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
-}
-
-/// RTCP or RTP (RFC 5761 section 4); `None` if it is neither.
-pub(crate) fn is_rtcp(packet: &[u8]) -> Option<bool> {
-    let &[first, second] = packet.first_chunk()?;
-    let is_rtcp = (192..=223).contains(&second);
-    (first >> 6 == 2 && (is_rtcp || packet.len() >= RTP_HEADER_BYTES)).then_some(is_rtcp)
-}
-
-const RTP_HEADER_BYTES: usize = 12;
