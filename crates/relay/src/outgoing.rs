@@ -9,7 +9,8 @@ use crate::wire::PRIVATE_BYTES;
 /// Packets of one [`Sender::send`](crate::Sender::send), for `group_send::Sender::send_group`: one
 /// payload for each packet, and for each link as many private parts, which go before them.
 ///
-/// Made once and used again, so that nothing is allocated per call.
+/// Made once and used again, so that nothing is allocated per call. What the network has no room for
+/// may be dropped: it is repaired like anything else that is lost.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     pub(crate) packets: Vec<Arc<SealedPacket>>,

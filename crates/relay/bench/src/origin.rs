@@ -273,6 +273,6 @@ fn median_and_spread(values: &[f64]) -> (f64, f64) {
 
 /// Packets times nodes of a slice, and of a chunk, at least.
 const SLICE_DATAGRAMS: usize = 16_000;
-const CHUNK_DATAGRAMS: usize = 512;
+const CHUNK_DATAGRAMS: usize = 2_048;
 /// How often losses are waited for.
 const TRIES: usize = 12;
