@@ -105,7 +105,6 @@ mod key_frames;
 mod keys;
 mod limits;
 mod missing;
-mod outgoing;
 mod receiver;
 mod repair_budget;
 mod round_trip;
@@ -123,9 +122,8 @@ pub use limits::{
     CONTROL_BYTES_MAX, GIVE_UP_AFTER, KEY_FRAME_INTERVAL, Limits, OLD_EPOCH_VALID, PACKET_BYTES_MAX,
     PACKETS_PER_CALL_MAX, REORDER_WAIT_MAX,
 };
-pub use outgoing::{Outgoing, Repair};
 pub use receiver::{InLinkId, InLinkStats, InStreamId, Position, Received, Receiver, TrackIndex};
-pub use sender::{Forwarded, OutLinkId, OutLinkStats, OutStreamId, Sender};
+pub use sender::{Forwarded, OutLinkId, OutLinkStats, OutStreamId, Outgoing, Repair, Sender};
 pub use wire::{Destination, PRIVATE_BYTES, SHARED_BYTES_ADDED, destination};
 
 /// The example of the README, so that it stays true.

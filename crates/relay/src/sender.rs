@@ -2,6 +2,7 @@
 //! private bytes; repairs what links lose, and passes on what their nodes ask of publishers.
 
 mod link;
+mod outgoing;
 mod stream;
 
 use std::ops::Range;
@@ -18,13 +19,13 @@ use crate::keys::{SealKey, Sealer, SenderKeys};
 use crate::limits::{
     KEY_FRAMES_WAITING_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, REPAIRS_PER_DATAGRAM_MAX,
 };
-use crate::outgoing::{Outgoing, Repair};
 use crate::receiver::Position;
 use crate::table::{Id, Table};
 use crate::wire::{PACKET_BYTES_MIN, PRIVATE_BYTES, Private, Shared, extend};
 use link::{OutLink, Run};
 use stream::{Member, OutStream, Spares};
 
+pub use outgoing::{Outgoing, Repair};
 pub use stream::Forwarded;
 
 /// A link of a [`Sender`].

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::link::OutLink;
+use super::outgoing::Outgoing;
 use crate::error::SendError;
 use crate::history::{History, SealedPacket};
 use crate::key_frames::KeyFrames;
 use crate::keys::Sealer;
 use crate::limits::{Limits, PACKET_BYTES_MAX, PADDING_MAX, SPARES_MAX};
-use crate::outgoing::Outgoing;
 use crate::rtp_or_rtcp::ssrc_of;
 use crate::table::Id;
 use crate::wire::Shared;

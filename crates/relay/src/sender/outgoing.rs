@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::OutLinkId;
 use crate::history::SealedPacket;
-use crate::sender::OutLinkId;
 use crate::wire::PRIVATE_BYTES;
 
 /// Packets of one [`Sender::send`](crate::Sender::send), for `group_send::Sender::send_group`: one
@@ -13,10 +13,10 @@ use crate::wire::PRIVATE_BYTES;
 /// may be dropped: it is repaired like anything else that is lost.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    pub(crate) packets: Vec<Arc<SealedPacket>>,
-    pub(crate) links: Vec<OutLinkId>,
+    pub(super) packets: Vec<Arc<SealedPacket>>,
+    pub(super) links: Vec<OutLinkId>,
     /// Link by link, packet by packet.
-    pub(crate) private: Vec<[u8; PRIVATE_BYTES]>,
+    pub(super) private: Vec<[u8; PRIVATE_BYTES]>,
 }
 
 impl Outgoing {
@@ -41,7 +41,7 @@ impl Outgoing {
         self.links.is_empty()
     }
 
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.packets.clear();
         self.links.clear();
         self.private.clear();
@@ -51,9 +51,9 @@ impl Outgoing {
 /// A datagram to be sent once more.
 #[derive(Clone, Debug)]
 pub struct Repair {
-    pub(crate) link: OutLinkId,
-    pub(crate) private: [u8; PRIVATE_BYTES],
-    pub(crate) packet: Arc<SealedPacket>,
+    pub(super) link: OutLinkId,
+    pub(super) private: [u8; PRIVATE_BYTES],
+    pub(super) packet: Arc<SealedPacket>,
 }
 
 impl Repair {
