@@ -255,11 +255,14 @@ impl Sender {
     /// and a node that gets the stream from several gets the same of each.
     ///
     /// **Each is to be authentic**: a copy of a datagram that [`Receiver::handle_datagram`] then took.
+    /// Key frames that nodes ask for are to be asked of the node the stream comes from
+    /// ([`Receiver::request_key_frame`]), so that requests are merged at each node of a tree.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
     ///
     /// [`Receiver::handle_datagram`]: crate::Receiver::handle_datagram
+    /// [`Receiver::request_key_frame`]: crate::Receiver::request_key_frame
     pub fn forward(
         &mut self,
         now: Instant,

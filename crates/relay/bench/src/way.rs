@@ -1,7 +1,7 @@
 //! Ways of sending a frame to all nodes, and the parts of each apart.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -127,7 +127,9 @@ impl Way for Loop {
                     continue;
                 }
                 loop {
-                    match self.socket.send_to(&self.datagram[..len + TAG_BYTES], address) {
+                    // `sendmsg`.
+                    let datagram = IoSlice::new(&self.datagram[..len + TAG_BYTES]);
+                    match self.socket.send_to_vectored(&[datagram], address) {
                         Ok(_) => break,
                         Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                         Err(error) => return Err(error.to_string()),
