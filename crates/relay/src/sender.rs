@@ -93,7 +93,11 @@ impl Sender {
     /// # Errors
     /// [`SetupError::Full`].
     pub fn add_link(&mut self, now: Instant, keys: SenderKeys) -> Result<OutLinkId, SetupError> {
-        self.links.insert(OutLink::new(now, keys)).map(OutLinkId)
+        let link = OutLink::new(now, keys);
+        let due = link.heartbeat_at;
+        let id = self.links.insert(link)?;
+        self.control_due = Some(self.control_due.map_or(due, |next| next.min(due)));
+        Ok(OutLinkId(id))
     }
 
     /// The link is gone, and gets no more of any stream.

@@ -11,4 +11,5 @@ mod many_tracks;
 mod one_hop;
 mod parents;
 mod tree;
+mod wire_format;
 mod world;
