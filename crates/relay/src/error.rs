@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why a received datagram was dropped.
 ///
-/// Of the first six, nothing has changed. The others are authentic, and count as received on their
+/// Of the first six, nothing but a counter has changed. The others are authentic, and count as received on their
 /// link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {

@@ -53,7 +53,7 @@
 //! # Security
 //!
 //! What each check is worth, from the outside in. A datagram that fails one changes nothing but a
-//! counter of the caller's, and is never answered.
+//! counter, and is never answered.
 //!
 //! | check | key | covers | against |
 //! |---|---|---|---|
