@@ -204,7 +204,7 @@ impl Actor for FlvPlayer {
         }
         if self.leaving || now >= self.began + self.plan.lasts {
             match self.plan.leave {
-                Leave::Properly if self.carrier == Carrier::WebSocket => {
+                Leave::Properly if self.started && self.carrier == Carrier::WebSocket => {
                     // A masked close frame without a reason.
                     self.line.out.extend([0x88, 0x80, 1, 2, 3, 4]);
                     self.line.flush();
