@@ -551,14 +551,18 @@ impl Worker {
 mod tests {
     use std::io::Read;
     use std::sync::Arc;
+    use std::task::Waker;
 
-    use media::{Codec, Frame, FrameRole, TrackId};
+    use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::ids::WorkerIndex;
+    use crate::mailbox::{self, MessageBody};
     use crate::net::Token;
     use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
+    use crate::publication::Remote;
     use worker_api::internal::{Publisher, queue};
     use worker_api::link::Listed;
     use worker_api::snapshot::Protocol;
@@ -637,6 +641,40 @@ mod tests {
         let (conn, _) =
             worker.connections.sessions.iter().find(|(_, session)| session.id == id).expect("a session");
         Ok((publisher, conn))
+    }
+
+    #[test]
+    fn a_header_that_a_ring_had_no_room_for_goes_ahead_of_the_next_frame() {
+        let (mut home, _noted) = worker();
+        let mut ends = mailbox::connect(&[Waker::noop().clone(), Waker::noop().clone()], 3);
+        let mut other = ends.remove(1);
+        home.ctx.mailboxes = ends.remove(0);
+        let _publisher = publish(&mut home).expect("nobody else publishes");
+        let (stream, local) = home.frames.streams.iter_mut().next().expect("its stream");
+        local.publication.remotes.push(Remote::new(WorkerIndex::at(1)));
+        let mut send = |track, role| {
+            let frame =
+                Frame::new(track, role, Codec::Aac, (Timestamp::ZERO, Timestamp::ZERO), vec![0x12, 0x10]);
+            home.frames.fan_out(&mut home.ctx, stream, &Arc::new(frame));
+        };
+        let mut receive = || {
+            let messages = std::iter::from_fn(|| other.receive(WorkerIndex::at(0)));
+            let roles = messages.map(|message| match message.body {
+                MessageBody::Frame { frame, .. } => (frame.track, frame.role),
+                other => panic!("{other:?}"),
+            });
+            roles.collect::<Vec<_>>()
+        };
+        send(TrackId::VIDEO, FrameRole::Config);
+        send(TrackId::VIDEO, FrameRole::Key);
+        send(TrackId::VIDEO, FrameRole::Inter);
+        send(TrackId::AUDIO, FrameRole::Config);
+        assert_eq!(receive().len(), 3);
+        send(TrackId::AUDIO, FrameRole::Audio);
+        let headers = [TrackId::VIDEO, TrackId::AUDIO].map(|track| (track, FrameRole::Config));
+        assert_eq!(receive(), [&headers[..], &[(TrackId::AUDIO, FrameRole::Audio)]].concat());
+        send(TrackId::AUDIO, FrameRole::Audio);
+        assert_eq!(receive(), [(TrackId::AUDIO, FrameRole::Audio)]);
     }
 
     async fn send(publisher: &mut Publisher, frames: usize) {
