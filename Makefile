@@ -205,7 +205,7 @@ sim:
 	cargo run --profile sim --quiet --locked --package sim -- \
 	    $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
 
-# Three servers, twelve streams of 200 kbit/s and 102 players of all kinds, on one core.
+# Three servers, twelve streams of 200 kbit/s and 114 players of all kinds, all there for a minute, on one core.
 sim-speed:
 	cargo run --profile sim --quiet --locked --package sim -- --load --seeds 3 --threads 1
 

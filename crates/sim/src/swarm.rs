@@ -324,7 +324,7 @@ impl Config {
 
     fn populate(&self, world: &mut World) {
         let random = &mut Random::new(self.seed ^ 0x706f_7075);
-        let (mut host, mut bridged_host) = (0_u16, 0x8000_u16);
+        let (mut host, mut bridged_host, mut rival_host) = (0_u16, 0x8000_u16, 0xc000_u16);
         for server in 0..self.servers {
             for stream in 0..self.streams {
                 let key = StreamKey { server, stream };
@@ -343,6 +343,7 @@ impl Config {
                 }
             }
             self.bridged(world, server, &mut bridged_host);
+            self.rtc_rivals(world, server, &mut rival_host);
             if let Some(kicks) = self.operator {
                 let lasts = self.lasts;
                 world.arrive(ms(1_000), Box::new(move |_| Box::new(Operator::new(server, lasts, kicks))));
@@ -368,6 +369,20 @@ impl Config {
             }
             for stream in 0..self.rtc_streams {
                 self.player(world, random, host, StreamKey { server, stream: 100 + stream });
+            }
+        }
+    }
+
+    /// Second publishers of what is published by WebRTC, by WebRTC.
+    fn rtc_rivals(&self, world: &mut World, server: usize, host: &mut u16) {
+        let random = &mut Random::new(self.seed ^ 0x7274_6372_6976 ^ server as u64);
+        for stream in 0..if self.fights { self.rtc_streams } else { 0 } {
+            let key = StreamKey { server, stream: 100 + stream };
+            for _ in 0..2 {
+                let address = self.address(random, host);
+                let plan = self.rtc_plan(random, address, *host, key, RtcRole::Publish);
+                let after = random.up_to(self.lasts);
+                world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
             }
         }
     }
@@ -517,6 +532,22 @@ impl Config {
             RtcRole::Publish => random.up_to(ms(1_000)),
             RtcRole::Play => ms(3_000) + random.up_to(self.lasts),
         };
+        let plan = self.rtc_plan(random, (from, is_steady), *host, key, role);
+        let (after, plan) = match self.is_full {
+            true => (after.min(ms(3_000)), rtc::Plan { lasts: self.lasts * 2, ..plan }),
+            false => (after, plan),
+        };
+        world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
+    }
+
+    fn rtc_plan(
+        &self,
+        random: &mut Random,
+        (from, is_steady): (IpAddr, bool),
+        host: u16,
+        key: StreamKey,
+        role: RtcRole,
+    ) -> rtc::Plan {
         let plan = rtc::Plan {
             key,
             from,
@@ -530,13 +561,8 @@ impl Config {
             moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
             is_greedy: random.chance(0.2),
             is_bridged: role == RtcRole::Play && key.stream < 100,
-            is_forged: Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x666f_7267).chance(0.2),
+            is_forged: Random::new(self.seed ^ u64::from(host) << 32 ^ 0x666f_7267).chance(0.2),
         };
-        let (after, plan) = match self.is_full {
-            true => (after.min(ms(3_000)), rtc::Plan { lasts: self.lasts * 2, ..plan }),
-            false => (after, plan),
-        };
-        let plan = rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan };
-        world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
+        rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan }
     }
 }

@@ -287,6 +287,10 @@ impl RtcClient {
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
         ledger.check(number < sent, || format!("{who}: packet {number} of {id} before it was sent"));
         ledger.check(right == payload, || format!("{who}: packet {number} of {id} is another"));
+        if id < self.seen.id && !self.plan.is_steady {
+            // It was late, or a repetition.
+            return;
+        }
         if self.seen.id != id {
             ledger.check(id > self.seen.id, || format!("{who}: publication {id} comes again"));
             self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
