@@ -321,7 +321,7 @@ impl World {
         self.ledger.check(left == 0, || format!("{left} actors have not left"));
         for (index, server) in self.servers.iter_mut().enumerate() {
             let (ledger, mut drops, mut rtc_drops, mut opened) = (&mut self.ledger, 0, 0, 0);
-            let mut ring_drops = 0;
+            let (mut ring_drops, mut rtc_ring_drops) = (0, 0);
             for (number, worker) in server.workers.iter_mut().enumerate() {
                 let (tables, counters) = (worker.tables(), worker.counters());
                 let who = format!("worker {number} of server {index}");
@@ -331,6 +331,7 @@ impl World {
                 ledger.check(gauges == (0, 0, 0, 0), || format!("{who} counts {gauges:?} at the end"));
                 drops += counters.queue_drops;
                 ring_drops += counters.ring_drops;
+                rtc_ring_drops += counters.rtc.ring_drops;
                 rtc_drops += counters.rtc.ring_drops
                     + counters.rtc.send_failures
                     + counters.rtc.paused
@@ -348,6 +349,10 @@ impl World {
                     format!("{who}: {most} sessions came, {ended} reasons")
                 });
             }
+            // Rings of the usual size hold all that comes while a worker stands still.
+            let lost = ring_drops + rtc_ring_drops;
+            let may = ledger.loses_between_workers;
+            ledger.check(lost == 0 || may, || format!("server {index}: {lost} lost between workers"));
             let missed = ledger.missed_by_server[index];
             ledger.check(ring_drops > 0 || missed <= drops, || {
                 format!("server {index}: players missed {missed} frames, {drops} are counted")
