@@ -19,7 +19,6 @@
 
 mod begin;
 mod describe;
-pub(crate) mod description;
 mod report;
 mod run;
 mod transcoding;

@@ -18,8 +18,7 @@ use delivery::{GopLimits, PlayerId, QueueLimits, Stream};
 use media::Timestamp;
 
 use self::serve::Player;
-use self::stream::{Format, FrameStream};
-use crate::bridges::description::Description;
+use self::stream::{Description, Format, FrameStream};
 use crate::context::Context;
 use crate::ids::{BridgeId, FrameStreamId, Table};
 use crate::publication::{Publication, Source};

@@ -13,7 +13,6 @@ use rtmp::chunk;
 use rtmp::flv::{self, TagBody};
 
 use super::{FrameAction, Frames};
-use crate::bridges::description::Description;
 use crate::context::Context;
 use crate::ids::FrameStreamId;
 use crate::mailbox::{MessageBody, WorkerMessage};
@@ -29,6 +28,9 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// milliseconds: the distance of two slots of its schedule. So a worker is woken at most once in that time by
 /// each of the others, however many streams they have.
 const MERGED_WAIT_MS: u64 = 5;
+
+/// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
+const ORDER_PICTURES: u32 = 24;
 
 /// A stream on this worker.
 #[derive(Debug)]
@@ -224,6 +226,66 @@ impl FrameStream {
         let merge_ms = self.settings.merge_latency.as_millis() as u64;
         let relay = &self.relay;
         self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, relay, now_ms))
+    }
+}
+
+/// What a publisher's frames have shown that says what they would be as packets, and how often they have been
+/// looked at (`bridges/describe.rs`).
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    /// The first frame of audio, and of video, if no header came before it: nothing else describes the track.
+    pub(crate) first: [Option<Arc<Frame>>; 2],
+    /// Pictures that are sent before others which are shown earlier, as far as they are counted.
+    out_of_order: u32,
+    /// How often the stream has been described as packets without a pause.
+    pub(crate) made: u8,
+    /// When it is to be described again, because too little of it had been seen.
+    pub(crate) due_ms: Option<u64>,
+    /// The operator has been told what of the pictures WebRTC cannot show.
+    pub(crate) is_warned: bool,
+}
+
+impl Description {
+    /// Takes in a frame that is no header, and says whether it tells something new. `has_config`: the header
+    /// of its track came before it.
+    pub(crate) fn note(&mut self, frame: &Arc<Frame>, has_config: bool) -> bool {
+        // Some codecs say what they are only with a key frame.
+        let is_awaited = frame.role == FrameRole::Key && self.due_ms.is_some();
+        let is_first = !has_config && self.note_first(frame);
+        let has_shown_order = self.note_order(frame);
+        is_awaited || is_first || has_shown_order
+    }
+
+    fn note_first(&mut self, frame: &Arc<Frame>) -> bool {
+        let first = match frame.track.kind {
+            MediaKind::Audio => &mut self.first[0],
+            MediaKind::Video => &mut self.first[1],
+            MediaKind::Data => return false,
+        };
+        let is_first = first.is_none();
+        if is_first {
+            *first = Some(Arc::clone(frame));
+        }
+        is_first
+    }
+
+    /// Whether enough is known by now of a publisher that does not send pictures in the order they are shown.
+    fn note_order(&mut self, frame: &Frame) -> bool {
+        let is_counted = frame.track.kind == MediaKind::Video
+            && self.out_of_order < ORDER_PICTURES
+            && frame.pts != frame.dts
+            && frame.pts.millis() != frame.dts.millis();
+        self.out_of_order += u32::from(is_counted);
+        is_counted && (self.out_of_order == 1 || self.out_of_order == ORDER_PICTURES)
+    }
+
+    /// A track is over: what was known of it says nothing of what may come.
+    pub(crate) fn track_ended(&mut self, kind: MediaKind) {
+        match kind {
+            MediaKind::Audio => self.first[0] = None,
+            MediaKind::Video => (self.first[1], self.out_of_order) = (None, 0),
+            MediaKind::Data => {}
+        }
     }
 }
 
