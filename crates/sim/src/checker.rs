@@ -248,7 +248,9 @@ impl Checker {
         let (now, most) = (netsim::kernel::now(), most + ledger.slack);
         // Whoever has just come may have a long group of pictures to take first.
         let is_new = now < self.joined + most;
-        if is_new || ledger.is_draining || ledger.loses_between_workers {
+        // Where there are not enough descriptors it may have to wait until somebody leaves.
+        let waits = ledger.is_crowded && self.received == 0;
+        if is_new || waits || ledger.is_draining || ledger.loses_between_workers {
             return;
         }
         self.bridged_is_in_time(ledger);
@@ -263,7 +265,12 @@ impl Checker {
                 let began = record.sent.first().copied().unwrap_or(now).max(self.joined);
                 let late = now > began + most + gop;
                 let who = &self.who;
-                let text = format!("{who}: nothing of publication {id} since {:?}", now - began);
+                let (gop, sent) = (record.content.gop, record.sent.len());
+                let text = format!(
+                    "{who}: nothing of publication {id} since {:?}: {sent} frames, a key frame in {gop} pictures, {:?} before",
+                    now - began,
+                    self.last
+                );
                 return ledger.check(!late, || text);
             }
         };
