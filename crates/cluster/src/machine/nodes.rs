@@ -1,0 +1,278 @@
+//! Who lives: announcements, silence, questions, and this node's own name.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{
+    ANNOUNCE_EVERY, ASK_AGAIN, Action, Answer, DEAD_AFTER, ECHO_WITHIN, Event, Gone, INSTANCES_MAX, Key,
+    Link, Machine, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER, SUSPECT_AFTER_RETURN, Timer,
+    UNREACHED_MAX,
+};
+use crate::names::{NodeName, StreamName};
+use crate::record::{Epoch, InstanceId, Node, Nonsense};
+
+impl Machine {
+    /// A node's key has this value, or was deleted.
+    pub(super) fn node_seen(&mut self, now: Duration, name: NodeName, value: Option<&[u8]>) {
+        let Some(value) = value else {
+            match self.by_name.get(&name) {
+                Some(&instance) => self.peer_gone(now, instance, Gone::Left),
+                // Somebody else deleted it.
+                None if name == self.me.name && self.named => self.announce(now),
+                None => {}
+            }
+            return;
+        };
+        let node = match Node::decode(value) {
+            Ok(node) if node.name == name => node,
+            Ok(_) => return self.ignore(Nonsense::Contents),
+            Err(nonsense) => return self.ignore(nonsense),
+        };
+        if node.instance == self.me.instance {
+            self.echo_due = None;
+            self.named = !self.out;
+            return;
+        }
+        if name == self.me.name && self.is_live() && !self.out {
+            let mine = (self.me.joined, self.me.instance);
+            if self.named && mine < (node.joined, node.instance) {
+                self.announce(now);
+            } else {
+                return self.lose_name(now, node.instance);
+            }
+        }
+        if let Some(&before) = self.by_name.get(&name)
+            && before != node.instance
+        {
+            self.peer_gone(now, before, Gone::Restarted);
+        }
+        if !self.peer_entry(now, node.instance) {
+            return;
+        }
+        self.by_name.insert(name, node.instance);
+        let generation = self.generation;
+        let peer = self.nodes.get_mut(&node.instance).expect("it is there or was made");
+        let was_there = !peer.gone && peer.record.is_some();
+        let alike = peer.record.as_ref().is_some_and(|before| {
+            (&before.region, &before.addresses, before.draining)
+                == (&node.region, &node.addresses, node.draining)
+        });
+        (peer.seen_at, peer.generation, peer.gone, peer.unreached) = (now, generation, false, 0);
+        let (instance, node) = (node.instance, Arc::new(node));
+        peer.record = Some(node.clone());
+        if !was_there {
+            self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
+            self.actions.push(Action::Tell(Event::NodeUp(node)));
+            self.refresh_all_of(instance);
+        } else if !alike {
+            self.actions.push(Action::Tell(Event::NodeChanged(node)));
+        }
+        self.stop_timer(&Timer::Ask(instance));
+        self.look_at_waiting(now, instance);
+    }
+
+    /// Makes sure that the instance is in the table. Says whether there was room.
+    pub(super) fn peer_entry(&mut self, now: Duration, instance: InstanceId) -> bool {
+        if self.nodes.contains_key(&instance) {
+            return true;
+        }
+        if self.nodes.len() >= INSTANCES_MAX {
+            self.ignore(Nonsense::TooMany);
+            return false;
+        }
+        let peer = Peer {
+            record: None,
+            seen_at: now,
+            generation: self.generation,
+            gone: false,
+            asking: false,
+            unreached: 0,
+            streams: HashSet::new(),
+            feeds: HashSet::new(),
+        };
+        self.nodes.insert(instance, peer);
+        self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
+        true
+    }
+
+    pub(super) fn check_peer(&mut self, now: Duration, instance: InstanceId) {
+        let (Link::Live { since }, Some(peer)) = (self.link, self.nodes.get(&instance)) else { return };
+        if peer.gone {
+            return;
+        }
+        let heard = peer.seen_at.max(since);
+        let suspect_after =
+            if peer.generation == self.generation { SUSPECT_AFTER } else { SUSPECT_AFTER_RETURN };
+        if now >= heard + DEAD_AFTER {
+            self.peer_gone(now, instance, Gone::Silent);
+        } else if now >= heard + suspect_after {
+            self.ask(now, instance);
+            self.set_timer(heard + DEAD_AFTER, Timer::Peer(instance));
+        } else {
+            self.set_timer(heard + suspect_after, Timer::Peer(instance));
+        }
+    }
+
+    /// Asks whether the instance is there, unless that is being done.
+    pub(super) fn ask(&mut self, _now: Duration, instance: InstanceId) {
+        if self.is_live()
+            && let Some(peer) = self.nodes.get_mut(&instance).filter(|peer| !peer.gone && !peer.asking)
+        {
+            peer.asking = true;
+            self.actions.push(Action::Ask(instance));
+        }
+    }
+
+    pub(super) fn asked(&mut self, now: Duration, instance: InstanceId, answer: Answer) {
+        let (Link::Live { since }, Some(peer)) = (self.link, self.nodes.get_mut(&instance)) else { return };
+        peer.asking = false;
+        if peer.gone {
+            return;
+        }
+        match answer {
+            Answer::Alive => {
+                (peer.seen_at, peer.unreached) = (now, 0);
+                self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
+                if !self.named && self.by_name.get(&self.me.name) == Some(&instance) {
+                    return self.lose_name(now, instance);
+                }
+                self.refuse_waiting(instance);
+            }
+            Answer::Nobody => {
+                peer.unreached = peer.unreached.saturating_add(1);
+                if peer.unreached >= UNREACHED_MAX && now >= since + RETURN_GRACE {
+                    self.peer_gone(now, instance, Gone::Silent);
+                } else {
+                    self.set_timer(now + ASK_AGAIN, Timer::Ask(instance));
+                }
+            }
+            Answer::Silence => {
+                peer.unreached = 0;
+                if self.waiting.contains_key(&instance) {
+                    self.set_timer(now + ASK_AGAIN, Timer::Ask(instance));
+                }
+            }
+        }
+    }
+
+    /// The instance lives, so what it has it keeps.
+    fn refuse_waiting(&mut self, instance: InstanceId) {
+        for stream in self.waiting.remove(&instance).unwrap_or_default() {
+            let record = self.streams.get(&stream).and_then(|entry| entry.record.as_ref());
+            let Some(node) =
+                record.filter(|record| record.instance == instance).map(|record| record.node.clone())
+            else {
+                continue;
+            };
+            if let Some(OwnState::Asking { claim, .. }) = self.own.get(&stream).map(|own| own.state) {
+                self.own.remove(&stream);
+                self.stop_timer(&Timer::Own(stream));
+                self.actions.push(Action::Answer(claim, Err(Refusal::TakenBy(node))));
+            }
+        }
+    }
+
+    fn look_at_waiting(&mut self, now: Duration, instance: InstanceId) {
+        for stream in self.waiting.remove(&instance).unwrap_or_default() {
+            self.look_at(now, Key::Stream(stream));
+        }
+    }
+
+    fn peer_gone(&mut self, now: Duration, instance: InstanceId, why: Gone) {
+        let Some(peer) = self.nodes.get_mut(&instance).filter(|peer| !peer.gone) else { return };
+        peer.gone = true;
+        let node = peer.record.clone();
+        let feeds: Vec<_> = peer.feeds.iter().cloned().collect();
+        self.refresh_all_of(instance);
+        for stream in feeds {
+            self.actions.push(Action::Tell(Event::FeedsChanged(stream)));
+        }
+        if let Some(node) = node {
+            if self.by_name.get(&node.name) == Some(&instance) {
+                self.by_name.remove(&node.name);
+                self.unreachable.remove(&node.name);
+            }
+            self.actions.push(Action::Tell(Event::NodeGone(node.name.clone(), why)));
+            if node.name == self.me.name {
+                // It had this node's name, and now the name is free.
+                self.announce(now);
+            }
+        }
+        self.look_at_waiting(now, instance);
+        self.clean(now);
+        self.forget_if_unused(instance);
+    }
+
+    /// Looks at what dead nodes left: names that this node wants, and all of it if cleaning is its turn.
+    pub(super) fn clean(&mut self, now: Duration) {
+        let cleaner = self.is_cleaner();
+        let mut left = Vec::new();
+        for peer in self.nodes.values().filter(|peer| peer.gone) {
+            let wanted = |stream: &&StreamName| cleaner || self.own.contains_key(*stream);
+            left.extend(peer.streams.iter().filter(wanted).cloned().map(Key::Stream));
+            if let (true, Some(node)) = (cleaner, &peer.record) {
+                left.extend(peer.feeds.iter().map(|stream| Key::Feed(stream.clone(), node.name.clone())));
+            }
+        }
+        for key in left {
+            self.look_at(now, key);
+        }
+    }
+
+    pub(super) fn forget_if_unused(&mut self, instance: InstanceId) {
+        let unused = |peer: &Peer| peer.gone && peer.streams.is_empty() && peer.feeds.is_empty();
+        if self.nodes.get(&instance).is_some_and(unused) {
+            self.nodes.remove(&instance);
+            self.stop_timer(&Timer::Peer(instance));
+            self.stop_timer(&Timer::Ask(instance));
+        }
+    }
+
+    fn refresh_all_of(&mut self, instance: InstanceId) {
+        let streams: Vec<_> =
+            self.nodes.get(&instance).into_iter().flat_map(|peer| peer.streams.iter().cloned()).collect();
+        for stream in streams {
+            self.refresh(&stream);
+        }
+    }
+
+    /// One node removes what dead ones left: of those that live, the first by name.
+    pub(super) fn is_cleaner(&self) -> bool {
+        let others = self.nodes.values().filter(|peer| !peer.gone).filter_map(|peer| peer.record.as_ref());
+        self.is_named() && others.map(|node| &node.name).all(|name| self.me.name < *name)
+    }
+
+    /// Says that this node is there, if its name is its own; else finds out whose it is.
+    pub(super) fn announce(&mut self, now: Duration) {
+        if !self.is_live() || self.out {
+            return;
+        }
+        if !self.named
+            && let Some(&other) = self.by_name.get(&self.me.name)
+        {
+            self.ask(now, other);
+            self.set_timer(now + ASK_AGAIN, Timer::Announce);
+            return;
+        }
+        if self.me.joined == Epoch(0) {
+            self.me.joined = self.next_epoch();
+        }
+        let key = Key::Node(self.me.name.clone());
+        if !self.writing.contains_key(&key) {
+            let value = Bytes::from(self.me.encode());
+            self.write(key, Some(value), None);
+        }
+        self.echo_due = Some(self.echo_due.unwrap_or(now + ECHO_WITHIN));
+        self.set_timer(now + ECHO_WITHIN, Timer::Echo);
+        self.set_timer(now + ANNOUNCE_EVERY, Timer::Announce);
+    }
+
+    fn lose_name(&mut self, now: Duration, by: InstanceId) {
+        (self.out, self.named) = (true, false);
+        self.actions.push(Action::Tell(Event::NameTaken { by }));
+        self.drop_all_own(now);
+    }
+}

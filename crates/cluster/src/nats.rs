@@ -1,0 +1,290 @@
+//! The buckets, over `async-nats`: everything here only carries out what `machine.rs` decides.
+//!
+//! Buckets are ordinary ones that `nats kv` can read, but are made and opened as the streams they are:
+//! `create_key_value` fails with nats-server 2.9, whose answer about the account lacks fields. Expiry is the
+//! bucket's `max_age` alone, because 2.9 ignores times of single messages. Whatever goes wrong in a session
+//! ends it, and the next one reads everything again: after a restart of NATS, revisions begin anew, and a
+//! consumer that continued where it was would never see them.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::client::RequestErrorKind;
+use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy, push};
+use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::stream::{self, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::time::timeout;
+
+use crate::directory::Shared;
+use crate::machine::{Answer, Bucket, Input, Key, Outcome};
+use crate::record::VALUE_BYTES_MAX;
+use crate::settings::{Credentials, Settings};
+
+/// Entries of nodes are gone from the bucket this long after the last announcement.
+const NODE_MAX_AGE: Duration = Duration::from_secs(5);
+/// What one bucket may take of the server's memory; it refuses more.
+const BUCKET_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// Headers of ours take less than this beside the value.
+const HEADER_BYTES_MAX: i32 = 1024;
+/// Requests to JetStream.
+const REQUEST_WITHIN: Duration = Duration::from_millis(1000);
+/// A write is taken as lost after this.
+const WRITE_WITHIN: Duration = Duration::from_millis(750);
+const ANSWER_WITHIN: Duration = Duration::from_millis(400);
+/// While a session begins, the next entry has to come within this.
+const NEXT_WITHIN: Duration = Duration::from_millis(2000);
+/// Between two attempts at a session, and at a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+const RECONNECT_MAX: Duration = Duration::from_millis(400);
+const PING_EVERY: Duration = Duration::from_secs(2);
+
+const OPERATION: &str = "KV-Operation";
+const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+
+/// What a session ended for, as text for the log.
+pub(crate) type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// What writes and questions need of NATS.
+#[derive(Debug, Clone)]
+pub(crate) struct Nats {
+    pub(crate) client: Client,
+    context: Context,
+    prefix: String,
+}
+
+/// The options for `settings`, or what is wrong with them.
+pub(crate) async fn options(settings: &Settings) -> Result<ConnectOptions, String> {
+    let mut options = ConnectOptions::new();
+    options = match &settings.credentials {
+        Credentials::None => options,
+        Credentials::UserPassword { user, password } => {
+            options.user_and_password(user.clone(), password.clone())
+        }
+        Credentials::Token(token) => options.token(token.clone()),
+        Credentials::NkeySeed(seed) => options.nkey(seed.clone()),
+        Credentials::File(path) => {
+            let unreadable = |error| format!("{}: {error}", path.display());
+            options.credentials_file(path).await.map_err(unreadable)?
+        }
+    };
+    if let Some(path) = &settings.tls.ca_file {
+        options = options.add_root_certificates(path.clone());
+    }
+    if let Some((certificate, key)) = &settings.tls.certificate {
+        options = options.add_client_certificate(certificate.clone(), key.clone());
+    }
+    Ok(options
+        .require_tls(settings.tls.required)
+        .name(format!("millstream {}", settings.name))
+        .connection_timeout(REQUEST_WITHIN)
+        .ping_interval(PING_EVERY)
+        .request_timeout(Some(REQUEST_WITHIN))
+        .reconnect_delay_callback(|attempt| match attempt {
+            0 | 1 => Duration::ZERO,
+            _ => (PAUSE * u32::try_from(attempt).unwrap_or(u32::MAX).min(4)).min(RECONNECT_MAX),
+        })
+        .retry_on_initial_connect())
+}
+
+impl Nats {
+    pub(crate) fn new(client: Client, prefix: &str) -> Self {
+        let context = jetstream::ContextBuilder::new().timeout(REQUEST_WITHIN).build(client.clone());
+        Self { client, context, prefix: prefix.to_owned() }
+    }
+
+    fn bucket(&self, bucket: Bucket) -> String {
+        let kind = match bucket {
+            Bucket::Nodes => "nodes",
+            Bucket::Streams => "streams",
+        };
+        format!("{}_{kind}", self.prefix)
+    }
+
+    fn subject(&self, key: &Key) -> String {
+        format!("$KV.{}.{}", self.bucket(key.bucket()), key.text())
+    }
+
+    fn stream_name(&self, bucket: Bucket) -> String {
+        format!("KV_{}", self.bucket(bucket))
+    }
+
+    fn ask_subject(&self, instance: u64) -> String {
+        format!("{}.alive.{instance:016x}", self.prefix)
+    }
+
+    /// Opens a bucket, and makes it if it is not there.
+    async fn open(&self, bucket: Bucket, replicas: Option<usize>) -> Result<Stream, Problem> {
+        let name = self.stream_name(bucket);
+        if let Ok(stream) = self.context.get_stream(&name).await {
+            return Ok(stream);
+        }
+        let max_age = match bucket {
+            Bucket::Nodes => NODE_MAX_AGE,
+            Bucket::Streams => Duration::ZERO,
+        };
+        let config = |num_replicas| stream::Config {
+            name: name.clone(),
+            subjects: vec![format!("$KV.{}.>", self.bucket(bucket))],
+            max_messages_per_subject: 1,
+            max_bytes: BUCKET_BYTES_MAX,
+            max_message_size: i32::try_from(VALUE_BYTES_MAX).expect("a few kilobytes") + HEADER_BYTES_MAX,
+            max_age,
+            duplicate_window: max_age,
+            discard: DiscardPolicy::New,
+            storage: StorageType::Memory,
+            num_replicas,
+            allow_rollup: true,
+            deny_delete: true,
+            ..stream::Config::default()
+        };
+        let clustered = self.client.server_info().cluster.is_some();
+        let replicas = replicas.unwrap_or(if clustered { 3 } else { 1 });
+        let made = match self.context.create_stream(config(replicas)).await {
+            Err(_) if replicas > 1 => self.context.create_stream(config(1)).await,
+            made => made,
+        };
+        match made {
+            Ok(_) => Ok(self.context.get_stream(&name).await?),
+            // Another node may have made it meanwhile, with other limits.
+            Err(error) => self.context.get_stream(&name).await.map_err(|_| error.into()),
+        }
+    }
+
+    /// All that is in the bucket, and then all that comes; and how much there is.
+    async fn watch(&self, bucket: Bucket, stream: &Stream) -> Result<(push::Ordered, u64), Problem> {
+        let consumer = stream
+            .create_consumer(push::OrderedConfig {
+                deliver_subject: self.client.new_inbox(),
+                filter_subject: format!("$KV.{}.>", self.bucket(bucket)),
+                replay_policy: ReplayPolicy::Instant,
+                deliver_policy: DeliverPolicy::LastPerSubject,
+                ..push::OrderedConfig::default()
+            })
+            .await?;
+        let pending = consumer.cached_info().num_pending;
+        Ok((consumer.messages().await?, pending))
+    }
+
+    /// Hands everything on to the machine until something goes wrong.
+    pub(crate) async fn session(&self, shared: &Shared, settings: &Settings) -> Problem {
+        match self.run(shared, settings).await {
+            Ok(()) => "the subscription has ended".into(),
+            Err(problem) => problem,
+        }
+    }
+
+    async fn run(&self, shared: &Shared, settings: &Settings) -> Result<(), Problem> {
+        let nodes = self.open(Bucket::Nodes, settings.replicas).await?;
+        let streams = self.open(Bucket::Streams, settings.replicas).await?;
+        let mut questions = self.client.subscribe(self.ask_subject(shared.instance.0)).await?;
+        let (mut nodes, nodes_pending) = self.watch(Bucket::Nodes, &nodes).await?;
+        let (mut streams, streams_pending) = self.watch(Bucket::Streams, &streams).await?;
+        shared.input(Input::Began);
+        for (bucket, watch, pending) in
+            [(Bucket::Nodes, &mut nodes, nodes_pending), (Bucket::Streams, &mut streams, streams_pending)]
+        {
+            let mut pending = pending;
+            while pending > 0 {
+                let Some(message) = timeout(NEXT_WITHIN, watch.next()).await? else { return Ok(()) };
+                pending = self.hand_on(shared, bucket, &message?)?;
+            }
+        }
+        shared.input(Input::Synced);
+        loop {
+            tokio::select! {
+                message = nodes.next() => {
+                    let Some(message) = message else { return Ok(()) };
+                    self.hand_on(shared, Bucket::Nodes, &message?)?;
+                }
+                message = streams.next() => {
+                    let Some(message) = message else { return Ok(()) };
+                    self.hand_on(shared, Bucket::Streams, &message?)?;
+                }
+                question = questions.next() => {
+                    let Some(question) = question else { return Ok(()) };
+                    if let Some(reply) = question.reply {
+                        self.client.publish(reply, Bytes::new()).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a message to the machine; returns how many follow that are there already.
+    fn hand_on(&self, shared: &Shared, bucket: Bucket, message: &jetstream::Message) -> Result<u64, Problem> {
+        let info = message.info()?;
+        let prefix = format!("$KV.{}.", self.bucket(bucket));
+        if let Some(key) = message.subject.strip_prefix(&prefix) {
+            let value = value_of(message.headers.as_ref(), &message.payload);
+            let (key, revision) = (key.to_owned(), info.stream_sequence);
+            shared.input(Input::Seen { bucket, key, revision, value });
+        }
+        Ok(info.pending)
+    }
+
+    pub(crate) async fn write(&self, key: &Key, value: Option<Bytes>, expected: Option<u64>) -> Outcome {
+        let mut headers = HeaderMap::new();
+        if let Some(expected) = expected {
+            headers.insert(EXPECTED, expected.to_string());
+        }
+        if value.is_none() {
+            headers.insert(OPERATION, "DEL");
+        }
+        let written = async {
+            let subject = self.subject(key);
+            self.context.publish_with_headers(subject, headers, value.unwrap_or_default()).await?.await
+        };
+        match timeout(WRITE_WITHIN, written).await {
+            Ok(Ok(done)) => Outcome::Done(done.sequence),
+            Ok(Err(error)) => match error.kind() {
+                PublishErrorKind::WrongLastSequence => self.current(key).await,
+                PublishErrorKind::Other | PublishErrorKind::MaxPayloadExceeded => Outcome::Refused,
+                _ => Outcome::Failed,
+            },
+            Err(_) => Outcome::Failed,
+        }
+    }
+
+    /// What the key has, for a write that expected something else.
+    async fn current(&self, key: &Key) -> Outcome {
+        let get = async {
+            let stream = self.context.get_stream_no_info(self.stream_name(key.bucket())).await.ok()?;
+            match stream.get_last_raw_message_by_subject(&self.subject(key)).await {
+                Ok(message) => {
+                    let value = value_of(Some(&message.headers), &message.payload);
+                    Some(Outcome::Conflict(Some((message.sequence, value))))
+                }
+                Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => {
+                    Some(Outcome::Conflict(None))
+                }
+                Err(_) => None,
+            }
+        };
+        timeout(WRITE_WITHIN, get).await.ok().flatten().unwrap_or(Outcome::Failed)
+    }
+
+    pub(crate) async fn ask(&self, instance: u64) -> Answer {
+        let asked = self.client.request(self.ask_subject(instance), Bytes::new());
+        match timeout(ANSWER_WITHIN, asked).await {
+            Ok(Ok(_)) => Answer::Alive,
+            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => Answer::Nobody,
+            _ => Answer::Silence,
+        }
+    }
+
+    /// Removes the key's messages up to `revision`. If that fails, a few bytes stay until the next restart.
+    pub(crate) async fn purge(&self, key: &Key, revision: u64) {
+        if let Ok(stream) = self.context.get_stream_no_info(self.stream_name(key.bucket())).await {
+            let _ = stream.purge().sequence(revision + 1).filter(self.subject(key)).await;
+        }
+    }
+}
+
+fn value_of(headers: Option<&HeaderMap>, payload: &Bytes) -> Option<Bytes> {
+    let deleted = headers.and_then(|headers| headers.get(OPERATION)).is_some();
+    (!deleted).then(|| payload.clone())
+}

@@ -1,0 +1,1 @@
+//! Which node to fetch a stream from.
