@@ -16,6 +16,8 @@
 mod keys;
 mod nodes;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -635,7 +637,8 @@ impl Machine {
                     .get(name)
                     .is_some_and(|entry| entry.record.as_ref() == Some(&own.record) && entry.revision > 0)
         };
-        self.is_live() && self.writing.is_empty() && self.queue.is_empty() && self.own.iter().all(alike)
+        let writes = self.writing.keys().any(|key| !matches!(key, Key::Node(_)));
+        self.is_live() && !writes && self.queue.is_empty() && self.own.iter().all(alike)
     }
 
     /// What was ignored so far.

@@ -219,8 +219,9 @@ impl Machine {
             OwnState::Granted => {
                 let because = match (own.record.how, theirs.how) {
                     (_, How::TookOver) => LostBecause::TakenOver,
-                    (How::Provisional, _) | (_, How::Free | How::Provisional) => LostBecause::Split,
-                    (_, How::AfterSilence) => LostBecause::NotHeard,
+                    (How::Provisional, _) => LostBecause::Split,
+                    // What the directory has granted it grants again only when its node is not heard.
+                    _ => LostBecause::NotHeard,
                 };
                 let (epoch, to) = (own.record.epoch, theirs.node.clone());
                 self.own.remove(&stream);

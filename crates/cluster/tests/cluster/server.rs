@@ -75,9 +75,18 @@ impl Server {
         panic!("nats-server does not start on port {}", self.port);
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("it runs");
-        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+    /// Lets it stand still, or go on, and waits until it does.
+    pub(crate) async fn freeze(&self, frozen: bool) {
+        let id = self.child.as_ref().expect("it runs").id();
+        let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
+        kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
+        let stands = || {
+            let threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+            threads.flatten().all(|thread| {
+                std::fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| stat.contains(") T "))
+            })
+        };
+        until("the server obeys", || stands() == frozen).await;
     }
 
     pub(crate) fn kill(&mut self) {

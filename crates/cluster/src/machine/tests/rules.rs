@@ -41,6 +41,7 @@ fn a_node_that_stands_still_is_forgotten_within_five_seconds() {
     let (mut world, a, b) = pair();
     world.claim(a, "live/a", Policy::Refuse);
     world.until(ms(50), "it is found", |world| world.home(b, "live/a").is_some());
+    world.run_for(ms(20));
     world.nodes[a].frozen = true;
     let time = world.until(ms(5000), "it is forgotten", |world| world.home(b, "live/a").is_none());
     assert!(time > ms(3000), "{time:?}: it may only have been busy");
@@ -154,12 +155,14 @@ fn a_node_that_leaves_is_forgotten_at_once() {
     world.run_for(ms(100));
     let now = world.now;
     world.nodes[a].machine.set_draining(now, true);
+    world.carry_out(a);
     world.run_for(ms(20));
     assert!(
         world.nodes[b].events.iter().any(|event| matches!(event, Event::NodeChanged(node) if node.draining))
     );
     let now = world.now;
     world.nodes[a].machine.leave(now);
+    world.carry_out(a);
     let time = world.until(ms(100), "it is forgotten", |world| {
         world.nodes[b].machine.living().count() == 1 && world.home(b, "live/a").is_none()
     });

@@ -5,13 +5,17 @@ use super::world::{World, ms};
 
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 const STREAMS: [&str; 5] = ["live/1", "live/2", "live/3", "live/4", "live/5"];
-/// After the last fault. Two seconds to settle, and the rest for nodes that died at the end and are silent.
+/// `CLUSTER_SEED` runs one again, `CLUSTER_SEEDS` another number of them. Time after the last fault: two
+/// seconds to settle, and the rest for nodes that died at the end and are silent.
 const SETTLED_WITHIN: Duration = Duration::from_millis(9000);
 
 #[test]
 fn after_any_faults_each_name_has_one_publisher_and_all_know_it() {
-    let first = std::env::var("CLUSTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = first.map_or(0..300, |seed| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|value: String| value.parse().ok());
+    let seeds = match number("CLUSTER_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CLUSTER_SEEDS").unwrap_or(40),
+    };
     for seed in seeds {
         live(seed);
     }
@@ -46,7 +50,8 @@ fn live(seed: u64) {
             _ => {}
         }
         let pause = [1, 20, 300, 2500][world.random.below(4) as usize];
-        world.run_for(ms(1 + world.random_below(pause)));
+        let time = ms(1 + world.random.below(pause));
+        world.run_for(time);
     }
     world.server_up = true;
     world.server_frozen = false;

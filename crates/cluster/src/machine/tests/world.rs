@@ -129,10 +129,6 @@ impl World {
         }
     }
 
-    pub(super) fn random_below(&mut self, end: u64) -> u64 {
-        self.random.below(end)
-    }
-
     pub(super) fn me(&mut self, name: &str) -> Node {
         self.instances += 1;
         Node {
@@ -267,14 +263,20 @@ impl World {
                 self.carry_out(node);
             }
         }
-        let due: Vec<_> = self.messages.range(..=(self.now, u64::MAX)).map(|(&at, _)| at).collect();
+        if self.server_frozen {
+            return;
+        }
+        let due = self.messages.range(..=(self.now, u64::MAX));
+        let waits =
+            |message: &Message| matches!(message, Message::Input { to, .. } if self.nodes[*to].frozen);
+        let due: Vec<_> = due.filter(|(_, message)| !waits(message)).map(|(&at, _)| at).collect();
         for at in due {
             let message = self.messages.remove(&at).expect("it was listed");
             self.deliver(message);
         }
     }
 
-    fn carry_out(&mut self, node: usize) {
+    pub(super) fn carry_out(&mut self, node: usize) {
         loop {
             let actions = self.nodes[node].machine.take_actions();
             if actions.is_empty() {
@@ -338,22 +340,11 @@ impl World {
                 if !sim.alive || sim.session != session || sim.cut {
                     return;
                 }
-                if sim.frozen || self.server_frozen {
-                    self.later(Message::Input { to, session, input });
-                    return;
-                }
                 sim.machine.handle(self.now, input);
                 self.carry_out(to);
             }
-            message if self.server_frozen => self.later(message),
             message => self.serve(message),
         }
-    }
-
-    /// Kept in the order it has.
-    fn later(&mut self, message: Message) {
-        self.sent += 1;
-        self.messages.insert((self.now + ms(1), self.sent), message);
     }
 
     fn connected(&self, from: usize, session: u64) -> bool {

@@ -1,0 +1,223 @@
+//! NATS killed, frozen, started again, and cut off from one node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Directory, Event, Gone, LostBecause, Policy, Refusal};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::server::{Server, described, home, node, stream, until};
+
+/// What has to be settled after NATS is back. Measured from the first moment that it could be reached.
+const SETTLE: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_killed_and_started_again_without_its_memory() {
+    let Some(mut server) = Server::start().await else { return };
+    let (a, b) = (server.directory("a").await, server.directory("b").await);
+    let before = a.claim(&stream("live/a"), described(b""), Policy::Refuse).await.unwrap();
+    until("it is found", || home(&b, "live/a").is_some()).await;
+    let mut events = b.events();
+
+    server.kill();
+    until("that is noticed", || !a.health().heard && !b.health().heard).await;
+    assert_eq!((home(&b, "live/a").as_deref(), b.nodes().len()), (Some("a"), 2), "what was known stays");
+    let alone = b.claim(&stream("live/b"), described(b""), Policy::Refuse).await.unwrap();
+    assert!(alone.provisional);
+    assert_eq!(home(&b, "live/b").as_deref(), Some("b"));
+    let taken = b.claim(&stream("live/a"), described(b""), Policy::Refuse).await;
+    assert_eq!(taken, Err(Refusal::TakenBy(node("a"))));
+    // Both publish this one, and one of them will have to end.
+    let split = [&a, &b].map(|directory| directory.claim(&stream("live/c"), described(b""), Policy::Refuse));
+    let mut epochs = Vec::new();
+    for claim in split {
+        let granted = claim.await.unwrap();
+        assert!(granted.provisional);
+        epochs.push(granted.epoch);
+    }
+    let mut lost_a = a.events();
+
+    server.run().await;
+    let settled = || {
+        let homes = [&a, &b].map(|directory| home(directory, "live/c"));
+        a.health().settled
+            && b.health().settled
+            && home(&a, "live/b").as_deref() == Some("b")
+            && homes[0].is_some()
+            && homes[0] == homes[1]
+    };
+    let time = until("all is settled", settled).await;
+    println!("RESULT directory settle_ms={}", time.as_millis());
+    assert!(time < SETTLE, "{time:?}");
+    assert_eq!(a.find(&stream("live/a")).unwrap().epoch, before.epoch);
+    let winner = home(&a, "live/c").unwrap();
+    let stays = if (epochs[0], a.instance()) > (epochs[1], b.instance()) { "a" } else { "b" };
+    assert_eq!(winner, stays, "the later one in epochs, then the larger instance");
+    let loser = if winner == "a" { &mut events } else { &mut lost_a };
+    loop {
+        match loser.next().await.unwrap() {
+            Event::Lost { stream: name, because, .. } => {
+                assert_eq!((name, because), (stream("live/c"), LostBecause::Split));
+                break;
+            }
+            Event::StreamGone(name) => panic!("{name} was disturbed"),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nats_frozen_and_thawed() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b) = (server.directory("a").await, server.directory("b").await);
+    a.claim(&stream("live/a"), described(b""), Policy::Refuse).await.unwrap();
+    until("it is found", || home(&b, "live/a").is_some()).await;
+    server.freeze(true).await;
+    let begun = Instant::now();
+    let alone = b.claim(&stream("live/b"), described(b""), Policy::Refuse).await.unwrap();
+    assert!(alone.provisional);
+    assert!(begun.elapsed() < SETTLE, "{:?}", begun.elapsed());
+    until("that is noticed", || !a.health().heard && !b.health().heard).await;
+    // Longer than nodes live without announcements.
+    until("time passes", || begun.elapsed() > Duration::from_secs(7)).await;
+    assert_eq!((home(&b, "live/a").as_deref(), b.nodes().len()), (Some("a"), 2), "what was known stays");
+    server.freeze(false).await;
+    let settled = || home(&a, "live/b").is_some() && a.health().settled && b.health().settled;
+    let time = until("all is settled", settled).await;
+    println!("RESULT directory thaw_ms={}", time.as_millis());
+    assert!(time < SETTLE, "{time:?}");
+    assert_eq!(home(&b, "live/a").as_deref(), Some("a"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_cut_off_loses_its_name_to_one_that_is_not() {
+    let Some(server) = Server::start().await else { return };
+    let link = Link::to(server.port).await;
+    let a = Directory::connect(server.settings_by(link.port, "a")).await.unwrap();
+    let b = server.directory("b").await;
+    let (name, mut events, mut seen) = (stream("live/a"), a.events(), b.events());
+    let first = a.claim(&name, described(b""), Policy::Refuse).await.unwrap();
+    until("it is found", || b.find(&name).is_some()).await;
+    link.open.send_replace(false);
+    let begun = Instant::now();
+    loop {
+        if let Event::NodeGone(gone, why) = seen.next().await.unwrap() {
+            assert_eq!((gone, why), (node("a"), Gone::Silent));
+            break;
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(b.find(&name), None);
+    b.claim(&name, described(b""), Policy::Refuse).await.unwrap();
+    assert_eq!(a.find(&name).unwrap().epoch, first.epoch, "it cannot know");
+    let provisional = a.claim(&stream("live/b"), described(b""), Policy::Refuse).await.unwrap();
+    assert!(provisional.provisional);
+
+    link.open.send_replace(true);
+    let time = until("both agree", || home(&a, "live/a").as_deref() == Some("b")).await;
+    println!("RESULT directory heal_ms={}", time.as_millis());
+    assert!(time < SETTLE, "{time:?}");
+    loop {
+        if let Event::Lost { to, because, .. } = events.next().await.unwrap() {
+            assert_eq!((to, because), (node("b"), LostBecause::NotHeard));
+            break;
+        }
+    }
+    until("what was granted alone is known", || home(&b, "live/b").as_deref() == Some("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_dies_is_forgotten_and_its_names_can_be_had() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b) = (server.directory("a").await, server.directory("b").await);
+    let begun = Instant::now();
+    for name in ["live/a", "live/b"] {
+        a.claim(&stream(name), described(b""), Policy::Refuse).await.unwrap();
+        until("it is found", || home(&b, name).is_some()).await;
+    }
+    // Nodes may still be connecting so soon after NATS came; later nobody has to wait for that.
+    until("time passes", || begun.elapsed() > SETTLE).await;
+    drop(a);
+    let begun = Instant::now();
+    let claim = b.claim(&stream("live/a"), described(b""), Policy::Refuse).await;
+    println!("RESULT directory claim_of_the_dead_ms={}", begun.elapsed().as_millis());
+    assert!(claim.is_ok(), "{claim:?}");
+    until("the other one is gone", || home(&b, "live/b").is_none()).await;
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_nats_a_node_begins_alone_and_joins_later() {
+    let Some(mut server) = Server::start().await else { return };
+    server.kill();
+    let a = server.directory("a").await;
+    assert!(!a.health().heard);
+    let alone = a.claim(&stream("live/a"), described(b""), Policy::Refuse).await.unwrap();
+    assert!(alone.provisional);
+    server.run().await;
+    let b = server.directory("b").await;
+    until("it is found", || home(&b, "live/a").as_deref() == Some("a")).await;
+}
+
+/// A way to the server that can be cut: bytes stop, and new connections get none.
+struct Link {
+    port: u16,
+    open: watch::Sender<bool>,
+    _tasks: JoinSet<()>,
+}
+
+impl Link {
+    async fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (open, is_open) = watch::channel(true);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let is_open = is_open.clone();
+                connections.spawn(async move {
+                    let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
+                    let (client, server) = (Arc::new(client), Arc::new(server));
+                    tokio::join!(
+                        copy(client.clone(), server.clone(), is_open.clone()),
+                        copy(server, client, is_open)
+                    );
+                });
+            }
+        });
+        Self { port, open, _tasks: tasks }
+    }
+}
+
+async fn copy(from: Arc<TcpStream>, to: Arc<TcpStream>, mut is_open: watch::Receiver<bool>) {
+    let mut bytes = [0; 4096];
+    loop {
+        if is_open.wait_for(|open| *open).await.is_err() || from.readable().await.is_err() {
+            return;
+        }
+        if !*is_open.borrow() {
+            continue;
+        }
+        let len = match from.try_read(&mut bytes) {
+            Ok(0) => return,
+            Ok(len) => len,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        };
+        let mut left = &bytes[..len];
+        while !left.is_empty() {
+            if to.writable().await.is_err() {
+                return;
+            }
+            match to.try_write(left) {
+                Ok(sent) => left = &left[sent..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+}

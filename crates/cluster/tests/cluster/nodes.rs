@@ -1,0 +1,71 @@
+//! Names of nodes: one living node each, and what is known of it.
+
+use std::time::Duration;
+
+use cluster::{Addresses, ConnectError, Credentials, Directory, Load, Policy};
+
+use crate::server::{Server, described, home, node, stream, until};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_says_of_itself_is_known_to_the_others() {
+    let Some(server) = Server::start().await else { return };
+    let mut settings = server.settings("a");
+    settings.region = "fra".to_owned();
+    settings.addresses = Addresses {
+        relay_tcp: "192.0.2.1:4000".to_owned(),
+        relay_udp: "192.0.2.1:4001".to_owned(),
+        http: "https://a.example".to_owned(),
+    };
+    let a = Directory::connect(settings.clone()).await.unwrap();
+    let b = server.directory("b").await;
+    until("the node is known", || b.nodes().len() == 2).await;
+    let seen = |name: &str| b.nodes().into_iter().find(|seen| seen.name == node(name)).unwrap();
+    assert_eq!((seen("a").region.as_str(), seen("a").addresses), ("fra", settings.addresses));
+    a.set_load(Load { players: 7, ..Load::default() });
+    until("its load is known", || seen("a").load.players == 7).await;
+    a.set_draining(true);
+    let time = until("it drains", || seen("a").draining).await;
+    assert!(time < Duration::from_secs(1), "{time:?}");
+    a.leave().await;
+    let time = until("it has left", || b.nodes().len() == 1).await;
+    assert!(time < Duration::from_secs(1), "{time:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_of_a_living_node_is_refused_and_one_of_a_dead_node_is_had() {
+    let Some(server) = Server::start().await else { return };
+    let first = server.directory("a").await;
+    let refused = Directory::connect(server.settings("a")).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::NameTaken { .. }), "{refused}");
+    assert!(refused.to_string().contains("another living node has the name a"), "{refused}");
+    assert!(first.health().named);
+
+    let b = server.directory("b").await;
+    first.claim(&stream("live/a"), described(b""), Policy::Refuse).await.unwrap();
+    until("it is found", || home(&b, "live/a").is_some()).await;
+    drop(first);
+    let again = server.directory("a").await;
+    assert!(again.health().named);
+    until("streams of the one before are gone", || home(&b, "live/a").is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_are_used_and_never_shown() {
+    let Some(server) = Server::start_with(&["--user", "mill", "--pass", "s3cret"]).await else { return };
+    let mut settings = server.settings("a");
+    settings.credentials =
+        Credentials::UserPassword { user: "mill".to_owned(), password: "s3cret".to_owned() };
+    assert!(!format!("{settings:?}").contains("s3cret"));
+    let a = Directory::connect(settings.clone()).await.unwrap();
+    assert!(a.health().named);
+
+    settings.name = node("b");
+    settings.credentials =
+        Credentials::UserPassword { user: "mill".to_owned(), password: "wrong".to_owned() };
+    let b = Directory::connect(settings.clone()).await.unwrap();
+    assert!(!b.health().heard, "it goes on without");
+
+    settings.credentials = Credentials::File("/nowhere/at/all".into());
+    let error = Directory::connect(settings).await.unwrap_err();
+    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+}
