@@ -28,6 +28,8 @@ use crate::settings::{Credentials, Settings};
 const NODE_MAX_AGE: Duration = Duration::from_secs(5);
 /// What one bucket may take of the server's memory; it refuses more.
 const BUCKET_BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// And entries, because the server counts the bytes of values only: more than nodes take.
+const BUCKET_ENTRIES_MAX: i64 = 600_000;
 /// Headers of ours take less than this beside the value.
 const HEADER_BYTES_MAX: i32 = 1024;
 /// Requests to JetStream.
@@ -131,6 +133,7 @@ impl Nats {
             subjects: vec![format!("$KV.{}.>", self.bucket(bucket))],
             max_messages_per_subject: 1,
             max_bytes: BUCKET_BYTES_MAX,
+            max_messages: BUCKET_ENTRIES_MAX,
             max_message_size: i32::try_from(VALUE_BYTES_MAX).expect("a few kilobytes") + HEADER_BYTES_MAX,
             max_age,
             duplicate_window: max_age,

@@ -4,4 +4,6 @@ mod server;
 
 mod claims;
 mod faults;
+mod figures;
+mod hostile;
 mod nodes;

@@ -309,10 +309,10 @@ impl World {
                     }
                     Action::Tell(event) => {
                         match &event {
-                            Event::Lost { stream, epoch, .. } => {
-                                if sim.publishing.get(stream) == Some(epoch) {
-                                    sim.publishing.remove(stream);
-                                }
+                            Event::Lost { stream, epoch, .. }
+                                if sim.publishing.get(stream) == Some(epoch) =>
+                            {
+                                sim.publishing.remove(stream);
                             }
                             Event::NameTaken { .. } => sim.publishing.clear(),
                             _ => {}
