@@ -106,6 +106,13 @@ pub(crate) struct Shared {
     begun: Instant,
 }
 
+/// What the client says of its connection.
+#[derive(Debug, Default)]
+struct Connection {
+    changes: u64,
+    problem: Option<String>,
+}
+
 #[derive(Debug)]
 struct Inner {
     machine: Machine,
@@ -145,13 +152,22 @@ impl Directory {
     }
 
     async fn start(settings: Settings) -> Result<Self, ConnectError> {
-        let (connection, _) = watch::channel(0_u64);
+        let (connection, _) = watch::channel(Connection::default());
         let changed = connection.clone();
         let options = nats::options(&settings).await.map_err(ConnectError::Settings)?;
         let options = options.event_callback(move |event| {
             debug!(%event, "NATS");
-            if matches!(event, NatsEvent::Connected | NatsEvent::Disconnected | NatsEvent::Closed) {
-                changed.send_modify(|count| *count += 1);
+            match event {
+                NatsEvent::Connected | NatsEvent::Disconnected | NatsEvent::Closed => {
+                    changed.send_modify(|connection| connection.changes += 1);
+                }
+                NatsEvent::ServerError(error) => {
+                    changed.send_modify(|connection| connection.problem = Some(error.to_string()));
+                }
+                NatsEvent::ClientError(error) => {
+                    changed.send_modify(|connection| connection.problem = Some(error.to_string()));
+                }
+                _ => {}
             }
             std::future::ready(())
         });
@@ -492,12 +508,15 @@ fn tell(event: &Event, problem: Option<&str>) {
 }
 
 /// One session with NATS after the other.
-async fn sessions(shared: Arc<Shared>, settings: Settings, connection: watch::Sender<u64>) {
+async fn sessions(shared: Arc<Shared>, settings: Settings, connection: watch::Sender<Connection>) {
     let mut changed = connection.subscribe();
     let mut resync = shared.resync.subscribe();
     loop {
         while shared.nats.client.connection_state() != State::Connected {
             changed.borrow_and_update();
+            if let Some(problem) = take_problem(&connection) {
+                shared.problem(&problem.into());
+            }
             if shared.nats.client.connection_state() != State::Connected {
                 let _ = tokio::time::timeout(PAUSE, changed.changed()).await;
             }
@@ -506,12 +525,27 @@ async fn sessions(shared: Arc<Shared>, settings: Settings, connection: watch::Se
         resync.borrow_and_update();
         tokio::select! {
             problem = shared.nats.session(&shared, &settings) => shared.problem(&problem),
-            _ = changed.changed() => shared.problem(&"the connection was lost".into()),
+            _ = changes(&mut changed) => shared.problem(&"the connection was lost".into()),
             _ = resync.changed() => shared.problem(&"it does not answer".into()),
         }
         shared.input(Input::Lost);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn take_problem(connection: &watch::Sender<Connection>) -> Option<String> {
+    let mut problem = None;
+    connection.send_if_modified(|connection| {
+        problem = connection.problem.take();
+        false
+    });
+    problem
+}
+
+/// Until the connection is another one.
+async fn changes(changed: &mut watch::Receiver<Connection>) {
+    let before = changed.borrow_and_update().changes;
+    let _ = changed.wait_for(|connection| connection.changes != before).await;
 }
 
 async fn timers(shared: Arc<Shared>) {

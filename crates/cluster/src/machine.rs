@@ -255,6 +255,8 @@ struct Peer {
     /// Absent as long as only streams of it were seen.
     record: Option<Arc<Node>>,
     seen_at: Duration,
+    /// When a stream of it was last seen to be written.
+    wrote_at: Duration,
     generation: u64,
     gone: bool,
     asking: bool,

@@ -86,6 +86,7 @@ impl Machine {
         let peer = Peer {
             record: None,
             seen_at: now,
+            wrote_at: now,
             generation: self.generation,
             gone: false,
             asking: false,

@@ -67,6 +67,7 @@ impl Machine {
         if before.is_some_and(|entry| entry.generation == self.generation && entry.revision >= revision) {
             return;
         }
+        let is_new = before.is_none();
         let old = before.and_then(|entry| entry.record.as_ref()).map(|record| record.instance);
         let foreign =
             record.as_ref().map(|record| record.instance).filter(|&other| other != self.me.instance);
@@ -79,6 +80,10 @@ impl Machine {
                 return;
             }
         }
+        if record.is_none() && is_new && self.streams.len() >= STREAMS_MAX {
+            // A mark of a deletion that is not known costs the next claim another round.
+            return;
+        }
         if let Some(old) = old
             && foreign != Some(old)
             && let Some(peer) = self.nodes.get_mut(&old)
@@ -88,6 +93,7 @@ impl Machine {
         }
         if let Some(peer) = foreign.and_then(|instance| self.nodes.get_mut(&instance)) {
             peer.streams.insert(stream.clone());
+            peer.wrote_at = now;
         }
         match &record {
             Some(record) => self.lamport = self.lamport.max(record.epoch.0),
@@ -504,7 +510,16 @@ impl Machine {
             return;
         }
         let generation = self.generation;
+        // Who has many streams needs longer, and is seen to write.
+        let writes = |entry: &Entry| {
+            let instance = entry.record.as_ref().map(|record| record.instance);
+            let peer = instance.and_then(|instance| self.nodes.get(&instance));
+            peer.is_some_and(|peer| !peer.gone && peer.wrote_at >= since && now < peer.wrote_at + SETTLE)
+        };
         let old = self.streams.iter().filter(|(_, entry)| entry.generation != generation);
+        let (kept, old): (Vec<_>, Vec<_>) = old.partition(|(_, entry)| writes(entry));
+        let kept = !kept.is_empty();
+        let old = old.into_iter();
         for stream in old.map(|(stream, _)| stream.clone()).collect::<Vec<_>>() {
             self.forget_entry(&stream);
         }
@@ -512,7 +527,11 @@ impl Machine {
             let old = feeds.iter().filter(|(_, entry)| entry.generation != generation);
             old.map(|(node, _)| (stream.clone(), node.clone()))
         });
-        for (stream, node) in feeds.collect::<Vec<_>>() {
+        let feeds: Vec<_> = feeds.collect();
+        if kept {
+            self.set_timer(now + ASK_AGAIN, Timer::Settle);
+        }
+        for (stream, node) in feeds {
             self.remove_feed(&stream, &node);
             self.actions.push(Action::Tell(Event::FeedsChanged(stream)));
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_nats::jetstream;
-use cluster::{Policy, STREAMS_PER_NODE_MAX, VALUE_BYTES_MAX};
+use cluster::{Event, Policy, STREAMS_PER_NODE_MAX, VALUE_BYTES_MAX};
+use tokio::time::timeout;
 
 use crate::server::{Server, described, home, stream, until, until_every};
 
@@ -109,13 +110,20 @@ async fn ten_thousand_streams_of_one_node() {
     }
     let pause = Duration::from_millis(20);
     until_every(pause, "all are found", || b.streams().len() == 10_000 && a.health().settled).await;
+    let mut events = b.events();
     server.kill();
     until_every(pause, "that is noticed", || !a.health().heard && !b.health().heard).await;
     server.run().await;
     let settled = || a.health().settled && b.health().settled;
     let time = until_every(pause, "all is written again", settled).await;
     println!("RESULT directory settle_10000_streams_ms={}", time.as_millis());
-    assert_eq!(b.streams().len(), 10_000, "and was there all the time");
+    assert_eq!(b.streams().len(), 10_000);
+    while let Ok(Ok(event)) = timeout(Duration::ZERO, events.next()).await {
+        assert!(
+            !matches!(event, Event::StreamGone(_) | Event::NodeGone(..)),
+            "all was there all the time: {event:?}"
+        );
+    }
     a.leave().await;
     until_every(pause, "all are gone", || b.streams().is_empty()).await;
 }

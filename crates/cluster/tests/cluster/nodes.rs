@@ -64,6 +64,8 @@ async fn credentials_are_used_and_never_shown() {
         Credentials::UserPassword { user: "mill".to_owned(), password: "wrong".to_owned() };
     let b = Directory::connect(settings.clone()).await.unwrap();
     assert!(!b.health().heard, "it goes on without");
+    let problem = b.health().last_problem.unwrap_or_default();
+    assert!(problem.to_lowercase().contains("authorization"), "{problem}");
 
     settings.credentials = Credentials::File("/nowhere/at/all".into());
     let error = Directory::connect(settings).await.unwrap_err();
