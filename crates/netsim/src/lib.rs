@@ -1,5 +1,5 @@
 //! Test only: a virtual clock, links that lose, delay, reorder and duplicate datagrams, and the
-//! [`kernel`] of simulated hosts with TCP, UDP and event queues.
+//! [`kernel`] of simulated hosts with TCP, UDP, event queues and disks.
 //!
 //! ```
 //! use std::time::Duration;

@@ -14,7 +14,10 @@
 //!
 //! What can go wrong is in [`Path`] (per client address) and [`Faults`] (of everyone). All of it
 //! follows from the seed. Not simulated: routing, congestion control, fragments.
+//!
+//! Files are in [`disk`], which knows nothing of sockets.
 
+pub mod disk;
 mod queue;
 mod tcp;
 mod udp;
@@ -31,6 +34,7 @@ pub use queue::{EventQueue, Interest, Ready};
 pub use tcp::{TcpListener, TcpSocket};
 pub use udp::UdpSocket;
 
+use disk::DiskState;
 use queue::QueueState;
 use tcp::{Connection, ListenerState};
 use udp::UdpState;
@@ -142,6 +146,9 @@ pub(crate) struct Kernel {
     next_port: u16,
     /// Connections that changed hands by a descriptor.
     handed_over: FastMap<i32, SocketId>,
+    disks: Vec<DiskState>,
+    /// What random numbers of disks begin with.
+    disk_seed: u64,
     totals: Totals,
     digest: u64,
 }
@@ -218,6 +225,8 @@ pub fn begin(seed: u64, default_path: Path, faults: Faults) {
         descriptors: FastMap::default(),
         next_port: 20_000,
         handed_over: FastMap::default(),
+        disks: Vec::new(),
+        disk_seed: seed ^ 0x6469_736b,
         totals: Totals::default(),
         digest: 0xcbf2_9ce4_8422_2325,
     };
