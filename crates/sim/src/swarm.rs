@@ -10,7 +10,8 @@ use netsim::kernel::{self, Faults, Path};
 use worker_api::pattern::Pattern;
 use worker_api::rtc::RtcRole;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, WorkerSettings,
+    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, UdpBackend,
+    WorkerSettings,
 };
 
 use crate::actors::flv::{Carrier, FlvPlayer};
@@ -65,6 +66,8 @@ pub struct Config {
     pub lasts: Duration,
     /// Clients on bad paths, of ten.
     pub bad_paths: u64,
+    /// Clients of ten whose datagrams arrive in clumps.
+    pub clumps: u64,
     /// What system calls do.
     pub faults: Faults,
     /// What the scheduler does.
@@ -96,6 +99,10 @@ pub struct Outcome {
     pub packets: u64,
     /// Frames that players missed.
     pub missed: u64,
+    /// Messages of several datagrams that servers sent.
+    pub runs: u64,
+    /// Datagrams that servers received behind others in one message.
+    pub joined: u64,
     /// The same for two runs of one seed.
     pub digest: u64,
 }
@@ -112,9 +119,7 @@ impl Config {
             interrupt: some(0.3, 0.05),
             abort_accept: some(0.2, 0.2),
             no_buffers: some(0.2, 0.05),
-            refuse_send: 0.0,
-            receive_queue: None,
-            descriptors: None,
+            ..Faults::default()
         };
         let schedule = Schedule { delay: some(0.4, 0.3), stall: some(0.1, 0.0005), drowsy: 0.0 };
         let random = &mut Random::new(seed ^ 0x636f_6e66);
@@ -167,6 +172,7 @@ impl Config {
             is_full: false,
             lasts: ms(20_000 + random.below(40_000)),
             bad_paths: pick(random, &[0, 0, 3, 8]),
+            clumps: 0,
             faults,
             schedule,
             drains: random.chance(0.15),
@@ -193,6 +199,14 @@ impl Config {
         config.flaps = more.chance(0.25);
         config.bursts = pick(more, &[0, 0, 3, 8]);
         config.schedule.drowsy = if more.chance(0.5) { 0.3 } else { 0.0 };
+        let offload = &mut Random::new(seed ^ 0x6f66_666c_6f61);
+        config.faults.coalesce = pick(offload, &[0, 5, 10, 10]) as f64 / 10.0;
+        config.faults.refuse_run = if offload.chance(0.2) { 0.05 } else { 0.0 };
+        config.faults.no_memory = if offload.chance(0.1) { 0.02 } else { 0.0 };
+        config.clumps = pick(offload, &[0, 0, 3, 8]);
+        if offload.chance(0.2) {
+            config.settings.rtc.udp_backend = UdpBackend::Sendmmsg;
+        }
         config
     }
 
@@ -219,6 +233,7 @@ impl Config {
             is_full: true,
             lasts: ms(60_000),
             bad_paths: 1,
+            clumps: 0,
             faults: Faults { partial_read: 0.02, partial_write: 0.02, ..Faults::default() },
             schedule: Schedule { delay: 0.1, stall: 0.0, drowsy: 0.1 },
             drains: false,
@@ -234,7 +249,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 19] = [
+        const CHANGES: [Change; 21] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -243,7 +258,10 @@ impl Config {
             ("no interrupts", |config| config.faults.interrupt = 0.0),
             ("no full buffers", |config| {
                 (config.faults.no_buffers, config.faults.refuse_send) = (0.0, 0.0);
+                (config.faults.no_memory, config.faults.refuse_run) = (0.0, 0.0);
             }),
+            ("no joined datagrams", |config| config.faults.coalesce = 0.0),
+            ("no clumps", |config| config.clumps = 0),
             ("no bad paths", |config| config.bad_paths = 0),
             ("no hostile clients", |config| config.hostile = 0),
             ("no rivals", |config| config.rivals = 0),
@@ -319,6 +337,7 @@ impl Config {
         outcome.frames = world.ledger.frames_received;
         outcome.packets = world.ledger.packets_received;
         outcome.missed = world.ledger.frames_missed;
+        (outcome.runs, outcome.joined) = (kernel::totals().runs, kernel::totals().joined);
         outcome.digest = kernel::digest();
     }
 
@@ -403,10 +422,14 @@ impl Config {
                 duplicate: if random.chance(0.3) { 0.05 } else { 0.0 },
                 reorder: if random.chance(0.3) { 0.05 } else { 0.0 },
                 corrupt: if random.chance(0.2) { 0.02 } else { 0.0 },
+                clump: Duration::ZERO,
             }
         } else {
             Path { delay: random.up_to(ms(20)), ..Path::default() }
         };
+        let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x636c_756d);
+        let clump = if own.below(10) < self.clumps { ms(20) + own.up_to(ms(180)) } else { Duration::ZERO };
+        let path = Path { clump, ..path };
         kernel::set_path(ip, path);
         (ip, !is_bad)
     }
@@ -557,6 +580,7 @@ impl Config {
             is_steady: is_steady
                 && self.faults.no_buffers == 0.0
                 && self.faults.refuse_send == 0.0
+                && self.faults.no_memory == 0.0
                 && self.faults.receive_queue.is_none(),
             moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
             is_greedy: random.chance(0.2),

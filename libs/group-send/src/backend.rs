@@ -14,6 +14,8 @@ mod open;
 mod portable;
 #[cfg(target_os = "linux")]
 mod segmentation;
+#[cfg(all(target_os = "linux", feature = "internals"))]
+pub(crate) mod substitute;
 #[cfg(all(target_os = "linux", feature = "tc-clone"))]
 mod tc_clone;
 

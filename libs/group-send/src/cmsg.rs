@@ -180,6 +180,39 @@ pub fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// Writes an address as the kernel does, and returns its length: what [`parse_address`] reads.
+#[cfg(feature = "internals")]
+pub(crate) fn write_address(address: &SocketAddr, into: &mut [u8; 32]) -> usize {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    into.fill(0);
+    into[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    into[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(v4) => {
+            into[4..8].copy_from_slice(&v4.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            into[4..8].copy_from_slice(&v6.flowinfo().to_ne_bytes());
+            into[8..24].copy_from_slice(&v6.ip().octets());
+            into[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+            size_of::<libc::sockaddr_in6>()
+        }
+    }
+}
+
+/// The control message about datagrams of this length that came joined.
+#[cfg(feature = "internals")]
+pub(crate) fn segment_size(bytes: u16) -> [u8; space(4)] {
+    let mut message = [0; space(4)];
+    let (length, rest) = message.split_at_mut(size_of::<usize>());
+    length.copy_from_slice(&(HEADER + 4).to_ne_bytes());
+    rest[..4].copy_from_slice(&libc::SOL_UDP.to_ne_bytes());
+    rest[4..8].copy_from_slice(&libc::UDP_GRO.to_ne_bytes());
+    rest[8..12].copy_from_slice(&i32::from(bytes).to_ne_bytes());
+    message
+}
+
 fn bytes_at<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
     data.get(at..)?.first_chunk().copied()
 }

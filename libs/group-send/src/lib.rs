@@ -56,8 +56,8 @@
 //! ```
 //!
 //! Features, none of them on by default, add back ends and change nothing else: `io-uring`,
-//! `af-xdp`, `tc-clone` (needs clang to build). `internals` opens parsers to fuzzing and promises
-//! nothing.
+//! `af-xdp`, `tc-clone` (needs clang to build). `internals` opens parsers to fuzzing and
+//! system calls to simulations, and promises nothing.
 
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 

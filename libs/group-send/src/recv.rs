@@ -190,13 +190,43 @@ impl RecvBatch {
         self.truncated
     }
 
+    /// Receives what `call` returns in place of the kernel: of so many messages at most, none of
+    /// them with other ancillary data. For simulations.
+    ///
+    /// # Errors
+    /// What `call` returns. The batch is empty then.
+    ///
+    /// # Panics
+    /// If it returns more messages, or longer ones than 65,535 bytes.
+    #[cfg(all(target_os = "linux", feature = "internals"))]
+    pub fn receive_from(
+        &mut self,
+        call: impl FnOnce(usize) -> io::Result<Vec<crate::internals::IncomingMessage>>,
+    ) -> io::Result<usize> {
+        self.begin();
+        let messages = call(self.offered)?;
+        assert!(messages.len() <= self.offered, "more messages than were asked for");
+        messages.iter().enumerate().for_each(|(index, message)| self.inbox.put(index, message));
+        self.finish(messages.len())
+    }
+
     fn receive(&mut self, socket: &SockRef<'_>, wait: bool) -> io::Result<usize> {
+        self.begin();
+        let received = self.receive_past_reports(socket, wait)?;
+        self.finish(received)
+    }
+
+    /// Forgets the last call, and decides how many messages the next one is for.
+    fn begin(&mut self) {
         let received_before = self.messages.len();
         self.messages.clear();
         self.datagrams = 0;
         self.is_full = false;
         self.offered = offer(self.offered, received_before, self.inbox.messages_max());
-        let received = self.receive_past_reports(socket, wait)?;
+    }
+
+    /// Takes the messages of a call.
+    fn finish(&mut self, received: usize) -> io::Result<usize> {
         self.is_full = received == self.offered;
         for index in 0..received {
             let head = self.inbox.head(index);
@@ -274,6 +304,47 @@ fn stride(payload_max: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(target_os = "linux", feature = "internals"))]
+    #[test]
+    fn what_takes_the_kernels_place_is_read_as_the_kernel_is() {
+        use crate::internals::IncomingMessage;
+        let sources: [SocketAddr; 2] =
+            ["10.0.0.1:7".parse().expect("IPv4"), "[fe80::1%3]:8".parse().expect("IPv6")];
+        let message =
+            |source, len, segment_bytes| IncomingMessage { source, bytes: (0..len).collect(), segment_bytes };
+        let mut batch = RecvBatch::new(RecvConfig { messages: 9, message_bytes: 10 });
+        let messages = vec![
+            message(sources[0], 7, Some(3)),
+            message(sources[1], 2, None),
+            message(sources[0], 0, None),
+            message(sources[1], 12, Some(4)),
+            message(sources[0], 11, None),
+        ];
+        let received = batch.receive_from(|most| {
+            assert_eq!(most, 8);
+            Ok(messages)
+        });
+        assert_eq!(received.ok(), Some(7));
+        assert_eq!((batch.len(), batch.is_full(), batch.truncated()), (7, false, 2));
+        let datagrams: Vec<_> =
+            batch.iter().map(|received| (received.source, received.payload.to_vec())).collect();
+        let expected: [(usize, &[u8]); 7] = [
+            (0, &[0, 1, 2]),
+            (0, &[3, 4, 5]),
+            (0, &[6]),
+            (1, &[0, 1]),
+            (0, &[]),
+            (1, &[0, 1, 2, 3]),
+            (1, &[4, 5, 6, 7]),
+        ];
+        assert_eq!(datagrams, expected.map(|(source, payload)| (sources[source], payload.to_vec())));
+        let received = batch.receive_from(|most| Ok(vec![message(sources[0], 1, None); most]));
+        assert_eq!((received.ok(), batch.is_full()), (Some(9), true));
+        let nothing = batch.receive_from(|_| Err(io::ErrorKind::WouldBlock.into()));
+        assert_eq!(nothing.map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
+        assert!(batch.is_empty() && !batch.is_full());
+    }
 
     #[test]
     fn offers_follow_what_comes_within_bounds() {

@@ -42,6 +42,12 @@ impl Sender {
         Err(SetupError::NoBackend(not_chosen))
     }
 
+    /// Over this back end.
+    #[cfg(all(target_os = "linux", feature = "internals"))]
+    pub(crate) fn over(backend: Box<dyn Backend>) -> Self {
+        Self { backend, not_chosen: Vec::new(), twin_refused: None }
+    }
+
     /// Sends each of `packets` to each recipient, recipient by recipient, with the recipient's
     /// private bytes around it, and fills each one's slot. A recipient's failure does not affect
     /// the others.

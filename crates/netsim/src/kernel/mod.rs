@@ -32,7 +32,7 @@ use crate::{Clock, FastMap, Random};
 
 pub use queue::{EventQueue, Interest, Ready};
 pub use tcp::{TcpListener, TcpSocket};
-pub use udp::UdpSocket;
+pub use udp::{Outgoing, Received, SendFault, UdpSocket};
 
 use disk::DiskState;
 use queue::QueueState;
@@ -63,6 +63,8 @@ pub struct Path {
     pub reorder: f64,
     /// Probability that a byte of a datagram is changed.
     pub corrupt: f64,
+    /// Datagrams arrive at multiples of this only, all together, as behind radio links; zero: at once.
+    pub clump: Duration,
 }
 
 impl Default for Path {
@@ -76,6 +78,7 @@ impl Default for Path {
             duplicate: 0.0,
             reorder: 0.0,
             corrupt: 0.0,
+            clump: Duration::ZERO,
         }
     }
 }
@@ -93,11 +96,18 @@ pub struct Faults {
     pub interrupt: f64,
     /// A connection is gone before it is accepted.
     pub abort_accept: f64,
-    /// A batch of datagrams finds no room after some of them.
+    /// A call that sends messages finds no room after some of them (`EAGAIN`).
     pub no_buffers: f64,
-    /// A datagram is refused for good (`EPERM` of a firewall, `EMSGSIZE`).
+    /// There is no memory for a message (`ENOBUFS`).
+    pub no_memory: f64,
+    /// A message is refused for good (`EPERM` of a firewall).
     pub refuse_send: f64,
-    /// Datagrams a socket keeps while nobody reads it; `None`: 4096.
+    /// A run of datagrams is refused, which would be taken one by one (`EIO`, `EINVAL`).
+    pub refuse_run: f64,
+    /// A datagram is joined with the one before it, if a kernel may do it.
+    pub coalesce: f64,
+    /// Messages a socket keeps while nobody reads it, each of one datagram or several that came joined;
+    /// `None`: 4096.
     pub receive_queue: Option<usize>,
     /// Sockets of one server, listeners included; `None`: any number.
     pub descriptors: Option<usize>,
@@ -114,6 +124,10 @@ pub struct Totals {
     pub datagrams: u64,
     /// Datagrams lost on the way or for want of room.
     pub datagrams_lost: u64,
+    /// Messages sent of more than one datagram.
+    pub runs: u64,
+    /// Datagrams that were received behind others in one message.
+    pub joined: u64,
     /// Resets that arrived.
     pub resets: u64,
 }
@@ -175,6 +189,8 @@ pub(crate) enum Event {
     Room(u32, usize),
     /// A datagram arrives.
     Datagram { to: SocketAddr, from: SocketAddr, bytes: Vec<u8> },
+    /// The so-many-th message of this socket takes no more datagrams in.
+    Joined(SocketId, u64),
 }
 
 thread_local! {
@@ -348,6 +364,7 @@ impl Kernel {
             Event::Arrival(connection, side) => self.arrive(connection, side),
             Event::Room(connection, side) => self.room(connection, side),
             Event::Datagram { to, from, bytes } => self.datagram(to, from, bytes),
+            Event::Joined(socket, joined) => self.joined(socket, joined),
         }
     }
 }

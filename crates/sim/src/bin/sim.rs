@@ -76,6 +76,8 @@ fn main() -> ExitCode {
                     total.1.frames += outcome.frames;
                     total.1.packets += outcome.packets;
                     total.1.missed += outcome.missed;
+                    total.1.runs += outcome.runs;
+                    total.1.joined += outcome.joined;
                     if let Some(found) = outcome.violations.first() {
                         println!("seed {seed}: {found}\n  replay: make sim SEED={seed}");
                         total.2.push(seed);
@@ -87,11 +89,13 @@ fn main() -> ExitCode {
     let (ran, all, failed) = total.into_inner().expect("no thread panicked");
     let took = started.elapsed().as_secs_f64();
     println!(
-        "{ran} seeds, {} failed, {} turns, {} frames, {} packets, {} frames missed, {took:.1} s",
+        "{ran} seeds, {} failed, {} turns, {} frames, {} packets ({} runs, {} joined), {} frames missed, {took:.1} s",
         failed.len(),
         all.steps,
         all.frames,
         all.packets,
+        all.runs,
+        all.joined,
         all.missed
     );
     let name = if load { "sim-speed" } else { "sim" };

@@ -19,7 +19,7 @@ use crate::ids::{ConnId, PortId};
 pub type Promise = (&'static str, fn());
 
 /// All promises.
-pub const ALL: [Promise; 10] = [
+pub const ALL: [Promise; 13] = [
     ("a listener is reported, and gives each connection once", accepts),
     ("what arrives is reported, and again after it was read", reads),
     ("a peer's end is reported as closed, and can still be written to", half_closes),
@@ -30,6 +30,9 @@ pub const ALL: [Promise; 10] = [
     ("closing with bytes unread resets the peer", resets_unread),
     ("wake-ups merge and none is lost", wakes),
     ("datagrams come with their sender, in order, and a call for more would block", datagrams),
+    ("datagrams of any lengths arrive as they were sent, in order per recipient", runs),
+    ("what comes joined counts as its datagrams, and fills a batch by messages", joined),
+    ("a batch that is not full has left nothing", full),
 ];
 
 const CONN: Token = Token::Connection(ConnId(7));
@@ -253,6 +256,102 @@ fn datagrams() {
         }
     }
     assert_eq!(got, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+/// Sends datagrams of these lengths to recipients in turns, each with its number in front.
+fn send(from: &UdpSocket, to: &[SocketAddr], lens: &[usize]) {
+    let mut sender = from.sender(&Config::default()).expect("a sender");
+    let mut batch = SendBatch::new(BatchLimits { bytes: 1 << 20, datagrams: 1024 });
+    for (number, len) in lens.iter().enumerate() {
+        for destination in to {
+            let mut datagram = vec![0; *len];
+            let number = (number as u16).to_be_bytes();
+            datagram.iter_mut().zip(number).for_each(|(byte, number)| *byte = number);
+            batch.push(*destination, &datagram).expect("room");
+        }
+    }
+    let progress = sender.flush(&mut batch, usize::MAX);
+    assert_eq!((progress.sent, progress.failed, progress.blocked), (to.len() * lens.len(), 0, false));
+    assert!(batch.is_empty());
+}
+
+/// A sender and receivers that may get datagrams joined, each with its address.
+fn ports<const N: usize>() -> (UdpSocket, [(UdpSocket, SocketAddr); N]) {
+    begin();
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let receivers = [(); N].map(|()| {
+        let socket = UdpSocket::bind(any).expect("a port");
+        socket.enlarge().expect("options");
+        let address = socket.local_addr().expect("its address");
+        (socket, address)
+    });
+    (UdpSocket::bind(any).expect("a port"), receivers)
+}
+
+/// One call, after some time for what is on its way.
+fn receive_later(socket: &UdpSocket, received: &mut ReceivedBatch) -> io::Result<usize> {
+    (0..50).for_each(|_| pass_time());
+    socket.receive(received)
+}
+
+fn runs() {
+    let (sender, receivers) = ports::<2>();
+    let addresses = [receivers[0].1, receivers[1].1];
+    // Rows, some with a shorter one behind, one longer than a message takes, one beyond 64 KiB, and empty ones.
+    let rows = [(5, 300), (1, 200), (3, 300), (1, 301), (70, 40), (60, 1_200), (2, 0), (3, 7), (1, 2)];
+    let lens: Vec<usize> = rows.iter().flat_map(|&(count, len)| vec![len; count]).collect();
+    send(&sender, &addresses, &lens);
+    let mut received = ReceivedBatch::new(RecvConfig::default());
+    for (receiver, _) in &receivers {
+        let mut got = 0;
+        while got < lens.len() {
+            let count = receive_later(receiver, &mut received).expect("datagrams");
+            assert_eq!(count, received.len());
+            assert_eq!(count, received.iter_mut().count());
+            for datagram in received.iter_mut() {
+                assert_eq!(datagram.source, sender.local_addr().expect("its address"));
+                assert_eq!(datagram.payload.len(), lens[got], "datagram {got}");
+                let number = (got as u16).to_be_bytes();
+                assert!(datagram.payload.iter().zip(number).all(|(byte, number)| *byte == number));
+                got += 1;
+            }
+        }
+        assert_eq!(
+            receiver.receive(&mut received).map_err(|error| error.kind()),
+            Err(io::ErrorKind::WouldBlock)
+        );
+    }
+}
+
+fn joined() {
+    let (sender, [(receiver, to)]) = ports::<1>();
+    send(&sender, &[to], &[100; 192]);
+    let mut received = ReceivedBatch::new(RecvConfig::default());
+    let count = receive_later(&receiver, &mut received).expect("datagrams");
+    // Joined, they are three messages of eight that the first call is for; else it is full before.
+    assert!(count == 192 || received.is_full(), "{count} datagrams");
+    let rest = std::iter::from_fn(|| receiver.receive(&mut received).ok());
+    assert_eq!(count + rest.sum::<usize>(), 192);
+}
+
+fn full() {
+    let (sender, [(receiver, to)]) = ports::<1>();
+    // Each longer than the one before: nothing to be joined.
+    let lens: Vec<usize> = (1..=100).collect();
+    send(&sender, &[to], &lens);
+    let mut received = ReceivedBatch::new(RecvConfig { messages: 16, ..RecvConfig::default() });
+    let mut got = receive_later(&receiver, &mut received).expect("datagrams");
+    while received.is_full() {
+        assert!(received.len() <= 16);
+        match receiver.receive(&mut received) {
+            Ok(count) => got += count,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    assert_eq!(got, 100);
+    let nothing = receiver.receive(&mut received).map_err(|error| error.kind());
+    assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+    assert!(!received.is_full());
 }
 
 #[cfg(test)]

@@ -21,10 +21,12 @@
 //!   worker, on another thread. A full send buffer is `WouldBlock`, and the socket is
 //!   reported writable once there is room.
 //! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders,
-//!   each on its own whether or not they came coalesced (GRO). [`UdpSender::flush`] sends a batch in order
-//!   per destination, as segments (GSO) where it can. Without room (`ENOBUFS`, `EAGAIN`) it leaves the rest
-//!   in the batch and says `blocked`; nothing reports when there is room again. A datagram refused for good
-//!   is counted.
+//!   each on its own whether or not they came coalesced (GRO). It is full by messages, of which each may
+//!   hold up to 64 of them; one that is not full has left nothing, and what has no room in the socket is
+//!   lost by the message. [`UdpSender::flush`] sends a batch recipient by recipient, each one's in order, as
+//!   runs of segments (GSO) where it can; a run that is refused is sent in datagrams. Without room (`EAGAIN`)
+//!   it leaves the rest in the batch, from the beginning of a run on, and says `blocked`; nothing reports when
+//!   there is room again. A datagram refused for good is counted, and so is one without memory (`ENOBUFS`).
 //! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
 //!
 //! Simulated types find their kernel by themselves, as that of the thread: nothing above passes it on.

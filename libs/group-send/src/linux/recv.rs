@@ -42,6 +42,18 @@ struct Envelope {
     control: [u8; 256],
 }
 
+/// A message as the kernel would have it.
+#[cfg(feature = "internals")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingMessage {
+    /// The sender.
+    pub source: SocketAddr,
+    /// A datagram, or several one behind the other.
+    pub bytes: Vec<u8>,
+    /// Their length, if they are several; the last may be shorter.
+    pub segment_bytes: Option<u16>,
+}
+
 /// A received message beside its payload.
 pub(crate) struct Head<'a> {
     /// None if the socket is not one of IPv4 or IPv6.
@@ -90,6 +102,26 @@ impl Inbox {
             )
         };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes a message as the kernel does, for the next [`Inbox::head`] of this number.
+    #[cfg(feature = "internals")]
+    pub(crate) fn put(&mut self, index: usize, message: &IncomingMessage) {
+        let IncomingMessage { source, bytes, segment_bytes } = message;
+        assert!(bytes.len() <= usize::from(u16::MAX), "a message has up to 65,535 bytes");
+        let written = bytes.len().min(self.payload_max);
+        let start = index * self.stride;
+        self.slab[start..start + written].copy_from_slice(&bytes[..written]);
+        let envelope = &mut self.envelopes[index];
+        let address_bytes = cmsg::write_address(source, &mut envelope.address);
+        let control = segment_bytes.map(cmsg::segment_size);
+        let control = control.as_ref().map_or(&[][..], |control| control);
+        envelope.control[..control.len()].copy_from_slice(control);
+        let call = &mut self.calls.headers[index];
+        call.msg_hdr.msg_namelen = address_bytes as _;
+        call.msg_hdr.msg_controllen = control.len() as _;
+        call.msg_hdr.msg_flags = 0;
+        call.msg_len = bytes.len() as _;
     }
 
     pub(crate) fn messages_max(&self) -> usize {

@@ -9,9 +9,10 @@ use netsim::kernel;
 /// A client.
 pub(crate) struct Peer(kernel::TcpSocket);
 
-/// A simulation without faults.
+/// A simulation without faults, in which whatever can be joined is.
 pub(crate) fn begin() {
-    kernel::begin(1, kernel::Path::default(), kernel::Faults::default());
+    let faults = kernel::Faults { coalesce: 1.0, ..kernel::Faults::default() };
+    kernel::begin(1, kernel::Path::default(), faults);
 }
 
 /// Until the next event.

@@ -1,12 +1,15 @@
-//! UDP of a simulation.
+//! UDP of a simulation: `group_send` with the kernel of the simulation in place of system calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use group_send::{BackendKind, NotChosen, Progress, Received, RecvConfig, SendBatch};
+use group_send::BackendKind;
+use group_send::internals::{IncomingMessage, OutgoingMessage, OutgoingMessages, sender_over};
 use netsim::kernel;
+
+pub(crate) use group_send::{RecvBatch as ReceivedBatch, Sender as UdpSender};
 
 /// A UDP socket. Never blocks.
 #[derive(Debug)]
@@ -23,21 +26,32 @@ impl UdpSocket {
         self.0.local_addr()
     }
 
-    /// Its buffers are what the faults of the simulation say.
+    /// Its buffers are what the faults of the simulation say; datagrams of one sender may come together.
     pub(crate) fn enlarge(&self) -> io::Result<()> {
+        self.0.join_received();
         Ok(())
     }
 
-    /// What sends from it.
-    pub(crate) fn sender(&self, _config: &group_send::Config) -> io::Result<UdpSender> {
-        Ok(UdpSender(Arc::clone(&self.0)))
+    /// What sends from it: the first of the ways that are through a socket.
+    pub(crate) fn sender(&self, config: &group_send::Config) -> io::Result<UdpSender> {
+        use BackendKind::{Gso, Sendmmsg, Sendmsg};
+        let kind = config.backends.iter().find(|kind| matches!(kind, Gso | Sendmmsg | Sendmsg));
+        let kind = kind.ok_or_else(|| io::Error::other("no way through a socket"))?;
+        Ok(sender_over(*kind, Outgoing(Arc::clone(&self.0))))
     }
 
     /// Receives what has arrived into `batch`.
     pub(crate) fn receive(&self, batch: &mut ReceivedBatch) -> io::Result<usize> {
-        batch.datagrams.clear();
-        batch.is_full = self.0.receive(batch.datagrams_max, &mut batch.datagrams)?;
-        Ok(batch.datagrams.len())
+        batch.receive_from(|most| {
+            let messages = self.0.receive_messages(most)?;
+            let messages = messages.into_iter().map(|message| IncomingMessage {
+                // The kernel says it of messages of several only.
+                segment_bytes: (message.datagrams() > 1).then_some(message.segment_bytes as u16),
+                source: message.source,
+                bytes: message.bytes,
+            });
+            Ok(messages.collect())
+        })
     }
 }
 
@@ -47,79 +61,15 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// Sends batches of datagrams from a socket.
-#[derive(Debug)]
-pub(crate) struct UdpSender(Arc<kernel::UdpSocket>);
+/// Sending from a socket.
+struct Outgoing(Arc<kernel::UdpSocket>);
 
-impl UdpSender {
-    /// Sends what is ready, as far as there is room.
-    pub(crate) fn flush(&mut self, batch: &mut SendBatch, _budget_bytes: usize) -> Progress {
-        let (count, mut taken, mut failed) = (batch.len(), 0, 0);
-        let room = self.0.room(count);
-        batch.retain(|envelope, bytes| {
-            if taken == room {
-                return true;
-            }
-            taken += 1;
-            if self.0.refuses() {
-                failed += 1;
-            } else {
-                self.0.send_to(bytes.to_vec(), envelope.destination);
-            }
-            false
-        });
-        Progress { sent: taken - failed, failed, blocked: room < count }
-    }
-
-    /// How datagrams leave.
-    pub(crate) fn backend(&self) -> BackendKind {
-        BackendKind::Gso
-    }
-
-    /// Nothing was preferred to it.
-    pub(crate) fn not_chosen(&self) -> &[NotChosen] {
-        &[]
-    }
-
-    /// It needs no second socket.
-    pub(crate) fn twin_refused(&self) -> Option<&str> {
-        None
-    }
-}
-
-/// The datagrams of one call.
-#[derive(Debug)]
-pub(crate) struct ReceivedBatch {
-    datagrams: Vec<(SocketAddr, Vec<u8>)>,
-    datagrams_max: usize,
-    is_full: bool,
-}
-
-impl ReceivedBatch {
-    /// Room for as many datagrams as messages: none come coalesced.
-    pub(crate) fn new(config: RecvConfig) -> Self {
-        Self { datagrams: Vec::new(), datagrams_max: usize::from(config.messages), is_full: false }
-    }
-
-    /// The datagrams, in the order of their arrival.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = Received<&mut [u8]>> {
-        self.datagrams.iter_mut().map(|(source, payload)| Received {
-            payload: &mut payload[..],
-            source: *source,
-            ecn: None,
-            received_at: None,
-            destination: None,
-        })
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.datagrams.len()
-    }
-
-    /// Whether there may be more.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
+impl OutgoingMessages for Outgoing {
+    fn send(&mut self, messages: Vec<OutgoingMessage>) -> Result<usize, i32> {
+        let messages = messages
+            .into_iter()
+            .map(|message| kernel::Outgoing { destination: message.destination, segments: message.segments });
+        self.0.send_messages(messages.collect()).map_err(kernel::SendFault::errno)
     }
 }
 
