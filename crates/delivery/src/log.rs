@@ -361,6 +361,18 @@ impl Cursor {
         }
     }
 
+    /// The oldest byte that it has yet to get: also that of an entry point it has waited for, until it is served
+    /// the next time. A paused player may wait for as long as it likes, and keeps nothing.
+    pub fn needed(&self, log: &DeliveryLog) -> Option<u64> {
+        match self.state {
+            CursorState::Waiting { entry_from, .. } => {
+                let (_, mark) = log.entry().filter(|(entry, _)| *entry >= entry_from && !self.paused)?;
+                Some(mark.position)
+            }
+            CursorState::Flowing | CursorState::Finishing(_) => Some(self.position),
+        }
+    }
+
     /// Bytes between the position and the head; 0 while waiting for an entry point.
     pub fn lag_bytes(&self, log: &DeliveryLog) -> u64 {
         self.position().map_or(0, |position| log.head() - position)
@@ -417,6 +429,17 @@ mod tests {
         assert_eq!(log.message_at(5), None);
         let ends = [(0, 0), (1, 3), (3, 3), (4, 5), (5, 5)];
         ends.iter().for_each(|&(position, end)| assert_eq!(log.message_end(position), end, "{position}"));
+    }
+
+    #[test]
+    fn an_entry_point_is_needed_by_whoever_has_waited_for_it() {
+        let mut log = DeliveryLog::default();
+        append(&mut log, 0, true, b"old");
+        let player = Cursor::join(&log, false, 0);
+        assert_eq!(player.needed(&log), None, "it came too late for that one");
+        append(&mut log, 40, true, b"new");
+        append(&mut log, 80, false, b"more");
+        assert_eq!((player.position(), player.needed(&log)), (None, Some(3)));
     }
 
     #[test]

@@ -40,6 +40,13 @@ fn who_comes_back_at_once_has_missed_nothing() {
     }
 }
 
+/// Without a cache, the key frame that a player waited for was dropped before the player was served the next
+/// time, whenever a segment of the log was full in between.
+#[test]
+fn the_key_frame_that_a_player_waits_for_is_kept_until_it_has_it() {
+    finds_nothing(5177, &Config::of(5177));
+}
+
 /// A viewer was answered with audio and video. The bridge that began for it could not transcode the audio, so
 /// that the stream had only video left, and the viewer was taken to play a second track of video.
 #[test]

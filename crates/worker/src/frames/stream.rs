@@ -149,7 +149,7 @@ impl Frames {
                 // Bytes stay that a player has yet to get, or that new ones begin with.
                 let entry = channel.log.entry().filter(|_| relay.gop().frames().len() > 0);
                 let all = channel.schedule.all_players();
-                let positions = all.filter_map(|player| players.get(player)?.cursor.position());
+                let positions = all.filter_map(|player| players.get(player)?.cursor.needed(&channel.log));
                 let needed = positions.chain(entry.map(|(_, mark)| mark.position)).min();
                 channel.log.evict(needed.unwrap_or(channel.log.head()));
             }
