@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::keys::Sealer;
 use crate::limits::Limits;
+use crate::receiver::Position;
 use crate::wire::{INDEX_BYTES, SHARED_BYTES_ADDED, Shared, first_of};
 
 /// A packet as it is sent to every node, behind each one's private bytes.
@@ -54,12 +55,19 @@ pub(crate) struct History {
     /// Number of the oldest.
     first: u64,
     bytes: usize,
+    /// Packets from here on do not become too old.
+    start: Option<Position>,
 }
 
 impl History {
     /// Number of the next packet.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.packets.len() as u64
+    }
+
+    /// Packets from a position on are kept whatever their age.
+    pub(crate) fn keep_from(&mut self, start: Position) {
+        self.start = Some(start);
     }
 
     /// Keeps a packet, and gives those that go to `spare`.
@@ -74,6 +82,7 @@ impl History {
         self.packets.push_back((now, packet));
         while let Some((sent_at, oldest)) = self.packets.front()
             && (now.saturating_duration_since(*sent_at) > limits.history
+                && self.start.is_none_or(|start| !is_behind(oldest, start))
                 || self.packets.len() > limits.history_packets_max
                 || self.bytes > limits.history_bytes_max)
         {
@@ -90,14 +99,10 @@ impl History {
         self.packets.get(at).map(|(_, packet)| packet)
     }
 
-    /// Number of the first packet, in the order of sending, that is at or behind this index and epoch;
-    /// the next one's if there is none.
-    pub(crate) fn number_at(&self, epoch: u8, index: u32) -> u64 {
-        let is_behind = |packet: &SealedPacket| match packet.epoch.wrapping_sub(epoch).cast_signed() {
-            0 => packet.index >= index,
-            difference => difference > 0,
-        };
-        let at = self.packets.iter().position(|(_, packet)| is_behind(packet));
+    /// Number of the first packet, in the order of sending, that is at or behind this position; the
+    /// next one's if there is none.
+    pub(crate) fn number_at(&self, position: Position) -> u64 {
+        let at = self.packets.iter().position(|(_, packet)| is_behind(packet, position));
         self.first + at.unwrap_or(self.packets.len()) as u64
     }
 
@@ -110,5 +115,12 @@ impl History {
     /// Gives everything away.
     pub(crate) fn into_packets(self) -> impl Iterator<Item = Arc<SealedPacket>> {
         self.packets.into_iter().map(|(_, packet)| packet)
+    }
+}
+
+fn is_behind(packet: &SealedPacket, position: Position) -> bool {
+    match packet.epoch.wrapping_sub(position.epoch).cast_signed() {
+        0 => packet.index >= position.index,
+        difference => difference > 0,
     }
 }

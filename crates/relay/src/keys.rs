@@ -249,6 +249,11 @@ impl Sealer {
         self.epoch
     }
 
+    /// Of the packet that is sealed next; the last one again if there is none.
+    pub(crate) fn next_index(&self) -> u32 {
+        u32::try_from(self.next).unwrap_or(u32::MAX)
+    }
+
     /// Whether so many packets can still be sealed.
     pub(crate) fn has_room(&self, packets: usize) -> bool {
         self.next + packets as u64 <= u64::from(u32::MAX)

@@ -43,7 +43,8 @@
 //! - The **handle** is chosen by the receiving node when it asks for the stream.
 //! - The **link sequence number** counts what one node sends another, whatever the stream; the lower
 //!   32 bits of 64. Loss is seen and asked for by it. A repair is the same datagram once more.
-//! - The **index** counts the packets of a stream and epoch. It makes the nonce.
+//! - The **index** counts the packets of a stream and epoch, and is one packet for all nodes: what a
+//!   joining node is sent of the past is what was sealed then. It makes the nonce.
 //! - The **epoch** is the lower 8 bits of the number of the stream's key.
 //! - **Padding** makes packets that are sent together equally long when they nearly are, because only
 //!   such share a segmented send.

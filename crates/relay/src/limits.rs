@@ -11,7 +11,8 @@ pub struct Limits {
     /// Streams of one. Default 16,384; beyond it [`SetupError::Full`](crate::SetupError::Full).
     pub streams_max: usize,
     /// How long a stream's packets are kept for repairs. Default 1.5 s. Older ones are removed when
-    /// the next is sent, and what is asked for later is not repaired.
+    /// the next is sent, and what is asked for later is not repaired. Those since a start
+    /// ([`Sender::keep_from`](crate::Sender::keep_from)) stay, as far as the next two allow.
     pub history: Duration,
     /// Packets a stream keeps at most. Default 4096; the oldest are removed.
     pub history_packets_max: usize,

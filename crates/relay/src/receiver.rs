@@ -55,6 +55,8 @@ pub struct Received<'a> {
     pub ssrc: u32,
     /// The packet.
     pub packet: &'a [u8],
+    /// Its place in the stream.
+    pub position: Position,
     /// It is RTCP, not RTP.
     pub is_rtcp: bool,
     /// It was missing, and had been asked for.
@@ -66,7 +68,7 @@ pub struct Received<'a> {
 pub struct Position {
     /// The lower 8 bits of the key's number.
     pub epoch: u8,
-    /// Index of the first packet that has not come.
+    /// Index in the epoch: of a packet, or the first that has not come.
     pub index: u32,
 }
 
@@ -212,7 +214,9 @@ impl Receiver {
         let is_rtcp = is_rtcp(packet).ok_or(DropReason::NotRtp)?;
         let ssrc = ssrc_of(packet).ok_or(DropReason::NotRtp)?;
         let track = stream.track(ssrc).ok_or(DropReason::TooManyTracks)?;
-        Ok(Some(Received { stream: InStreamId(stream_id), track, ssrc, packet, is_rtcp, was_repaired }))
+        let position = Position { epoch: private.epoch, index };
+        let stream = InStreamId(stream_id);
+        Ok(Some(Received { stream, track, ssrc, packet, position, is_rtcp, was_repaired }))
     }
 
     fn handle_control(

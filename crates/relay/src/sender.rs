@@ -196,46 +196,22 @@ impl Sender {
     /// together go together; nothing is held back here, and nothing should be before.
     ///
     /// Each packet is RTP, or RTCP that the nodes are to have as well, like sender reports. Without
-    /// links nothing is sealed.
+    /// links nothing is sealed: the caller sends the first link what it keeps since a key frame.
+    /// Further links get the same packets by [`Sender::send_history`], so that an index is one packet
+    /// for all nodes and no node sees a gap where another one began.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
     pub fn send(
         &mut self,
         now: Instant,
-        stream: OutStreamId,
-        packets: &[&[u8]],
-        out: &mut Outgoing,
-    ) -> Result<(), SendError> {
-        self.send_to(now, stream, None, packets, out)
-    }
-
-    /// The same for one link, as for packets from before it subscribed.
-    ///
-    /// # Errors
-    /// [`SendError`]; `out` is empty then.
-    pub fn send_to_link(
-        &mut self,
-        now: Instant,
-        stream: OutStreamId,
-        link: OutLinkId,
-        packets: &[&[u8]],
-        out: &mut Outgoing,
-    ) -> Result<(), SendError> {
-        self.send_to(now, stream, Some(link.0), packets, out)
-    }
-
-    fn send_to(
-        &mut self,
-        now: Instant,
         stream_id: OutStreamId,
-        only: Option<Id<OutLink>>,
         packets: &[&[u8]],
         out: &mut Outgoing,
     ) -> Result<(), SendError> {
         out.clear();
         let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
-        let members = stream.members(only)?;
+        let members = stream.members(None)?;
         let sealer = stream.sealer.as_ref().ok_or(SendError::NotTheSource)?;
         if packets.len() > PACKETS_PER_CALL_MAX {
             return Err(SendError::TooMany);
@@ -293,8 +269,25 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends a link what is kept of a stream from a position on: for a node that got the stream from
-    /// another one until now. What it has already, it drops.
+    /// Where the next packet of [`Sender::send`] will be; `None` of a stream that is forwarded, whose
+    /// packets have their place already ([`Received::position`](crate::Received::position)).
+    pub fn next_position(&self, stream: OutStreamId) -> Option<Position> {
+        let sealer = self.streams.get(stream.0)?.sealer.as_ref()?;
+        Some(Position { epoch: sealer.epoch() as u8, index: sealer.next_index() })
+    }
+
+    /// Packets of a stream from `start` on stay until there is a later start, longer than
+    /// [`Limits::history`]: those since a key frame, for nodes that join. Packets and bytes are bounded
+    /// as before.
+    pub fn keep_from(&mut self, stream: OutStreamId, start: Position) {
+        if let Some(stream) = self.streams.get_mut(stream.0) {
+            stream.history.keep_from(start);
+        }
+    }
+
+    /// Sends a link what is kept of a stream from a position on, sealed as it was: for a node that got
+    /// the stream from another one until now, or that joins and begins with a key frame
+    /// ([`Sender::keep_from`]). What it has already, it drops.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
@@ -312,7 +305,7 @@ impl Sender {
         let history = &stream.history;
         // The newest if there are more than go together.
         let first = history
-            .number_at(from.epoch, from.index)
+            .number_at(from)
             .max(history.end().saturating_sub(PACKETS_PER_CALL_MAX as u64));
         out.packets.extend(history.from(first).cloned());
         if !out.packets.is_empty() {

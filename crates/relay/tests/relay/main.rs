@@ -4,6 +4,7 @@ mod clocks;
 mod epochs;
 mod fuzz_corpus;
 mod hostile;
+mod joins;
 mod key_frames;
 mod limits;
 mod losses;

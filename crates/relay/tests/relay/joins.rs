@@ -1,0 +1,85 @@
+//! A node that joins, and gets what was sent since a key frame.
+
+use std::time::{Duration, Instant};
+
+use relay::{
+    InLinkId, InStreamId, Limits, LinkSecret, OpenKey, OutLinkId, OutStreamId, Outgoing, Received, Receiver,
+    Role, SealKey, Sender,
+};
+
+use crate::world::{World, rtp};
+
+/// A node with one link and one stream.
+struct Node {
+    receiver: Receiver,
+    link: InLinkId,
+    out_link: OutLinkId,
+    stream: InStreamId,
+    got: Vec<Vec<u8>>,
+}
+
+impl Node {
+    fn new(now: Instant, secret: u8, sender: &mut Sender, stream: OutStreamId, key: &OpenKey) -> Self {
+        let (keys, _) = LinkSecret::new([secret; 32]).split(Role::Listener);
+        let (_, own_keys) = LinkSecret::new([secret; 32]).split(Role::Dialer);
+        let out_link = sender.add_link(now, keys).unwrap();
+        let mut receiver = Receiver::new(Limits::default());
+        let link = receiver.add_link(now, own_keys).unwrap();
+        let at_node = receiver.add_stream(key).unwrap();
+        sender.subscribe(stream, out_link, receiver.attach(at_node, link).unwrap()).unwrap();
+        Self { receiver, link, out_link, stream: at_node, got: Vec::new() }
+    }
+
+    /// Takes what is for this node.
+    fn take(&mut self, now: Instant, out: &Outgoing) {
+        let Some((_, private)) = out.links().find(|(link, _)| *link == self.out_link) else { return };
+        for (private, shared) in private.iter().zip(out.shared()) {
+            let mut datagram = [&private[..], shared].concat();
+            let received = self.receiver.handle_datagram(now, self.link, &mut datagram);
+            let Ok(Some(Received { packet, .. })) = received else { panic!("{received:?}") };
+            self.got.push(packet.to_vec());
+        }
+    }
+}
+
+#[test]
+fn a_node_that_joins_gets_the_same_sealed_packets_and_leaves_no_gap_at_others() {
+    let mut world = World::new(1);
+    let mut now = world.now();
+    let mut sender = Sender::new(Limits::default());
+    let key = SealKey::random(0);
+    let open = key.open_key();
+    let stream = sender.add_stream(key).unwrap();
+    let mut nodes = vec![Node::new(now, 1, &mut sender, stream, &open)];
+    let (mut out, mut sent, mut sealed) = (Outgoing::new(), Vec::new(), Vec::new());
+    for number in 0..300u16 {
+        // A key frame each 4 s, which is longer than the history.
+        if number % 100 == 50 {
+            let start = sender.next_position(stream).unwrap();
+            assert_eq!((start.epoch, start.index), (0, u32::from(number)));
+            sender.keep_from(stream, start);
+        }
+        let packet = rtp(&mut world.random, number, 7, 500);
+        sender.send(now, stream, &[&packet], &mut out).unwrap();
+        sent.push(packet);
+        sealed.push(out.shared().next().unwrap().to_vec());
+        nodes.iter_mut().for_each(|node| node.take(now, &out));
+        now += Duration::from_millis(40);
+        if number % 100 == 45 && number > 100 {
+            let start = relay::Position { epoch: 0, index: u32::from(number / 100 * 100) - 50 };
+            for secret in 0..5 {
+                let mut node = Node::new(now, number as u8 + secret, &mut sender, stream, &open);
+                sender.send_history(now, stream, node.out_link, start, &mut out).unwrap();
+                assert!(out.shared().eq(sealed[start.index as usize..].iter()), "each sealed once");
+                node.take(now, &out);
+                assert_eq!(node.got, sent[start.index as usize..]);
+                nodes.push(node);
+            }
+        }
+    }
+    assert_eq!(nodes.len(), 11);
+    for node in &nodes {
+        assert!(sent.ends_with(&node.got));
+        assert_eq!(node.receiver.position(node.stream).unwrap().index, 300, "and no gap");
+    }
+}
