@@ -1,6 +1,7 @@
 //! Sealed packets, and those of a stream that are kept for repairs.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -60,6 +61,11 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// Number of the oldest packet.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Number of the next packet.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.packets.len() as u64
@@ -106,10 +112,10 @@ impl History {
         self.first + at.unwrap_or(self.packets.len()) as u64
     }
 
-    /// Packets from a number on.
-    pub(crate) fn from(&self, number: u64) -> impl Iterator<Item = &Arc<SealedPacket>> {
-        let at = number.saturating_sub(self.first) as usize;
-        self.packets.iter().skip(at).map(|(_, packet)| packet)
+    /// Packets of these numbers, which are kept or still to come.
+    pub(crate) fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = &Arc<SealedPacket>> {
+        let at = |number: u64| (number.saturating_sub(self.first) as usize).min(self.packets.len());
+        self.packets.range(at(numbers.start)..at(numbers.end)).map(|(_, packet)| packet)
     }
 
     /// Gives everything away.

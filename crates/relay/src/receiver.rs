@@ -296,7 +296,7 @@ impl Receiver {
     }
 
     /// From where on a stream's packets are wanted of a node that takes another's place, for
-    /// [`Sender::send_history`](crate::Sender::send_history).
+    /// [`Sender::history_from`](crate::Sender::history_from).
     pub fn position(&self, stream: InStreamId) -> Option<Position> {
         self.streams.get(stream.0).map(|stream| stream.position())
     }

@@ -60,6 +60,17 @@ pub struct OutLinkStats {
     pub report: Report,
 }
 
+/// Packets of a stream that are kept and still to be sent to a link that lacks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPart(Range<u64>);
+
+impl HistoryPart {
+    /// Nothing is left to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Streams of which this node is the source, and links to the nodes that get them.
 ///
 /// **Drive it**: [`Sender::handle_control`] for what arrives; [`Sender::poll_control`] and
@@ -285,9 +296,19 @@ impl Sender {
         }
     }
 
-    /// Sends a link what is kept of a stream from a position on, sealed as it was: for a node that got
-    /// the stream from another one until now, or that joins and begins with a key frame
-    /// ([`Sender::keep_from`]). What it has already, it drops.
+    /// What is kept of a stream from a position on, for [`Sender::send_history`]; `None` if there is no
+    /// such stream.
+    pub fn history_from(&self, stream: OutStreamId, from: Position) -> Option<HistoryPart> {
+        let history = &self.streams.get(stream.0)?.history;
+        Some(HistoryPart(history.number_at(from)..history.end()))
+    }
+
+    /// Sends a link what is kept of a stream, sealed as it was: for a node that got the stream from
+    /// another one until now, or that joins and begins with a key frame ([`Sender::keep_from`]). What
+    /// it has already, it drops.
+    ///
+    /// At most [`PACKETS_PER_CALL_MAX`](crate::PACKETS_PER_CALL_MAX) packets, the oldest first; `part`
+    /// is the rest then. **Call it until that is empty**, as fast as the network takes it.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
@@ -296,18 +317,17 @@ impl Sender {
         now: Instant,
         stream_id: OutStreamId,
         link: OutLinkId,
-        from: Position,
+        part: &mut HistoryPart,
         out: &mut Outgoing,
     ) -> Result<(), SendError> {
         out.clear();
         let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
         let members = stream.members(Some(link.0))?;
-        let history = &stream.history;
-        // The newest if there are more than go together.
-        let first = history
-            .number_at(from)
-            .max(history.end().saturating_sub(PACKETS_PER_CALL_MAX as u64));
-        out.packets.extend(history.from(first).cloned());
+        // What was removed meanwhile is left out.
+        let first = part.0.start.max(stream.history.first());
+        let end = part.0.end.min(first + PACKETS_PER_CALL_MAX as u64).max(first);
+        out.packets.extend(stream.history.range(first..end).cloned());
+        part.0.start = end;
         if !out.packets.is_empty() {
             self.deal_out(now, stream_id, members, first, out);
         }

@@ -69,7 +69,9 @@ fn a_node_that_joins_gets_the_same_sealed_packets_and_leaves_no_gap_at_others() 
             let start = relay::Position { epoch: 0, index: u32::from(number / 100 * 100) - 50 };
             for secret in 0..5 {
                 let mut node = Node::new(now, number as u8 + secret, &mut sender, stream, &open);
-                sender.send_history(now, stream, node.out_link, start, &mut out).unwrap();
+                let mut part = sender.history_from(stream, start).unwrap();
+                sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();
+                assert!(part.is_empty());
                 assert!(out.shared().eq(sealed[start.index as usize..].iter()), "each sealed once");
                 node.take(now, &out);
                 assert_eq!(node.got, sent[start.index as usize..]);
@@ -82,4 +84,42 @@ fn a_node_that_joins_gets_the_same_sealed_packets_and_leaves_no_gap_at_others() 
         assert!(sent.ends_with(&node.got));
         assert_eq!(node.receiver.position(node.stream).unwrap().index, 300, "and no gap");
     }
+}
+
+#[test]
+fn more_of_the_history_than_goes_together_is_sent_in_parts_and_in_order() {
+    let mut world = World::new(2);
+    let now = world.now();
+    let mut sender = Sender::new(Limits { history_packets_max: 3_000, ..Limits::default() });
+    let key = SealKey::random(0);
+    let open = key.open_key();
+    let stream = sender.add_stream(key).unwrap();
+    let _first = Node::new(now, 1, &mut sender, stream, &open);
+    let mut out = Outgoing::new();
+    let send = |sender: &mut Sender, out: &mut Outgoing, random: &mut _, number| {
+        let packet = rtp(random, number, 7, 50);
+        sender.send(now, stream, &[&packet], out).unwrap();
+        packet
+    };
+    let sent: Vec<Vec<u8>> =
+        (0..4_000).map(|number| send(&mut sender, &mut out, &mut world.random, number)).collect();
+    let mut node = Node::new(now, 2, &mut sender, stream, &open);
+    let mut part = sender.history_from(stream, relay::Position { epoch: 0, index: 500 }).unwrap();
+    let mut calls = Vec::new();
+    while !part.is_empty() {
+        sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();
+        calls.push(out.shared().len());
+        node.take(now, &out);
+        if calls.len() == 1 {
+            // Meanwhile as many others take the place of the next ones; the node has subscribed and
+            // gets them anyway.
+            for number in 0..1_100 {
+                send(&mut sender, &mut out, &mut world.random, number);
+                node.take(now, &out);
+            }
+        }
+    }
+    assert_eq!(calls, [1_024, 1_024, 876]);
+    assert_eq!(node.got[..1_024], sent[1_000..2_024], "the oldest that is kept first");
+    assert_eq!(node.got[2_124..], sent[2_100..], "and none twice");
 }
