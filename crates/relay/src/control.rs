@@ -5,7 +5,8 @@
 //!  1 NACK       number of ranges (1), each first (4), more (2)
 //!  2 KEY_FRAME  handle (2), SSRC (4)                 5 PONG  id (4)
 //!  3 PING       id (4)                               6 SENT  next link number (8)
-//!  4 REPORT     received, lost, repaired (8 each), round trip in us (4)
+//!  4 REPORT     received, lost, repaired (8 each),   7 KEPT  oldest link number that can still be
+//!               round trip in us (4)                        repaired (8)
 //! ```
 //! Messages follow one another, a byte of type before each. A datagram with anything else in it is
 //! malformed as a whole: who sends it has the keys and this version, so it is a mistake of ours.
@@ -41,6 +42,7 @@ pub(crate) enum Message {
     Report(Report),
     Pong { id: u32 },
     Sent { next: u64 },
+    Kept { oldest: u64 },
 }
 
 /// The messages of a datagram that parsed as a whole.
@@ -92,6 +94,7 @@ impl<'a> Messages<'a> {
                 }
                 PONG => return Some(Message::Pong { id: u32::from_be_bytes(self.array()?) }),
                 SENT => return Some(Message::Sent { next: u64::from_be_bytes(self.array()?) }),
+                KEPT => return Some(Message::Kept { oldest: u64::from_be_bytes(self.array()?) }),
                 _ => return None,
             }
         }
@@ -121,6 +124,7 @@ const PING: u8 = 3;
 const REPORT: u8 = 4;
 const PONG: u8 = 5;
 const SENT: u8 = 6;
+const KEPT: u8 = 7;
 
 /// Writes messages into datagrams, seals and hands them over. Each is sent as full as it gets.
 pub(crate) struct Writer<'a, F: FnMut(&[u8])> {
@@ -164,6 +168,7 @@ impl<'a, F: FnMut(&[u8])> Writer<'a, F> {
             }
             Message::Pong { id } => self.whole(PONG, &[&id.to_be_bytes()]),
             Message::Sent { next } => self.whole(SENT, &[&next.to_be_bytes()]),
+            Message::Kept { oldest } => self.whole(KEPT, &[&oldest.to_be_bytes()]),
         }
     }
 
@@ -298,7 +303,7 @@ mod tests {
         }
         assert_eq!(out, messages);
         let (mut sealer, mut opener) = pair(TO_RECEIVER);
-        let messages = [Message::Pong { id: 1 }, Message::Sent { next: u64::MAX }];
+        let messages = [Message::Pong { id: 1 }, Message::Sent { next: u64::MAX }, Message::Kept { oldest: 9 }];
         let mut datagrams = write(&mut sealer, &messages);
         assert_eq!(opener.open(&mut datagrams[0]).unwrap().collect::<Vec<_>>(), messages);
         assert!(write(&mut sealer, &[]).is_empty());

@@ -69,7 +69,8 @@ pub(crate) const KEY_FRAMES_WAITING_MAX: usize = 1024;
 /// not repaired any more.
 pub(crate) const RUNS_MAX: usize = 16_384;
 
-/// Link numbers that one control datagram can get repaired. The rest is asked for again.
+/// Link numbers that one control datagram can get repaired, of those that are still kept. The rest is
+/// asked for again; what is not kept any more is said, and given up.
 pub(crate) const REPAIRS_PER_DATAGRAM_MAX: usize = 1024;
 
 /// Part of a link's media bytes that may be sent again.
@@ -81,8 +82,8 @@ pub(crate) const REPAIR_BYTES_PER_SECOND_MIN: f64 = 16_000.0;
 /// See [`REPAIR_BYTES_PER_SECOND_MIN`].
 pub(crate) const REPAIR_BYTES_MAX: f64 = 256.0 * 1024.0;
 
-/// Numbers that may be missing from a link at once. At a gap that would exceed it all of them are
-/// given up: what follows so long an outage begins with a key frame.
+/// Numbers that may be missing from a link at once. At a gap that would exceed it the oldest are given
+/// up: the newest are those that the sender still has.
 pub(crate) const MISSING_MAX: usize = 4096;
 
 /// Requests for one number.

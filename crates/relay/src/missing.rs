@@ -34,20 +34,29 @@ struct Entry {
 
 impl Missing {
     /// Numbers `from..to` were skipped. Returns how many are given up because there would be too
-    /// many: all, then.
+    /// many: the oldest, since the sender has those no longer, or soon will not.
     pub(crate) fn skipped(&mut self, now: Instant, from: u64, to: u64) -> u64 {
-        if to - from + self.list.len() as u64 > MISSING_MAX as u64 {
-            let waiting = self.list.iter().filter(|entry| !entry.is_done).count() as u64;
-            self.list = VecDeque::new();
-            self.next_due = None;
-            return waiting + (to - from);
+        let kept = from.max(to.saturating_sub(MISSING_MAX as u64));
+        let mut given_up = kept - from;
+        while self.list.len() as u64 + (to - kept) > MISSING_MAX as u64
+            && let Some(oldest) = self.list.pop_front()
+        {
+            given_up += u64::from(!oldest.is_done);
         }
         self.shorten_wait(now);
         let due = now + self.reorder_wait;
         let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false };
-        self.list.extend((from..to).map(entry));
+        self.list.extend((kept..to).map(entry));
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
-        0
+        given_up
+    }
+
+    /// Numbers before `oldest` do not come any more. Returns how many are given up for it.
+    pub(crate) fn give_up_before(&mut self, oldest: u64) -> u64 {
+        let end = self.list.partition_point(|entry| entry.number < oldest);
+        let given_up = self.list.drain(..end).filter(|entry| !entry.is_done).count() as u64;
+        self.trim();
+        given_up
     }
 
     /// Whether a number is expected.
@@ -204,11 +213,25 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_bounded_and_gives_all_up_when_it_would_not_be() {
+    fn the_list_is_bounded_and_keeps_the_newest() {
         let (mut missing, now) = (Missing::default(), start());
         assert_eq!(missing.skipped(now, 0, MISSING_MAX as u64), 0);
         missing.arrived(now, 7, None);
-        assert_eq!(missing.skipped(now, 5_000, 5_001), MISSING_MAX as u64, "all but one, and the new one");
-        assert_eq!((missing.next_due(), missing.contains(9)), (None, false));
+        assert_eq!(missing.skipped(now, 5_000, 5_010), 9, "the first ten, of which one is there");
+        assert!(!missing.contains(9) && missing.contains(10) && missing.contains(5_009));
+        assert_eq!(missing.skipped(now, 6_000, 26_000), MISSING_MAX as u64 + 20_000 - MISSING_MAX as u64);
+        assert!(!missing.contains(5_009) && !missing.contains(21_903) && missing.contains(21_904));
+        assert_eq!(missing.skipped(now, u64::MAX - 9, u64::MAX), 9);
+    }
+
+    #[test]
+    fn what_the_sender_does_not_keep_is_given_up_at_once() {
+        let (mut missing, now) = (Missing::default(), start());
+        missing.skipped(now, 5, 20);
+        missing.arrived(now, 6, None);
+        assert_eq!(missing.give_up_before(10), 4);
+        assert_eq!(poll(&mut missing, now), ((10..20).collect(), 0));
+        assert_eq!(missing.give_up_before(u64::MAX), 10);
+        assert_eq!(missing.next_due(), None);
     }
 }

@@ -230,6 +230,7 @@ impl Receiver {
                 Message::Pong { id } => link.round_trip.pong(now, id),
                 // What was sent before it has not come, or comes late.
                 Message::Sent { next } => link.skip_to(now, next),
+                Message::Kept { oldest } => link.give_up_before(oldest),
                 // Not for this half: refused before.
                 Message::Nack { .. }
                 | Message::KeyFrame { .. }

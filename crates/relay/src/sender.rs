@@ -380,9 +380,20 @@ impl Sender {
             match message {
                 Message::Nack { first, more } => {
                     let first = extend(first, link.next);
-                    let numbers = (first..).take((usize::from(more) + 1).min(numbers_left));
-                    numbers_left -= numbers.clone().count();
-                    for sequence in numbers {
+                    let end = first.saturating_add(u64::from(more) + 1);
+                    // Numbers that are not kept cost nothing: after a long gap they are most of them,
+                    // and those that can be repaired come last.
+                    let oldest = link.oldest_kept(now, self.limits.history, &self.streams);
+                    if first < oldest {
+                        link.asked_too_late = true;
+                        self.control_due = Some(now);
+                    }
+                    let kept = first.max(oldest)..end.min(link.next);
+                    let charged = kept.clone().take(numbers_left);
+                    let left_out = (end - first).saturating_sub(charged.clone().count() as u64);
+                    link.stats.not_repaired += left_out;
+                    numbers_left -= charged.clone().count();
+                    for sequence in charged {
                         match repair(now, link, link_id, &self.streams, sequence) {
                             Some(repair) => {
                                 link.stats.repairs += 1;
@@ -407,7 +418,7 @@ impl Sender {
                 }
                 Message::Report(report) => link.stats.report = report,
                 // Not for this half: refused before.
-                Message::Pong { .. } | Message::Sent { .. } => {}
+                Message::Pong { .. } | Message::Sent { .. } | Message::Kept { .. } => {}
             }
         }
         Ok(())
@@ -420,13 +431,19 @@ impl Sender {
         }
         let mut next: Option<Instant> = None;
         for (id, link) in self.links.iter_mut() {
+            let is_heartbeat = link.heartbeat_at <= now;
+            let oldest = (is_heartbeat || std::mem::take(&mut link.asked_too_late))
+                .then(|| link.oldest_kept(now, self.limits.history, &self.streams));
             let OutLink { sealer, pongs, .. } = link;
             let mut writer = Writer::new(sealer, |datagram: &[u8]| send(OutLinkId(id), datagram));
             pongs.drain(..).for_each(|id| writer.push(Message::Pong { id }));
-            if link.heartbeat_at <= now {
+            if is_heartbeat {
                 writer.push(Message::Sent { next: link.next });
                 link.heartbeat_interval = (link.heartbeat_interval * 2).min(crate::limits::HEARTBEAT_LAST);
                 link.heartbeat_at = now + link.heartbeat_interval;
+            }
+            if let Some(oldest) = oldest {
+                writer.push(Message::Kept { oldest });
             }
             writer.flush();
             next = Some(next.map_or(link.heartbeat_at, |next| next.min(link.heartbeat_at)));

@@ -98,6 +98,11 @@ impl InLink {
         }
     }
 
+    /// Numbers before `oldest` are not repaired any more.
+    pub(super) fn give_up_before(&mut self, oldest: u64) {
+        self.stats.lost += self.missing.give_up_before(oldest);
+    }
+
     /// Asks for a key frame. `false` if that waits to be written already, or too many do.
     pub(super) fn ask_key_frame(&mut self, now: Instant, handle: u16, ssrc: u32) -> bool {
         let ask = (handle, ssrc);

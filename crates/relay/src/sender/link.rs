@@ -9,7 +9,7 @@ use crate::control::{ControlOpener, ControlSealer};
 use crate::keys::SenderKeys;
 use crate::limits::{HEARTBEAT_FIRST, PINGS_MAX, RUNS_MAX};
 use crate::repair_budget::RepairBudget;
-use crate::table::Id;
+use crate::table::{Id, Table};
 
 pub(super) struct OutLink {
     pub(super) authenticator: Authenticator,
@@ -24,6 +24,8 @@ pub(super) struct OutLink {
     pub(super) budget: RepairBudget,
     /// Pings to be answered.
     pub(super) pongs: Vec<u32>,
+    /// It asked for what is no longer kept, and is to be told.
+    pub(super) asked_too_late: bool,
     pub(super) heartbeat_at: Instant,
     pub(super) heartbeat_interval: Duration,
     pub(super) stats: OutLinkStats,
@@ -54,6 +56,7 @@ impl OutLink {
             streams: HashMap::new(),
             budget: RepairBudget::new(now),
             pongs: Vec::new(),
+            asked_too_late: false,
             heartbeat_at: now + HEARTBEAT_FIRST,
             heartbeat_interval: HEARTBEAT_FIRST,
             stats: OutLinkStats::default(),
@@ -74,6 +77,20 @@ impl OutLink {
         (self.heartbeat_at, self.heartbeat_interval) = (now + HEARTBEAT_FIRST, HEARTBEAT_FIRST);
         self.stats.packets += u64::from(run.packets);
         self.stats.bytes += bytes as u64;
+    }
+
+    /// Forgets what is too old, or kept by no stream any more. Returns the oldest number that is left;
+    /// from there to the next one, each number belongs to a run.
+    pub(super) fn oldest_kept(&mut self, now: Instant, history: Duration, streams: &Table<OutStream>) -> u64 {
+        while let Some((at, run)) = self.runs.front() {
+            let kept = streams.get(run.stream).map_or(u64::MAX, |stream| stream.history.first());
+            let gone = kept.saturating_sub(run.number);
+            if gone < u64::from(run.packets) && now.saturating_duration_since(*at) <= history {
+                return run.first + gone;
+            }
+            self.runs.pop_front();
+        }
+        self.next
     }
 
     /// The run that a number belongs to.

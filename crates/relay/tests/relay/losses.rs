@@ -1,5 +1,6 @@
 //! Lost packets are repaired, within the budget, and never come twice.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use netsim::{Burst, LinkConfig};
@@ -130,5 +131,42 @@ fn bursts_are_repaired_from_the_history() {
         world.run(Duration::from_secs(2));
         assert_eq!(world.check(), [0], "seed {seed}");
         assert!(world.edges[0].repaired > 0);
+    }
+}
+
+#[test]
+fn after_a_long_cut_the_last_second_of_it_is_repaired_and_everything_since() {
+    // Packets of a frame each 40 ms, and seconds: fewer and more numbers than may be missing.
+    for (seed, packets, cut) in [(20, 2, 30), (21, 8, 30), (22, 3, 8)] {
+        let mut world = World::fan_out(seed, 1, &delay(20), &delay(20));
+        let play = |world: &mut World, frames: usize| {
+            for _ in 0..frames {
+                world.send_frame(0, 7, packets);
+                world.run(Duration::from_millis(40));
+            }
+        };
+        play(&mut world, 50);
+        world.edges[0].set_links(&bad(1.0, 20), &bad(1.0, 20));
+        play(&mut world, cut * 25);
+        let healed = world.streams[0].sent.len();
+        world.edges[0].set_links(&delay(20), &delay(20));
+        play(&mut world, 2);
+        world.run(Duration::from_millis(10));
+        let (asked, lost) = {
+            let stats = world.edges[0].receiver.link_stats(world.edges[0].link).unwrap();
+            (stats.asked, stats.lost)
+        };
+        let dead = (cut * 25 - 38) * packets;
+        assert!(lost as usize >= dead, "{lost} of {dead} are given up in a round trip");
+        assert!(asked <= 4_096);
+        play(&mut world, 50);
+        world.run(Duration::from_secs(2));
+        let got: HashSet<&Vec<u8>> = world.edges[0].got[&world.edges[0].streams[&0]].iter().collect();
+        let from = healed - 25 * packets;
+        let lacks = world.streams[0].sent[from..].iter().filter(|packet| !got.contains(packet)).count();
+        assert_eq!(lacks, 0, "seed {seed}");
+        let before = world.streams[0].sent[..healed].iter().filter(|packet| !got.contains(packet)).count();
+        let stats = world.edges[0].receiver.link_stats(world.edges[0].link).unwrap();
+        assert_eq!(stats.lost as usize, before);
     }
 }
