@@ -167,7 +167,7 @@ impl Nodes {
     fn rotate(&mut self) {
         self.epoch += 1;
         let key = SealKey::random(self.epoch);
-        self.receiver.add_key(self.at_receiver, &key.open_key()).expect("a later epoch");
+        self.receiver.add_key(self.now, self.at_receiver, &key.open_key()).expect("a later epoch");
         self.sender.rotate(self.stream, key).expect("a later epoch");
     }
 

@@ -86,6 +86,9 @@ pub(crate) const REPAIR_BYTES_MAX: f64 = 256.0 * 1024.0;
 /// up: the newest are those that the sender still has.
 pub(crate) const MISSING_MAX: usize = 4096;
 
+/// Of these, numbers that came for a stream that does not have their key yet. Further ones are given up.
+pub(crate) const PARKED_MAX: usize = 1024;
+
 /// Requests for one number.
 pub(crate) const ASKED_MAX: u8 = 10;
 

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{ASKED_MAX, GIVE_UP_AFTER, MISSING_MAX, REORDER_WAIT_MAX};
+use crate::limits::{ASKED_MAX, GIVE_UP_AFTER, MISSING_MAX, PARKED_MAX, REORDER_WAIT_MAX};
 
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
@@ -20,7 +20,12 @@ pub(crate) struct Missing {
     reorder_wait: Duration,
     /// When a packet was late last, or the wait was made shorter.
     reordered_at: Option<Instant>,
+    /// How many are parked, no more than `PARKED_MAX`.
+    parked: usize,
 }
+
+/// Which stream of a receiver a number is parked for.
+type Stream = usize;
 
 #[derive(Debug)]
 struct Entry {
@@ -30,6 +35,8 @@ struct Entry {
     asked_at: Instant,
     asked: u8,
     is_done: bool,
+    /// It came, for a stream that does not have its key yet.
+    parked: Option<Stream>,
 }
 
 impl Missing {
@@ -41,11 +48,12 @@ impl Missing {
         while self.list.len() as u64 + (to - kept) > MISSING_MAX as u64
             && let Some(oldest) = self.list.pop_front()
         {
+            self.parked -= usize::from(oldest.parked.is_some());
             given_up += u64::from(!oldest.is_done);
         }
         self.shorten_wait(now);
         let due = now + self.reorder_wait;
-        let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false };
+        let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false, parked: None };
         self.list.extend((kept..to).map(entry));
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
         given_up
@@ -54,9 +62,39 @@ impl Missing {
     /// Numbers before `oldest` do not come any more. Returns how many are given up for it.
     pub(crate) fn give_up_before(&mut self, oldest: u64) -> u64 {
         let end = self.list.partition_point(|entry| entry.number < oldest);
-        let given_up = self.list.drain(..end).filter(|entry| !entry.is_done).count() as u64;
+        let mut given_up = 0;
+        for entry in self.list.drain(..end) {
+            self.parked -= usize::from(entry.parked.is_some());
+            given_up += u64::from(!entry.is_done);
+        }
         self.trim();
         given_up
+    }
+
+    /// A missing number came, and cannot be opened before its stream has another key: it is not asked
+    /// for until [`Missing::release`], and given up in its time. `false` if too many are parked: then
+    /// it is given up now.
+    pub(crate) fn park(&mut self, number: u64, stream: usize) -> bool {
+        let Some(at) = self.find(number) else { return false };
+        let entry = &mut self.list[at];
+        if entry.parked.is_none() && self.parked >= PARKED_MAX {
+            entry.is_done = true;
+            self.trim();
+            return false;
+        }
+        self.parked += usize::from(entry.parked.is_none());
+        entry.parked = Some(stream);
+        entry.due = entry.since + GIVE_UP_AFTER;
+        true
+    }
+
+    /// A stream has another key: what is parked for it is asked for.
+    pub(crate) fn release(&mut self, now: Instant, stream: usize) {
+        for entry in self.list.iter_mut().filter(|entry| entry.parked == Some(stream)) {
+            (entry.parked, entry.due) = (None, now);
+            self.parked -= 1;
+            self.next_due = Some(self.next_due.map_or(now, |next| next.min(now)));
+        }
     }
 
     /// Whether a number is expected.
@@ -69,6 +107,7 @@ impl Missing {
         let Some(at) = self.find(number) else { return false };
         let entry = &mut self.list[at];
         entry.is_done = true;
+        self.parked -= usize::from(entry.parked.take().is_some());
         let (asked, late) = (entry.asked, now.saturating_duration_since(entry.since));
         // Sooner than an answer can be: it was under way.
         let is_original = asked == 0
@@ -94,6 +133,7 @@ impl Missing {
             if entry.due <= now {
                 if entry.asked >= ASKED_MAX || now.saturating_duration_since(entry.since) >= GIVE_UP_AFTER {
                     entry.is_done = true;
+                    self.parked -= usize::from(entry.parked.take().is_some());
                     given_up += 1;
                     continue;
                 }
@@ -233,5 +273,22 @@ mod tests {
         assert_eq!(poll(&mut missing, now), ((10..20).collect(), 0));
         assert_eq!(missing.give_up_before(u64::MAX), 10);
         assert_eq!(missing.next_due(), None);
+    }
+
+    #[test]
+    fn what_is_parked_waits_for_its_stream_and_no_longer_than_others() {
+        let (mut missing, now) = (Missing::default(), start());
+        missing.skipped(now, 5, 8);
+        assert!(missing.park(5, 1) && missing.park(6, 2) && missing.park(6, 2) && !missing.park(9, 2));
+        assert_eq!(poll(&mut missing, now), (vec![7], 0));
+        missing.release(now + 20 * MS, 1);
+        assert_eq!(poll(&mut missing, now + 20 * MS), (vec![5], 0));
+        assert!(missing.arrived(now + 21 * MS, 5, None) && !missing.arrived(now + 21 * MS, 6, None));
+        assert_eq!(missing.parked, 0);
+        missing.skipped(now + 30 * MS, 8, 2_000);
+        let parked = (8..2_000).filter(|number| missing.park(*number, 3)).count();
+        assert_eq!((parked, missing.parked), (PARKED_MAX, PARKED_MAX));
+        assert_eq!(poll(&mut missing, now + 30 * MS + GIVE_UP_AFTER), (vec![], PARKED_MAX as u64 + 1));
+        assert_eq!((missing.parked, missing.list.len()), (0, 0));
     }
 }

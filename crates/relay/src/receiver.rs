@@ -129,12 +129,22 @@ impl Receiver {
         }
     }
 
-    /// A later key of a stream, which is to be here before packets of its epoch.
+    /// A later key of a stream, which is to be here before packets of its epoch. Those that came before
+    /// it are asked for again, if they have been missing for less than
+    /// [`GIVE_UP_AFTER`](crate::GIVE_UP_AFTER).
     ///
     /// # Errors
     /// [`SetupError::StaleEpoch`] unless its epoch is later than that of the newest, by less than 128.
-    pub fn add_key(&mut self, stream: InStreamId, key: &OpenKey) -> Result<(), SetupError> {
-        self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?.add_key(key)
+    pub fn add_key(&mut self, now: Instant, stream: InStreamId, key: &OpenKey) -> Result<(), SetupError> {
+        let in_stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
+        in_stream.add_key(key)?;
+        for (link, _) in &in_stream.links {
+            if let Some(link) = self.links.get_mut(*link) {
+                link.release(now, stream.0);
+                self.control_due = Some(self.control_due.map_or(now, |due| due.min(now)));
+            }
+        }
+        Ok(())
     }
 
     /// A stream is to come by a link; returns the handle that its node has to use. It may come by
@@ -200,13 +210,18 @@ impl Receiver {
             self.control_due = Some(self.control_due.map_or(now, |due| due.min(now)));
             return Err(DropReason::UnknownHandle);
         };
+        let mut was_repaired = false;
         let opened = stream.open(now, private.epoch, index, text, &tag);
-        if let Err(reason) = opened
+        if opened == Err(DropReason::UnknownEpoch) && stream.may_get(private.epoch) {
+            // Asked for again and again, it would take the budget that other streams' repairs need.
+            link.park(now, sequence, stream_id);
+        } else if let Err(reason) = opened
             && !reason.is_authentic()
         {
             return Err(reason);
+        } else {
+            was_repaired = link.arrived(now, sequence);
         }
-        let was_repaired = link.arrived(now, sequence);
         if let Some(due) = link.next_due() {
             self.control_due = Some(self.control_due.map_or(due, |next| next.min(due)));
         }

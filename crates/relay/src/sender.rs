@@ -193,7 +193,7 @@ impl Sender {
         Ok(())
     }
 
-    /// A link gets no more of a stream.
+    /// A link gets no more of a stream, and no repairs of it.
     pub fn unsubscribe(&mut self, stream: OutStreamId, link: OutLinkId) {
         let Some(out_stream) = self.streams.get_mut(stream.0) else { return };
         let Some(at) = out_stream.members.iter().position(|member| member.link == link.0) else { return };
@@ -506,6 +506,10 @@ fn repair(
     sequence: u64,
 ) -> Option<Repair> {
     let run = *link.run_of(sequence)?;
+    // The node may use the handle for another stream by now.
+    if link.streams.get(&run.handle) != Some(&run.stream) {
+        return None;
+    }
     let stream = streams.get(run.stream)?;
     let packet = stream.history.get(run.number + (sequence - run.first))?;
     if !link.budget.spend(now, PRIVATE_BYTES + packet.bytes().len()) {

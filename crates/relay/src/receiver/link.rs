@@ -89,6 +89,22 @@ impl InLink {
         false
     }
 
+    /// An expected number has come, and its stream does not have the key yet.
+    pub(super) fn park(&mut self, now: Instant, number: u64, stream: Id<InStream>) {
+        self.stats.heard_at = Some(now);
+        if number >= self.next {
+            // A gap, and the number itself.
+            self.stats.lost += self.missing.skipped(now, self.next, number + 1);
+            self.next = number + 1;
+        }
+        self.stats.lost += u64::from(!self.missing.park(number, stream.index()));
+    }
+
+    /// A stream has another key.
+    pub(super) fn release(&mut self, now: Instant, stream: Id<InStream>) {
+        self.missing.release(now, stream.index());
+    }
+
     /// Numbers before `number` have been sent. One that no sender reaches in the life of a link is
     /// a mistake of its own, and changes nothing.
     pub(super) fn skip_to(&mut self, now: Instant, number: u64) {

@@ -50,6 +50,12 @@ impl InStream {
         Ok(())
     }
 
+    /// Whether a key of this epoch may still come: it is later than those there were.
+    pub(super) fn may_get(&self, epoch: u8) -> bool {
+        let newest = self.epochs.last().map_or(0, |epoch| epoch.opener.epoch() as u8);
+        (1..128).contains(&epoch.wrapping_sub(newest))
+    }
+
     /// Opens a packet, and returns how long it is. Only then, or if its index has come before, has it
     /// changed anything.
     #[inline]

@@ -149,7 +149,8 @@ impl World {
         let key = SealKey::random(self.streams[stream].epoch);
         for edge in &mut self.edges {
             if let Some(id) = edge.streams.get(&stream) {
-                edge.receiver.add_key(*id, &key.open_key()).expect("a later epoch");
+                let now = self.clock.now() + edge.ahead;
+                edge.receiver.add_key(now, *id, &key.open_key()).expect("a later epoch");
             }
         }
         key
