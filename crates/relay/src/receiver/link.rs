@@ -68,10 +68,14 @@ impl InLink {
         }
     }
 
-    /// Whether a number has not come yet, and is not given up.
+    /// Whether a number has not come yet, and is not given up. One that no sender reaches in the life
+    /// of a link never comes: who believed it would refuse all that follow.
     #[inline]
     pub(super) fn expects(&self, number: u64) -> bool {
-        number >= self.next || self.missing.contains(number)
+        match number.checked_sub(self.next) {
+            Some(skipped) => skipped <= SKIP_MAX,
+            None => self.missing.contains(number),
+        }
     }
 
     /// An expected number has come. Returns whether it had been asked for.
@@ -180,8 +184,9 @@ impl InLink {
     }
 }
 
-/// Half of what the numbers in datagrams can tell apart.
-const SKIP_MAX: u64 = 1 << 31;
+/// Half of what the numbers in datagrams can tell apart, less one: what lies a whole half away may be
+/// behind as well.
+const SKIP_MAX: u64 = (1 << 31) - 1;
 
 /// Time between requests until the round trip is known.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(100);
@@ -221,3 +226,29 @@ impl Handles {
 
 /// Handles that rest before one of them is used again.
 const FREE_MIN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{LinkSecret, Role};
+    use crate::wire::extend;
+
+    #[test]
+    fn numbers_that_lie_too_far_ahead_are_not_expected() {
+        let now = netsim::Clock::new().now();
+        let (_, keys) = LinkSecret::new([1; 32]).split(Role::Dialer);
+        let mut link = InLink::new(now, keys);
+        for (low, expected) in [
+            (0, true),
+            (0x7fff_ffff, true),
+            (0x8000_0000, false),
+            (0xffff_ffff, false), // behind the first one, where there is nothing
+        ] {
+            assert_eq!(link.expects(extend(low, link.next)), expected, "{low:x}");
+        }
+        link.arrived(now, 0x7fff_ffff);
+        link.skip_to(now, u64::MAX);
+        assert_eq!(link.next, 0x8000_0000);
+        assert!(link.expects(extend(0xffff_fffe, link.next)));
+    }
+}
