@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use relay::internals::Forger;
 use relay::{
     DropReason, InLinkId, InLinkStats, InStreamId, KEY_FRAME_INTERVAL, Limits, LinkSecret, OutLinkId,
-    OutStreamId, Outgoing, Receiver, Role, SealKey, Sender,
+    OutStreamId, Outgoing, Receiver, Role, SealKey, Sender, SetupError,
 };
 
 /// A check: panics if `data` shows something wrong.
@@ -165,9 +165,12 @@ impl Nodes {
     }
 
     fn rotate(&mut self) {
+        let key = SealKey::random(self.epoch + 1);
+        match self.receiver.add_key(self.now, self.at_receiver, &key.open_key()) {
+            Err(SetupError::TooManyKeys) => return,
+            added => added.expect("a later epoch"),
+        }
         self.epoch += 1;
-        let key = SealKey::random(self.epoch);
-        self.receiver.add_key(self.now, self.at_receiver, &key.open_key()).expect("a later epoch");
         self.sender.rotate(self.stream, key).expect("a later epoch");
     }
 

@@ -101,6 +101,8 @@ pub enum SetupError {
     HandleInUse,
     /// The epoch of the key is not later than those there were.
     StaleEpoch,
+    /// The stream has three keys that are in use, were until just now, or are to be.
+    TooManyKeys,
     /// The stream is another node's, and so are its keys.
     NotTheSource,
 }
@@ -111,6 +113,7 @@ impl fmt::Display for SetupError {
             Self::Full => "as many as there may be",
             Self::Unknown => "no such link or stream",
             Self::HandleInUse => "the handle is in use",
+            Self::TooManyKeys => "the stream has as many keys as it may",
             Self::StaleEpoch => "the epoch is not a later one",
             Self::NotTheSource => "the stream is sealed elsewhere",
         })

@@ -51,7 +51,8 @@ pub const CONTROL_BYTES_MAX: usize = 1200;
 /// take: a packet is given up earlier.
 pub const OLD_EPOCH_VALID: Duration = Duration::from_secs(3);
 
-/// Keys of a stream that a receiver holds: old, current and next. The oldest goes for a fourth.
+/// Keys of a stream that a receiver holds: old, current and next. A fourth is refused until the oldest
+/// has expired.
 pub(crate) const EPOCHS_MAX: usize = 3;
 
 /// Padding that makes packets of one call equally long; packets that lack more are left as they are.

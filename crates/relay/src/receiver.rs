@@ -134,10 +134,13 @@ impl Receiver {
     /// [`GIVE_UP_AFTER`](crate::GIVE_UP_AFTER).
     ///
     /// # Errors
-    /// [`SetupError::StaleEpoch`] unless its epoch is later than that of the newest, by less than 128.
+    /// [`SetupError::StaleEpoch`] unless its epoch is later than that of the newest, by less than 128;
+    /// [`SetupError::TooManyKeys`] while there are three, of which the oldest is in use, or was
+    /// [`OLD_EPOCH_VALID`](crate::OLD_EPOCH_VALID) ago. Add it again later; after a long pause of a
+    /// stream, in which its source had several keys, add the stream anew.
     pub fn add_key(&mut self, now: Instant, stream: InStreamId, key: &OpenKey) -> Result<(), SetupError> {
         let in_stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
-        in_stream.add_key(key)?;
+        in_stream.add_key(now, key)?;
         for (link, _) in &in_stream.links {
             if let Some(link) = self.links.get_mut(*link) {
                 link.release(now, stream.0);

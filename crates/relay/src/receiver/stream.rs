@@ -37,14 +37,16 @@ impl InStream {
         Self { epochs: vec![Epoch::new(key)], tracks: SsrcMap::new(tracks_max), links: Vec::new() }
     }
 
-    pub(super) fn add_key(&mut self, key: &OpenKey) -> Result<(), SetupError> {
+    pub(super) fn add_key(&mut self, now: Instant, key: &OpenKey) -> Result<(), SetupError> {
         let newest = self.epochs.last().map(|epoch| epoch.opener.epoch());
         // Datagrams have eight bits of it.
         if newest.is_some_and(|newest| !(1..128).contains(&key.epoch().wrapping_sub(newest))) {
             return Err(SetupError::StaleEpoch);
         }
-        if self.epochs.len() == EPOCHS_MAX {
-            self.epochs.remove(0);
+        // Keys may come long before they are used: which of them opens nothing any more, only time says.
+        self.epochs.retain(|epoch| !epoch.is_expired(now));
+        if self.epochs.len() >= EPOCHS_MAX {
+            return Err(SetupError::TooManyKeys);
         }
         self.epochs.push(Epoch::new(key));
         Ok(())
@@ -144,7 +146,7 @@ mod tests {
         let now = netsim::Clock::new().now();
         let keys = [0, 1].map(SealKey::random);
         let mut stream = InStream::new(&keys[0].open_key(), 10);
-        stream.add_key(&keys[1].open_key()).unwrap();
+        stream.add_key(now, &keys[1].open_key()).unwrap();
         let [mut old, mut new] = keys.map(Sealer::new);
         let mut open = |at: Duration, epoch: u8, sealer: &mut Sealer| {
             let (index, mut text, tag) = seal(sealer, 0);
@@ -159,6 +161,28 @@ mod tests {
         assert_eq!(open(late, 1, &mut new), Ok(20));
         assert_eq!(open(late, 2, &mut new), Err(DropReason::UnknownEpoch));
         assert_eq!(open(late, 1, &mut old), Err(DropReason::BadPayload), "another key's");
+    }
+
+    #[test]
+    fn keys_that_come_early_do_not_displace_the_one_in_use() {
+        let now = netsim::Clock::new().now();
+        let keys = [0, 1, 2, 3].map(SealKey::random);
+        let open_keys = [0, 1, 2, 3].map(|at: usize| keys[at].open_key());
+        let mut stream = InStream::new(&open_keys[0], 10);
+        assert_eq!(stream.add_key(now, &open_keys[1]), Ok(()));
+        assert_eq!(stream.add_key(now, &open_keys[2]), Ok(()));
+        assert_eq!(stream.add_key(now, &open_keys[3]), Err(SetupError::TooManyKeys));
+        let [mut first, mut second, ..] = keys.map(Sealer::new);
+        let open = |stream: &mut InStream, at, epoch, sealer: &mut Sealer| {
+            let (index, mut text, tag) = seal(sealer, 0);
+            stream.open(at, epoch, index, &mut text, &tag)
+        };
+        assert_eq!(open(&mut stream, now, 0, &mut first), Ok(20), "it is in use");
+        assert_eq!(open(&mut stream, now, 1, &mut second), Ok(20));
+        assert_eq!(stream.add_key(now + OLD_EPOCH_VALID, &open_keys[3]), Err(SetupError::TooManyKeys));
+        let late = now + OLD_EPOCH_VALID + Duration::from_millis(1);
+        assert_eq!(stream.add_key(late, &open_keys[3]), Ok(()), "the first one opens nothing any more");
+        assert_eq!(open(&mut stream, late, 1, &mut second), Ok(20));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::world::{World, delay};
 
 #[test]
 fn a_stream_continues_over_many_keys_on_a_bad_link() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let down = LinkConfig {
             loss: 0.03,
             reorder: 0.1,
@@ -20,6 +20,8 @@ fn a_stream_continues_over_many_keys_on_a_bad_link() {
         let mut world = World::fan_out(seed, 2, &down, &delay(20));
         // More than a byte of the datagram can tell apart.
         for _ in 0..300 {
+            // A key is used for longer than half of the time that an old one is valid.
+            world.play(0, Duration::from_millis(1_640));
             let key = world.hand_out_key(0);
             world.play(0, Duration::from_millis(200));
             world.sender.rotate(world.streams[0].id, key).unwrap();
