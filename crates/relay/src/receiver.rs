@@ -316,8 +316,8 @@ impl Receiver {
 
     /// From where on a stream's packets are wanted of a node that takes another's place, for
     /// [`Sender::history_from`](crate::Sender::history_from).
-    pub fn position(&self, stream: InStreamId) -> Option<Position> {
-        self.streams.get(stream.0).map(|stream| stream.position())
+    pub fn position(&self, now: Instant, stream: InStreamId) -> Option<Position> {
+        self.streams.get(stream.0).map(|stream| stream.position(now))
     }
 
     /// SSRCs of a stream, and the track of each.

@@ -5,7 +5,7 @@
 pub(crate) struct Window {
     /// The number after the highest that came.
     end: u64,
-    /// The lowest that came.
+    /// The lowest that came, or that is known to have been sent.
     first: u64,
     bits: Box<[u64]>,
 }
@@ -14,6 +14,16 @@ impl Window {
     /// For the last `numbers`, a multiple of 64.
     pub(crate) fn new(numbers: usize) -> Self {
         Self { end: 0, first: u64::MAX, bits: vec![0; numbers / 64].into_boxed_slice() }
+    }
+
+    /// The same, where it is known that numbers begin with 0.
+    pub(crate) fn from_zero(numbers: usize) -> Self {
+        Self { first: 0, ..Self::new(numbers) }
+    }
+
+    /// Whether it is known from where on numbers count.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.first < u64::MAX
     }
 
     /// Whether a number has not come yet. Those too old to tell have.
@@ -89,5 +99,15 @@ mod tests {
                 assert_eq!(window.end, twin.last().unwrap() + 1);
             }
         }
+    }
+
+    #[test]
+    fn what_is_known_to_begin_with_0_lacks_the_first_ones() {
+        let (mut window, mut other) = (Window::from_zero(128), Window::new(128));
+        assert_eq!((window.first_missing(100), window.has_begun(), other.has_begun()), (0, true, false));
+        window.accept(3);
+        other.accept(3);
+        assert_eq!((window.first_missing(100), other.first_missing(100)), (0, 4));
+        assert!(other.has_begun());
     }
 }

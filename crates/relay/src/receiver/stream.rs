@@ -34,7 +34,9 @@ struct Epoch {
 impl InStream {
     pub(super) fn new(key: &OpenKey, tracks_max: usize) -> Self {
         let tracks_max = tracks_max.min(usize::from(u16::MAX));
-        Self { epochs: vec![Epoch::new(key)], tracks: SsrcMap::new(tracks_max), links: Vec::new() }
+        // The node may join in the middle of its first epoch.
+        let first = Epoch::new(key, Window::new(INDEX_WINDOW));
+        Self { epochs: vec![first], tracks: SsrcMap::new(tracks_max), links: Vec::new() }
     }
 
     pub(super) fn add_key(&mut self, now: Instant, key: &OpenKey) -> Result<(), SetupError> {
@@ -48,7 +50,7 @@ impl InStream {
         if self.epochs.len() >= EPOCHS_MAX {
             return Err(SetupError::TooManyKeys);
         }
-        self.epochs.push(Epoch::new(key));
+        self.epochs.push(Epoch::new(key, Window::from_zero(INDEX_WINDOW)));
         Ok(())
     }
 
@@ -86,16 +88,19 @@ impl InStream {
         (text.len() - 1).checked_sub(padding).ok_or(DropReason::NotRtp)
     }
 
-    /// Behind what has come, gaps left open.
-    pub(super) fn position(&self) -> Position {
-        let of = |epoch: &Epoch| Position {
+    /// From where on packets may be missing that can still be opened.
+    ///
+    /// In the oldest epoch that has not expired, also if it lacks nothing: how many packets it had is
+    /// not known, and its last ones may have been lost. For a few seconds after a change of keys, more
+    /// comes twice for that.
+    pub(super) fn position(&self, now: Instant) -> Position {
+        // A first epoch of which nothing came before another one was over when the node joined.
+        let mut valid = self.epochs.iter().filter(|epoch| !epoch.is_expired(now));
+        let oldest = valid.find(|epoch| epoch.window.has_begun() || epoch.outdated_at.is_none());
+        oldest.map_or(Position { epoch: 0, index: 0 }, |epoch| Position {
             epoch: epoch.opener.epoch() as u8,
             index: u32::try_from(epoch.window.first_missing(GAPS_MAX)).unwrap_or(u32::MAX),
-        };
-        // Epochs are used one after the other.
-        let is_used = |epoch: &&Epoch| epoch.window.first_missing(0) > 0;
-        let newest = self.epochs.iter().rfind(is_used).or(self.epochs.first());
-        newest.map_or(Position { epoch: 0, index: 0 }, of)
+        })
     }
 
     /// The track of an SSRC, a new one if it has none; `None` if there are too many.
@@ -114,8 +119,8 @@ impl InStream {
 }
 
 impl Epoch {
-    fn new(key: &OpenKey) -> Self {
-        Self { opener: Opener::new(key), window: Window::new(INDEX_WINDOW), outdated_at: None }
+    fn new(key: &OpenKey, window: Window) -> Self {
+        Self { opener: Opener::new(key), window, outdated_at: None }
     }
 
     fn is_expired(&self, now: Instant) -> bool {
@@ -161,6 +166,31 @@ mod tests {
         assert_eq!(open(late, 1, &mut new), Ok(20));
         assert_eq!(open(late, 2, &mut new), Err(DropReason::UnknownEpoch));
         assert_eq!(open(late, 1, &mut old), Err(DropReason::BadPayload), "another key's");
+    }
+
+    #[test]
+    fn packets_that_were_lost_at_a_change_of_keys_are_behind_the_position() {
+        let now = netsim::Clock::new().now();
+        let keys = [5, 6, 7].map(SealKey::random);
+        let mut stream = InStream::new(&keys[0].open_key(), 10);
+        stream.add_key(now, &keys[1].open_key()).unwrap();
+        stream.add_key(now, &keys[2].open_key()).unwrap();
+        let mut sealers = keys.map(Sealer::new);
+        let mut position = |at: Instant, packet: Option<(usize, u32)>| {
+            if let Some((epoch, index)) = packet {
+                sealers[epoch].skip_to(index);
+                let (index, mut text, tag) = seal(&mut sealers[epoch], 0);
+                stream.open(at, 5 + epoch as u8, index, &mut text, &tag).unwrap();
+            }
+            let Position { epoch, index } = stream.position(at);
+            (epoch, index)
+        };
+        let late = now + OLD_EPOCH_VALID + Duration::from_millis(1);
+        assert_eq!(position(now, None), (5, 0), "nothing came: from the beginning");
+        assert_eq!(position(now, Some((0, 40))), (5, 41), "where the node joined");
+        assert_eq!(position(now, Some((0, 42))), (5, 41));
+        assert_eq!(position(now, Some((2, 3))), (5, 41), "another epoch leaves its gaps open");
+        assert_eq!(position(late, None), (7, 0), "its first ones are lost");
     }
 
     #[test]
