@@ -62,8 +62,8 @@ pub(crate) const PADDING_MAX: usize = 16;
 /// number of nodes that ask. What comes earlier is one request at its end.
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Key-frame requests that wait for their time, of a sender or of one link of a receiver. Further
-/// ones are dropped; whoever needs a key frame asks again.
+/// Key-frame requests that wait for their time because one link asked first, at a sender and at a
+/// receiver. Further ones of this link are dropped; whoever needs a key frame asks again.
 pub(crate) const KEY_FRAMES_WAITING_MAX: usize = 1024;
 
 /// Runs of link numbers a link remembers. Each is one call of `send`. The oldest are forgotten, and

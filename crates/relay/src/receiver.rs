@@ -263,11 +263,13 @@ impl Receiver {
         Ok(())
     }
 
-    /// Asks the source of a stream for a key frame of an SSRC, by the first of its links. Repeat it
+    /// Asks the source of a stream for a key frame of an SSRC, by the link that was heard
+    /// from last: while the stream comes by two, the other may be of a node that is dead. Repeat it
     /// until there is one: the request may be lost. It costs a datagram at most each time.
     pub fn request_key_frame(&mut self, now: Instant, stream: InStreamId, ssrc: u32) {
         let Some(stream) = self.streams.get(stream.0) else { return };
-        let Some((id, handle)) = stream.links.first() else { return };
+        let heard_at = |id| self.links.get(id).and_then(|link| link.stats.heard_at);
+        let Some((id, handle)) = stream.links.iter().max_by_key(|(id, _)| heard_at(*id)) else { return };
         let Some(link) = self.links.get_mut(*id) else { return };
         if link.ask_key_frame(now, *handle, ssrc) {
             self.control_due = Some(now);

@@ -71,6 +71,15 @@ impl HistoryPart {
     }
 }
 
+/// A request that the publisher gets at its time.
+struct KeyFrameWanted {
+    due: Instant,
+    /// Who asked first.
+    link: Id<OutLink>,
+    stream: Id<OutStream>,
+    ssrc: u32,
+}
+
 /// Streams of which this node is the source, and links to the nodes that get them.
 ///
 /// **Drive it**: [`Sender::handle_control`] for what arrives; [`Sender::poll_control`] and
@@ -81,7 +90,7 @@ pub struct Sender {
     streams: Table<OutStream>,
     spares: Spares,
     /// Requests that the publisher may get at their time.
-    key_frames: Vec<(Instant, Id<OutStream>, u32)>,
+    key_frames: Vec<KeyFrameWanted>,
     /// No later than the first heartbeat or answer that is due.
     control_due: Option<Instant>,
 }
@@ -406,10 +415,12 @@ impl Sender {
                 Message::KeyFrame { handle, ssrc } => {
                     let Some(id) = link.streams.get(&handle) else { continue };
                     let Some(stream) = self.streams.get_mut(*id) else { continue };
-                    if self.key_frames.len() < KEY_FRAMES_WAITING_MAX
+                    // Of each link so many: a node that asks for all it can does not keep others waiting.
+                    if link.key_frames_waiting < KEY_FRAMES_WAITING_MAX
                         && let Some(due) = stream.key_frames.request(now, ssrc)
                     {
-                        self.key_frames.push((due, *id, ssrc));
+                        link.key_frames_waiting += 1;
+                        self.key_frames.push(KeyFrameWanted { due, link: link_id.0, stream: *id, ssrc });
                     }
                 }
                 Message::Ping { id } => {
@@ -455,22 +466,27 @@ impl Sender {
     /// the number of nodes that want it, and at most once in
     /// [`KEY_FRAME_INTERVAL`](crate::KEY_FRAME_INTERVAL).
     pub fn poll_key_frame_requests(&mut self, now: Instant, mut ask: impl FnMut(OutStreamId, u32)) {
-        let Self { key_frames, streams, .. } = self;
-        key_frames.retain(|(due, id, ssrc)| {
-            let Some(stream) = streams.get_mut(*id) else { return false };
-            if *due > now {
+        let Self { key_frames, streams, links, .. } = self;
+        key_frames.retain(|&KeyFrameWanted { due, link, stream: id, ssrc }| {
+            let stream = streams.get_mut(id);
+            if due > now && stream.is_some() {
                 return true;
             }
-            stream.key_frames.requested(*ssrc, Some(now));
-            trace!(ssrc, "nodes want a key frame");
-            ask(OutStreamId(*id), *ssrc);
+            if let Some(link) = links.get_mut(link) {
+                link.key_frames_waiting -= 1;
+            }
+            if let Some(stream) = stream {
+                stream.key_frames.requested(ssrc, Some(now));
+                trace!(ssrc, "nodes want a key frame");
+                ask(OutStreamId(id), ssrc);
+            }
             false
         });
     }
 
     /// When to poll again at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.key_frames.iter().map(|(due, ..)| *due).chain(self.control_due).min()
+        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due).min()
     }
 
     /// Counts of a link.

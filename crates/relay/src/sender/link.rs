@@ -26,6 +26,8 @@ pub(super) struct OutLink {
     pub(super) pongs: Vec<u32>,
     /// It asked for what is no longer kept, and is to be told.
     pub(super) asked_too_late: bool,
+    /// Key frames that wait for their time because this link asked first.
+    pub(super) key_frames_waiting: usize,
     pub(super) heartbeat_at: Instant,
     pub(super) heartbeat_interval: Duration,
     pub(super) stats: OutLinkStats,
@@ -57,6 +59,7 @@ impl OutLink {
             budget: RepairBudget::new(now),
             pongs: Vec::new(),
             asked_too_late: false,
+            key_frames_waiting: 0,
             heartbeat_at: now + HEARTBEAT_FIRST,
             heartbeat_interval: HEARTBEAT_FIRST,
             stats: OutLinkStats::default(),

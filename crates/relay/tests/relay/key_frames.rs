@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use netsim::LinkConfig;
-use relay::KEY_FRAME_INTERVAL;
+use relay::{KEY_FRAME_INTERVAL, LinkSecret, Limits, Outgoing, Receiver, Role, SealKey, Sender};
 
-use crate::world::{World, delay};
+use crate::world::{World, delay, rtp};
 
 #[test]
 fn requests_of_fifty_nodes_are_merged() {
@@ -57,4 +57,70 @@ fn a_request_that_is_lost_is_made_again_by_who_needs_it() {
     world.edges[0].receiver.request_key_frame(world.clock.now(), stream, 1);
     world.run(Duration::from_millis(15));
     assert_eq!(world.key_frames.len(), 1);
+}
+
+#[test]
+fn a_node_that_asks_for_all_it_can_does_not_keep_others_waiting() {
+    let mut world = World::new(4);
+    let ids: Vec<usize> = (0..4).map(|_| world.add_edges(1, &delay(1), &delay(1))).collect();
+    // The first edge has three streams of 512 tracks, the last one a stream of its own.
+    let key = SealKey::random(0).open_key();
+    for stream in [ids[1], ids[2]] {
+        world.subscribe(stream, 0, &key);
+    }
+    let ask = |world: &mut World, edge: usize, stream: usize, ssrc| {
+        let (now, id) = (world.clock.now(), world.edges[edge].streams[&stream]);
+        world.edges[edge].receiver.request_key_frame(now, id, ssrc);
+    };
+    world.send_frame(ids[3], 7, 1);
+    for stream in 0..3 {
+        (0..512).for_each(|ssrc| world.send_frame(ids[stream], ssrc, 1));
+    }
+    for _ in 0..2 {
+        // The second time all of them wait for the interval.
+        for part in 0..12 {
+            (0..128).for_each(|ssrc| ask(&mut world, 0, ids[part / 4], part as u32 % 4 * 128 + ssrc));
+            world.run(Duration::from_millis(3));
+        }
+    }
+    let asked = world.key_frames.len();
+    ask(&mut world, 3, ids[3], 7);
+    world.run(Duration::from_millis(3));
+    assert_eq!(world.key_frames[asked..].iter().map(|(.., ssrc)| *ssrc).collect::<Vec<_>>(), [7]);
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.key_frames.len(), 1_536 + 1 + 1_024, "and no more than so many wait for the first");
+}
+
+#[test]
+fn a_request_goes_to_the_node_that_was_heard_from_last() {
+    let mut world = World::new(5);
+    let mut now = world.now();
+    let (mut sender, mut receiver) = (Sender::new(Limits::default()), Receiver::new(Limits::default()));
+    let key = SealKey::random(0);
+    let at_edge = receiver.add_stream(&key.open_key()).unwrap();
+    let stream = sender.add_stream(key).unwrap();
+    let links = [1, 2].map(|secret| {
+        let (keys, _) = LinkSecret::new([secret; 32]).split(Role::Listener);
+        let (_, edge_keys) = LinkSecret::new([secret; 32]).split(Role::Dialer);
+        let out_link = sender.add_link(now, keys).unwrap();
+        let in_link = receiver.add_link(now, edge_keys).unwrap();
+        sender.subscribe(stream, out_link, receiver.attach(at_edge, in_link).unwrap()).unwrap();
+        (out_link, in_link)
+    });
+    receiver.poll_control(now, |_, _| {});
+    let mut out = Outgoing::new();
+    for heard in [1, 0, 1] {
+        now += Duration::from_millis(10);
+        let packet = rtp(&mut world.random, heard as u16, 7, 50);
+        sender.send(now, stream, &[&packet], &mut out).unwrap();
+        let (_, private) = out.links().find(|(link, _)| *link == links[heard].0).unwrap();
+        let mut datagram = [&private[0][..], out.shared().next().unwrap()].concat();
+        receiver.handle_datagram(now, links[heard].1, &mut datagram).unwrap();
+        // What is missing is asked for first.
+        receiver.poll_control(now, |_, _| {});
+        receiver.request_key_frame(now, at_edge, 7);
+        let mut asked = Vec::new();
+        receiver.poll_control(now, |link, _| asked.push(link));
+        assert_eq!(asked, [links[heard].1]);
+    }
 }
