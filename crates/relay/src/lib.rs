@@ -98,6 +98,7 @@
 
 mod authenticator;
 mod control;
+mod due;
 mod error;
 mod history;
 #[cfg(feature = "internals")]

@@ -13,6 +13,7 @@ use tracing::{debug, trace};
 
 use crate::authenticator::Covered;
 use crate::control::{Message, Report, Writer};
+use crate::due::DueList;
 use crate::error::{DropReason, SendError, SetupError};
 use crate::history::SealedPacket;
 use crate::keys::{SealKey, Sealer, SenderKeys};
@@ -91,8 +92,8 @@ pub struct Sender {
     spares: Spares,
     /// Requests that the publisher may get at their time.
     key_frames: Vec<KeyFrameWanted>,
-    /// No later than the first heartbeat or answer that is due.
-    control_due: Option<Instant>,
+    /// Links that have an answer or a heartbeat to send, no later than that is due.
+    control_due: DueList<Id<OutLink>>,
 }
 
 impl Sender {
@@ -104,7 +105,7 @@ impl Sender {
             limits,
             spares: Spares::default(),
             key_frames: Vec::new(),
-            control_due: None,
+            control_due: DueList::default(),
         }
     }
 
@@ -114,9 +115,10 @@ impl Sender {
     /// [`SetupError::Full`].
     pub fn add_link(&mut self, now: Instant, keys: SenderKeys) -> Result<OutLinkId, SetupError> {
         let link = OutLink::new(now, keys);
-        let due = link.heartbeat_at;
         let id = self.links.insert(link)?;
-        self.control_due = Some(self.control_due.map_or(due, |next| next.min(due)));
+        if let Some(link) = self.links.get_mut(id) {
+            self.control_due.add(link.heartbeat_at, &mut link.polled_at, id);
+        }
         Ok(OutLinkId(id))
     }
 
@@ -360,8 +362,7 @@ impl Sender {
             let (first, packets) = (link.next, out.packets.len() as u32);
             let run = Run { first, packets, handle: *handle, stream: stream_id.0, number };
             link.sent(now, run, bytes, self.limits.history);
-            self.control_due =
-                Some(self.control_due.map_or(link.heartbeat_at, |due| due.min(link.heartbeat_at)));
+            self.control_due.add(link.heartbeat_at, &mut link.polled_at, *id);
             out.links.push(OutLinkId(*id));
             for (sequence, packet) in (first..).zip(&out.packets) {
                 out.private.push(private(link, sequence, *handle, packet));
@@ -395,7 +396,7 @@ impl Sender {
                     let oldest = link.oldest_kept(now, self.limits.history, &self.streams);
                     if first < oldest {
                         link.asked_too_late = true;
-                        self.control_due = Some(now);
+                        self.control_due.add(now, &mut link.polled_at, link_id.0);
                     }
                     let kept = first.max(oldest)..end.min(link.next);
                     let charged = kept.clone().take(numbers_left);
@@ -425,7 +426,7 @@ impl Sender {
                 }
                 Message::Ping { id } => {
                     link.pong(id);
-                    self.control_due = Some(now);
+                    self.control_due.add(now, &mut link.polled_at, link_id.0);
                 }
                 Message::Report(report) => link.stats.report = report,
                 // Not for this half: refused before.
@@ -437,29 +438,34 @@ impl Sender {
 
     /// Calls `send` with each control datagram that is due, and the link it goes to.
     pub fn poll_control(&mut self, now: Instant, mut send: impl FnMut(OutLinkId, &[u8])) {
-        if self.control_due.is_none_or(|due| due > now) {
-            return;
-        }
-        let mut next: Option<Instant> = None;
-        for (id, link) in self.links.iter_mut() {
+        // Only links that are due: with thousands of them, each of which asks something now and then,
+        // looking at all each time would be what a node does most.
+        while let Some((at, id)) = self.control_due.pop(now) {
+            let Some(link) = self.links.get_mut(id).filter(|link| link.polled_at == Some(at)) else {
+                continue;
+            };
+            link.polled_at = None;
             let is_heartbeat = link.heartbeat_at <= now;
             let oldest = (is_heartbeat || std::mem::take(&mut link.asked_too_late))
                 .then(|| link.oldest_kept(now, self.limits.history, &self.streams));
-            let OutLink { sealer, pongs, .. } = link;
-            let mut writer = Writer::new(sealer, |datagram: &[u8]| send(OutLinkId(id), datagram));
-            pongs.drain(..).for_each(|id| writer.push(Message::Pong { id }));
+            if oldest.is_some() || !link.pongs.is_empty() {
+                let OutLink { sealer, pongs, .. } = link;
+                let mut writer = Writer::new(sealer, |datagram: &[u8]| send(OutLinkId(id), datagram));
+                pongs.drain(..).for_each(|id| writer.push(Message::Pong { id }));
+                if is_heartbeat {
+                    writer.push(Message::Sent { next: link.next });
+                }
+                if let Some(oldest) = oldest {
+                    writer.push(Message::Kept { oldest });
+                }
+                writer.flush();
+            }
             if is_heartbeat {
-                writer.push(Message::Sent { next: link.next });
                 link.heartbeat_interval = (link.heartbeat_interval * 2).min(crate::limits::HEARTBEAT_LAST);
                 link.heartbeat_at = now + link.heartbeat_interval;
             }
-            if let Some(oldest) = oldest {
-                writer.push(Message::Kept { oldest });
-            }
-            writer.flush();
-            next = Some(next.map_or(link.heartbeat_at, |next| next.min(link.heartbeat_at)));
+            self.control_due.add(link.heartbeat_at, &mut link.polled_at, id);
         }
-        self.control_due = next;
     }
 
     /// Calls `ask` for each stream and SSRC whose publisher is to send a key frame: once, whatever
@@ -486,7 +492,7 @@ impl Sender {
 
     /// When to poll again at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due).min()
+        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due.next()).min()
     }
 
     /// Counts of a link.
@@ -533,4 +539,52 @@ fn repair(
     }
     let private = private(link, sequence, run.handle, packet);
     Some(Repair { link: link_id, private, packet: Arc::clone(packet) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{LinkSecret, Role};
+
+    #[test]
+    fn links_that_have_nothing_to_say_are_not_looked_at() {
+        let mut now = netsim::Clock::new().now();
+        let mut sender = Sender::new(Limits::default());
+        let stream = sender.add_stream(SealKey::random(0)).unwrap();
+        let links: Vec<OutLinkId> = (0..100)
+            .map(|secret| {
+                let (keys, _) = LinkSecret::new([secret; 32]).split(Role::Dialer);
+                let link = sender.add_link(now, keys).unwrap();
+                sender.subscribe(stream, link, 0).unwrap();
+                link
+            })
+            .collect();
+        let (mut out, packet) = (Outgoing::new(), [0x80; 20]);
+        let polled = |sender: &mut Sender, now| {
+            let mut polled = Vec::new();
+            sender.poll_control(now, |link, _| polled.push(link));
+            polled
+        };
+        // Heartbeats are put off by each packet, and the list does not grow for it.
+        for _ in 0..100 {
+            sender.send(now, stream, &[&packet], &mut out).unwrap();
+            now += Duration::from_millis(40);
+            assert!(polled(&mut sender, now).is_empty());
+            assert_eq!(sender.control_due.len(), 100);
+        }
+        now += Duration::from_secs(1);
+        assert_eq!(polled(&mut sender, now).len(), 100);
+        for link in &links[3..5] {
+            let link_in = sender.links.get_mut(link.0).unwrap();
+            link_in.pong(7);
+            sender.control_due.add(now, &mut link_in.polled_at, link.0);
+        }
+        let before = sender.control_due.len();
+        assert_eq!(polled(&mut sender, now), links[3..5], "the others are left where they are");
+        assert_eq!(sender.control_due.len(), before);
+        sender.remove_link(links[9]);
+        now += Duration::from_secs(10);
+        assert_eq!(polled(&mut sender, now).len(), 99);
+        assert_eq!(sender.control_due.len(), 99, "and what was asked already is gone");
+    }
 }

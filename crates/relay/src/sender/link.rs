@@ -28,6 +28,8 @@ pub(super) struct OutLink {
     pub(super) asked_too_late: bool,
     /// Key frames that wait for their time because this link asked first.
     pub(super) key_frames_waiting: usize,
+    /// When it is asked what it has to say.
+    pub(super) polled_at: Option<Instant>,
     pub(super) heartbeat_at: Instant,
     pub(super) heartbeat_interval: Duration,
     pub(super) stats: OutLinkStats,
@@ -60,6 +62,7 @@ impl OutLink {
             pongs: Vec::new(),
             asked_too_late: false,
             key_frames_waiting: 0,
+            polled_at: None,
             heartbeat_at: now + HEARTBEAT_FIRST,
             heartbeat_interval: HEARTBEAT_FIRST,
             stats: OutLinkStats::default(),
