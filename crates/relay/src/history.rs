@@ -61,6 +61,10 @@ pub(crate) struct History {
 }
 
 impl History {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     /// Number of the oldest packet.
     pub(crate) fn first(&self) -> u64 {
         self.first
@@ -82,10 +86,15 @@ impl History {
         now: Instant,
         packet: Arc<SealedPacket>,
         limits: &Limits,
-        mut spare: impl FnMut(Arc<SealedPacket>),
+        spare: impl FnMut(Arc<SealedPacket>),
     ) {
         self.bytes += packet.bytes.len();
         self.packets.push_back((now, packet));
+        self.trim(now, limits, spare);
+    }
+
+    /// Removes what is too old or too much, and gives it to `spare`.
+    pub(crate) fn trim(&mut self, now: Instant, limits: &Limits, mut spare: impl FnMut(Arc<SealedPacket>)) {
         while let Some((sent_at, oldest)) = self.packets.front()
             && (now.saturating_duration_since(*sent_at) > limits.history
                 && self.start.is_none_or(|start| !is_behind(oldest, start))

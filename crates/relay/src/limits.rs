@@ -11,13 +11,17 @@ pub struct Limits {
     /// Streams of one. Default 16,384; beyond it [`SetupError::Full`](crate::SetupError::Full).
     pub streams_max: usize,
     /// How long a stream's packets are kept for repairs. Default 1.5 s. Older ones are removed when
-    /// the next is sent, and what is asked for later is not repaired. Those since a start
+    /// the next is sent or, of a stream that pauses, as long again later; what is asked for after it is
+    /// not repaired. Those since a start
     /// ([`Sender::keep_from`](crate::Sender::keep_from)) stay, as far as the next two allow.
     pub history: Duration,
     /// Packets a stream keeps at most. Default 4096; the oldest are removed.
     pub history_packets_max: usize,
     /// Bytes a stream keeps at most. Default 8 MiB; the oldest packets are removed.
     pub history_bytes_max: usize,
+    /// Bytes of a datagram's UDP payload that the path carries in one piece. Default 1472, that of
+    /// Ethernet. Packets that are sent together are not padded to the length of one that exceeds it.
+    pub datagram_bytes_max: usize,
     /// SSRCs of one stream. Default 512. Packets of others are sent, but key frames cannot be asked
     /// for; a receiver drops them ([`DropReason::TooManyTracks`](crate::DropReason::TooManyTracks)).
     pub tracks_max: usize,
@@ -31,6 +35,7 @@ impl Default for Limits {
             history: Duration::from_millis(1_500),
             history_packets_max: 4096,
             history_bytes_max: 8 << 20,
+            datagram_bytes_max: 1472,
             tracks_max: 512,
         }
     }

@@ -94,6 +94,8 @@ pub struct Sender {
     key_frames: Vec<KeyFrameWanted>,
     /// Links that have an answer or a heartbeat to send, no later than that is due.
     control_due: DueList<Id<OutLink>>,
+    /// When to look for packets that are too old, while any are kept.
+    trim_at: Option<Instant>,
 }
 
 impl Sender {
@@ -106,6 +108,7 @@ impl Sender {
             spares: Spares::default(),
             key_frames: Vec::new(),
             control_due: DueList::default(),
+            trim_at: None,
         }
     }
 
@@ -249,6 +252,7 @@ impl Sender {
         }
 
         let first = stream.seal(now, packets, &self.limits, &mut self.spares, out);
+        self.trim_at.get_or_insert(now + trim_interval(&self.limits));
         self.deal_out(now, stream_id, members, first, out);
         Ok(())
     }
@@ -285,6 +289,7 @@ impl Sender {
         }
         let members = stream.members(None)?;
         let first = stream.copy(now, packets, &self.limits, &mut self.spares, out);
+        self.trim_at.get_or_insert(now + trim_interval(&self.limits));
         if !out.packets.is_empty() {
             self.deal_out(now, stream_id, members, first, out);
         }
@@ -309,8 +314,15 @@ impl Sender {
 
     /// What is kept of a stream from a position on, for [`Sender::send_history`]; `None` if there is no
     /// such stream.
-    pub fn history_from(&self, stream: OutStreamId, from: Position) -> Option<HistoryPart> {
-        let history = &self.streams.get(stream.0)?.history;
+    pub fn history_from(
+        &mut self,
+        now: Instant,
+        stream: OutStreamId,
+        from: Position,
+    ) -> Option<HistoryPart> {
+        let Self { streams, spares, limits, .. } = self;
+        let history = &mut streams.get_mut(stream.0)?.history;
+        history.trim(now, limits, |packet| spares.put(packet));
         Some(HistoryPart(history.number_at(from)..history.end()))
     }
 
@@ -438,6 +450,9 @@ impl Sender {
 
     /// Calls `send` with each control datagram that is due, and the link it goes to.
     pub fn poll_control(&mut self, now: Instant, mut send: impl FnMut(OutLinkId, &[u8])) {
+        if self.trim_at.is_some_and(|at| at <= now) {
+            self.trim(now);
+        }
         // Only links that are due: with thousands of them, each of which asks something now and then,
         // looking at all each time would be what a node does most.
         while let Some((at, id)) = self.control_due.pop(now) {
@@ -468,6 +483,20 @@ impl Sender {
         }
     }
 
+    /// Removes what is too old of all streams: of those that pause, nothing else would.
+    fn trim(&mut self, now: Instant) {
+        let Self { streams, links, spares, limits, .. } = self;
+        let mut is_any_kept = false;
+        for (_, stream) in streams.iter_mut() {
+            stream.history.trim(now, limits, |packet| spares.put(packet));
+            is_any_kept |= !stream.history.is_empty();
+        }
+        for (_, link) in links.iter_mut() {
+            link.oldest_kept(now, limits.history, streams);
+        }
+        self.trim_at = is_any_kept.then(|| now + trim_interval(limits));
+    }
+
     /// Calls `ask` for each stream and SSRC whose publisher is to send a key frame: once, whatever
     /// the number of nodes that want it, and at most once in
     /// [`KEY_FRAME_INTERVAL`](crate::KEY_FRAME_INTERVAL).
@@ -492,7 +521,7 @@ impl Sender {
 
     /// When to poll again at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due.next()).min()
+        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due.next()).chain(self.trim_at).min()
     }
 
     /// Counts of a link.
@@ -509,6 +538,11 @@ impl Sender {
     pub fn history(&self) -> Duration {
         self.limits.history
     }
+}
+
+/// Seldom enough that looking at all streams costs nothing.
+fn trim_interval(limits: &Limits) -> Duration {
+    limits.history.max(Duration::from_secs(1))
 }
 
 /// The private bytes of one packet for one link.
@@ -586,5 +620,30 @@ mod tests {
         now += Duration::from_secs(10);
         assert_eq!(polled(&mut sender, now).len(), 99);
         assert_eq!(sender.control_due.len(), 99, "and what was asked already is gone");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_stream_that_pauses() {
+        let mut now = netsim::Clock::new().now();
+        let mut sender = Sender::new(Limits::default());
+        let stream = sender.add_stream(SealKey::random(0)).unwrap();
+        let (keys, _) = LinkSecret::new([1; 32]).split(Role::Dialer);
+        let link = sender.add_link(now, keys).unwrap();
+        sender.subscribe(stream, link, 0).unwrap();
+        let start = sender.next_position(stream).unwrap();
+        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut Outgoing::new()).unwrap();
+        assert!(!sender.history_from(now, stream, start).unwrap().is_empty());
+        let end = now + 2 * sender.history();
+        while let Some(at) = sender.next_timeout().filter(|at| *at <= end) {
+            now = at;
+            sender.poll_control(now, |_, _| {});
+        }
+        assert_eq!(sender.trim_at, None);
+        assert!(sender.streams.get(stream.0).unwrap().history.is_empty());
+        assert!(sender.links.get(link.0).unwrap().keeps_nothing());
+
+        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut Outgoing::new()).unwrap();
+        now += sender.history() + Duration::from_millis(1);
+        assert!(sender.history_from(now, stream, start).unwrap().is_empty(), "too old, and not polled yet");
     }
 }

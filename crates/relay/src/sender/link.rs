@@ -106,6 +106,11 @@ impl OutLink {
         (sequence - run.first < u64::from(run.packets)).then_some(run)
     }
 
+    #[cfg(test)]
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     /// A ping is to be answered; of many at once the last ones.
     pub(super) fn pong(&mut self, id: u32) {
         if self.pongs.len() == PINGS_MAX {

@@ -10,10 +10,10 @@ use crate::error::SendError;
 use crate::history::{History, SealedPacket};
 use crate::key_frames::KeyFrames;
 use crate::keys::Sealer;
-use crate::limits::{Limits, PACKET_BYTES_MAX, PADDING_MAX, SPARES_MAX};
+use crate::limits::{Limits, PADDING_MAX, SPARES_MAX};
 use crate::rtp_or_rtcp::ssrc_of;
 use crate::table::Id;
-use crate::wire::Shared;
+use crate::wire::{PRIVATE_BYTES, SHARED_BYTES_ADDED, Shared};
 
 pub(super) struct OutStream {
     /// None of a stream that another node is the source of.
@@ -66,9 +66,11 @@ impl OutStream {
         let first = history.end();
         let Some(sealer) = sealer else { return first };
         let longest = packets.iter().map(|packet| packet.len()).max().unwrap_or(0);
+        // A packet that passes the path must not become as long as one that does not.
+        let may_pad = PRIVATE_BYTES + longest + SHARED_BYTES_ADDED <= limits.datagram_bytes_max;
         for packet in packets {
             let lacks = longest - packet.len();
-            let padding = if longest < PACKET_BYTES_MAX && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
+            let padding = if may_pad && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
             let sealed = spares.fill(|sealed| sealed.seal(sealer, packet, padding));
             if let Some(ssrc) = ssrc_of(packet) {
                 key_frames.note(ssrc);

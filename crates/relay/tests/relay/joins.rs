@@ -69,7 +69,7 @@ fn a_node_that_joins_gets_the_same_sealed_packets_and_leaves_no_gap_at_others() 
             let start = relay::Position { epoch: 0, index: u32::from(number / 100 * 100) - 50 };
             for secret in 0..5 {
                 let mut node = Node::new(now, number as u8 + secret, &mut sender, stream, &open);
-                let mut part = sender.history_from(stream, start).unwrap();
+                let mut part = sender.history_from(now, stream, start).unwrap();
                 sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();
                 assert!(part.is_empty());
                 assert!(out.shared().eq(sealed[start.index as usize..].iter()), "each sealed once");
@@ -104,7 +104,7 @@ fn more_of_the_history_than_goes_together_is_sent_in_parts_and_in_order() {
     let sent: Vec<Vec<u8>> =
         (0..4_000).map(|number| send(&mut sender, &mut out, &mut world.random, number)).collect();
     let mut node = Node::new(now, 2, &mut sender, stream, &open);
-    let mut part = sender.history_from(stream, relay::Position { epoch: 0, index: 500 }).unwrap();
+    let mut part = sender.history_from(now, stream, relay::Position { epoch: 0, index: 500 }).unwrap();
     let mut calls = Vec::new();
     while !part.is_empty() {
         sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();

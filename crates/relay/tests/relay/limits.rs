@@ -126,3 +126,19 @@ fn a_control_datagram_gets_no_more_than_its_share_of_repairs() {
     assert_eq!(repairs.len(), 1_024);
     assert!(world.sender.next_timeout().is_some() && edge.receiver.next_timeout().is_some());
 }
+
+#[test]
+fn nothing_is_padded_to_the_length_of_a_packet_that_is_too_long_for_the_path() {
+    for (datagram_bytes_max, lengths) in [(1_237, [1_221, 1_221]), (1_236, [1_211, 1_221])] {
+        let mut world = World::new(6);
+        let mut sender = Sender::new(Limits { datagram_bytes_max, ..Limits::default() });
+        let stream = sender.add_stream(SealKey::random(0)).unwrap();
+        let (keys, _) = LinkSecret::new([1; 32]).split(Role::Dialer);
+        let link = sender.add_link(world.now(), keys).unwrap();
+        sender.subscribe(stream, link, 0).unwrap();
+        let packets = [1_190, 1_200].map(|len| rtp(&mut world.random, 0, 7, len));
+        let mut out = Outgoing::new();
+        sender.send(world.now(), stream, &[&packets[0], &packets[1]], &mut out).unwrap();
+        assert!(out.shared().map(<[u8]>::len).eq(lengths), "{datagram_bytes_max}");
+    }
+}

@@ -131,7 +131,7 @@ fn a_chain_hands_on_every_packet_and_a_new_parent_fills_the_gap_from_its_history
                 edge.remove_link(second.in_link);
                 let mut hop = Hop::new(now, secret + 3, (&mut origin, stream), (&mut edge, at_edge), &lossy);
                 let from = edge.position(now, at_edge).unwrap();
-                let mut part = origin.history_from(stream, from).unwrap();
+                let mut part = origin.history_from(now, stream, from).unwrap();
                 origin.send_history(now, stream, hop.out_link, &mut part, &mut out).unwrap();
                 assert!(part.is_empty());
                 assert!((50..=80).contains(&out.shared().len()), "{} of the history", out.shared().len());
