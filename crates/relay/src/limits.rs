@@ -71,9 +71,10 @@ pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 /// receiver. Further ones of this link are dropped; whoever needs a key frame asks again.
 pub(crate) const KEY_FRAMES_WAITING_MAX: usize = 1024;
 
-/// Runs of link numbers a link remembers. Each is one call of `send`. The oldest are forgotten, and
-/// not repaired any more.
-pub(crate) const RUNS_MAX: usize = 16_384;
+/// Runs of link numbers a link remembers, each one call of `send`, for no longer than
+/// [`Limits::history`]: as many as the link's rate makes of it, up to this, 7 MB. The oldest are
+/// forgotten, and not repaired any more.
+pub(crate) const RUNS_MAX: usize = 131_072;
 
 /// Link numbers that one control datagram can get repaired, of those that are still kept. The rest is
 /// asked for again; what is not kept any more is said, and given up.
@@ -82,15 +83,20 @@ pub(crate) const REPAIRS_PER_DATAGRAM_MAX: usize = 1024;
 /// Part of a link's media bytes that may be sent again.
 pub(crate) const REPAIR_SHARE: f64 = 0.25;
 
-/// Bytes a second that may be sent again however little media there is, and the most that can be
-/// saved up. Beyond, nothing is repaired until there is budget again.
+/// Bytes a second that may be sent again however little media there is.
 pub(crate) const REPAIR_BYTES_PER_SECOND_MIN: f64 = 16_000.0;
-/// See [`REPAIR_BYTES_PER_SECOND_MIN`].
+/// The most that can be saved up: what a second of the link's media adds, between these two. Beyond,
+/// nothing is repaired until there is budget again.
 pub(crate) const REPAIR_BYTES_MAX: f64 = 256.0 * 1024.0;
+/// See [`REPAIR_BYTES_MAX`].
+pub(crate) const REPAIR_BYTES_LIMIT: f64 = 8.0 * 1024.0 * 1024.0;
 
-/// Numbers that may be missing from a link at once. At a gap that would exceed it the oldest are given
+/// Numbers that may be missing from a link at once, or twice as many as it sent in a second up to
+/// [`MISSING_LIMIT`], which all streams share; those that came since do not count. At a gap that would exceed it the oldest are given
 /// up: the newest are those that the sender still has.
 pub(crate) const MISSING_MAX: usize = 4096;
+/// See [`MISSING_MAX`]. Entries in all, those that are done with as well, are twice as many at most: 9 MB.
+pub(crate) const MISSING_LIMIT: usize = 65_536;
 
 /// Of these, numbers that came for a stream that does not have their key yet. Further ones are given up.
 pub(crate) const PARKED_MAX: usize = 1024;

@@ -10,9 +10,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits::{ASKED_MAX, GIVE_UP_AFTER, MISSING_MAX, PARKED_MAX, REORDER_WAIT_MAX};
+use crate::limits::{ASKED_MAX, GIVE_UP_AFTER, MISSING_LIMIT, MISSING_MAX, PARKED_MAX, REORDER_WAIT_MAX};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Missing {
     /// By rising number. Those that are done with stay until they are the first.
     list: VecDeque<Entry>,
@@ -22,6 +22,28 @@ pub(crate) struct Missing {
     reordered_at: Option<Instant>,
     /// How many are parked, no more than `PARKED_MAX`.
     parked: usize,
+    /// How many are neither done with nor more than `waiting_max`.
+    waiting: usize,
+    waiting_max: usize,
+    /// Numbers sent since then, to know the rate.
+    counted: u64,
+    counted_since: Option<Instant>,
+}
+
+impl Default for Missing {
+    fn default() -> Self {
+        Self {
+            list: VecDeque::new(),
+            next_due: None,
+            reorder_wait: Duration::ZERO,
+            reordered_at: None,
+            parked: 0,
+            waiting: 0,
+            waiting_max: MISSING_MAX,
+            counted: 0,
+            counted_since: None,
+        }
+    }
 }
 
 /// Which stream of a receiver a number is parked for.
@@ -43,14 +65,14 @@ impl Missing {
     /// Numbers `from..to` were skipped. Returns how many are given up because there would be too
     /// many: the oldest, since the sender has those no longer, or soon will not.
     pub(crate) fn skipped(&mut self, now: Instant, from: u64, to: u64) -> u64 {
-        let kept = from.max(to.saturating_sub(MISSING_MAX as u64));
-        let mut given_up = kept - from;
-        while self.list.len() as u64 + (to - kept) > MISSING_MAX as u64
+        let kept = from.max(to.saturating_sub(self.waiting_max as u64));
+        let (mut given_up, new) = (kept - from, (to - kept) as usize);
+        while (self.waiting + new > self.waiting_max || self.list.len() + new > 2 * self.waiting_max)
             && let Some(oldest) = self.list.pop_front()
         {
-            self.parked -= usize::from(oldest.parked.is_some());
-            given_up += u64::from(!oldest.is_done);
+            given_up += u64::from(self.leaves(&oldest));
         }
+        self.waiting += new;
         self.shorten_wait(now);
         let due = now + self.reorder_wait;
         let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false, parked: None };
@@ -63,9 +85,9 @@ impl Missing {
     pub(crate) fn give_up_before(&mut self, oldest: u64) -> u64 {
         let end = self.list.partition_point(|entry| entry.number < oldest);
         let mut given_up = 0;
-        for entry in self.list.drain(..end) {
-            self.parked -= usize::from(entry.parked.is_some());
-            given_up += u64::from(!entry.is_done);
+        for _ in 0..end {
+            let Some(entry) = self.list.pop_front() else { break };
+            given_up += u64::from(self.leaves(&entry));
         }
         self.trim();
         given_up
@@ -75,10 +97,11 @@ impl Missing {
     /// for until [`Missing::release`], and given up in its time. `false` if too many are parked: then
     /// it is given up now.
     pub(crate) fn park(&mut self, number: u64, stream: usize) -> bool {
-        let Some(at) = self.find(number) else { return false };
+        let Some(at) = self.find(number).filter(|at| !self.list[*at].is_done) else { return false };
         let entry = &mut self.list[at];
         if entry.parked.is_none() && self.parked >= PARKED_MAX {
             entry.is_done = true;
+            self.waiting -= 1;
             self.trim();
             return false;
         }
@@ -104,9 +127,10 @@ impl Missing {
 
     /// An expected number has arrived. Returns whether it had been asked for.
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, least_round_trip: Option<Duration>) -> bool {
-        let Some(at) = self.find(number) else { return false };
+        let Some(at) = self.find(number).filter(|at| !self.list[*at].is_done) else { return false };
         let entry = &mut self.list[at];
         entry.is_done = true;
+        self.waiting -= 1;
         self.parked -= usize::from(entry.parked.take().is_some());
         let (asked, late) = (entry.asked, now.saturating_duration_since(entry.since));
         // Sooner than an answer can be: it was under way.
@@ -133,6 +157,7 @@ impl Missing {
             if entry.due <= now {
                 if entry.asked >= ASKED_MAX || now.saturating_duration_since(entry.since) >= GIVE_UP_AFTER {
                     entry.is_done = true;
+                    self.waiting -= 1;
                     self.parked -= usize::from(entry.parked.take().is_some());
                     given_up += 1;
                     continue;
@@ -154,6 +179,29 @@ impl Missing {
     /// When [`Missing::poll`] has something to do.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.next_due
+    }
+
+    /// The link has come so many numbers further. How many may be missing goes by that: twice those of
+    /// a second, of the last one in which something came.
+    #[inline]
+    pub(crate) fn count(&mut self, now: Instant, numbers: u64) {
+        let since = *self.counted_since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        if passed >= RATE_PERIOD {
+            if passed < 2 * RATE_PERIOD {
+                let by_rate = 2.0 * self.counted as f64 / passed.as_secs_f64();
+                self.waiting_max = (by_rate as usize).clamp(MISSING_MAX, MISSING_LIMIT);
+            }
+            (self.counted, self.counted_since) = (0, Some(now));
+        }
+        self.counted += numbers;
+    }
+
+    /// An entry is taken off the list. Returns whether it was waiting.
+    fn leaves(&mut self, entry: &Entry) -> bool {
+        self.parked -= usize::from(entry.parked.is_some());
+        self.waiting -= usize::from(!entry.is_done);
+        !entry.is_done
     }
 
     fn find(&self, number: u64) -> Option<usize> {
@@ -190,6 +238,8 @@ const RETRY_MIN: Duration = Duration::from_millis(10);
 /// Requests after which the time between them doubles.
 const ASKED_QUICKLY: u8 = 4;
 const REORDERED_RECENTLY: Duration = Duration::from_secs(5);
+/// Over which the rate of a link is measured.
+const RATE_PERIOD: Duration = Duration::from_secs(1);
 const ENTRIES_KEPT: usize = 64;
 
 #[cfg(test)]
@@ -257,7 +307,7 @@ mod tests {
         let (mut missing, now) = (Missing::default(), start());
         assert_eq!(missing.skipped(now, 0, MISSING_MAX as u64), 0);
         missing.arrived(now, 7, None);
-        assert_eq!(missing.skipped(now, 5_000, 5_010), 9, "the first ten, of which one is there");
+        assert_eq!(missing.skipped(now, 5_000, 5_010), 9, "the first ones, but for the one that came");
         assert!(!missing.contains(9) && missing.contains(10) && missing.contains(5_009));
         assert_eq!(missing.skipped(now, 6_000, 26_000), MISSING_MAX as u64 + 20_000 - MISSING_MAX as u64);
         assert!(!missing.contains(5_009) && !missing.contains(21_903) && missing.contains(21_904));
@@ -290,5 +340,26 @@ mod tests {
         assert_eq!((parked, missing.parked), (PARKED_MAX, PARKED_MAX));
         assert_eq!(poll(&mut missing, now + 30 * MS + GIVE_UP_AFTER), (vec![], PARKED_MAX as u64 + 1));
         assert_eq!((missing.parked, missing.list.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_fast_link_may_lack_more_at_once_and_what_came_does_not_count() {
+        for (a_second, expected) in [(1_000, MISSING_MAX), (10_000, 20_000), (1_000_000, MISSING_LIMIT)] {
+            let (mut missing, mut now) = (Missing::default(), start());
+            for _ in 0..200 {
+                now += 10 * MS;
+                missing.count(now, a_second / 100);
+            }
+            // A silence of half a minute says nothing of the rate.
+            now += 30_000 * MS;
+            missing.count(now, 1);
+            let most = missing.waiting_max;
+            assert!(most.abs_diff(expected) <= expected / 50, "{most}");
+            assert_eq!(missing.skipped(now, 0, most as u64), 0);
+            (1..most as u64).for_each(|number| _ = missing.arrived(now, number, None));
+            assert_eq!(missing.skipped(now, 1 << 32, (1 << 32) + most as u64 - 1), 0, "one is waiting");
+            assert!(missing.contains(0) && missing.list.len() <= 2 * MISSING_LIMIT);
+            assert_eq!(missing.skipped(now, 1 << 33, (1 << 33) + 1), 1);
+        }
     }
 }

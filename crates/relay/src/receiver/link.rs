@@ -88,6 +88,7 @@ impl InLink {
             self.stats.repaired += u64::from(was_asked);
             return was_asked;
         }
+        self.missing.count(now, number + 1 - self.next);
         self.skip_to(now, number);
         self.next = number + 1;
         false

@@ -79,7 +79,7 @@ impl OutLink {
             self.runs.pop_front();
         }
         self.runs.push_back((now, run));
-        self.budget.earn(bytes);
+        self.budget.earn(now, bytes);
         (self.heartbeat_at, self.heartbeat_interval) = (now + HEARTBEAT_FIRST, HEARTBEAT_FIRST);
         self.stats.packets += u64::from(run.packets);
         self.stats.bytes += bytes as u64;

@@ -17,9 +17,9 @@ fn a_stream_continues_over_many_keys_on_a_bad_link() {
             duplicate: 0.05,
             ..delay(20)
         };
-        let mut world = World::fan_out(seed, 2, &down, &delay(20));
+        let mut world = World::fan_out(seed, 1, &down, &delay(20));
         // More than a byte of the datagram can tell apart.
-        for _ in 0..300 {
+        for _ in 0..260 {
             // A key is used for longer than half of the time that an old one is valid.
             world.play(0, Duration::from_millis(1_640));
             let key = world.hand_out_key(0);
@@ -28,7 +28,7 @@ fn a_stream_continues_over_many_keys_on_a_bad_link() {
         }
         world.play(0, Duration::from_secs(1));
         world.run(Duration::from_secs(2));
-        assert_eq!(world.check(), [0, 0], "seed {seed}");
+        assert_eq!(world.check(), [0], "seed {seed}");
     }
 }
 
