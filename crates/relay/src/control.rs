@@ -303,7 +303,8 @@ mod tests {
         }
         assert_eq!(out, messages);
         let (mut sealer, mut opener) = pair(TO_RECEIVER);
-        let messages = [Message::Pong { id: 1 }, Message::Sent { next: u64::MAX }, Message::Kept { oldest: 9 }];
+        let messages =
+            [Message::Pong { id: 1 }, Message::Sent { next: u64::MAX }, Message::Kept { oldest: 9 }];
         let mut datagrams = write(&mut sealer, &messages);
         assert_eq!(opener.open(&mut datagrams[0]).unwrap().collect::<Vec<_>>(), messages);
         assert!(write(&mut sealer, &[]).is_empty());

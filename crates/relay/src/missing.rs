@@ -75,7 +75,8 @@ impl Missing {
         self.waiting += new;
         self.shorten_wait(now);
         let due = now + self.reorder_wait;
-        let entry = |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false, parked: None };
+        let entry =
+            |number| Entry { number, since: now, due, asked_at: now, asked: 0, is_done: false, parked: None };
         self.list.extend((kept..to).map(entry));
         self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
         given_up

@@ -82,11 +82,9 @@ mod tests {
     fn a_fast_link_saves_up_what_a_second_of_it_adds() {
         let start = netsim::Clock::new().now();
         // Bytes of media in 10 ms, and what is saved up in the end.
-        for (media, expected) in [
-            (1_000, REPAIR_BYTES_MAX),
-            (100_000, 2_500_000.0),
-            (10_000_000, REPAIR_BYTES_LIMIT),
-        ] {
+        for (media, expected) in
+            [(1_000, REPAIR_BYTES_MAX), (100_000, 2_500_000.0), (10_000_000, REPAIR_BYTES_LIMIT)]
+        {
             let mut budget = RepairBudget::new(start);
             for turn in 0..3_000 {
                 budget.earn(start + Duration::from_millis(turn * 10), media);

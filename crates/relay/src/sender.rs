@@ -314,12 +314,7 @@ impl Sender {
 
     /// What is kept of a stream from a position on, for [`Sender::send_history`]; `None` if there is no
     /// such stream.
-    pub fn history_from(
-        &mut self,
-        now: Instant,
-        stream: OutStreamId,
-        from: Position,
-    ) -> Option<HistoryPart> {
+    pub fn history_from(&mut self, now: Instant, stream: OutStreamId, from: Position) -> Option<HistoryPart> {
         let Self { streams, spares, limits, .. } = self;
         let history = &mut streams.get_mut(stream.0)?.history;
         history.trim(now, limits, |packet| spares.put(packet));
@@ -521,7 +516,12 @@ impl Sender {
 
     /// When to poll again at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.key_frames.iter().map(|wanted| wanted.due).chain(self.control_due.next()).chain(self.trim_at).min()
+        self.key_frames
+            .iter()
+            .map(|wanted| wanted.due)
+            .chain(self.control_due.next())
+            .chain(self.trim_at)
+            .min()
     }
 
     /// Counts of a link.

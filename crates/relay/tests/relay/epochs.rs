@@ -72,7 +72,10 @@ fn epochs_only_rise() {
     let now = world.now();
     for epoch in [0, 128, u32::MAX] {
         let key = SealKey::random(epoch);
-        assert_eq!(world.edges[0].receiver.add_key(now, at_edge, &key.open_key()), Err(SetupError::StaleEpoch));
+        assert_eq!(
+            world.edges[0].receiver.add_key(now, at_edge, &key.open_key()),
+            Err(SetupError::StaleEpoch)
+        );
         assert_eq!(world.sender.rotate(id, key), Err(SetupError::StaleEpoch));
     }
     let key = SealKey::random(127);

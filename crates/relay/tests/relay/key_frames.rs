@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use netsim::LinkConfig;
-use relay::{KEY_FRAME_INTERVAL, LinkSecret, Limits, Outgoing, Receiver, Role, SealKey, Sender};
+use relay::{KEY_FRAME_INTERVAL, Limits, LinkSecret, Outgoing, Receiver, Role, SealKey, Sender};
 
 use crate::world::{World, delay, rtp};
 
@@ -73,8 +73,8 @@ fn a_node_that_asks_for_all_it_can_does_not_keep_others_waiting() {
         world.edges[edge].receiver.request_key_frame(now, id, ssrc);
     };
     world.send_frame(ids[3], 7, 1);
-    for stream in 0..3 {
-        (0..512).for_each(|ssrc| world.send_frame(ids[stream], ssrc, 1));
+    for stream in &ids[..3] {
+        (0..512).for_each(|ssrc| world.send_frame(*stream, ssrc, 1));
     }
     for _ in 0..2 {
         // The second time all of them wait for the interval.
