@@ -126,7 +126,7 @@ impl Nodes {
         let stream = sender.add_stream(key).expect("room");
         let out_link = sender.add_link(now, sender_keys).expect("room");
         let in_link = receiver.add_link(now, receiver_keys).expect("room");
-        let handle = receiver.attach(at_receiver, in_link).expect("a handle");
+        let handle = receiver.attach(now, at_receiver, in_link).expect("a handle");
         sender.subscribe(stream, out_link, handle).expect("a free handle");
         Self {
             now,

@@ -120,11 +120,11 @@ impl Receiver {
     }
 
     /// The stream is not wanted any more. Its handles are free; **tell the nodes before**.
-    pub fn remove_stream(&mut self, stream: InStreamId) {
+    pub fn remove_stream(&mut self, now: Instant, stream: InStreamId) {
         let Some(gone) = self.streams.remove(stream.0) else { return };
         for (link, handle) in gone.links {
             if let Some(link) = self.links.get_mut(link) {
-                link.handles.free(handle);
+                link.handles.free(now, handle);
             }
         }
     }
@@ -154,25 +154,26 @@ impl Receiver {
     /// several at once: while a node changes the one it gets a stream from.
     ///
     /// # Errors
-    /// [`SetupError::Full`] when all handles of the link are in use.
-    pub fn attach(&mut self, stream: InStreamId, link: InLinkId) -> Result<u16, SetupError> {
+    /// [`SetupError::Full`] when all handles of the link are in use, or were until just now: one rests for
+    /// twice [`Limits::history`] before it is another stream's, for what is under way or repaired late.
+    pub fn attach(&mut self, now: Instant, stream: InStreamId, link: InLinkId) -> Result<u16, SetupError> {
         let in_stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
         let in_link = self.links.get_mut(link.0).ok_or(SetupError::Unknown)?;
         if let Some((_, handle)) = in_stream.links.iter().find(|(id, _)| *id == link.0) {
             return Ok(*handle);
         }
-        let handle = in_link.handles.take(stream.0).ok_or(SetupError::Full)?;
+        let handle = in_link.handles.take(now, 2 * self.limits.history, stream.0).ok_or(SetupError::Full)?;
         in_stream.links.push((link.0, handle));
         Ok(handle)
     }
 
     /// A stream no longer comes by a link.
-    pub fn detach(&mut self, stream: InStreamId, link: InLinkId) {
+    pub fn detach(&mut self, now: Instant, stream: InStreamId, link: InLinkId) {
         let Some(in_stream) = self.streams.get_mut(stream.0) else { return };
         let Some(at) = in_stream.links.iter().position(|(id, _)| *id == link.0) else { return };
         let (_, handle) = in_stream.links.swap_remove(at);
         if let Some(link) = self.links.get_mut(link.0) {
-            link.handles.free(handle);
+            link.handles.free(now, handle);
         }
     }
 

@@ -115,7 +115,7 @@ impl Sinks {
                 let text = |error: relay::SetupError| error.to_string();
                 let link = receiver.add_link(now, keys).map_err(text)?;
                 let stream = receiver.add_stream(&OpenKey::from_bytes(&bytes)).map_err(text)?;
-                receiver.attach(stream, link).map_err(text)?;
+                receiver.attach(now, stream, link).map_err(text)?;
                 Kind::Relay(Box::new(receiver), link)
             };
             nodes.push(Node { kind, packets: 0, sum: 0 });

@@ -198,7 +198,7 @@ pub(super) struct Handles {
     streams: Vec<Option<Id<InStream>>>,
     /// Free ones, the one that is free longest first: what is still under way under it is then least
     /// likely to be taken for the next stream's. If it is, it does not open.
-    free: VecDeque<u16>,
+    free: VecDeque<(Instant, u16)>,
 }
 
 impl Handles {
@@ -207,20 +207,26 @@ impl Handles {
         *self.streams.get(usize::from(handle))?
     }
 
-    /// A handle for a stream, if there is a free one.
-    pub(super) fn take(&mut self, stream: Id<InStream>) -> Option<u16> {
-        if self.free.len() > FREE_MIN || self.streams.len() == HANDLES_MAX {
-            let handle = self.free.pop_front()?;
+    /// A handle for a stream, if there is one that was free for as long as `rest`, or never used.
+    pub(super) fn take(&mut self, now: Instant, rest: Duration, stream: Id<InStream>) -> Option<u16> {
+        let has_rested = |at: Instant| now.saturating_duration_since(at) >= rest;
+        let is_full = self.streams.len() == HANDLES_MAX;
+        if (self.free.len() > FREE_MIN || is_full)
+            && let Some((_, handle)) = self.free.pop_front_if(|(at, _)| has_rested(*at))
+        {
             self.streams[usize::from(handle)] = Some(stream);
             return Some(handle);
+        }
+        if is_full {
+            return None;
         }
         self.streams.push(Some(stream));
         Some((self.streams.len() - 1) as u16)
     }
 
-    pub(super) fn free(&mut self, handle: u16) {
+    pub(super) fn free(&mut self, now: Instant, handle: u16) {
         if self.streams.get_mut(usize::from(handle)).and_then(Option::take).is_some() {
-            self.free.push_back(handle);
+            self.free.push_back((now, handle));
         }
     }
 }

@@ -26,7 +26,7 @@ impl Node {
         let mut receiver = Receiver::new(Limits::default());
         let link = receiver.add_link(now, own_keys).unwrap();
         let at_node = receiver.add_stream(key).unwrap();
-        sender.subscribe(stream, out_link, receiver.attach(at_node, link).unwrap()).unwrap();
+        sender.subscribe(stream, out_link, receiver.attach(now, at_node, link).unwrap()).unwrap();
         Self { receiver, link, out_link, stream: at_node, got: Vec::new() }
     }
 

@@ -104,7 +104,7 @@ fn a_request_goes_to_the_node_that_was_heard_from_last() {
         let (_, edge_keys) = LinkSecret::new([secret; 32]).split(Role::Dialer);
         let out_link = sender.add_link(now, keys).unwrap();
         let in_link = receiver.add_link(now, edge_keys).unwrap();
-        sender.subscribe(stream, out_link, receiver.attach(at_edge, in_link).unwrap()).unwrap();
+        sender.subscribe(stream, out_link, receiver.attach(now, at_edge, in_link).unwrap()).unwrap();
         (out_link, in_link)
     });
     receiver.poll_control(now, |_, _| {});

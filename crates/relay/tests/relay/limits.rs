@@ -50,7 +50,7 @@ fn the_history_is_bounded_by_packets_bytes_and_time() {
         let mut now = world.now();
         let link = sender.add_link(now, keys).unwrap();
         let in_link = receiver.add_link(now, edge_keys).unwrap();
-        sender.subscribe(stream, link, receiver.attach(at_edge, in_link).unwrap()).unwrap();
+        sender.subscribe(stream, link, receiver.attach(now, at_edge, in_link).unwrap()).unwrap();
         let mut out = Outgoing::new();
         for sequence in 0..200 {
             now += Duration::from_millis(10);
@@ -89,20 +89,29 @@ fn packets_of_more_ssrcs_than_a_stream_may_have_are_dropped() {
 #[test]
 fn handles_rest_before_they_are_used_again() {
     let mut receiver = Receiver::new(Limits::default());
-    let now = World::new(4).now();
+    let mut now = World::new(4).now();
     let (_, keys) = LinkSecret::new([1; 32]).split(Role::Dialer);
     let link = receiver.add_link(now, keys).unwrap();
     let key = OpenKey::from_bytes(&[1; relay::OPEN_KEY_BYTES]);
     let mut last: Vec<u16> = Vec::new();
     for _ in 0..1_000 {
         let stream = receiver.add_stream(&key).unwrap();
-        let handle = receiver.attach(stream, link).unwrap();
-        assert_eq!(receiver.attach(stream, link), Ok(handle));
+        let handle = receiver.attach(now, stream, link).unwrap();
+        assert_eq!(receiver.attach(now, stream, link), Ok(handle));
         assert!(!last.iter().rev().take(60).any(|used| *used == handle));
         last.push(handle);
-        receiver.remove_stream(stream);
+        receiver.remove_stream(now, stream);
+        now += Duration::from_millis(100);
     }
     assert!(last.iter().max().is_some_and(|most| *most < 100), "and few are used");
+    // Streams that come and go in no time have handles of their own.
+    now += Duration::from_secs(10);
+    let mut used = std::collections::HashSet::new();
+    for _ in 0..1_000 {
+        let stream = receiver.add_stream(&key).unwrap();
+        assert!(used.insert(receiver.attach(now, stream, link).unwrap()));
+        receiver.remove_stream(now, stream);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn a_packet_that_comes_by_two_links_is_handed_on_once() {
         let (_, edge_keys) = LinkSecret::new([secret; 32]).split(Role::Dialer);
         let out_link = sender.add_link(now, keys).unwrap();
         let in_link = receiver.add_link(now, edge_keys).unwrap();
-        sender.subscribe(stream, out_link, receiver.attach(at_edge, in_link).unwrap()).unwrap();
+        sender.subscribe(stream, out_link, receiver.attach(now, at_edge, in_link).unwrap()).unwrap();
         (out_link, in_link)
     });
     let (mut out, mut got) = (Outgoing::new(), Vec::new());
@@ -35,7 +35,7 @@ fn a_packet_that_comes_by_two_links_is_handed_on_once() {
         }
         assert_eq!(got.last(), Some(&packet));
         if sequence == 49 {
-            receiver.detach(at_edge, links[0].1);
+            receiver.detach(now, at_edge, links[0].1);
             sender.unsubscribe(stream, links[0].0);
         }
     }

@@ -31,7 +31,9 @@ impl Hop {
         let (_, receiver_keys) = LinkSecret::new([secret; 32]).split(Role::Dialer);
         let out_link = sender.add_link(now, keys).expect("room");
         let in_link = receiver.add_link(now, receiver_keys).expect("room");
-        sender.subscribe(stream, out_link, receiver.attach(at, in_link).expect("a handle")).expect("free");
+        sender
+            .subscribe(stream, out_link, receiver.attach(now, at, in_link).expect("a handle"))
+            .expect("free");
         let link = |seed| Link::new(config.clone(), seed);
         Self { out_link, in_link, down: link(secret.into()), up: link(u64::from(secret) + 100) }
     }
@@ -127,7 +129,7 @@ fn a_chain_hands_on_every_packet_and_a_new_parent_fills_the_gap_from_its_history
             }
             // Its death is noticed after half a second.
             if ms == 3_500 {
-                edge.detach(at_edge, second.in_link);
+                edge.detach(now, at_edge, second.in_link);
                 edge.remove_link(second.in_link);
                 let mut hop = Hop::new(now, secret + 3, (&mut origin, stream), (&mut edge, at_edge), &lossy);
                 let from = edge.position(now, at_edge).unwrap();

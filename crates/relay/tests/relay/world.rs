@@ -116,7 +116,7 @@ impl World {
     pub(crate) fn subscribe(&mut self, stream: usize, edge: usize, key: &relay::OpenKey) {
         let to = &mut self.edges[edge];
         let id = to.receiver.add_stream(key).expect("room for a stream");
-        let handle = to.receiver.attach(id, to.link).expect("a free handle");
+        let handle = to.receiver.attach(self.clock.now() + to.ahead, id, to.link).expect("a free handle");
         to.streams.insert(stream, id);
         to.got.insert(id, Vec::new());
         self.sender.subscribe(self.streams[stream].id, to.out_link, handle).expect("a free handle");
