@@ -65,7 +65,8 @@
 //!
 //! State (numbers, indices, tracks) changes after the last of them. A datagram whose handle is
 //! unknown has nothing to be opened by: its number counts as received, on the strength of the
-//! authenticator.
+//! authenticator. A datagram whose key is still to come moves its link's numbers by the same right: its
+//! own waits for the key, at most [`GIVE_UP_AFTER`], and is asked for again then.
 //!
 //! - **Nonces** are the key's salt, the last four bytes combined with the index by exclusive or. A
 //!   [`SealKey`] is made from random bytes only, cannot be copied or read back, and belongs to one
