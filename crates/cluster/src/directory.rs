@@ -126,8 +126,8 @@ struct Inner {
 
 impl Directory {
     /// Connects and waits until this node has its name. If NATS cannot be reached within two seconds, the
-    /// directory goes on without it and keeps trying; `health` says so. Must be called within a Tokio runtime,
-    /// on which its tasks run.
+    /// directory goes on without it and keeps trying; `health` says so. Must be called within a Tokio
+    /// runtime, on which its tasks run.
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
         settings.check().map_err(ConnectError::Settings)?;
         let directory = Self::start(settings).await?;
@@ -213,8 +213,8 @@ impl Directory {
         Ok(Self { shared, tasks: vec![sessions, timers] })
     }
 
-    /// Asks for `stream` to be published on this node. Answered within milliseconds if the directory is heard,
-    /// within a second if it is not. A granted one is the node's until `release`, [`Event::Lost`] or
+    /// Asks for `stream` to be published on this node. Answered within milliseconds if the directory is
+    /// heard, within a second if it is not. A granted one is the node's until `release`, [`Event::Lost`] or
     /// [`Event::NameTaken`].
     pub fn claim(&self, stream: &StreamName, description: Arc<Description>, policy: Policy) -> Claiming {
         let (sender, answer) = oneshot::channel();
@@ -273,8 +273,8 @@ impl Directory {
         self.shared.with(|machine, now| machine.set_draining(now, draining));
     }
 
-    /// What this node's own link to another says. A node that cannot be reached is asked for, and names it has
-    /// can be claimed while NATS is away.
+    /// What this node's own link to another says. A node that cannot be reached is asked for, and names it
+    /// has can be claimed while NATS is away.
     pub fn set_reachable(&self, node: &NodeName, reachable: bool) {
         self.shared.with(|machine, now| machine.set_reachable(now, node, reachable));
     }

@@ -37,7 +37,8 @@ const ECHO_WITHIN: Duration = Duration::from_millis(1200);
 const SUSPECT_AFTER: Duration = Duration::from_millis(2000);
 /// The same for nodes not heard since the directory came back: they had time to connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
-/// Silence after which a node is dead: three announcements were missed, and the fourth second of five is over.
+/// Silence after which a node is dead: three announcements were missed, and the fourth second of five is
+/// over.
 const DEAD_AFTER: Duration = Duration::from_millis(4750);
 /// A node that nobody listens for is asked again after this, and is dead after [`UNREACHED_MAX`] of these.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -148,7 +149,7 @@ pub enum Event {
     NodeChanged(Arc<Node>),
     /// A node is not there any more; its streams went by events of their own.
     NodeGone(NodeName, Gone),
-    /// A stream is published: anew, elsewhere than before, or with another description.
+    /// A stream is published: again, elsewhere than before, or with another description.
     StreamUp(StreamName, Home),
     /// A stream has no publisher any more.
     StreamGone(StreamName),
@@ -179,7 +180,7 @@ pub enum Event {
 /// What the machine wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Begin with NATS anew: buckets, then all they hold. Not before [`Input::Began`] is anything heard.
+    /// Start over with NATS: buckets, then all they hold. Not before [`Input::Began`] is anything heard.
     Resync,
     /// Write `value` (or delete, without one) if the key's last revision is the one `expected`, if any.
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
@@ -447,7 +448,8 @@ impl Machine {
         }
     }
 
-    /// The publication has other codecs or tracks. Says whether it is the present one and the description fits.
+    /// The publication has other codecs or tracks. Says whether it is the present one and the description
+    /// fits.
     pub(crate) fn update(
         &mut self,
         now: Duration,

@@ -3,7 +3,7 @@
 //! Buckets are ordinary ones that `nats kv` can read, but are made and opened as the streams they are:
 //! `create_key_value` fails with nats-server 2.9, whose answer about the account lacks fields. Expiry is the
 //! bucket's `max_age` alone, because 2.9 ignores times of single messages. Whatever goes wrong in a session
-//! ends it, and the next one reads everything again: after a restart of NATS, revisions begin anew, and a
+//! ends it, and the next one reads everything again: after a restart of NATS, revisions start over, and a
 //! consumer that continued where it was would never see them.
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Which node to fetch a stream from: the tree of a stream, as a function of what the directory says.
 //!
-//! A node feeds at most `fan_out_max` others. With `n` nodes that have the stream, a tree of fan-out `f` needs
-//! depth `d` with `f + f^2 + ... + f^d >= n - 1`; one level more is allowed, so that nodes of one region can
-//! fetch from each other: depth grows with the logarithm of `n`. As long as a node below that depth has room
-//! there is a place, and if none has, all `n` nodes are in the tree already.
+//! A node feeds at most `fan_out_max` others. With `n` nodes that have the stream, a tree of fan-out `f`
+//! needs depth `d` with `f + f^2 + ... + f^d >= n - 1`; one level more is allowed, so that nodes of one
+//! region can fetch from each other: depth grows with the logarithm of `n`. As long as a node below that
+//! depth has room there is a place, and if none has, all `n` nodes are in the tree already.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub const ROUND_TRIP_STEP: Duration = Duration::from_millis(2);
 /// parent, as [`crate::Directory::feeds`] has them; what `me` has there now is left out of account, but what
 /// fetches from it moves along. `None` if nobody has room or can be reached.
 ///
-/// Of those with room that get the stream themselves, not by way of `me`, and are not too deep: first those of
-/// the same region, then the nearest by round trip, the least deep, the one that feeds fewest, the first by
-/// name. If all are too deep for what fetches from `me`, the least deep; the deepest then choose again
+/// Of those with room that get the stream themselves, not by way of `me`, and are not too deep: first those
+/// of the same region, then the nearest by round trip, the least deep, the one that feeds fewest, the first
+/// by name. If all are too deep for what fetches from `me`, the least deep; the deepest then choose again
 /// ([`is_too_deep`]).
 pub fn choose_parent(
     me: &NodeName,

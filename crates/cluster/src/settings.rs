@@ -18,7 +18,8 @@ pub struct Settings {
     /// First part of the buckets' names: clusters with different ones share NATS and nothing else. Letters,
     /// digits, `-` and `_`.
     pub prefix: String,
-    /// Copies that NATS keeps of each bucket, 1 to 5. By default three in a cluster of NATS servers, else one.
+    /// Copies that NATS keeps of each bucket, 1 to 5. By default three in a cluster of NATS servers, else
+    /// one.
     pub replicas: Option<usize>,
     /// Name of this node, its own in the cluster.
     pub name: NodeName,

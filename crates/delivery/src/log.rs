@@ -252,8 +252,8 @@ impl Cursor {
         Self { state: CursorState::Flowing, ..Self::join(log, false, now_ms) }
     }
 
-    /// A player that [joined at the head](Self::join_at_head), and was given nothing so far, begins at the next
-    /// entry point after all: the publication has been going on for a while.
+    /// A player that [joined at the head](Self::join_at_head), and was given nothing so far, begins at the
+    /// next entry point after all: the publication has been going on for a while.
     pub fn wait_for_entry(&mut self, log: &DeliveryLog) {
         // `Finishing`: it was paused before it could be given anything.
         let has_begun = matches!(self.state, CursorState::Flowing | CursorState::Finishing(_));
@@ -361,8 +361,8 @@ impl Cursor {
         }
     }
 
-    /// The oldest byte that it has yet to get: also that of an entry point it has waited for, until it is served
-    /// the next time. A paused player may wait for as long as it likes, and keeps nothing.
+    /// The oldest byte that it has yet to get: also that of an entry point it has waited for, until it is
+    /// served the next time. A paused player may wait for as long as it likes, and keeps nothing.
     pub fn needed(&self, log: &DeliveryLog) -> Option<u64> {
         match self.state {
             CursorState::Waiting { entry_from, .. } => {

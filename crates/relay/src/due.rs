@@ -1,7 +1,7 @@
 //! Which of many have something to do by now, found without asking all of them.
 //!
 //! A time may be put off without a word here: whoever is asked too early says when next. Only an earlier
-//! one has to be told.
+//! one needs a message.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

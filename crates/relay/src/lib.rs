@@ -42,7 +42,7 @@
 //!   port may be shared with WebRTC.
 //! - The **handle** is chosen by the receiving node when it asks for the stream.
 //! - The **link sequence number** counts what one node sends another, whatever the stream; the lower
-//!   32 bits of 64. Loss is seen and asked for by it. A repair is the same datagram once more.
+//!   32 bits of 64. Loss is seen and asked for by it. A repair is the same datagram again.
 //! - The **index** counts the packets of a stream and epoch, and is one packet for all nodes: what a
 //!   joining node is sent of the past is what was sealed then. It makes the nonce.
 //! - The **epoch** is the lower 8 bits of the number of the stream's key.
@@ -89,7 +89,7 @@
 //!
 //! Packets are handed on at once, in the order of arrival, and late or repaired ones when they come.
 //! RTP has sequence numbers for that, `sfu` caches by them and viewers reorder anyway: holding back
-//! here would add delay to all packets for the sake of a few, and once more at each node of a tree.
+//! here would add delay to all packets for the sake of a few, and again at each node of a tree.
 //! What reordering does delay is the request for packets that are merely late, by as much as packets
 //! were late recently, at most [`REORDER_WAIT_MAX`].
 //!

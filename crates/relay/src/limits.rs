@@ -92,8 +92,8 @@ pub(crate) const REPAIR_BYTES_MAX: f64 = 256.0 * 1024.0;
 pub(crate) const REPAIR_BYTES_LIMIT: f64 = 8.0 * 1024.0 * 1024.0;
 
 /// Numbers that may be missing from a link at once, or twice as many as it sent in a second up to
-/// [`MISSING_LIMIT`], which all streams share; those that came since do not count. At a gap that would exceed it the oldest are given
-/// up: the newest are those that the sender still has.
+/// [`MISSING_LIMIT`], which all streams share; those that came since do not count. At a gap that would exceed
+/// it the oldest are given up: the newest are those that the sender still has.
 pub(crate) const MISSING_MAX: usize = 4096;
 /// See [`MISSING_MAX`]. Entries in all, those that are done with as well, are twice as many at most: 9 MB.
 pub(crate) const MISSING_LIMIT: usize = 65_536;

@@ -1,8 +1,8 @@
 //! Link numbers that did not arrive: when to ask for them, and when to give them up.
 //!
 //! A number is asked for at once when a later one arrives, then each round trip and a quarter, later
-//! more rarely, until it comes, was asked for often enough, or is too old. On links that reorder it is asked for as much
-//! later as packets were late recently.
+//! more rarely, until it comes, was asked for often enough, or is too old. On links that reorder it is asked
+//! for as much later as packets were late recently.
 //!
 //! The list is also the window against replays: below the next number, whatever is not in it has
 //! arrived or is given up.
@@ -293,7 +293,7 @@ mod tests {
         let (mut missing, mut now) = (Missing::default(), start());
         missing.skipped(now, 1, 2);
         poll(&mut missing, now);
-        assert!(missing.arrived(now + 4 * MS, 1, Some(ROUND_TRIP)), "asked for in vain: it was under way");
+        assert!(missing.arrived(now + 4 * MS, 1, Some(ROUND_TRIP)), "asked for needlessly: it was under way");
         now += 100 * MS;
         missing.skipped(now, 3, 4);
         assert_eq!(missing.next_due(), Some(now + 5 * MS));

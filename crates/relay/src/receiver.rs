@@ -137,7 +137,7 @@ impl Receiver {
     /// [`SetupError::StaleEpoch`] unless its epoch is later than that of the newest, by less than 128;
     /// [`SetupError::TooManyKeys`] while there are three, of which the oldest is in use, or was
     /// [`OLD_EPOCH_VALID`](crate::OLD_EPOCH_VALID) ago. Add it again later; after a long pause of a
-    /// stream, in which its source had several keys, add the stream anew.
+    /// stream, in which its source had several keys, add the stream again.
     pub fn add_key(&mut self, now: Instant, stream: InStreamId, key: &OpenKey) -> Result<(), SetupError> {
         let in_stream = self.streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
         in_stream.add_key(now, key)?;

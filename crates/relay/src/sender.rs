@@ -51,7 +51,7 @@ pub struct OutLinkStats {
     pub packets: u64,
     /// See `packets`.
     pub bytes: u64,
-    /// Datagrams handed out once more.
+    /// Datagrams handed out again.
     pub repairs: u64,
     /// Numbers asked for that were not repaired: no longer kept, never sent, or beyond the budget.
     pub not_repaired: u64,
@@ -168,7 +168,7 @@ impl Sender {
     }
 
     /// Seals with another key from now on. **Nodes must have it before**: they drop packets of epochs
-    /// they do not know, and ask for them in vain until they do.
+    /// they do not know, and ask for them without success until they do.
     ///
     /// # Errors
     /// [`SetupError::StaleEpoch`] unless the key's epoch is later, by less than 128.

@@ -1,11 +1,11 @@
 //! Resending packets to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
 //!
 //! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more
-//! than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so bad that
-//! resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
-//! over and over gets no more than that. Only as RTX,
-//! under a number of its own: the same packet under the same number would be the same index of
-//! SRTP, which `srtp` refuses to use twice. A format without RTX gets nothing.
+//! than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so
+//! bad that resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
+//! over and over gets no more than that. Only as RTX, under a number of its own: the same packet under the
+//! same number would be the same index of SRTP, which `srtp` refuses to use twice. A format without RTX gets
+//! nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

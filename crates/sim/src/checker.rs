@@ -100,8 +100,9 @@ impl Checker {
         match self.last {
             Some((last_id, last)) if last_id == id => {
                 ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
-                // What is lost between two workers is missed by players who were fast enough: their audio goes
-                // on at once, and the picture with its next key frame. Who is too slow gets nothing until then.
+                // What is lost between two workers is missed by players who were fast enough: their audio
+                // goes on at once, and the picture with its next key frame. Who is too slow gets nothing
+                // until then.
                 let goes_on = (ledger.loses_between_workers || self.awaits_key) && kind == MediaKind::Audio;
                 self.awaits_key |= number > last + 1 && goes_on;
                 let is_picture = kind == MediaKind::Video;

@@ -216,8 +216,8 @@ impl Ledger {
         }
     }
 
-    /// The publication that was there instead of this one at this moment, and had been for a while, if one was.
-    /// Numbers are given when publishers are told, so two of one moment may be the other way round.
+    /// The publication that was there instead of this one at this moment, and had been for a while, if one
+    /// was. Numbers are given when publishers are told, so two of one moment may be the other way round.
     pub fn replaced(&self, id: u64, at: Instant) -> Option<u64> {
         let key = self.publications.get(&id)?.key;
         let known = Duration::from_millis(300) + self.slack;

@@ -18,8 +18,8 @@
 //! - [`OutboundContext`] and [`InboundContext`] are the two directions; each serves many SSRCs of one sender.
 //! - A packet is protected from a plaintext that others share straight into its destination, or in
 //!   place; one call protects one plaintext for many recipients, or many packets of one
-//!   ([`protect_rtp_batch`]). A server that writes packets one by one and sends them together leaves their tags to a
-//!   [`TagQueue`].
+//!   ([`protect_rtp_batch`]). A server that writes packets one by one and sends them together leaves their
+//!   tags to a [`TagQueue`].
 //! - A receiver looks into the replay window, authenticates, then changes its state, in this order,
 //!   and only an authentic packet begins a stream. A packet that is refused is left as it was.
 //! - [`aead`] has the AES-GCM keys beneath, for datagrams of other formats.

@@ -83,8 +83,8 @@ pub struct WorkerCounters {
     pub players: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections accepted by this worker that another took, since this one was full. That one counts them as
-    /// accepted.
+    /// Connections accepted by this worker that another took, since this one was full. That one counts them
+    /// as accepted.
     pub handed_over: u64,
     /// Connections closed at accept because `sessions_max` was reached.
     pub refused_full: u64,

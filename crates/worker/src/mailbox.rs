@@ -77,8 +77,8 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// Of frames that begin now: whoever has come before gets all of them, from a key frame on if they wait for
-    /// that.
+    /// Of frames that begin now: whoever has come before gets all of them, from a key frame on if they wait
+    /// for that.
     pub(crate) fn new_frames(wait_for_key: bool) -> Self {
         Self::Frames { frames: Vec::new(), wait_for_key, newest: None }
     }
@@ -163,8 +163,8 @@ impl Neighbour {
         !self.incoming.is_empty() || !self.connections_in.is_empty()
     }
 
-    /// Wakes the other worker, if it sleeps and it is time, once for all that was queued since; call it at the
-    /// end of a loop turn.
+    /// Wakes the other worker, if it sleeps and it is time, once for all that was queued since; call it at
+    /// the end of a loop turn.
     fn flush(&mut self, now_ms: u64, counters: &mut MailboxCounters) {
         self.push_backlog();
         counters.messages += std::mem::take(&mut self.pushed);

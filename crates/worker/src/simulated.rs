@@ -1,9 +1,9 @@
 //! A server as a simulation has it: its workers are values that are stepped one turn at a time.
 //!
-//! Compiled only into `sim-worker`, where `net/` is that of a simulation. The scheduler runs a worker when its
-//! queue has something ([`SimulatedWorker::queue`]), a waker was used, or [`SimulatedWorker::next_turn`] has
-//! come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]). A turn and the sleep
-//! behind it are two steps, so that others may run between them.
+//! Compiled only into `sim-worker`, where `net/` is that of a simulation. The scheduler runs a worker when
+//! its queue has something ([`SimulatedWorker::queue`]), a waker was used, or [`SimulatedWorker::next_turn`]
+//! has come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]). A turn and
+//! the sleep behind it are two steps, so that others may run between them.
 
 use std::io;
 use std::sync::Arc;

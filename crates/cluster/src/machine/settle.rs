@@ -433,7 +433,7 @@ impl Machine {
         self.refresh(stream);
     }
 
-    /// The directory is not heard any more, and has to be begun with anew.
+    /// The directory can no longer be heard, and has to be read from the start.
     pub(super) fn restart_link(&mut self, now: Duration) {
         self.lose_link(now);
         self.actions.push(Action::Resync);

@@ -67,8 +67,8 @@ async fn very_many_entries_are_bounded_and_a_bucket_that_is_full_stops_nobody() 
     let Some(server) = Server::start().await else { return };
     let a = server.directory("a").await;
     let context = jetstream::new(server.client().await);
-    // Until the bucket takes no more: some four thousand of this size. A million small ones are no other case,
-    // because keys that are no names and values that are no records are not kept.
+    // Until the bucket takes no more: some four thousand of this size. A million small ones are no other
+    // case, because keys that are no names and values that are no records are not kept.
     let value = vec![7_u8; VALUE_BYTES_MAX];
     for len in [value.len(), 1024, 64] {
         let mut round = 0;

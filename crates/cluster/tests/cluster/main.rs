@@ -1,4 +1,5 @@
-//! Directories on a real nats-server, which the tests start and end. Without one they print what was left out.
+//! Directories on a real nats-server, which the tests start and end. Without one they print what was left
+//! out.
 
 mod server;
 

@@ -139,7 +139,7 @@ pub(crate) async fn until_every(
 ) -> Duration {
     let begun = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < DEADLINE, "waited in vain: {what}");
+        assert!(begun.elapsed() < DEADLINE, "timed out: {what}");
         sleep(pause).await;
     }
     begun.elapsed()

@@ -1,7 +1,7 @@
 //! A disk with a file system, in virtual time: slow, full, broken, and without power.
 //!
-//! Calls are those of a program's thread for files: none waits, each says by [`Pending`] when a real one would
-//! have returned. What a call changes is seen by every later call. What of it is left after
+//! Calls are those of a program's thread for files: none waits, each says by [`Pending`] when a real one
+//! would have returned. What a call changes is seen by every later call. What of it is left after
 //! [`Disk::cut_power`] is less; the promises are those of a file system with a journal in ordered mode
 //! (ext4's default), and no more than that:
 //!
@@ -10,12 +10,12 @@
 //!   combination; a sector is old or new, never a mixture. A length that survives has all sectors below it:
 //!   new ones, old ones, or zeros where there was nothing before, never bytes of other files.
 //! - **Names** (create, create a directory, rename, remove) survive if [`Disk::sync_dir`] of their directory
-//!   has returned before the cut. Of later ones a number survives in the order in which they were made: whoever
-//!   finds one finds all before it, in every directory. Each is there as a whole or not at all; a rename never
-//!   leaves both names, or none.
-//! - **Bytes and names are apart.** A synced file may have lost its name, and a name that survives may be of a
-//!   file that is empty or torn: a rename over another file needs a sync of the new one before it, and of the
-//!   directory after it.
+//!   has returned before the cut. Of later ones a number survives in the order in which they were made:
+//!   whoever finds one finds all before it, in every directory. Each is there as a whole or not at all; a
+//!   rename never leaves both names, or none.
+//! - **Bytes and names are apart.** A synced file may have lost its name, and a name that survives may be of
+//!   a file that is empty or torn: a rename over another file needs a sync of the new one before it, and of
+//!   the directory after it.
 //! - **After an error of `sync`** the bytes it was for may be lost even if a later one returns without error
 //!   (Linux forgets that they were to be written).
 //! - **Removed but open** files are there, with their bytes and the room they take, until they are closed.

@@ -145,8 +145,8 @@ impl EventQueue {
         });
     }
 
-    /// Tokens of sockets that have input, or an end of it, which the next wait will not report: it was reported
-    /// before.
+    /// Tokens of sockets that have input, or an end of it, which the next wait will not report: it was
+    /// reported before.
     pub fn unread(&self) -> Vec<u64> {
         with(|kernel| {
             let registrations = &kernel.queues[self.id as usize].registrations;

@@ -44,7 +44,7 @@ impl Meter {
     }
 }
 
-/// The first number in a file that the kernel writes anew for each read.
+/// The first number in a file that the kernel generates on each read.
 fn read_number(file: &mut File) -> Option<u64> {
     let mut text = [0; 96];
     file.rewind().ok()?;

@@ -24,7 +24,7 @@ pub(super) struct OutLink {
     pub(super) budget: RepairBudget,
     /// Pings to be answered.
     pub(super) pongs: Vec<u32>,
-    /// It asked for what is no longer kept, and is to be told.
+    /// It asked for what is no longer kept, and needs a message about it.
     pub(super) asked_too_late: bool,
     /// Key frames that wait for their time because this link asked first.
     pub(super) key_frames_waiting: usize,

@@ -48,7 +48,7 @@ impl Outgoing {
     }
 }
 
-/// A datagram to be sent once more.
+/// A datagram to be sent again.
 #[derive(Clone, Debug)]
 pub struct Repair {
     pub(super) link: OutLinkId,

@@ -58,7 +58,7 @@ fn packets_come_again_once_a_late_key_is_there() {
     assert!(world.check()[0] > 0);
     let stream = world.edges[0].streams[&0];
     let (now, before) = (world.now(), world.edges[0].receiver.link_stats(world.edges[0].link).unwrap());
-    assert_eq!((before.asked, before.lost), (0, 0), "nothing is asked for in vain");
+    assert_eq!((before.asked, before.lost), (0, 0), "nothing is requested needlessly");
     world.edges[0].receiver.add_key(now, stream, &open).unwrap();
     world.play(0, Duration::from_secs(1));
     world.run(Duration::from_secs(1));

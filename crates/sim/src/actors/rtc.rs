@@ -539,7 +539,8 @@ impl Pictures {
             if is_steady {
                 ledger.check(is_new, || format!("{who}: picture {number} of {id} twice"));
                 let follows = match self.last {
-                    // Packets that are lost between two workers do not come again, those of key frames neither.
+                    // Packets that are lost between two workers do not come again, those of key frames
+                    // neither.
                     last if ledger.loses_between_workers => last < Some((id, number)),
                     Some((last_id, last)) if last_id == id => number == last + 2 || number > last && is_key,
                     Some((last_id, _)) => is_key && id > last_id,

@@ -25,14 +25,15 @@ fn a_header_that_a_ring_had_no_room_for_comes_before_what_needs_it() {
     }
 }
 
-/// A publisher sent headers and nothing else, and another took over: its headers and frames had earlier times.
+/// A publisher sent headers and nothing else, and another took over: its headers and frames had earlier
+/// times.
 #[test]
 fn time_goes_on_from_headers_without_frames() {
     finds_nothing(309, &Config::of(309));
 }
 
-/// Who left a stream of another worker and came back at once was taken to have missed frames, although none had
-/// come in between, and got no pictures up to the next key frame.
+/// Who left a stream of another worker and came back at once was taken to have missed frames, although none
+/// had come in between, and got no pictures up to the next key frame.
 #[test]
 fn who_comes_back_at_once_has_missed_nothing() {
     for seed in [231, 239, 355] {

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use sim::swarm::Config;
 
-/// Some with players, rivals, hostile clients and faults. 23 was two simulations as long as the timers of DTLS were
-/// spread by random numbers of the machine.
+/// Some with players, rivals, hostile clients and faults. 23 was two simulations as long as the timers of
+/// DTLS were spread by random numbers of the machine.
 const SEEDS: [u64; 4] = [7, 23, 36, 42];
 
 #[test]

@@ -65,8 +65,8 @@ impl Frames {
         })
     }
 
-    /// A publication that begins here has been going on elsewhere, and there is nothing to begin with: players
-    /// that came before it begin at its next key frame, as those do who come to its home.
+    /// A publication that begins here has been going on elsewhere, and there is nothing to begin with:
+    /// players that came before it begin at its next key frame, as those do who come to its home.
     pub(crate) fn wait_for_key(&mut self, stream: FrameStreamId) {
         for channel in self.streams[stream].channels.iter().flatten() {
             for player in channel.schedule.all_players() {

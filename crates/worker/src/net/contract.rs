@@ -297,7 +297,8 @@ fn receive_later(socket: &UdpSocket, received: &mut ReceivedBatch) -> io::Result
 fn runs() {
     let (sender, receivers) = ports::<2>();
     let addresses = [receivers[0].1, receivers[1].1];
-    // Rows, some with a shorter one behind, one longer than a message takes, one beyond 64 KiB, and empty ones.
+    // Rows, some with a shorter one behind, one longer than a message takes, one beyond 64 KiB, and empty
+    // ones.
     let rows = [(5, 300), (1, 200), (3, 300), (1, 301), (70, 40), (60, 1_200), (2, 0), (3, 7), (1, 2)];
     let lens: Vec<usize> = rows.iter().flat_map(|&(count, len)| vec![len; count]).collect();
     send(&sender, &addresses, &lens);

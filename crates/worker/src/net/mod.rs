@@ -25,8 +25,9 @@
 //!   hold up to 64 of them; one that is not full has left nothing, and what has no room in the socket is
 //!   lost by the message. [`UdpSender::flush`] sends a batch recipient by recipient, each one's in order, as
 //!   runs of segments (GSO) where it can; a run that is refused is sent in datagrams. Without room (`EAGAIN`)
-//!   it leaves the rest in the batch, from the beginning of a run on, and says `blocked`; nothing reports when
-//!   there is room again. A datagram refused for good is counted, and so is one without memory (`ENOBUFS`).
+//!   it leaves the rest in the batch, from the beginning of a run on, and says `blocked`; nothing reports
+//!   when there is room again. A datagram refused for good is counted, and so is one without memory
+//!   (`ENOBUFS`).
 //! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
 //!
 //! Simulated types find their kernel by themselves, as that of the thread: nothing above passes it on.

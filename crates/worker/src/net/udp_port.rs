@@ -224,8 +224,8 @@ impl UdpPort {
         self.is_blocked().then_some(rest)
     }
 
-    /// Whether there is room for so many more datagrams of video. Some is left to what does not wait: audio to
-    /// everybody.
+    /// Whether there is room for so many more datagrams of video. Some is left to what does not wait: audio
+    /// to everybody.
     pub(crate) fn has_room(&mut self, datagrams: usize, now_ms: u64, counters: &mut SendCounters) -> bool {
         let reserve = self.peers.len().clamp(BATCH_DATAGRAMS / 8, BATCH_DATAGRAMS / 2);
         let is_low =

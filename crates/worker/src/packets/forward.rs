@@ -5,7 +5,8 @@
 //! order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as
 //! one run. Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the
 //! packet cache straight into the datagram, and nothing else: no look-up by name, no allocation, no copy.
-//! In counter mode the tag comes later, computed side by side with those of other packets (`net/udp_port.rs`).
+//! In counter mode the tag comes later, computed side by side with those of other packets
+//! (`net/udp_port.rs`).
 
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};

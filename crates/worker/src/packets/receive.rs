@@ -22,9 +22,10 @@ use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
-/// Datagrams after which no more are read from a port in a turn; what is left is read in the next one, so that
-/// others have their turn. More than come in the longest of turns: what waits in a socket has no order, and audio, requests and
-/// checks would wait there behind video, and be lost with it, on a worker that has too much video to send.
+/// Datagrams after which no more are read from a port in a turn; what is left is read in the next one, so
+/// that others have their turn. More than come in the longest of turns: what waits in a socket has no order,
+/// and audio, requests and checks would wait there behind video, and be lost with it, on a worker that has
+/// too much video to send.
 const DATAGRAMS_MAX: usize = 4_096;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;

@@ -237,7 +237,7 @@ impl World {
     ) -> Duration {
         let begun = self.now;
         while !holds(self) {
-            assert!(self.now - begun <= limit, "in vain after {limit:?}: {what}");
+            assert!(self.now - begun <= limit, "timed out after {limit:?}: {what}");
             self.step();
         }
         self.now - begun
