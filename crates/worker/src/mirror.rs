@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use media::{Frame, FrameRole};
+use media::Frame;
 
 use crate::event_loop::Worker;
-use crate::frames::stream::FrameStream;
+use crate::frames::stream::{FrameStream, is_header};
 use crate::ids::{FrameStreamId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::publication::{LaneStream, Remote, Source};
@@ -140,8 +140,7 @@ impl Worker {
         if local.newest.as_ref().map(Arc::as_ptr) != newest.map(Arc::as_ptr) {
             local.relay.frames_lost();
         }
-        let is_header = |frame: &&Arc<Frame>| matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
-        for header in frames.iter().filter(is_header) {
+        for header in frames.iter().filter(|frame| is_header(frame)) {
             self.frames.deliver(&mut self.ctx, stream, header);
         }
     }
@@ -190,7 +189,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use media::{Codec, TrackId};
+    use media::{Codec, FrameRole, TrackId};
 
     use super::*;
     use crate::ids::TableId;

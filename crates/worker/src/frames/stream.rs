@@ -163,7 +163,7 @@ impl Frames {
 }
 
 /// Whether players begin with it.
-fn is_header(frame: &Frame) -> bool {
+pub(crate) fn is_header(frame: &Frame) -> bool {
     matches!(frame.role, FrameRole::Config | FrameRole::Metadata)
 }
 
