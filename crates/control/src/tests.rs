@@ -156,7 +156,9 @@ fn context_of(
             | Command::RtcOpen(_)
             | Command::RtcPatch { .. }
             | Command::RtcClose { .. }
-            | Command::Publish(_) => {}
+            | Command::Publish(_)
+            | Command::Tap(_)
+            | Command::EndPublication { .. } => {}
         }
         Ok(())
     };

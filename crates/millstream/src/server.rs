@@ -143,7 +143,7 @@ impl Running {
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let keep_alive = keep_alive_slots(&settings.keep_alive);
         let workers =
-            Workers::start(settings.clone(), Arc::clone(&policy), &keep_alive, sender, notices, stats)
+            Workers::start(settings.clone(), Arc::clone(&policy), &keep_alive, sender, notices, stats, None)
                 .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
         let sources_thread = IngestThread::start()

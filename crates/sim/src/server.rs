@@ -79,8 +79,15 @@ impl Server {
         let (give_notice, notices) = mpsc::unbounded_channel();
         let (give_stats, stats) = mpsc::channel(2);
         let view_of = settings.clone();
-        let started =
-            Workers::simulated(settings, Arc::new(policy), &kept, give_handoff, give_notice, give_stats);
+        let started = Workers::simulated(
+            settings,
+            Arc::new(policy),
+            &kept,
+            give_handoff,
+            give_notice,
+            give_stats,
+            None,
+        );
         let (server, workers) = started.expect("its addresses are free");
         let index = ledger.servers.len();
         let application = worker_api::settings::settings_for(&view_of.applications, "live");

@@ -41,6 +41,8 @@ pub struct Request<'a> {
 pub enum Refused {
     /// The stream has a publisher. A source of this server never takes a stream over.
     Taken,
+    /// It has one on another node of the cluster.
+    TakenElsewhere,
     /// The worker has as many sessions as it may have.
     Full,
     /// The server is shutting down.
@@ -54,6 +56,7 @@ impl Refused {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Taken => "the stream is already being published",
+            Self::TakenElsewhere => "the stream is already being published on another node",
             Self::Full => "the worker has as many sessions as it may have",
             Self::Draining => "the server is shutting down",
             Self::NoAnswer => "a worker does not answer",
@@ -107,7 +110,7 @@ impl Ingest {
     /// publisher: call it when there is media to send.
     pub async fn publish(&self, request: Request<'_>) -> Result<Publisher, Refused> {
         match self.publish_once(&request).await {
-            Err(Refused::Taken) => {
+            Err(Refused::Taken | Refused::TakenElsewhere) => {
                 sleep(TAKEN_AGAIN).await;
                 self.publish_once(&request).await
             }
@@ -130,6 +133,7 @@ impl Ingest {
         let answer = link.publish(worker, publish, *message_bytes_max as usize).await;
         answer.map_err(|_| Refused::NoAnswer)?.map_err(|refusal| match refusal {
             Refusal::Taken => Refused::Taken,
+            Refusal::TakenElsewhere => Refused::TakenElsewhere,
             Refusal::Full => Refused::Full,
             Refusal::Draining => Refused::Draining,
         })

@@ -15,6 +15,8 @@ pub enum EndReason {
     TakenOver,
     /// The publisher was silent when another one asked for the stream.
     Preempted,
+    /// Another node of the cluster publishes the stream.
+    PublishedElsewhere,
     /// The server is shutting down.
     Draining,
     /// The publisher sent nothing for too long.
@@ -97,6 +99,7 @@ impl EndReason {
             Self::Kicked => "ended by the operator",
             Self::TakenOver => "another publisher took over",
             Self::Preempted => "silent, and another publisher came",
+            Self::PublishedElsewhere => "the stream is published on another node",
             Self::Draining => "the server is shutting down",
             Self::SilentPublisher => "publisher sent nothing for too long",
             Self::SilentPeer => "the peer is silent",
@@ -126,7 +129,7 @@ impl EndReason {
         match self {
             Self::ClosedByPeer | Self::StreamClosedByPeer | Self::ClosedByClient => "closed_by_peer",
             Self::Kicked => "kicked",
-            Self::TakenOver => "taken_over",
+            Self::TakenOver | Self::PublishedElsewhere => "taken_over",
             Self::Preempted => "preempted",
             Self::Draining => "draining",
             Self::SilentPublisher | Self::SilentPeer => "silent",
@@ -178,6 +181,7 @@ mod tests {
             EndReason::Kicked,
             EndReason::TakenOver,
             EndReason::Preempted,
+            EndReason::PublishedElsewhere,
             EndReason::Draining,
             EndReason::SilentPublisher,
             EndReason::NoPublisher,

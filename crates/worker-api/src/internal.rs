@@ -36,7 +36,8 @@ pub struct PublishRequest {
     pub app: String,
     /// Name to publish as.
     pub name: String,
-    /// What it is, as sessions and metrics show it.
+    /// What it is, as sessions and metrics show it. [`Protocol::Node`] is a stream that is fetched from
+    /// another node: it gives way to every other publisher, and replaces one that is fetched already.
     pub protocol: Protocol,
     /// Where its media comes from, as sessions show it.
     pub address: SocketAddr,
@@ -60,6 +61,8 @@ pub struct InternalPublish {
 pub enum Refusal {
     /// The stream has a publisher.
     Taken,
+    /// It has one on another node of the cluster.
+    TakenElsewhere,
     /// The worker has as many sessions as it may have.
     Full,
     /// The server is shutting down.

@@ -6,6 +6,7 @@
 
 mod address_slots;
 pub mod auth;
+pub mod cluster;
 pub mod columns;
 mod end_reason;
 pub mod internal;
@@ -15,6 +16,7 @@ pub mod rtc;
 pub mod settings;
 pub mod snapshot;
 pub mod streams;
+pub mod tap;
 pub mod thread;
 pub mod time;
 mod workers_link;

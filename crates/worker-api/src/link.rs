@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::AddressSlot;
 use super::internal::InternalPublish;
 use super::rtc::{RtcOpen, RtcPatch};
 use super::snapshot::{SessionId, WorkerSnapshot};
+use super::streams::Epoch;
+use super::tap::InternalTap;
+use super::{AddressSlot, EndReason};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
 pub const COMMANDS_MAX: usize = 256;
@@ -54,6 +56,19 @@ pub enum Command {
     },
     /// Publish for a source of this process. The answer goes where the request says.
     Publish(Box<InternalPublish>),
+    /// Play for this process. The answer goes where the request says.
+    Tap(Box<InternalTap>),
+    /// End a publication whose home this worker is; answers whether it was there.
+    EndPublication {
+        /// `app/name`.
+        key: String,
+        /// Which publication: one that has replaced it is left alone.
+        epoch: Epoch,
+        /// Why, for its publisher.
+        reason: EndReason,
+        /// Where the answer goes.
+        reply: oneshot::Sender<bool>,
+    },
     /// Open a WebRTC session. The answer goes where the request says.
     RtcOpen(Box<RtcOpen>),
     /// Change a WebRTC session; answers whether it existed.

@@ -58,6 +58,8 @@ pub struct RtcOpen {
 pub enum RtcRefusal {
     /// The stream has a publisher, and newcomers are refused.
     Taken,
+    /// The same, and that publisher is on another node of the cluster.
+    TakenElsewhere,
     /// Nobody publishes the stream any more.
     NotFound,
     /// The worker has as many sessions as it may.

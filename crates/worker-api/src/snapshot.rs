@@ -398,11 +398,14 @@ pub enum Protocol {
     Pull,
     /// The demo channel.
     Demo,
+    /// Another node of the cluster: the publisher of a stream that is fetched from it, or a player that
+    /// passes a stream on to it.
+    Node,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -414,6 +417,7 @@ impl Protocol {
         Self::Channel,
         Self::Pull,
         Self::Demo,
+        Self::Node,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -430,6 +434,7 @@ impl Protocol {
             Self::Channel => "channel",
             Self::Pull => "pull",
             Self::Demo => "demo",
+            Self::Node => "node",
         }
     }
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::EndReason;
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::snapshot::{SessionId, WorkerSnapshot};
+use crate::streams::Epoch;
+use crate::tap::{self, InternalTap, Tap, TapRefusal, TapRequest};
 
 /// Time a worker has to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -100,6 +103,31 @@ impl WorkersLink {
             publisher.session = session;
             publisher
         }))
+    }
+
+    /// Has `worker` play for this process. Best the home of the stream, if that is known.
+    pub async fn tap(&self, worker: usize, request: TapRequest) -> Result<Result<Tap, TapRefusal>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let (mut tap, frames) = tap::queue();
+        let answer = self.ask(worker, Command::Tap(Box::new(InternalTap { request, frames, reply })), answer);
+        Ok(answer.await?.map(|session| {
+            tap.session = session;
+            tap
+        }))
+    }
+
+    /// Ends a publication of `worker`, whoever publishes, with a reason for its publisher. Answers whether it
+    /// was there; one that has replaced it is left alone.
+    pub async fn end_publication(
+        &self,
+        worker: usize,
+        key: &str,
+        epoch: Epoch,
+        reason: EndReason,
+    ) -> Result<bool, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        let key = key.to_owned();
+        self.ask(worker, Command::EndPublication { key, epoch, reason, reply }, answer).await
     }
 
     /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.

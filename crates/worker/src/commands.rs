@@ -32,6 +32,10 @@ impl Worker {
                     let _ = reply.send(kicked);
                 }
                 Command::Publish(publish) => self.publish_internal(*publish),
+                Command::Tap(tap) => self.play_internal(*tap),
+                Command::EndPublication { key, epoch, reason, reply } => {
+                    let _ = reply.send(self.end_publisher(&key, epoch, reason));
+                }
                 Command::RtcOpen(open) => self.open_session(*open),
                 Command::RtcPatch { session, patch, reply } => {
                     let _ = reply.send(self.packets.patch(&mut self.ctx, session, patch));

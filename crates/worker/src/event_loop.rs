@@ -179,6 +179,7 @@ impl Worker {
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
         self.serve_due_players();
+        self.serve_taps();
 
         // Deadlines, a few times a second.
         if self.ctx.now_ms >= self.next_sweep_ms {

@@ -49,6 +49,8 @@ ids! {
     IceTcpId
     /// A UDP port.
     PortId
+    /// A player inside this process.
+    TapId
     /// A stream in the frames lane.
     FrameStreamId
     /// A stream in the packets lane.

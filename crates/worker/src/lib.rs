@@ -53,6 +53,7 @@ use registry::{Directory, Published};
 use stats::columns::Outbox;
 use transcode::{Pool, PoolSettings};
 use worker_api::auth::Policy;
+use worker_api::cluster::Elsewhere;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
 
 /// Exit code after a worker has panicked; the panic message is on standard error.
@@ -70,7 +71,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Binds all addresses, then starts the threads; connections are accepted when this returns.
+    /// Binds all addresses, then starts the threads; connections are accepted when this returns. With the
+    /// rest of the cluster, if this node is part of one.
     ///
     /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or
     /// thread.
@@ -81,9 +83,10 @@ impl Workers {
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<Self> {
         let (mut workers, loops) =
-            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats)?;
+            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats, elsewhere)?;
         for (index, worker) in loops.into_iter().enumerate() {
             let name = format!("worker-{index}");
             let body = move || {
@@ -106,6 +109,7 @@ impl Workers {
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<(Self, Vec<Worker>)> {
         let (mut addresses, listeners) = net::listen::bind(&settings)?;
         let (rtc_endpoints, rtc_sockets) =
@@ -120,7 +124,7 @@ impl Workers {
         };
         let pool = Pool::new(pool_settings, worker_api::thread::spawn);
         let settings = Arc::new(settings);
-        let directory = Arc::new(Directory::default());
+        let directory = Arc::new(Directory::new(elsewhere));
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = queues.iter().map(EventQueue::waker).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = mailbox::connect(&wakers, settings.ring_frames);
@@ -173,10 +177,17 @@ impl Workers {
         &self.rtc_endpoints
     }
 
-    /// Looks up what is published as `app/stream`, from any thread.
+    /// Looks up what is published as `app/stream`, here or on another node, from any thread.
     pub fn published(&self) -> impl Fn(&str) -> Published + Send + Sync + 'static {
         let directory = Arc::clone(&self.directory);
         move |key| directory.published(key)
+    }
+
+    /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes, from any
+    /// thread: those of which `wanted` was said to the rest of the cluster last.
+    pub fn wanted(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {
+        let directory = Arc::clone(&self.directory);
+        move || directory.wanted()
     }
 
     /// Where statistics go back that have been read, so that their buffers are used again; one per worker, in

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use media::Frame;
 
 use crate::event_loop::Worker;
-use crate::frames::stream::{FrameStream, is_header};
+use crate::frames::stream::is_header;
 use crate::ids::{FrameStreamId, WorkerIndex};
 use crate::mailbox::{MessageBody, Start, WorkerMessage};
 use crate::publication::{LaneStream, Remote, Source};
@@ -169,12 +169,9 @@ impl Worker {
         let start = match stream {
             LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);
-                let FrameStream { relay, newest, .. } = &self.frames.streams[stream];
-                let gop = relay.gop().frames().map(|(_, frame)| frame);
-                let headers = if gop.len() > 0 { relay.entry_headers() } else { relay.headers() };
-                let frames = headers.iter().chain(gop).map(Arc::clone).collect();
-                let wait_for_key = relay.begins_later(self.ctx.now_ms);
-                Start::Frames { frames, wait_for_key, newest: newest.clone() }
+                let local = &self.frames.streams[stream];
+                let wait_for_key = local.relay.begins_later(self.ctx.now_ms);
+                Start::Frames { frames: local.beginning(), wait_for_key, newest: local.newest.clone() }
             }
             LaneStream::Packets(stream) => {
                 self.packets.update_watched(self.ctx.now, stream);
@@ -198,7 +195,8 @@ mod tests {
     #[test]
     fn what_came_between_two_starts_of_a_publication_is_a_gap() {
         let (mut worker, _noted) = worker();
-        let (id, _) = worker.ctx.directory.subscribe("live/a", worker.ctx.worker, Lane::Frames);
+        let subscribed = worker.ctx.directory.subscribe("live/a", WorkerIndex::at(0), Lane::Frames, true);
+        let (id, _) = subscribed.expect("it waits");
         let stream = worker.frames.find_or_insert(&worker.ctx, id, ("live", "a"));
         let mut handle = |body| {
             let message = WorkerMessage { stream: id, epoch: Epoch(1), lane: Lane::Frames, body };

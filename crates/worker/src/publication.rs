@@ -5,11 +5,12 @@
 //! frames, viewers of packets) is in `frames/` and `packets/`; what takes both is in `publish.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::MessageBody;
-use crate::registry::{Epoch, Lane, Origin, StreamId};
+use crate::registry::{Epoch, Lane, Origin, StreamId, Taken};
 use worker_api::EndReason;
 use worker_api::auth::Denied;
 
@@ -56,7 +57,13 @@ pub(crate) struct Publication {
     /// When the present or last source began.
     pub(crate) live_since_ms: u64,
     ended_ms: u64,
+    /// Another node had the stream when a player came, or when the last source ended: it is being fetched.
+    pub(crate) is_elsewhere: bool,
 }
+
+/// How long players wait for a stream that another node publishes, also where they do not wait for
+/// publishers.
+const FETCH_WAIT: Duration = Duration::from_secs(3);
 
 impl Publication {
     /// Without a source and without players.
@@ -72,6 +79,7 @@ impl Publication {
             bridge: None,
             live_since_ms: 0,
             ended_ms: 0,
+            is_elsewhere: false,
         }
     }
 
@@ -90,6 +98,8 @@ impl Publication {
         if source.origin.is_client() {
             ctx.directory.release(&self.key, source.epoch);
         }
+        // The link to its home was lost, or another node has taken the stream over.
+        self.is_elsewhere = ctx.directory.is_elsewhere(&self.key);
         for remote in std::mem::take(&mut self.remotes) {
             ctx.send(remote.worker, (self.id, source.epoch, self.lane), MessageBody::End);
         }
@@ -115,9 +125,12 @@ impl Publication {
         self.players > 0 || !self.remotes.is_empty() || self.bridge.is_some()
     }
 
-    /// Since when a player that joined then has had no source, if there is none.
-    pub(crate) fn waits_since(&self, joined_ms: u64) -> Option<u64> {
-        self.source.is_none().then_some(self.ended_ms.max(joined_ms))
+    /// Whether a player that joined then has had no source for longer than `limit`; never without one.
+    pub(crate) fn is_overdue(&self, joined_ms: u64, limit: Option<Duration>, now_ms: u64) -> bool {
+        let waited_ms = now_ms.saturating_sub(self.ended_ms.max(joined_ms));
+        let least = if self.is_elsewhere { FETCH_WAIT } else { Duration::ZERO };
+        self.source.is_none()
+            && limit.is_some_and(|limit| u128::from(waited_ms) > limit.max(least).as_millis())
     }
 
     /// App part of the key.
@@ -184,6 +197,8 @@ pub(crate) enum Credential<'a> {
     /// It is a part of this server: the rules are for clients. It never takes a stream over, so that it
     /// cannot fight with a client about one.
     Own,
+    /// It is this server's as well, and fetches the stream from another node.
+    Fetch,
 }
 
 /// Why a publisher is not let in.
@@ -191,8 +206,8 @@ pub(crate) enum Credential<'a> {
 pub(crate) enum PublishRefusal {
     /// By the rules of authorisation.
     Denied(Denied),
-    /// The stream has a publisher, and newcomers are refused.
-    Taken,
+    /// The stream has a publisher, here or elsewhere, and newcomers are refused.
+    Taken(Taken),
     /// The server is shutting down.
     Draining,
 }
@@ -202,7 +217,8 @@ impl PublishRefusal {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Denied(denied) => denied.reason(),
-            Self::Taken => "the stream is already being published",
+            Self::Taken(Taken::Here) => "the stream is already being published",
+            Self::Taken(Taken::Elsewhere) => "the stream is already being published on another node",
             Self::Draining => EndReason::Draining.text(),
         }
     }

@@ -19,7 +19,7 @@ use crate::packets::session::{Session, SessionPublication, Subscription, Transpo
 use crate::packets::{Action, inputs};
 use crate::proto::session::{Media, Publish};
 use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, PublishRefusal, Remote, Source};
-use crate::registry::{Claim, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
+use crate::registry::{Claim, Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
@@ -63,7 +63,7 @@ impl Worker {
             let reason = refusal.reason();
             match credential {
                 // It is told, and says so itself, with its name.
-                Credential::Own => {
+                Credential::Own | Credential::Fetch => {
                     tracing::debug!(session = %id, stream = key, reason, "source of this server refused");
                 }
                 Credential::Token(_) => {
@@ -76,6 +76,9 @@ impl Worker {
         self.publish_to(LaneStream::Frames(stream), &claim, || Start::new_frames(false));
         let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
         self.start_source(LaneStream::Frames(stream), source, None);
+        if matches!(credential, Credential::Fetch) {
+            self.frames.wait_for_key(stream);
+        }
         self.connections.sessions[conn].media =
             Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
@@ -101,18 +104,19 @@ impl Worker {
         if self.ctx.draining_until.is_some() {
             return Err(PublishRefusal::Draining);
         }
-        let take_over = match credential {
-            Credential::Own => false,
+        let claimant = match credential {
+            Credential::Fetch => Claimant::Fetch,
+            Credential::Own => Claimant::Publisher { takes_over: false },
             Credential::Token(token) => {
                 if let Err(denied) = self.ctx.policy.may_publish(app, name, token, address.ip()) {
                     self.ctx.counters.unauthorized += 1;
                     return Err(PublishRefusal::Denied(denied));
                 }
                 let settings = self.ctx.settings_for(app);
-                settings.second_publisher == SecondPublisher::TakeOver
+                Claimant::Publisher { takes_over: settings.second_publisher == SecondPublisher::TakeOver }
             }
         };
-        self.ctx.directory.claim(key, self.ctx.worker, take_over, None).map_err(|_| PublishRefusal::Taken)
+        self.ctx.directory.claim(key, self.ctx.worker, claimant, None).map_err(PublishRefusal::Taken)
     }
 
     /// Makes the session a player of a stream.
@@ -126,14 +130,11 @@ impl Worker {
         let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token).inspect_err(|refusal| {
+        let may_play = self.may_play(conn, (app, name), token);
+        let stream = may_play.and_then(|()| self.subscribe_to_frames(&key, (app, name)));
+        let stream = stream.inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
-        let local = &mut self.frames.streams[stream];
-        local.publication.players += 1;
-        let id_of_stream = local.publication.id;
-        self.bridge_to_frames(id_of_stream);
-        self.update_read_interest(stream);
         let player = self.frames.join(&self.ctx, stream, conn, format);
         self.connections.sessions[conn].media = Media::Play(player);
         self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
@@ -148,25 +149,20 @@ impl Worker {
         (app, name): (&str, &str),
         token: Option<&str>,
     ) -> Result<(), PlayRefusal> {
-        let key = format!("{app}/{name}");
-        let stream = self.authorize_and_subscribe(conn, &key, (app, name), token)?;
-        // The first player of a stream whose home is another worker: that it has a home is enough.
-        let live = self.frames.streams[stream].publication.source.is_some()
-            || self.ctx.directory.subscribe(&key, self.ctx.worker, Lane::Frames).1.is_some();
-        if self.frames.streams[stream].publication.players == 0 {
-            self.unsubscribe(LaneStream::Frames(stream));
+        self.may_play(conn, (app, name), token)?;
+        match self.published_as_frames(&format!("{app}/{name}"), app)? {
+            Published::Nobody => Err(PlayRefusal::NotFound),
+            Published::Frames(_) | Published::Packets(_) => Ok(()),
         }
-        if live { Ok(()) } else { Err(PlayRefusal::NotFound) }
     }
 
-    /// Checks the rules and makes sure the stream comes to this worker.
-    fn authorize_and_subscribe(
+    /// Checks the rules.
+    fn may_play(
         &mut self,
         conn: ConnId,
-        key: &str,
         (app, name): (&str, &str),
         token: Option<&str>,
-    ) -> Result<FrameStreamId, PlayRefusal> {
+    ) -> Result<(), PlayRefusal> {
         if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
@@ -175,12 +171,33 @@ impl Worker {
             self.ctx.counters.unauthorized += 1;
             return Err(PlayRefusal::Denied(denied));
         }
-        let bridged = self.ctx.settings_for(app).bridge.enabled;
-        if !bridged && matches!(self.ctx.directory.published(key), Published::Packets(_)) {
-            return Err(PlayRefusal::NotFrames);
+        Ok(())
+    }
+
+    /// What is published as a stream, if players of frames can have it.
+    fn published_as_frames(&self, key: &str, app: &str) -> Result<Published, PlayRefusal> {
+        let published = self.ctx.directory.published(key);
+        match published {
+            Published::Packets(_) if !self.ctx.settings_for(app).bridge.enabled => {
+                Err(PlayRefusal::NotFrames)
+            }
+            published => Ok(published),
         }
-        let id = self.subscribe(Lane::Frames, key, (app, name));
-        id.and_then(|id| self.frames.find(id)).ok_or(PlayRefusal::NotFound)
+    }
+
+    /// Makes sure that the frames of a stream come to this worker, for one more player.
+    pub(crate) fn subscribe_to_frames(
+        &mut self,
+        key: &str,
+        (app, name): (&str, &str),
+    ) -> Result<FrameStreamId, PlayRefusal> {
+        self.published_as_frames(key, app)?;
+        let id = self.subscribe(Lane::Frames, key, (app, name)).ok_or(PlayRefusal::NotFound)?;
+        let stream = self.frames.find(id).ok_or(PlayRefusal::NotFound)?;
+        self.frames.streams[stream].publication.players += 1;
+        self.bridge_to_frames(id);
+        self.update_read_interest(stream);
+        Ok(stream)
     }
 
     /// Call it when a stream's players or remote workers may have become none, or the first.
@@ -271,10 +288,13 @@ impl Worker {
 
     /// Claims a stream for a publisher of packets.
     fn claim_packets(&mut self, key: &str, app: &str, tracks: &PublishedTracks) -> Result<Claim, RtcRefusal> {
-        let take_over = self.ctx.settings_for(app).second_publisher == SecondPublisher::TakeOver;
-        let claim = |ctx: &Context| ctx.directory.claim(key, ctx.worker, take_over, Some(Arc::clone(tracks)));
-        if let Ok(claim) = claim(&self.ctx) {
-            return Ok(claim);
+        let takes_over = self.ctx.settings_for(app).second_publisher == SecondPublisher::TakeOver;
+        let claimant = Claimant::Publisher { takes_over };
+        let claim = |ctx: &Context| ctx.directory.claim(key, ctx.worker, claimant, Some(Arc::clone(tracks)));
+        match claim(&self.ctx) {
+            Ok(claim) => return Ok(claim),
+            Err(Taken::Elsewhere) => return Err(RtcRefusal::TakenElsewhere),
+            Err(Taken::Here) => {}
         }
         // An encoder that crashed comes back before its old session has been given up: a publisher that has
         // fallen silent ends. One on another worker ends a moment later, and whoever asks again gets in.
@@ -288,7 +308,10 @@ impl Worker {
             }
             self.carry_out_actions();
         }
-        claim(&self.ctx).map_err(|Taken| RtcRefusal::Taken)
+        claim(&self.ctx).map_err(|taken| match taken {
+            Taken::Here => RtcRefusal::Taken,
+            Taken::Elsewhere => RtcRefusal::TakenElsewhere,
+        })
     }
 
     /// Ends the publication that a claim replaces, here or on another worker.
@@ -333,18 +356,32 @@ impl Worker {
     /// The stream may be gone afterwards. Whoever learns first of a newer publication does this: messages of
     /// different workers about one stream can arrive in any order.
     pub(crate) fn end_older_publisher(&mut self, id: StreamId, epoch: Epoch) {
+        self.end_publishers(id, EndReason::TakenOver, |other| other < epoch);
+    }
+
+    /// Ends the publisher of a publication whose home this worker is. Says whether it was there.
+    pub(crate) fn end_publisher(&mut self, key: &str, epoch: Epoch, reason: EndReason) -> bool {
+        let home = self.ctx.directory.home(key);
+        home.is_some_and(|(id, _)| self.end_publishers(id, reason, |other| other == epoch))
+    }
+
+    /// Ends this worker's publishers of a stream whose publication is one of `these`.
+    fn end_publishers(&mut self, id: StreamId, reason: EndReason, these: impl Fn(Epoch) -> bool) -> bool {
+        let mut has_ended = false;
         for lane in [Lane::Frames, Lane::Packets] {
             let stream = self.find_stream(lane, id).and_then(|stream| self.publication(stream));
-            let older = stream.and_then(|stream| stream.source).filter(|source| source.epoch < epoch);
-            match older.map(|source| source.origin) {
-                Some(Origin::Connection(conn)) => self.end(conn, EndReason::TakenOver),
+            let source = stream.and_then(|stream| stream.source).filter(|source| these(source.epoch));
+            match source.map(|source| source.origin) {
+                Some(Origin::Connection(conn)) => self.end(conn, reason),
                 Some(Origin::Peer(peer)) => {
-                    self.packets.end(&mut self.ctx, peer, EndReason::TakenOver);
+                    self.packets.end(&mut self.ctx, peer, reason);
                     self.carry_out_actions();
                 }
-                Some(Origin::Bridge | Origin::Worker) | None => {}
+                Some(Origin::Bridge | Origin::Worker) | None => continue,
             }
+            has_ended = true;
         }
+        has_ended
     }
 
     /// Ends what `source` publishes. Nothing happens if the stream has a newer source already.
@@ -367,21 +404,21 @@ impl Worker {
     }
 
     /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher
-    /// and the application does not let players wait for one.
+    /// and the application does not let players wait for one. Publishers of other nodes count: their streams
+    /// are fetched.
     pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
-        let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane);
         let wait = self.ctx.settings_for(app).wait_for_publisher;
+        let is_elsewhere = self.ctx.directory.is_elsewhere(key);
+        let waits = wait != Some(Duration::ZERO) || is_elsewhere;
+        let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane, waits)?;
         let stream = match lane {
             Lane::Frames => LaneStream::Frames(self.frames.find_or_insert(&self.ctx, id, (app, name))),
             Lane::Packets => LaneStream::Packets(self.packets.streams.find_or_insert(id, (app, name), wait)),
         };
         // With players here already this worker has been a subscriber since before.
         let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
-        if home.is_none() && wait == Some(Duration::ZERO) {
-            if is_first {
-                self.unsubscribe(stream);
-            }
-            return None;
+        if let Some(publication) = self.publication_mut(stream) {
+            publication.is_elsewhere |= is_elsewhere;
         }
         if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
             self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);

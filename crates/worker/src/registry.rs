@@ -3,6 +3,9 @@
 //! A stream is published either as frames (RTMP) or as packets (WebRTC), and players of each kind are listed
 //! apart: a publisher tells those that can use what it sends, and a bridge on its worker serves the others.
 //!
+//! In a cluster, the registry also asks what other nodes publish, and reports what this one publishes and
+//! what it wants from them ([`Elsewhere`]): each change once and in order, because the lock is held.
+//!
 //! The one thing workers share, behind a lock, and therefore never touched for a frame of media: only when a
 //! publisher or a bridge begins or ends, when a player comes (twice), when a worker's last one leaves, and
 //! when headers say what the stream would be as packets.
@@ -10,7 +13,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ids::{ConnId, PeerId, WorkerIndex};
+use crate::ids::{ConnId, PeerId, TableId, WorkerIndex};
+use worker_api::cluster::{self, Elsewhere};
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
@@ -67,14 +71,33 @@ pub(crate) struct Claim {
     pub(crate) replaced: Option<Home>,
 }
 
+/// Who wants to publish a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claimant {
+    /// A client, or a source of this server.
+    Publisher {
+        /// It replaces one that there is, here or on another node.
+        takes_over: bool,
+    },
+    /// This node, which fetches the stream from another.
+    Fetch,
+}
+
 /// The stream has a publisher already.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Taken;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// On this node.
+    Here,
+    /// On another.
+    Elsewhere,
+}
 
 /// Which worker is the home of which stream, shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     inner: Mutex<Inner>,
+    /// The rest of the cluster, if there is one. Reports go to it with `inner` locked.
+    elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +111,10 @@ struct Inner {
 struct Listing {
     id: StreamId,
     home: Option<Home>,
+    /// The home has the stream from another node.
+    is_fetched: bool,
+    /// The stream was reported as wanted from other nodes.
+    is_wanted: bool,
     /// What the present publisher sends, if it sends packets.
     tracks: Option<PublishedTracks>,
     /// What it would be as packets, if it sends frames.
@@ -97,27 +124,47 @@ struct Listing {
 }
 
 impl Directory {
+    /// None listed yet; with the rest of the cluster, if there is one.
+    pub(crate) fn new(elsewhere: Option<Arc<dyn Elsewhere>>) -> Self {
+        Self { elsewhere, ..Self::default() }
+    }
+
     /// `worker` has a publisher for stream `key`: of packets, which are `tracks`, or of frames without.
+    ///
+    /// It does not wait for the cluster: whoever claims a name on two nodes within the moment that news take
+    /// is told by the cluster afterwards, and one of the two ends.
     pub(crate) fn claim(
         &self,
         key: &str,
         worker: WorkerIndex,
-        take_over: bool,
+        claimant: Claimant,
         tracks: Option<PublishedTracks>,
     ) -> Result<Claim, Taken> {
+        let may_replace = claimant == Claimant::Publisher { takes_over: true };
+        if claimant == (Claimant::Publisher { takes_over: false }) && self.is_elsewhere(key) {
+            return Err(Taken::Elsewhere);
+        }
         let mut inner = self.lock();
-        if !take_over && inner.streams.get(key).is_some_and(|listing| listing.home.is_some()) {
-            return Err(Taken);
+        // What is fetched is in nobody's way: if a client may publish here, it is out of date.
+        let is_taken = |listing: &Listing| listing.home.is_some() && !listing.is_fetched;
+        if !may_replace && inner.streams.get(key).is_some_and(is_taken) {
+            return Err(Taken::Here);
         }
         inner.last_epoch += 1;
         let epoch = Epoch(inner.last_epoch);
         let listing = inner.listing(key);
         let replaced = listing.home.replace(Home { worker, epoch });
+        listing.is_fetched = claimant == Claimant::Fetch;
         let (lane, other) = match tracks {
             Some(_) => (Lane::Packets, Lane::Frames),
             None => (Lane::Frames, Lane::Packets),
         };
         (listing.tracks, listing.bridged) = (tracks, WebrtcAvailability::Unknown);
+        self.report_want(key, listing);
+        if let (Some(elsewhere), Claimant::Publisher { takes_over }) = (&self.elsewhere, claimant) {
+            let (worker, published) = (worker.index(), &listing.published());
+            elsewhere.started(&cluster::Publication { key, epoch, worker, published, takes_over });
+        }
         let others = |lane: Lane| {
             listing.subscribers[lane as usize].iter().copied().filter(|&other| other != worker).collect()
         };
@@ -132,31 +179,64 @@ impl Directory {
             && listing.home.is_some_and(|home| home.epoch == epoch)
         {
             (listing.home, listing.tracks, listing.bridged) = (None, None, WebrtcAvailability::Unknown);
+            let was_fetched = std::mem::take(&mut listing.is_fetched);
+            if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !was_fetched) {
+                elsewhere.ended(key, epoch);
+            }
+            self.report_want(key, listing);
         }
         inner.forget_unused(key);
     }
 
-    /// `worker` has a first player of the stream in this lane; says where the stream comes from.
-    pub(crate) fn subscribe(&self, key: &str, worker: WorkerIndex, lane: Lane) -> (StreamId, Option<Home>) {
+    /// `worker` has a player of the stream in this lane; says where the stream comes from. `None` when it
+    /// comes from nowhere here, and the player does not wait.
+    pub(crate) fn subscribe(
+        &self,
+        key: &str,
+        worker: WorkerIndex,
+        lane: Lane,
+        waits: bool,
+    ) -> Option<(StreamId, Option<Home>)> {
         let mut inner = self.lock();
+        if !waits && inner.streams.get(key).is_none_or(|listing| listing.home.is_none()) {
+            return None;
+        }
         let listing = inner.listing(key);
         let subscribers = &mut listing.subscribers[lane as usize];
         if !subscribers.contains(&worker) {
             subscribers.push(worker);
         }
-        (listing.id, listing.home)
+        self.report_want(key, listing);
+        Some((listing.id, listing.home))
     }
 
-    /// Whether a stream is published, and in which form.
+    /// Whether a stream is published, here or on another node, and in which form.
     pub(crate) fn published(&self, key: &str) -> Published {
-        let inner = self.lock();
-        let Some(listing) = inner.streams.get(key).filter(|listing| listing.home.is_some()) else {
-            return Published::Nobody;
+        let here = {
+            let inner = self.lock();
+            let listing = inner.streams.get(key);
+            listing.map(|listing| (listing.published(), listing.is_fetched))
         };
-        match &listing.tracks {
-            Some(tracks) => Published::Packets(Arc::clone(tracks)),
-            None => Published::Frames(listing.bridged.clone()),
+        match here {
+            // While a fetched stream has only begun, its home knows more of it.
+            None | Some((Published::Nobody, _) | (Published::Frames(WebrtcAvailability::Unknown), true)) => {
+                let elsewhere = self.elsewhere.as_ref().and_then(|elsewhere| elsewhere.published(key));
+                elsewhere.or(here.map(|(here, _)| here)).unwrap_or(Published::Nobody)
+            }
+            Some((here, _)) => here,
         }
+    }
+
+    /// Whether another node publishes a stream.
+    pub(crate) fn is_elsewhere(&self, key: &str) -> bool {
+        self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.published(key).is_some())
+    }
+
+    /// Streams with players here that no client or source of this node publishes.
+    pub(crate) fn wanted(&self) -> Vec<String> {
+        let inner = self.lock();
+        let wanted = inner.streams.iter().filter(|(_, listing)| listing.wants());
+        wanted.map(|(key, _)| key.clone()).collect()
     }
 
     /// A bridge of this publication begins on its home: the number of what comes out of it, and other workers
@@ -180,8 +260,12 @@ impl Directory {
     pub(crate) fn set_bridged(&self, key: &str, epoch: Epoch, bridged: WebrtcAvailability) {
         if let Some(listing) = self.lock().streams.get_mut(key)
             && listing.home.is_some_and(|home| home.epoch == epoch)
+            && listing.bridged != bridged
         {
             listing.bridged = bridged;
+            if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !listing.is_fetched) {
+                elsewhere.changed(key, epoch, &listing.published());
+            }
         }
     }
 
@@ -198,8 +282,19 @@ impl Directory {
         let listing = inner.streams.get_mut(key)?;
         listing.subscribers[lane as usize].retain(|&other| other != worker);
         let home = listing.home;
+        self.report_want(key, listing);
         inner.forget_unused(key);
         home
+    }
+
+    /// Reports whether the stream is wanted from other nodes, if that has changed.
+    fn report_want(&self, key: &str, listing: &mut Listing) {
+        let wants = listing.wants();
+        if std::mem::replace(&mut listing.is_wanted, wants) != wants
+            && let Some(elsewhere) = &self.elsewhere
+        {
+            if wants { elsewhere.wanted(key) } else { elsewhere.unwanted(key) }
+        }
     }
 
     /// Streams that are listed.
@@ -218,19 +313,43 @@ impl Inner {
         if !self.streams.contains_key(key) {
             self.last_id += 1;
             let id = StreamId(self.last_id);
-            let subscribers = [Vec::new(), Vec::new()];
-            let listing =
-                Listing { id, home: None, tracks: None, bridged: WebrtcAvailability::Unknown, subscribers };
+            let listing = Listing {
+                id,
+                home: None,
+                is_fetched: false,
+                is_wanted: false,
+                tracks: None,
+                bridged: WebrtcAvailability::Unknown,
+                subscribers: [Vec::new(), Vec::new()],
+            };
             self.streams.insert(key.to_owned(), listing);
         }
         self.streams.get_mut(key).expect("it was there or has just been inserted")
     }
 
     fn forget_unused(&mut self, key: &str) {
-        let unused =
-            |listing: &Listing| listing.home.is_none() && listing.subscribers.iter().all(Vec::is_empty);
+        let unused = |listing: &Listing| listing.home.is_none() && !listing.has_players();
         if self.streams.get(key).is_some_and(unused) {
             self.streams.remove(key);
+        }
+    }
+}
+
+impl Listing {
+    fn has_players(&self) -> bool {
+        !self.subscribers.iter().all(Vec::is_empty)
+    }
+
+    /// Whether other nodes are to be asked for it.
+    fn wants(&self) -> bool {
+        self.has_players() && (self.home.is_none() || self.is_fetched)
+    }
+
+    fn published(&self) -> Published {
+        match (&self.home, &self.tracks) {
+            (None, _) => Published::Nobody,
+            (_, Some(tracks)) => Published::Packets(Arc::clone(tracks)),
+            (_, None) => Published::Frames(self.bridged.clone()),
         }
     }
 }
@@ -239,33 +358,41 @@ impl Inner {
 mod tests {
     use super::*;
 
+    const REFUSED: Claimant = Claimant::Publisher { takes_over: false };
+    const TAKES_OVER: Claimant = Claimant::Publisher { takes_over: true };
+
+    /// Where the stream comes from for a player on a worker.
+    fn home_for(directory: &Directory, worker: u32, lane: Lane) -> Option<Home> {
+        directory.subscribe("live/a", WorkerIndex(worker), lane, true).and_then(|(_, home)| home)
+    }
+
     #[test]
     fn second_publisher_is_refused_or_takes_over() {
         let directory = Directory::default();
-        let first = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
-        assert_eq!(directory.claim("live/a", WorkerIndex(1), false, None), Err(Taken));
-        let second = directory.claim("live/a", WorkerIndex(1), true, None).unwrap();
+        let first = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
+        assert_eq!(directory.claim("live/a", WorkerIndex(1), REFUSED, None), Err(Taken::Here));
+        let second = directory.claim("live/a", WorkerIndex(1), TAKES_OVER, None).unwrap();
         assert_eq!(second.replaced, Some(Home { worker: WorkerIndex(0), epoch: first.epoch }));
         directory.release("live/a", first.epoch);
         assert_eq!(
-            directory.claim("live/a", WorkerIndex(0), false, None),
-            Err(Taken),
+            directory.claim("live/a", WorkerIndex(0), REFUSED, None),
+            Err(Taken::Here),
             "the late release is of the old one"
         );
         directory.release("live/a", second.epoch);
-        assert!(directory.claim("live/a", WorkerIndex(0), false, None).is_ok());
+        assert!(directory.claim("live/a", WorkerIndex(0), REFUSED, None).is_ok());
     }
 
     #[test]
     fn publisher_learns_of_waiting_workers_and_players_of_the_home() {
         let directory = Directory::default();
-        let (id, home) = directory.subscribe("live/a", WorkerIndex(2), Lane::Frames);
+        let (id, home) = directory.subscribe("live/a", WorkerIndex(2), Lane::Frames, true).unwrap();
         assert_eq!(home, None);
-        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames);
-        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
+        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames, true);
+        let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
         assert_eq!((claim.id, claim.subscribers), (id, vec![WorkerIndex(2)]));
         assert_eq!(
-            directory.subscribe("live/a", WorkerIndex(1), Lane::Frames).1,
+            home_for(&directory, 1, Lane::Frames),
             Some(Home { worker: WorkerIndex(0), epoch: claim.epoch })
         );
     }
@@ -273,8 +400,8 @@ mod tests {
     #[test]
     fn unused_streams_are_forgotten() {
         let directory = Directory::default();
-        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
-        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames);
+        let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
+        directory.subscribe("live/a", WorkerIndex(0), Lane::Frames, true);
         directory.release("live/a", claim.epoch);
         directory.unsubscribe("live/a", WorkerIndex(0), Lane::Frames);
         assert!(directory.lock().streams.is_empty());
@@ -283,14 +410,14 @@ mod tests {
     #[test]
     fn players_of_both_lanes_find_the_publisher_and_are_told_apart() {
         let directory = Directory::default();
-        directory.subscribe("live/a", WorkerIndex(1), Lane::Frames);
-        directory.subscribe("live/a", WorkerIndex(2), Lane::Packets);
-        let claim = directory.claim("live/a", WorkerIndex(0), false, Some(Arc::from([]))).unwrap();
+        directory.subscribe("live/a", WorkerIndex(1), Lane::Frames, true);
+        directory.subscribe("live/a", WorkerIndex(2), Lane::Packets, true);
+        let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, Some(Arc::from([]))).unwrap();
         assert_eq!((claim.subscribers, claim.bridged), (vec![WorkerIndex(2)], vec![WorkerIndex(1)]));
         assert_eq!(directory.published("live/a"), Published::Packets(Arc::from([])));
         let home = Some(Home { worker: WorkerIndex(0), epoch: claim.epoch });
-        assert_eq!(directory.subscribe("live/a", WorkerIndex(3), Lane::Frames).1, home);
-        assert_eq!(directory.subscribe("live/a", WorkerIndex(3), Lane::Packets).1, home);
+        assert_eq!(home_for(&directory, 3, Lane::Frames), home);
+        assert_eq!(home_for(&directory, 3, Lane::Packets), home);
         assert_eq!(directory.unsubscribe("live/a", WorkerIndex(3), Lane::Frames), home);
         directory.release("live/a", claim.epoch);
         assert_eq!(directory.published("live/a"), Published::Nobody);
@@ -299,12 +426,12 @@ mod tests {
     #[test]
     fn what_frames_would_be_as_packets_is_forgotten_with_their_publisher() {
         let directory = Directory::default();
-        let claim = directory.claim("live/a", WorkerIndex(0), false, None).unwrap();
+        let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         let tracks = WebrtcAvailability::Tracks(Arc::from([]), None);
         directory.set_bridged("live/a", claim.epoch, tracks.clone());
         assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
-        let second = directory.claim("live/a", WorkerIndex(1), true, None).unwrap();
+        let second = directory.claim("live/a", WorkerIndex(1), TAKES_OVER, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         directory.set_bridged("live/a", claim.epoch, tracks);
         assert_eq!(

@@ -17,6 +17,7 @@ use crate::event_loop::Worker;
 use crate::frames::FrameAction;
 use crate::frames::serve::Player;
 use crate::frames::stream::Format;
+use crate::frames::tap::Tap;
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::Readiness;
 use crate::proto::connections::{ClientRequest, Connections, Read};
@@ -28,12 +29,14 @@ use crate::proto::session::{
 };
 use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
-use crate::registry::Origin;
+use crate::registry::{Origin, Taken};
+use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::link::Handoff;
 use worker_api::snapshot::{Protocol, Role};
+use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
 
 impl Worker {
     /// Something happened to a connection.
@@ -212,11 +215,11 @@ impl Worker {
         let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
         match outcome {
             Ok(()) => rtmp.machine.accept_publish(),
-            Err(PublishRefusal::Taken) if may_ask_again => self.connections.claim_later(&self.ctx, claim),
+            Err(PublishRefusal::Taken(_)) if may_ask_again => self.connections.claim_later(&self.ctx, claim),
             Err(refusal) => {
                 let code = match refusal {
                     PublishRefusal::Denied(_) => PublishReject::Unauthorized,
-                    PublishRefusal::Taken | PublishRefusal::Draining => PublishReject::BadName,
+                    PublishRefusal::Taken(_) | PublishRefusal::Draining => PublishReject::BadName,
                 };
                 rtmp.machine.reject_publish(code, refusal.reason());
                 self.end(conn, EndReason::Refused(refusal.reason()));
@@ -280,15 +283,54 @@ impl Worker {
         if let State::Internal(frames) = &session.state {
             frames.on_ready(self.control.internal.notifier(conn, id));
         }
-        let outcome = match self.publish(conn, (&app, &name), Credential::Own) {
+        let credential = if protocol == Protocol::Node { Credential::Fetch } else { Credential::Own };
+        let outcome = match self.publish(conn, (&app, &name), credential) {
             Ok(()) => Ok(id),
             Err(PublishRefusal::Draining) => Err(Refusal::Draining),
-            Err(PublishRefusal::Taken | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
+            Err(PublishRefusal::Taken(Taken::Elsewhere)) => Err(Refusal::TakenElsewhere),
+            Err(PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
         };
         let refused = outcome.is_err();
         // Who does not wait for the answer any more does not use the session either.
         if reply.send(outcome).is_err() || refused {
             self.remove(conn, EndReason::Refused("refused"));
+        }
+    }
+
+    /// Makes a player inside this process a session, or says why not.
+    pub(crate) fn play_internal(&mut self, tap: InternalTap) {
+        let InternalTap { request: TapRequest { app, name, address, detail }, frames, reply } = tap;
+        if self.ctx.draining_until.is_some() {
+            let _ = reply.send(Err(TapRefusal::Draining));
+            return;
+        }
+        if self.connections.is_full(&mut self.ctx) {
+            let _ = reply.send(Err(TapRefusal::Full));
+            return;
+        }
+        let key = format!("{app}/{name}");
+        let stream = match self.subscribe_to_frames(&key, (&app, &name)) {
+            Ok(stream) => stream,
+            Err(refusal) => {
+                let refusal = match refusal {
+                    PlayRefusal::NotFrames => TapRefusal::NotFrames,
+                    PlayRefusal::Draining => TapRefusal::Draining,
+                    PlayRefusal::NotFound | PlayRefusal::Denied(_) => TapRefusal::NotFound,
+                };
+                let _ = reply.send(Err(refusal));
+                return;
+            }
+        };
+        let conn = self.connections.add(&mut self.ctx, None, address, State::Tap, Protocol::Node);
+        let tap = self.frames.join_tap(&self.ctx, stream, conn, frames);
+        let session = &mut self.connections.sessions[conn];
+        let id = session.id;
+        session.user_agent = (!detail.is_empty()).then(|| detail.chars().take(128).collect());
+        session.media = Media::Tap(tap);
+        self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
+        tracing::info!(session = %id, %address, stream = key, "tap joined");
+        if reply.send(Ok(id)).is_err() {
+            self.remove(conn, EndReason::Abandoned);
         }
     }
 
@@ -427,13 +469,27 @@ impl Worker {
         }
     }
 
+    /// Lets players inside this process know of what is new for them, once a turn.
+    pub(crate) fn serve_taps(&mut self) {
+        while let Some((conn, passed, dropped)) = self.frames.next_served_tap() {
+            self.connections.columns.sent(conn, passed.bytes);
+            self.connections.columns.passed(conn, passed.frames);
+            self.connections.columns.stats.dropped_frames[conn.index()] = dropped;
+            self.ctx.counters.bytes_out += passed.bytes;
+            self.ctx.counters.frames_out += passed.frames;
+            self.ctx.load.bytes_out += passed.bytes;
+        }
+    }
+
     /// Writes what waits for a session now.
     pub(crate) fn write(&mut self, conn: ConnId) {
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
         let mut written = Written::default();
         let result = match session.media {
             Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
-            Media::None | Media::Publish(_) => session.write_pending(self.ctx.now_ms, &mut written),
+            Media::None | Media::Publish(_) | Media::Tap(_) => {
+                session.write_pending(self.ctx.now_ms, &mut written)
+            }
         };
         self.connections.columns.sent(conn, written.bytes);
         self.connections.columns.passed(conn, written.messages);
@@ -464,8 +520,8 @@ impl Worker {
         }
         let player = session.player().and_then(|player| self.frames.players.get(player));
         let played = player.map(|player| (player.format, player.begun));
-        // A publisher inside this process is told by its queue, and has nothing else to take.
-        let is_internal = matches!(session.state, State::Internal(_));
+        // A publisher or player inside this process is told by its queue, and has nothing else to take.
+        let is_internal = session.connection.is_none();
         let was_counted = session.awaits_request();
         if is_internal || !self.finish_message(conn) {
             return self.remove(conn, reason);
@@ -524,14 +580,27 @@ impl Worker {
                 if let Some(Player { stream, cursor, .. }) = self.frames.leave(&mut self.ctx, player) {
                     let (key, dropped) = (self.stream_key(stream), cursor.dropped());
                     tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "player left");
-                    if self.frames.streams[stream].publication.players == 0 {
-                        self.update_read_interest(stream);
-                        self.unsubscribe(LaneStream::Frames(stream));
-                    }
+                    self.unsubscribe_unless_played(stream);
+                }
+            }
+            Media::Tap(tap) => {
+                if let Some(Tap { stream, frames, .. }) = self.frames.leave_tap(&mut self.ctx, tap) {
+                    let (key, dropped) = (self.stream_key(stream), frames.dropped());
+                    tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "tap left");
+                    frames.end(reason);
+                    self.unsubscribe_unless_played(stream);
                 }
             }
         }
         self.connections.columns.takes_role(conn, Role::Pending, NO_STREAM);
+    }
+
+    /// A player has left; it may have been the last.
+    fn unsubscribe_unless_played(&mut self, stream: FrameStreamId) {
+        if self.frames.streams[stream].publication.players == 0 {
+            self.update_read_interest(stream);
+            self.unsubscribe(LaneStream::Frames(stream));
+        }
     }
 
     /// Copies the rest of the message that a player is in to its private bytes, before its stream is left.

@@ -20,6 +20,7 @@ use crate::publication::{Publication, Source};
 use crate::registry::Origin;
 use worker_api::AddressSlots;
 use worker_api::auth::Policy;
+use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
 use worker_api::link::Handoff;
 use worker_api::rtc::Notices;
@@ -56,6 +57,8 @@ pub struct Tables {
     pub frame_streams: usize,
     /// Players of frames.
     pub players: usize,
+    /// Players inside this process.
+    pub taps: usize,
     /// WebRTC sessions.
     pub peers: usize,
     /// Streams of packets.
@@ -80,8 +83,10 @@ impl Workers {
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<(Self, Vec<SimulatedWorker>)> {
-        let (server, loops) = Self::prepare(settings, policy, kept_connections, handoffs, notices, stats)?;
+        let (server, loops) =
+            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats, elsewhere)?;
         let workers = loops.into_iter().map(|worker| SimulatedWorker {
             worker,
             ready: Vec::new(),
@@ -152,6 +157,7 @@ impl SimulatedWorker {
             idle: worker.idle.len(),
             frame_streams: worker.frames.streams.len(),
             players: worker.frames.players.len(),
+            taps: worker.frames.taps.len(),
             peers: worker.packets.sessions.len(),
             packet_streams: worker.packets.streams.iter().count(),
             peer_addresses: worker.packets.addresses(),
@@ -201,6 +207,17 @@ impl SimulatedWorker {
                 return Err(format!("{id:?} is {lag} bytes behind, {most} are allowed"));
             }
             players[player.stream.index()] += 1;
+        }
+        for (id, tap) in worker.frames.taps.iter() {
+            let media = sessions.get(tap.conn).map(|session| session.media);
+            if !matches!(media, Some(Media::Tap(tap)) if tap == id) {
+                return Err(format!("{id:?} is of {:?}, which has {media:?}", tap.conn));
+            }
+            let stream = worker.frames.streams.get(tap.stream);
+            if stream.is_none_or(|stream| !stream.taps.contains(&id)) {
+                return Err(format!("{id:?} takes {:?}, which does not know it", tap.stream));
+            }
+            players[tap.stream.index()] += 1;
         }
         for (id, stream) in worker.frames.streams.iter() {
             let publication = &stream.publication;

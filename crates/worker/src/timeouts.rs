@@ -4,6 +4,7 @@
 //! second, and costs nothing per packet.
 
 use crate::event_loop::Worker;
+use crate::frames::stream::FrameStream;
 use crate::ids::ConnId;
 use crate::proto::connections::LINGER_MS;
 use crate::proto::session::{Media, State};
@@ -30,6 +31,7 @@ impl Worker {
     pub(crate) fn sweep(&mut self) {
         let samples = self.ctx.load.is_due(self.ctx.now_ms);
         let draining = self.ctx.draining_until;
+        self.frames.review_taps(self.ctx.now_ms);
         for conn in self.connections.sessions.ids() {
             if !self.connections.sessions.contains(conn) {
                 continue;
@@ -86,6 +88,21 @@ impl Worker {
                 TimeoutAction::End(EndReason::SilentPublisher)
             }
             Media::Publish(_) => TimeoutAction::Fine,
+            &Media::Tap(tap) => {
+                let tap = &self.frames.taps[tap];
+                let FrameStream { publication, settings, .. } = &self.frames.streams[tap.stream];
+                if draining.is_some() {
+                    TimeoutAction::Remove(EndReason::Draining)
+                } else if tap.frames.is_abandoned() {
+                    TimeoutAction::Remove(EndReason::ClosedByPeer)
+                } else if publication.is_overdue(tap.joined_ms, settings.wait_for_publisher, now_ms) {
+                    TimeoutAction::Remove(EndReason::NoPublisher)
+                } else if passed(tap.read_ms, settings.player_stall_timeout) {
+                    TimeoutAction::Remove(EndReason::Stalled)
+                } else {
+                    TimeoutAction::Fine
+                }
+            }
             &Media::Play(player) => {
                 let player = &self.frames.players[player];
                 let stream = &self.frames.streams[player.stream];
@@ -94,9 +111,8 @@ impl Worker {
                 if draining.is_some_and(|until| lag == 0 || now_ms + LINGER_MS / 2 >= until) {
                     return TimeoutAction::End(EndReason::Draining);
                 }
-                let since_ms = stream.publication.waits_since(player.joined_ms);
-                let waits = since_ms.zip(stream.settings.wait_for_publisher);
-                if lag == 0 && waits.is_some_and(|(since_ms, limit)| passed(since_ms, limit)) {
+                let wait = stream.settings.wait_for_publisher;
+                if lag == 0 && stream.publication.is_overdue(player.joined_ms, wait, now_ms) {
                     return TimeoutAction::End(EndReason::NoPublisher);
                 }
                 let stalled = session.pending.len() > 0

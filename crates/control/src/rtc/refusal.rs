@@ -73,6 +73,8 @@ pub(super) enum Refusal {
     Partial,
     /// 409: the stream has a publisher.
     Taken,
+    /// 409: it has one on another node.
+    TakenElsewhere,
     /// 409: nobody publishes the stream.
     NotLive,
     /// 409: published, and it is not known yet as what.
@@ -119,7 +121,7 @@ impl Refusal {
             Self::Misplaced | Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAccepted(_) | Self::NotPlayable(_) | Self::Undecodable(_) => StatusCode::NOT_ACCEPTABLE,
-            Self::Taken | Self::NotLive | Self::NotReady => StatusCode::CONFLICT,
+            Self::Taken | Self::TakenElsewhere | Self::NotLive | Self::NotReady => StatusCode::CONFLICT,
             Self::OtherIceSession => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -145,7 +147,7 @@ impl Refusal {
             Self::NotAccepted(_) => "not_acceptable",
             Self::NotPlayable(_) => "not_playable",
             Self::Undecodable(_) => "codec_not_supported",
-            Self::Taken => "already_published",
+            Self::Taken | Self::TakenElsewhere => "already_published",
             Self::NotLive => "not_live",
             Self::NotReady => "not_ready",
             Self::OtherIceSession => "precondition_failed",
@@ -191,6 +193,7 @@ impl Refusal {
                 "some of the offered media cannot be taken, and then none is: H.264, H.265, VP8, VP9, AV1, Opus and G.711 can"
             }
             Self::Taken => "the stream has a publisher already",
+            Self::TakenElsewhere => "the stream has a publisher already, on another node",
             Self::NotLive => "nobody publishes the stream at present",
             Self::NotReady => "the publisher has begun, and what it sends is not known yet",
             Self::OtherIceSession => "If-Match names another ICE session than the present one",
@@ -212,7 +215,8 @@ impl Refusal {
             // Rounded up, so that who waits that long is let in.
             Self::TooMany(wait) => Some((wait.as_millis().div_ceil(1000) as u64).max(1)),
             // A publisher that has lost its connection may find its own old session, which ends soon.
-            Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Taken => Some(BUSY_SECONDS),
+            Self::PendingOfAddress | Self::Full | Self::Silent(_) => Some(BUSY_SECONDS),
+            Self::Taken | Self::TakenElsewhere => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
             Self::NotReady => Some(NOT_READY_SECONDS),
@@ -287,6 +291,7 @@ impl From<RtcRefusal> for Refusal {
     fn from(refusal: RtcRefusal) -> Self {
         match refusal {
             RtcRefusal::Taken => Self::Taken,
+            RtcRefusal::TakenElsewhere => Self::TakenElsewhere,
             RtcRefusal::NotFound => Self::NotLive,
             RtcRefusal::Full => Self::Full,
             RtcRefusal::Draining => Self::Draining,

@@ -667,6 +667,7 @@ async fn what_workers_refuse_is_told() {
     let server = server();
     let cases = [
         (RtcRefusal::Taken, "/whip/live/a", 409, "already_published", "5"),
+        (RtcRefusal::TakenElsewhere, "/whip/live/a", 409, "already_published", "5"),
         (RtcRefusal::NotFound, "/whep/live/packets", 409, "not_live", "2"),
         (RtcRefusal::Full, "/whip/live/a", 503, "full", "5"),
         (RtcRefusal::Draining, "/whip/live/a", 503, "stopping", "10"),

@@ -88,9 +88,9 @@ pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSet
             End::Stopping => return,
             End::Failed(reason) => (reason, Duration::ZERO),
             // Somebody does not want it now: there is no hurry.
-            End::Unpublished(ended @ (EndReason::Kicked | EndReason::TakenOver)) => {
-                (ended.text().to_owned(), settings.retry_max)
-            }
+            End::Unpublished(
+                ended @ (EndReason::Kicked | EndReason::TakenOver | EndReason::PublishedElsewhere),
+            ) => (ended.text().to_owned(), settings.retry_max),
             End::Unpublished(ended) => (ended.text().to_owned(), Duration::ZERO),
         };
         let pause = backoff.pause(live, random()).max(least);

@@ -6,10 +6,12 @@
 //!
 //! [`Frames`] has streams, players and the times at which they are served, and knows no connection: whom
 //! [`Frames::next_due`] names, the worker serves with the connection's session as an argument. What bridges
-//! have to do about a frame is returned as a [`FrameAction`].
+//! have to do about a frame is returned as a [`FrameAction`]. Players inside this process get frames at once
+//! (`tap.rs`).
 
 pub(crate) mod serve;
 pub(crate) mod stream;
+pub(crate) mod tap;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -19,8 +21,9 @@ use media::Timestamp;
 
 use self::serve::Player;
 use self::stream::{Description, Format, FrameStream};
+use self::tap::Tap;
 use crate::context::Context;
-use crate::ids::{BridgeId, FrameStreamId, Table};
+use crate::ids::{BridgeId, FrameStreamId, Table, TapId};
 use crate::publication::{Publication, Source};
 use crate::registry::{Lane, StreamId};
 
@@ -35,6 +38,9 @@ pub(crate) struct Frames {
     timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
     /// Players of the slot that is being served, the last first.
     due: Vec<PlayerId>,
+    pub(crate) taps: Table<TapId, Tap>,
+    /// Taps with something new in their queues.
+    served_taps: Vec<TapId>,
 }
 
 /// What bridges have to do about a frame of a publisher.
@@ -82,6 +88,7 @@ impl Frames {
             relay: Stream::new(gop_limits, ctx.now_ms),
             newest: None,
             channels: [const { None }; Format::COUNT],
+            taps: Vec::new(),
             description: Description::default(),
             video: None,
             audio: None,
@@ -95,6 +102,7 @@ impl Frames {
         let local = &mut self.streams[stream];
         local.publication.start(source, ctx.now_ms);
         local.publisher_started();
+        self.start_taps(stream);
     }
 
     /// Ends what `source` publishes. False if the stream has a newer source already.
@@ -108,6 +116,7 @@ impl Frames {
         if !local.publication.end(ctx, source) {
             return false;
         }
+        self.stop_taps(stream);
         self.forget_if_unused(stream);
         true
     }

@@ -14,7 +14,7 @@ use rtmp::flv::{self, TagBody};
 
 use super::{FrameAction, Frames};
 use crate::context::Context;
-use crate::ids::FrameStreamId;
+use crate::ids::{FrameStreamId, TapId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::proto::websocket;
 use crate::publication::{Publication, Source};
@@ -43,6 +43,8 @@ pub(crate) struct FrameStream {
     /// The newest frame that came, whatever became of it.
     pub(crate) newest: Option<Arc<Frame>>,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
+    /// Players inside this process.
+    pub(crate) taps: Vec<TapId>,
     /// What its publisher's frames would be as packets.
     pub(crate) description: Description,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
@@ -119,7 +121,7 @@ impl Frames {
         self.deliver(ctx, stream, frame)
     }
 
-    /// Hands a frame to the players of this worker.
+    /// Hands a frame to the players of this worker, and to those inside this process.
     pub(crate) fn deliver(
         &mut self,
         ctx: &mut Context,
@@ -127,10 +129,15 @@ impl Frames {
         frame: &Arc<Frame>,
     ) -> Option<Received> {
         let now_ms = ctx.now_ms;
-        let Self { streams, players, timers, .. } = self;
-        let FrameStream { relay, channels, settings, newest, .. } = &mut streams[stream];
+        let Self { streams, players, timers, taps, served_taps, .. } = self;
+        let FrameStream { relay, channels, settings, newest, taps: of_stream, .. } = &mut streams[stream];
         *newest = Some(Arc::clone(frame));
-        let received = relay.receive(now_ms, frame)?;
+        let received = relay.receive(now_ms, frame);
+        for &tap in of_stream.iter() {
+            let headers = || relay.headers().iter().cloned().collect();
+            taps[tap].send(tap, frame, received, headers, served_taps);
+        }
+        let received = received?;
         if channels.iter().all(Option::is_none) {
             return Some(received);
         }

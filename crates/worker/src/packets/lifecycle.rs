@@ -152,11 +152,11 @@ impl Packets {
             return Some(EndReason::SilentPeer);
         }
         let waits_too_long = |subscription: &Subscription| {
-            let stream = self.streams.get(subscription.stream)?;
-            Some(passed(stream.publication.waits_since(opened_ms)?, stream.wait_for_publisher?))
+            self.streams.get(subscription.stream).is_some_and(|stream| {
+                stream.publication.is_overdue(opened_ms, stream.wait_for_publisher, ctx.now_ms)
+            })
         };
-        let is_alone = session.subscriptions.iter().any(|one| waits_too_long(one) == Some(true));
-        is_alone.then_some(EndReason::NoPublisher)
+        session.subscriptions.iter().any(waits_too_long).then_some(EndReason::NoPublisher)
     }
 
     /// The home has said again what a stream is: it may have turned out to have no video for WebRTC.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
-use crate::ids::{ConnId, FrameStreamId};
+use crate::ids::{ConnId, FrameStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
@@ -20,7 +20,7 @@ use worker_api::snapshot::SessionId;
 /// A client: its connection, what it is in the middle of, and what it publishes or plays.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// `None` for a publisher inside this process.
+    /// `None` for a publisher or player inside this process.
     pub(crate) connection: Option<Connection>,
     pub(crate) id: SessionId,
     pub(crate) address: SocketAddr,
@@ -57,6 +57,8 @@ pub(crate) enum State {
     WebSocket(ClientFrames),
     /// Nothing: a publisher inside this process gives its frames.
     Internal(Box<FrameReceiver>),
+    /// Nothing: a player inside this process takes frames.
+    Tap,
 }
 
 /// An HTTP connection on which a request is expected.
@@ -100,6 +102,8 @@ pub(crate) enum Media {
     Publish(Publish),
     /// Receives it.
     Play(PlayerId),
+    /// The same, inside this process.
+    Tap(TapId),
 }
 
 /// A publishing session.

@@ -101,6 +101,7 @@ impl Worker {
             Media::None => None,
             Media::Publish(publish) => Some(publish.stream),
             Media::Play(player) => self.frames.players.get(player).map(|player| player.stream),
+            Media::Tap(tap) => self.frames.taps.get(tap).map(|tap| tap.stream),
         };
         let stream = stream.and_then(|stream| self.frames.streams.get(stream));
         let of_columns =

@@ -71,5 +71,8 @@ impl Worker {
             }
             stats.queue_ms[conn] = known.2;
         }
+        for (_, tap) in self.frames.taps.iter() {
+            stats.queue_bytes[tap.conn.index()] = tap.frames.queued_bytes() as u64;
+        }
     }
 }

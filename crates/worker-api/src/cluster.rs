@@ -1,0 +1,63 @@
+//! The rest of the cluster, as workers and the control side see it.
+//!
+//! The workers' registry has an [`Elsewhere`] if the node is part of a cluster. It asks what other nodes
+//! publish, and reports what this one publishes and wants. What it answers with is done by commands:
+//!
+//! ```text
+//! registry --wanted, unwanted, started, changed, ended--> Elsewhere   (in order, each change once)
+//! registry, control --published?--> Elsewhere                         (at once, from a local copy)
+//! Elsewhere --publish (Protocol::Node), tap, end_publication--> workers
+//! ```
+//!
+//! A stream of another node that is *fetched* is an internal publication of [`Protocol::Node`]. It gives way
+//! to every other publisher, and nothing is reported of it: it is there because the stream is wanted.
+//!
+//! [`Protocol::Node`]: crate::snapshot::Protocol::Node
+
+use std::fmt::Debug;
+
+use crate::streams::{Epoch, Published};
+
+/// The rest of the cluster. `key` is `app/name` everywhere.
+///
+/// **Calls come from workers in the middle of their work, reports with the registry locked: none may wait,
+/// or call the registry or a worker.** An implementation reads a map, or puts what it is told into a queue.
+pub trait Elsewhere: Debug + Send + Sync {
+    /// What another living node publishes under this name, from the local copy of the directory; never what
+    /// this node publishes, and never [`Published::Nobody`].
+    fn published(&self, key: &str) -> Option<Published>;
+
+    /// Players are here, and no client or source of this node publishes the stream: it is to be fetched when
+    /// another node has it, now or later. Also while it is fetched, until [`unwanted`](Self::unwanted).
+    fn wanted(&self, key: &str);
+
+    /// The stream is not wanted any more: the last player has left, or this node has a publisher of its own,
+    /// of which [`started`](Self::started) says more.
+    fn unwanted(&self, key: &str);
+
+    /// A publication begins here, which is not a fetched one. It does not wait for the cluster: if the name
+    /// is taken there, `WorkersLink::end_publication` ends it. One that replaces another of this node has a
+    /// larger epoch, and the other is not reported as ended.
+    fn started(&self, publication: &Publication<'_>);
+
+    /// What a publication of this node is to players by WebRTC has become known, or has changed.
+    fn changed(&self, key: &str, epoch: Epoch, published: &Published);
+
+    /// A publication that was reported has ended, and no other of this node has replaced it.
+    fn ended(&self, key: &str, epoch: Epoch);
+}
+
+/// A publication of this node that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// `app/name`.
+    pub key: &'a str,
+    /// Which publication on this node.
+    pub epoch: Epoch,
+    /// Index of the worker that is its home: a tap there costs no crossing between workers.
+    pub worker: usize,
+    /// Its lane, and what is known of its tracks.
+    pub published: &'a Published,
+    /// It may take the name over from another node, by `stream.second_publisher`.
+    pub takes_over: bool,
+}
