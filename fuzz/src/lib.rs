@@ -23,3 +23,4 @@ pub mod rtp_packetize;
 pub mod srtp;
 pub mod ssrc_map;
 pub mod transcode;
+pub mod worker_api;

@@ -1,5 +1,9 @@
 //! Streams as all workers and the control side name them, and what is known of what is published.
 
+mod description;
+
+pub use description::{DESCRIPTION_BYTES_MAX, DescriptionError};
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,0 +1,3 @@
+//! What the crate says to the outside, checked from there.
+
+mod fuzz_corpus;
