@@ -553,9 +553,6 @@ impl Worker {
     /// Leaves the stream the session publishes or plays.
     fn detach(&mut self, conn: ConnId, reason: EndReason) {
         let session = &mut self.connections.sessions[conn];
-        if let State::Internal(frames) = &mut session.state {
-            frames.end(reason);
-        }
         let id = session.id;
         let (bytes_in, bytes_out) =
             (self.connections.columns.bytes_in(conn), self.connections.columns.bytes_out(conn));
@@ -587,12 +584,16 @@ impl Worker {
                 if let Some(Tap { stream, frames, .. }) = self.frames.leave_tap(&mut self.ctx, tap) {
                     let (key, dropped) = (self.stream_key(stream), frames.dropped());
                     tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "tap left");
-                    frames.end(reason);
                     self.unsubscribe_unless_played(stream);
+                    frames.end(reason);
                 }
             }
         }
         self.connections.columns.takes_role(conn, Role::Pending, NO_STREAM);
+        // Only now: who is told may publish the stream again at once.
+        if let State::Internal(frames) = &mut self.connections.sessions[conn].state {
+            frames.end(reason);
+        }
     }
 
     /// A player has left; it may have been the last.
