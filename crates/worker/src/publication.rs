@@ -63,7 +63,7 @@ pub(crate) struct Publication {
 
 /// How long players wait for a stream that another node publishes, also where they do not wait for
 /// publishers.
-const FETCH_WAIT: Duration = Duration::from_secs(3);
+pub(crate) const FETCH_WAIT: Duration = Duration::from_secs(3);
 
 impl Publication {
     /// Without a source and without players.

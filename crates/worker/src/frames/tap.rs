@@ -159,3 +159,128 @@ impl FrameStream {
         headers.iter().chain(gop).map(Arc::clone).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use media::{Codec, TrackId};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::event_loop::Worker;
+    use crate::packets::panic_tests::workers;
+    use crate::publication::{FETCH_WAIT, LaneStream, Source};
+    use crate::registry::{Directory, Epoch, Origin, Published, WebrtcAvailability};
+    use worker_api::EndReason;
+    use worker_api::cluster::{Elsewhere, Publication};
+    use worker_api::settings::{Application, ApplicationSettings, WorkerSettings};
+    use worker_api::tap::{InternalTap, Tap, TapItem, TapRefusal, TapRequest, queue};
+
+    /// A cluster that has every stream.
+    #[derive(Debug)]
+    struct HasAll;
+
+    impl Elsewhere for HasAll {
+        fn published(&self, _key: &str) -> Option<Published> {
+            Some(Published::Frames(WebrtcAvailability::Unknown))
+        }
+
+        fn wanted(&self, _key: &str) {}
+        fn unwanted(&self, _key: &str) {}
+        fn started(&self, _publication: &Publication<'_>) {}
+        fn changed(&self, _key: &str, _epoch: Epoch, _published: &Published) {}
+        fn ended(&self, _key: &str, _epoch: Epoch) {}
+    }
+
+    fn worker(wait_for_publisher: Option<Duration>) -> Worker {
+        let settings = Arc::new(ApplicationSettings { wait_for_publisher, ..ApplicationSettings::default() });
+        let pattern = worker_api::pattern::Pattern::new("*");
+        let applications = vec![Application { pattern, settings }];
+        workers(WorkerSettings { applications, ..WorkerSettings::default() }, vec![Vec::new()]).remove(0).0
+    }
+
+    fn tap(worker: &mut Worker) -> Result<Tap, TapRefusal> {
+        let (tap, frames) = queue();
+        let (reply, mut answer) = oneshot::channel();
+        let address = "192.0.2.1:80".parse().expect("an address");
+        let request =
+            TapRequest { app: "live".to_owned(), name: "a".to_owned(), address, detail: String::new() };
+        worker.play_internal(InternalTap { request, frames, reply });
+        answer.try_recv().expect("an answer").map(|_| tap)
+    }
+
+    fn wait(worker: &mut Worker, milliseconds: u64) {
+        worker.ctx.now_ms += milliseconds;
+        worker.sweep();
+    }
+
+    /// The only stream has a source, as if another worker were its home.
+    fn start(worker: &mut Worker) -> (LaneStream, Source) {
+        let (id, _) = worker.frames.streams.iter().next().expect("a stream");
+        let source = Source { epoch: Epoch(7), origin: Origin::Worker };
+        worker.start_source(LaneStream::Frames(id), source, None);
+        (LaneStream::Frames(id), source)
+    }
+
+    #[tokio::test]
+    async fn a_player_waits_some_seconds_for_what_another_node_has_where_players_do_not_wait() {
+        let mut worker = worker(Some(Duration::ZERO));
+        assert_eq!(tap(&mut worker).err(), Some(TapRefusal::NotFound));
+        worker.ctx.directory = Arc::new(Directory::new(Some(Arc::new(HasAll))));
+        let fetch_wait_ms = FETCH_WAIT.as_millis() as u64;
+        let mut player = tap(&mut worker).expect("another node has it");
+        wait(&mut worker, fetch_wait_ms);
+        assert_eq!(player.try_next(), None);
+        let (stream, source) = start(&mut worker);
+        assert!(matches!(player.try_next(), Some(TapItem::Start { .. })));
+        wait(&mut worker, 60_000);
+        // The link to the other node is lost, and it still has the stream.
+        worker.end_publication(stream, source);
+        wait(&mut worker, fetch_wait_ms);
+        let mut late = tap(&mut worker).expect("another node has it");
+        wait(&mut worker, 1);
+        assert_eq!(player.next().await, Ok(TapItem::Stop));
+        assert_eq!(player.next().await, Err(EndReason::NoPublisher));
+        wait(&mut worker, fetch_wait_ms - 1);
+        assert_eq!(late.try_next(), None);
+        wait(&mut worker, 1);
+        assert_eq!(late.next().await, Err(EndReason::NoPublisher), "everybody waits as long");
+    }
+
+    #[tokio::test]
+    async fn players_that_wait_longer_for_publishers_wait_as_long_for_other_nodes() {
+        let mut worker = worker(Some(Duration::from_secs(60)));
+        worker.ctx.directory = Arc::new(Directory::new(Some(Arc::new(HasAll))));
+        let mut player = tap(&mut worker).expect("it may wait");
+        wait(&mut worker, 60_000);
+        assert_eq!(player.try_next(), None);
+        wait(&mut worker, 1);
+        assert_eq!(player.next().await, Err(EndReason::NoPublisher));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_never_reads_is_given_up_and_one_that_reads_slowly_is_not() {
+        let mut worker = worker(None);
+        let mut slow = tap(&mut worker).expect("it may wait");
+        let mut stuck = tap(&mut worker).expect("it may wait");
+        let (LaneStream::Frames(stream), _) = start(&mut worker) else { panic!("of frames") };
+        let stall_ms = ApplicationSettings::default().player_stall_timeout.as_millis() as u64;
+        let frame =
+            Arc::new(Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Aac, Default::default(), vec![7]));
+        for _ in 0..10 {
+            worker.frames.deliver(&mut worker.ctx, stream, &frame);
+        }
+        for _ in 0..3 {
+            wait(&mut worker, stall_ms / 2);
+            assert!(slow.try_next().is_some());
+        }
+        while stuck.try_next().is_some() {}
+        assert_eq!(stuck.next().await, Err(EndReason::Stalled));
+        wait(&mut worker, stall_ms);
+        while slow.try_next().is_some() {}
+        wait(&mut worker, stall_ms * 2);
+        wait(&mut worker, stall_ms * 2);
+        assert_eq!(worker.frames.taps.len(), 1, "who has read all waits");
+    }
+}
