@@ -173,13 +173,13 @@ impl Worker {
         self.carry_out_actions();
         self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
-        // Other workers do not wait for the video of this one.
+        // Other workers and nodes do not wait for the video and the players of this one.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
+        self.serve_taps();
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
         self.serve_due_players();
-        self.serve_taps();
 
         // Deadlines, a few times a second.
         if self.ctx.now_ms >= self.next_sweep_ms {
@@ -190,6 +190,7 @@ impl Worker {
             self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
         }
         self.ctx.mailboxes.flush(self.ctx.now_ms);
+        self.serve_taps();
     }
 
     /// Opens connections that were accepted here, but for those that a less loaded worker takes, and those

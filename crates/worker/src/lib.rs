@@ -183,8 +183,8 @@ impl Workers {
         move |key| directory.published(key)
     }
 
-    /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes, from any
-    /// thread: those of which `wanted` was said to the rest of the cluster last.
+    /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes: those
+    /// reported as wanted. From any thread, but not with a lock that [`Elsewhere`] takes for reports.
     pub fn wanted(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {
         let directory = Arc::clone(&self.directory);
         move || directory.wanted()

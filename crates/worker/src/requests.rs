@@ -469,7 +469,7 @@ impl Worker {
         }
     }
 
-    /// Lets players inside this process know of what is new for them, once a turn.
+    /// Lets players inside this process know of what is new for them, once for all of it.
     pub(crate) fn serve_taps(&mut self) {
         while let Some((conn, passed, dropped)) = self.frames.next_served_tap() {
             self.connections.columns.sent(conn, passed.bytes);
