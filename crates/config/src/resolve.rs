@@ -109,6 +109,8 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         workers,
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
+        // Nodes do not find each other yet.
+        relay: None,
         transcoding: transcoding(config),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),

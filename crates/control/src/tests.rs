@@ -158,7 +158,8 @@ fn context_of(
             | Command::RtcClose { .. }
             | Command::Publish(_)
             | Command::Tap(_)
-            | Command::EndPublication { .. } => {}
+            | Command::EndPublication { .. }
+            | Command::Relay(_) => {}
         }
         Ok(())
     };

@@ -12,6 +12,7 @@ mod end_reason;
 pub mod internal;
 pub mod link;
 pub mod pattern;
+pub mod relay;
 pub mod rtc;
 pub mod settings;
 pub mod snapshot;
@@ -42,4 +43,6 @@ pub struct ListenAddresses {
     pub rtc_udp: Vec<SocketAddr>,
     /// WebRTC over TCP, of all workers.
     pub rtc_tcp: Vec<SocketAddr>,
+    /// Packets between nodes.
+    pub relay: Option<SocketAddr>,
 }

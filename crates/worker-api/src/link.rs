@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use super::internal::InternalPublish;
+use super::relay::RelayCommand;
 use super::rtc::{RtcOpen, RtcPatch};
 use super::snapshot::{SessionId, WorkerSnapshot};
 use super::streams::Epoch;
@@ -87,6 +88,8 @@ pub enum Command {
         /// Where the answer goes.
         reply: oneshot::Sender<bool>,
     },
+    /// Packets between nodes. The answer, if there is one, goes where the request says.
+    Relay(Box<RelayCommand>),
     /// Stop accepting, tell every session, and end the thread when all are gone or after `deadline`.
     Drain {
         /// Most time to spend.

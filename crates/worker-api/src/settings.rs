@@ -57,6 +57,8 @@ pub struct WorkerSettings {
     pub applications: Vec<Application>,
     /// WebRTC: WHIP and WHEP.
     pub rtc: RtcSettings,
+    /// Packets between nodes, on the first worker; `None` on a node without others.
+    pub relay: Option<RelaySettings>,
     /// Transcoding of audio.
     pub transcoding: TranscodingSettings,
 }
@@ -116,6 +118,18 @@ pub struct RtcSettings {
     pub pad_runs: bool,
 }
 
+/// Settings of the packets between nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelaySettings {
+    /// Where datagrams of other nodes come in; they leave from there too. Port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// How datagrams are sent.
+    pub udp_backend: UdpBackend,
+    /// Interface for `UdpBackend::AfXdp` and `UdpBackend::TcClone`; `None`: the one that has the address of
+    /// `listen`.
+    pub interface: Option<String>,
+}
+
 /// A STUN or TURN server, as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IceServer {
@@ -130,14 +144,19 @@ pub struct IceServer {
 pub enum UdpBackend {
     /// The best that needs no privilege and works here.
     Auto,
+    /// One `sendmsg` call for each datagram.
+    Sendmsg,
     /// One `sendmmsg` call for a batch.
     Sendmmsg,
     /// `sendmmsg` with UDP segmentation offload.
     Gso,
     /// io_uring.
     IoUring,
-    /// AF_XDP: frames past the kernel's UDP stack; needs privileges and `af_xdp_interface`.
+    /// AF_XDP: frames past the kernel's UDP stack; needs privileges and an interface.
     AfXdp,
+    /// Between nodes only: one frame of a packet is copied for all in the kernel; needs privileges, an
+    /// interface, and a build with the feature `tc-clone`.
+    TcClone,
 }
 
 /// A named set of stream settings.
@@ -281,6 +300,7 @@ impl Default for WorkerSettings {
             cors_allow_origin: Some("*".to_owned()),
             applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
             rtc: RtcSettings::default(),
+            relay: None,
             transcoding: TranscodingSettings::default(),
         }
     }

@@ -442,6 +442,9 @@ fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
         // At another interface than the one that was named.
         UdpBackend::AfXdp if frames.is_none() => vec![Gso, Sendmmsg, Sendmsg],
         UdpBackend::Auto | UdpBackend::Gso => vec![Gso, Sendmmsg, Sendmsg],
+        // No packet to viewers is the same for two of them.
+        UdpBackend::TcClone => vec![Gso, Sendmmsg, Sendmsg],
+        UdpBackend::Sendmsg => vec![Sendmsg],
         UdpBackend::Sendmmsg => vec![Sendmmsg, Sendmsg],
         UdpBackend::IoUring => vec![IoUring, Gso, Sendmmsg, Sendmsg],
         UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
