@@ -121,6 +121,13 @@ impl History {
         self.first + at.unwrap_or(self.packets.len()) as u64
     }
 
+    /// Whether nothing that is at or behind this position was removed.
+    pub(crate) fn reaches(&self, position: Position) -> bool {
+        self.packets.front().is_some_and(|(_, oldest)| {
+            !is_behind(oldest, position) || (oldest.epoch, oldest.index) == (position.epoch, position.index)
+        })
+    }
+
     /// Packets of these numbers, which are kept or still to come.
     pub(crate) fn range(&self, numbers: Range<u64>) -> impl Iterator<Item = &Arc<SealedPacket>> {
         let at = |number: u64| (number.saturating_sub(self.first) as usize).min(self.packets.len());

@@ -126,7 +126,7 @@ pub use limits::{
     PACKETS_PER_CALL_MAX, REORDER_WAIT_MAX,
 };
 pub use receiver::{InLinkId, InLinkStats, InStreamId, Position, Received, Receiver, TrackIndex};
-pub use sender::{Forwarded, HistoryPart, OutLinkId, OutLinkStats, OutStreamId, Outgoing, Repair, Sender};
+pub use sender::{Forwarded, OutLinkId, OutLinkStats, OutStreamId, Outgoing, Repair, Sender};
 pub use wire::{Destination, PRIVATE_BYTES, SHARED_BYTES_ADDED, destination};
 
 /// The example of the README, so that it stays true.

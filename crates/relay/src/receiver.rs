@@ -318,7 +318,7 @@ impl Receiver {
     }
 
     /// From where on a stream's packets are wanted of a node that takes another's place, for
-    /// [`Sender::history_from`](crate::Sender::history_from).
+    /// [`Sender::subscribe_from`](crate::Sender::subscribe_from).
     pub fn position(&self, now: Instant, stream: InStreamId) -> Option<Position> {
         self.streams.get(stream.0).map(|stream| stream.position(now))
     }

@@ -61,17 +61,6 @@ pub struct OutLinkStats {
     pub report: Report,
 }
 
-/// Packets of a stream that are kept and still to be sent to a link that lacks them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryPart(Range<u64>);
-
-impl HistoryPart {
-    /// Nothing is left to be sent.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
 /// A request that the publisher gets at its time.
 struct KeyFrameWanted {
     due: Instant,
@@ -159,7 +148,7 @@ impl Sender {
     /// The stream has ended. What is under way is not repaired any more.
     pub fn remove_stream(&mut self, stream: OutStreamId) {
         let Some(gone) = self.streams.remove(stream.0) else { return };
-        for Member { link, handle } in gone.members {
+        for Member { link, handle, .. } in gone.members {
             if let Some(link) = self.links.get_mut(link) {
                 link.streams.remove(&handle);
             }
@@ -201,9 +190,36 @@ impl Sender {
             out_link.streams.remove(&member.handle);
             member.handle = handle;
         } else {
-            out_stream.members.push(Member { link: link.0, handle });
+            out_stream.members.push(Member { link: link.0, handle, behind: None });
         }
         out_link.streams.insert(handle, stream.0);
+        Ok(())
+    }
+
+    /// A link gets a stream from a position on, as far as that is kept: a node that had it from another
+    /// one until now, or that joins and begins with a key frame ([`Sender::keep_from`]). **Call
+    /// [`Sender::catch_up`] until that says it is done**: until then the link gets the stream by it alone,
+    /// so that everything comes in order. What the node has already, it drops.
+    ///
+    /// # Errors
+    /// As [`Sender::subscribe`].
+    pub fn subscribe_from(
+        &mut self,
+        now: Instant,
+        stream: OutStreamId,
+        link: OutLinkId,
+        handle: u16,
+        from: Position,
+    ) -> Result<(), SetupError> {
+        self.subscribe(stream, link, handle)?;
+        let Self { streams, spares, limits, .. } = self;
+        let out_stream = streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
+        let OutStream { history, members, .. } = out_stream;
+        history.trim(now, limits, |packet| spares.put(packet));
+        let behind = Some(history.number_at(from)).filter(|number| *number < history.end());
+        if let Some(member) = members.iter_mut().find(|member| member.link == link.0) {
+            member.behind = behind;
+        }
         Ok(())
     }
 
@@ -221,9 +237,9 @@ impl Sender {
     /// together go together; nothing is held back here, and nothing should be before.
     ///
     /// Each packet is RTP, or RTCP that the nodes are to have as well, like sender reports. Without
-    /// links nothing is sealed: the caller sends the first link what it keeps since a key frame.
-    /// Further links get the same packets by [`Sender::send_history`], so that an index is one packet
-    /// for all nodes and no node sees a gap where another one began.
+    /// links nothing is sealed: when the first one has subscribed, the caller sends what it keeps since a
+    /// key frame. Further links get the same packets by [`Sender::catch_up`], so that an index is one
+    /// packet for all nodes and no node sees a gap where another one began.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
@@ -312,48 +328,48 @@ impl Sender {
         }
     }
 
-    /// What is kept of a stream from a position on, for [`Sender::send_history`]; `None` if there is no
-    /// such stream.
-    pub fn history_from(&mut self, now: Instant, stream: OutStreamId, from: Position) -> Option<HistoryPart> {
-        let Self { streams, spares, limits, .. } = self;
-        let history = &mut streams.get_mut(stream.0)?.history;
-        history.trim(now, limits, |packet| spares.put(packet));
-        Some(HistoryPart(history.number_at(from)..history.end()))
+    /// Whether all of a stream from a position on is kept.
+    pub fn keeps(&self, stream: OutStreamId, from: Position) -> bool {
+        self.streams.get(stream.0).is_some_and(|stream| stream.history.reaches(from))
     }
 
-    /// Sends a link what is kept of a stream, sealed as it was: for a node that got the stream from
-    /// another one until now, or that joins and begins with a key frame ([`Sender::keep_from`]). What
-    /// it has already, it drops.
-    ///
-    /// At most [`PACKETS_PER_CALL_MAX`](crate::PACKETS_PER_CALL_MAX) packets, the oldest first; `part`
-    /// is the rest then. **Call it until that is empty**, as fast as the network takes it.
+    /// Sends a link that [subscribed from a position on](Sender::subscribe_from) what it still lacks, sealed
+    /// as it was, the oldest first: at most so many packets, and at most
+    /// [`PACKETS_PER_CALL_MAX`](crate::PACKETS_PER_CALL_MAX). Says whether it has caught up: then it gets
+    /// packets as they are sent.
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
-    pub fn send_history(
+    pub fn catch_up(
         &mut self,
         now: Instant,
         stream_id: OutStreamId,
         link: OutLinkId,
-        part: &mut HistoryPart,
+        most: usize,
         out: &mut Outgoing,
-    ) -> Result<(), SendError> {
+    ) -> Result<bool, SendError> {
         out.clear();
         let stream = self.streams.get_mut(stream_id.0).ok_or(SendError::Unknown)?;
         let members = stream.members(Some(link.0))?;
+        let OutStream { history, members: all, .. } = stream;
+        let at = members.start;
+        let Some(next) = all[at].behind.take() else { return Ok(true) };
         // What was removed meanwhile is left out.
-        let first = part.0.start.max(stream.history.first());
-        let end = part.0.end.min(first + PACKETS_PER_CALL_MAX as u64).max(first);
-        out.packets.extend(stream.history.range(first..end).cloned());
-        part.0.start = end;
+        let first = next.max(history.first());
+        let end = history.end().min(first + most.min(PACKETS_PER_CALL_MAX) as u64);
+        let behind = Some(end).filter(|end| *end < history.end());
+        out.packets.extend(history.range(first..end).cloned());
         if !out.packets.is_empty() {
             self.deal_out(now, stream_id, members, first, out);
         }
-        Ok(())
+        if let Some(stream) = self.streams.get_mut(stream_id.0) {
+            stream.members[at].behind = behind;
+        }
+        Ok(behind.is_none())
     }
 
-    /// Gives the members of a stream numbers and private bytes for `out.packets`, of which the first
-    /// has this number in the history.
+    /// Gives the members of a stream, but for those that lag behind, numbers and private bytes for
+    /// `out.packets`, of which the first has this number in the history.
     fn deal_out(
         &mut self,
         now: Instant,
@@ -364,7 +380,8 @@ impl Sender {
     ) {
         let Some(stream) = self.streams.get(stream_id.0) else { return };
         let bytes = out.packets.iter().map(|packet| PRIVATE_BYTES + packet.bytes().len()).sum();
-        for Member { link: id, handle } in &stream.members[members] {
+        let live = stream.members[members].iter().filter(|member| member.behind.is_none());
+        for Member { link: id, handle, .. } in live {
             let Some(link) = self.links.get_mut(*id) else { continue };
             let (first, packets) = (link.next, out.packets.len() as u32);
             let run = Run { first, packets, handle: *handle, stream: stream_id.0, number };
@@ -631,8 +648,9 @@ mod tests {
         let link = sender.add_link(now, keys).unwrap();
         sender.subscribe(stream, link, 0).unwrap();
         let start = sender.next_position(stream).unwrap();
-        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut Outgoing::new()).unwrap();
-        assert!(!sender.history_from(now, stream, start).unwrap().is_empty());
+        let mut out = Outgoing::new();
+        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut out).unwrap();
+        assert!(sender.keeps(stream, start));
         let end = now + 2 * sender.history();
         while let Some(at) = sender.next_timeout().filter(|at| *at <= end) {
             now = at;
@@ -642,8 +660,14 @@ mod tests {
         assert!(sender.streams.get(stream.0).unwrap().history.is_empty());
         assert!(sender.links.get(link.0).unwrap().keeps_nothing());
 
-        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut Outgoing::new()).unwrap();
+        sender.send(now, stream, &[&[0x80; 20][..]; 50], &mut out).unwrap();
         now += sender.history() + Duration::from_millis(1);
-        assert!(sender.history_from(now, stream, start).unwrap().is_empty(), "too old, and not polled yet");
+        sender.subscribe_from(now, stream, link, 0, start).unwrap();
+        assert_eq!(
+            sender.catch_up(now, stream, link, 100, &mut out),
+            Ok(true),
+            "too old, and not polled yet"
+        );
+        assert!(out.is_empty());
     }
 }

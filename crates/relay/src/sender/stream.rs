@@ -28,6 +28,8 @@ pub(super) struct OutStream {
 pub(super) struct Member {
     pub(super) link: Id<OutLink>,
     pub(super) handle: u16,
+    /// Number of the next packet that it lacks, while it gets those that are kept.
+    pub(super) behind: Option<u64>,
 }
 
 /// A packet to be sent on.

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use relay::{
-    InLinkId, InStreamId, Limits, LinkSecret, OpenKey, OutLinkId, OutStreamId, Outgoing, Received, Receiver,
-    Role, SealKey, Sender,
+    InLinkId, InStreamId, Limits, LinkSecret, OpenKey, OutLinkId, OutStreamId, Outgoing, Position, Received,
+    Receiver, Role, SealKey, Sender,
 };
 
 use crate::world::{World, rtp};
@@ -28,6 +28,11 @@ impl Node {
         let at_node = receiver.add_stream(key).unwrap();
         sender.subscribe(stream, out_link, receiver.attach(now, at_node, link).unwrap()).unwrap();
         Self { receiver, link, out_link, stream: at_node, got: Vec::new() }
+    }
+
+    /// Gets everything since a position, as far as it is kept.
+    fn subscribe_from(&self, now: Instant, sender: &mut Sender, stream: OutStreamId, from: Position) {
+        sender.subscribe_from(now, stream, self.out_link, 0, from).unwrap();
     }
 
     /// Takes what is for this node.
@@ -66,12 +71,11 @@ fn a_node_that_joins_gets_the_same_sealed_packets_and_leaves_no_gap_at_others() 
         nodes.iter_mut().for_each(|node| node.take(now, &out));
         now += Duration::from_millis(40);
         if number % 100 == 45 && number > 100 {
-            let start = relay::Position { epoch: 0, index: u32::from(number / 100 * 100) - 50 };
+            let start = Position { epoch: 0, index: u32::from(number / 100 * 100) - 50 };
             for secret in 0..5 {
                 let mut node = Node::new(now, number as u8 + secret, &mut sender, stream, &open);
-                let mut part = sender.history_from(now, stream, start).unwrap();
-                sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();
-                assert!(part.is_empty());
+                node.subscribe_from(now, &mut sender, stream, start);
+                assert_eq!(sender.catch_up(now, stream, node.out_link, 1_000, &mut out), Ok(true));
                 assert!(out.shared().eq(sealed[start.index as usize..].iter()), "each sealed once");
                 node.take(now, &out);
                 assert_eq!(node.got, sent[start.index as usize..]);
@@ -101,25 +105,32 @@ fn more_of_the_history_than_goes_together_is_sent_in_parts_and_in_order() {
         sender.send(now, stream, &[&packet], out).unwrap();
         packet
     };
-    let sent: Vec<Vec<u8>> =
+    let mut sent: Vec<Vec<u8>> =
         (0..4_000).map(|number| send(&mut sender, &mut out, &mut world.random, number)).collect();
     let mut node = Node::new(now, 2, &mut sender, stream, &open);
-    let mut part = sender.history_from(now, stream, relay::Position { epoch: 0, index: 500 }).unwrap();
+    let start = Position { epoch: 0, index: 500 };
+    assert!(!sender.keeps(stream, start) && sender.keeps(stream, Position { index: 1_000, ..start }));
+    node.subscribe_from(now, &mut sender, stream, start);
     let mut calls = Vec::new();
-    while !part.is_empty() {
-        sender.send_history(now, stream, node.out_link, &mut part, &mut out).unwrap();
+    loop {
+        let is_done = sender.catch_up(now, stream, node.out_link, usize::MAX, &mut out).unwrap();
         calls.push(out.shared().len());
         node.take(now, &out);
+        if is_done {
+            break;
+        }
         if calls.len() == 1 {
-            // Meanwhile as many others take the place of the next ones; the node has subscribed and
-            // gets them anyway.
-            for number in 0..1_100 {
-                send(&mut sender, &mut out, &mut world.random, number);
-                node.take(now, &out);
+            // Meanwhile as many others take the place of the next ones. The node gets them in their turn.
+            for number in 4_000..5_100 {
+                sent.push(send(&mut sender, &mut out, &mut world.random, number));
+                assert!(out.links().all(|(link, _)| link != node.out_link));
             }
         }
     }
-    assert_eq!(calls, [1_024, 1_024, 876]);
+    assert_eq!(calls, [1_024, 1_024, 1_024, 952]);
     assert_eq!(node.got[..1_024], sent[1_000..2_024], "the oldest that is kept first");
-    assert_eq!(node.got[2_124..], sent[2_100..], "and none twice");
+    assert_eq!(node.got[1_024..], sent[2_100..], "in order, and none twice");
+    sent.push(send(&mut sender, &mut out, &mut world.random, 5_100));
+    node.take(now, &out);
+    assert_eq!(node.got.last(), sent.last(), "it has caught up");
 }

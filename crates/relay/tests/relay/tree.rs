@@ -133,9 +133,9 @@ fn a_chain_hands_on_every_packet_and_a_new_parent_fills_the_gap_from_its_history
                 edge.remove_link(second.in_link);
                 let mut hop = Hop::new(now, secret + 3, (&mut origin, stream), (&mut edge, at_edge), &lossy);
                 let from = edge.position(now, at_edge).unwrap();
-                let mut part = origin.history_from(now, stream, from).unwrap();
-                origin.send_history(now, stream, hop.out_link, &mut part, &mut out).unwrap();
-                assert!(part.is_empty());
+                let handle = edge.attach(now, at_edge, hop.in_link).unwrap();
+                origin.subscribe_from(now, stream, hop.out_link, handle, from).unwrap();
+                assert_eq!(origin.catch_up(now, stream, hop.out_link, 1_000, &mut out), Ok(true));
                 assert!((50..=80).contains(&out.shared().len()), "{} of the history", out.shared().len());
                 hop.send(now, &out);
                 direct = Some(hop);
