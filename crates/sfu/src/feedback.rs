@@ -31,7 +31,7 @@ impl PacketStream {
             self.expire(now);
             return false;
         };
-        if publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
+        if !publisher.takes_rtcp || publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
             return false;
         }
         let start = out.len();
@@ -65,7 +65,8 @@ impl PacketStream {
     }
 
     /// When something is to be done although nothing arrives: feedback, cached packets, reports,
-    /// and on a mirror requests for key frames ([`PacketStream::poll_key_frame_request`]).
+    /// and on a mirror, or of another node's stream, requests for key frames
+    /// ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
         let request = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
@@ -91,7 +92,8 @@ impl Publisher {
         let of_sources = encodings.flat_map(|(encoding, can_ask)| {
             [encoding.nacks.next_due(), encoding.key_frames.next_due().filter(|_| can_ask)]
         });
-        let others = [self.arrivals.as_ref().and_then(|arrivals| arrivals.next_due()), Some(self.report_at)];
+        let report_at = Some(self.report_at).filter(|_| self.takes_rtcp);
+        let others = [self.arrivals.as_ref().and_then(|arrivals| arrivals.next_due()), report_at];
         of_sources.chain(others).flatten().min()
     }
 

@@ -14,6 +14,8 @@
 //!    [`PacketStream::poll_feedback`] to the publisher;
 //! 4. the last two again at [`PacketStream::next_timeout`].
 //!
+//! Another node's stream is taken in the same way ([`PacketStream::relayed_publisher_started`]).
+//!
 //! [`PacketStream::set_watched`] says whether anybody plays the stream: less is kept of one that nobody
 //! plays.
 //!
@@ -39,6 +41,7 @@ mod publisher;
 mod receive;
 mod recent;
 mod reception;
+mod relayed;
 mod reports;
 mod resend;
 mod rtp_rewriter;

@@ -339,8 +339,8 @@ const SPARE_BYTES_MAX: usize = 1 << 20;
 
 /// Extensions that mean the same behind this server as before it. MID is written for each viewer;
 /// RID, send time and transport-wide numbers describe the path from the publisher to this server
-/// and end here.
-const PASSED_ON: [Extension; 5] = [
+/// and end here. Between nodes an extension's id follows from its place: new ones come last.
+pub(crate) const PASSED_ON: [Extension; 5] = [
     Extension::AudioLevel,
     Extension::VideoOrientation,
     Extension::DependencyDescriptor,

@@ -12,6 +12,8 @@ use super::stream::StreamStats;
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) input: PublisherInput,
+    /// It is told what to repair and when to send key frames by RTCP; not one that is another node.
+    pub(crate) takes_rtcp: bool,
     /// Tells its packets from those of others before and after.
     pub(crate) epoch: u64,
     /// How long a missing packet is of use.
@@ -35,6 +37,7 @@ impl Publisher {
     pub(crate) fn new(now: Instant, input: PublisherInput, epoch: u64, repairs: Duration) -> Self {
         Self {
             input,
+            takes_rtcp: true,
             epoch,
             repairs,
             ssrcs: SsrcTable::new(),

@@ -29,6 +29,8 @@ pub struct Received {
     /// Whether it goes to the viewers in this turn. Padding and layers that are not forwarded do
     /// not.
     pub forwarded: bool,
+    /// Whether it begins a key frame, as far as it shows.
+    pub starts_key_frame: bool,
     /// Whether it ends a key frame, as far as is known: it may be read now
     /// ([`PacketStream::newest_key_frame`]).
     pub ends_key_frame: bool,
@@ -137,7 +139,12 @@ impl PacketStream {
             // Publishers probe the bandwidth with retransmissions of nothing.
             let Some((original, payload)) = rtp::rtx::unwrap(packet.payload()) else {
                 self.count_received(now, rtp.len(), false);
-                return Ok(Received { track: role.track, forwarded: false, ends_key_frame: false });
+                return Ok(Received {
+                    track: role.track,
+                    forwarded: false,
+                    starts_key_frame: false,
+                    ends_key_frame: false,
+                });
             };
             (format, original, payload)
         } else {
@@ -212,7 +219,7 @@ impl PacketStream {
         let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
         self.add_to_batch(now, forward);
         self.count_received(now, packet.payload().len(), true);
-        Ok(Received { track, forwarded: true, ends_key_frame: false })
+        Ok(Received { track, forwarded: true, starts_key_frame: false, ends_key_frame: false })
     }
 
     /// Counts a media packet for its encoding, stores it, and adds it to the next batch if its encoding
@@ -303,7 +310,8 @@ impl PacketStream {
             self.add_to_batch(now, forward);
         }
         self.count_received(now, media.bytes, forwarded);
-        Ok(Received { track: media.role.track, forwarded, ends_key_frame })
+        let starts_key_frame = media.starts_key_frame;
+        Ok(Received { track: media.role.track, forwarded, starts_key_frame, ends_key_frame })
     }
 
     fn count_received(&mut self, now: Instant, bytes: usize, forwarded: bool) {

@@ -204,18 +204,25 @@ impl PacketStream {
         }
     }
 
-    /// Requests a key frame of a track: from the publisher at most twice a second. On a mirror the
-    /// caller gets the request from [`PacketStream::poll_key_frame_request`].
+    /// Requests a key frame of a track: from the publisher at most twice a second. On a mirror, and of
+    /// another node's stream, the caller gets the request from [`PacketStream::poll_key_frame_request`].
     pub fn request_key_frame(&mut self, now: Instant, track: TrackIndex) {
         if let Some(track) = self.tracks.get_mut(track) {
             track.want_key_frame(now);
         }
     }
 
-    /// A track of which this mirror needs a key frame, at most twice a second each. The caller asks
-    /// the home worker.
+    /// A track of which this mirror, or node, needs a key frame, at most twice a second each. The caller
+    /// asks the home worker, or the node that the stream comes from.
     pub fn poll_key_frame_request(&mut self, now: Instant) -> Option<TrackIndex> {
-        self.tracks.iter_mut().find_map(|track| track.take_pli_request(now).then_some(track.index))
+        let is_relayed = self.publisher.as_ref().is_some_and(|publisher| !publisher.takes_rtcp);
+        let asked = self.tracks.iter_mut().find_map(|track| {
+            let of_encodings =
+                is_relayed && track.encodings.iter_mut().any(|encoding| encoding.key_frames.poll(now));
+            (of_encodings || track.take_pli_request(now)).then_some(track.index)
+        });
+        self.stats.key_frame_requests += u64::from(is_relayed && asked.is_some());
+        asked
     }
 
     /// What a new mirror starts with: the cached packets, each track in order.

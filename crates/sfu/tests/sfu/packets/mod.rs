@@ -14,6 +14,7 @@ mod nack_storm;
 mod padding;
 mod pool;
 mod publisher_restarts;
+mod relayed;
 mod reports;
 mod resending;
 mod sequence_numbers;
