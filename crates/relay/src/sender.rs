@@ -216,9 +216,8 @@ impl Sender {
         let out_stream = streams.get_mut(stream.0).ok_or(SetupError::Unknown)?;
         let OutStream { history, members, .. } = out_stream;
         history.trim(now, limits, |packet| spares.put(packet));
-        let behind = Some(history.number_at(from)).filter(|number| *number < history.end());
         if let Some(member) = members.iter_mut().find(|member| member.link == link.0) {
-            member.behind = behind;
+            member.behind = Some(history.number_at(from));
         }
         Ok(())
     }
@@ -237,8 +236,8 @@ impl Sender {
     /// together go together; nothing is held back here, and nothing should be before.
     ///
     /// Each packet is RTP, or RTCP that the nodes are to have as well, like sender reports. Without
-    /// links nothing is sealed: when the first one has subscribed, the caller sends what it keeps since a
-    /// key frame. Further links get the same packets by [`Sender::catch_up`], so that an index is one
+    /// links they are sealed all the same, for one that comes: what the caller has had since a key frame
+    /// goes first. All links get the same packets, be it by [`Sender::catch_up`], so that an index is one
     /// packet for all nodes and no node sees a gap where another one began.
     ///
     /// # Errors
@@ -260,7 +259,7 @@ impl Sender {
         if packets.iter().any(|packet| !(PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&packet.len())) {
             return Err(SendError::BadLength);
         }
-        if members.is_empty() || packets.is_empty() {
+        if packets.is_empty() {
             return Ok(());
         }
         if !sealer.has_room(packets.len()) {

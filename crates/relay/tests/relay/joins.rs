@@ -134,3 +134,35 @@ fn more_of_the_history_than_goes_together_is_sent_in_parts_and_in_order() {
     node.take(now, &out);
     assert_eq!(node.got.last(), sent.last(), "it has caught up");
 }
+
+#[test]
+fn what_is_sealed_before_the_first_node_comes_is_for_it_and_for_those_behind_it() {
+    let mut world = World::new(3);
+    let mut now = world.now();
+    let mut sender = Sender::new(Limits::default());
+    let key = SealKey::random(0);
+    let open = key.open_key();
+    let stream = sender.add_stream(key).unwrap();
+    let start = sender.next_position(stream).unwrap();
+    sender.keep_from(stream, start);
+    let (mut out, mut sent) = (Outgoing::new(), Vec::new());
+    let mut nodes: Vec<Node> = Vec::new();
+    for number in 0..30u16 {
+        let packet = rtp(&mut world.random, number, 7, 300);
+        sender.send(now, stream, &[&packet], &mut out).unwrap();
+        assert_eq!(out.is_empty(), nodes.is_empty());
+        nodes.iter_mut().for_each(|node| node.take(now, &out));
+        sent.push(packet);
+        now += Duration::from_millis(100);
+        if number == 9 || number == 19 {
+            let mut node = Node::new(now, number as u8, &mut sender, stream, &open);
+            node.subscribe_from(now, &mut sender, stream, start);
+            while !sender.catch_up(now, stream, node.out_link, 3, &mut out).unwrap() {
+                node.take(now, &out);
+            }
+            node.take(now, &out);
+            nodes.push(node);
+        }
+    }
+    assert!(nodes.len() == 2 && nodes.iter().all(|node| node.got == sent));
+}
