@@ -6,7 +6,6 @@ use crate::event_loop::Worker;
 use crate::proto::session::Session;
 use worker_api::EndReason;
 use worker_api::link::Command;
-use worker_api::relay::RelayRefusal;
 
 impl Worker {
     /// Does what the control side asks for.
@@ -44,7 +43,7 @@ impl Worker {
                 Command::RtcClose { session, reply } => {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
-                Command::Relay(command) => command.refuse(RelayRefusal::NoRelay),
+                Command::Relay(command) => self.handle_relay_command(*command),
                 Command::Drain { deadline } => self.drain(deadline),
             }
             self.carry_out_actions();

@@ -6,8 +6,9 @@
 //!
 //! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins,
 //! and again when it ends, for its length; nothing in between reads it but bridges, for what they cost. What
-//! to do with input is in `requests.rs` (clients), `packets/` (WebRTC), `mirror.rs` (other
-//! workers), `commands.rs` (the control side), `frames/serve.rs` (players) and `timeouts.rs` (deadlines).
+//! to do with input is in `requests.rs` (clients), `packets/` (WebRTC), `nodes/` (other nodes), `mirror.rs`
+//! (other workers), `commands.rs` (the control side), `frames/serve.rs` (players) and `timeouts.rs`
+//! (deadlines).
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -23,6 +24,7 @@ use crate::net::accept::Acceptor;
 use crate::net::listen::Accepted;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
+use crate::nodes::Nodes;
 use crate::packets::Packets;
 use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
@@ -54,12 +56,14 @@ pub(crate) struct Worker {
     pub(crate) frames: Frames,
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
+    /// Packets to and from other nodes: on the first worker of a node that has others.
+    pub(crate) nodes: Option<Box<Nodes>>,
     pub(crate) acceptor: Acceptor,
     pub(crate) connections: Connections,
     /// HTTP connections between two requests.
     pub(crate) idle: IdleConnections,
     /// Room for the datagrams of one receive call.
-    received: ReceivedBatch,
+    pub(crate) received: ReceivedBatch,
     next_sweep_ms: u64,
 }
 
@@ -70,9 +74,13 @@ impl Worker {
         control: ControlQueues,
         packets: Packets,
         bridges: Bridges,
+        nodes: Option<Box<Nodes>>,
         listeners: Listeners,
     ) -> io::Result<Self> {
         packets.register(&ctx.events)?;
+        if let Some(nodes) = &nodes {
+            nodes.register(&ctx.events)?;
+        }
         let acceptor = Acceptor::new(listeners, &ctx.events)?;
         let connections = Connections::new(&ctx.settings);
         Ok(Self {
@@ -81,6 +89,7 @@ impl Worker {
             frames: Frames::default(),
             packets,
             bridges,
+            nodes,
             acceptor,
             connections,
             idle: IdleConnections::default(),
@@ -141,6 +150,7 @@ impl Worker {
                 Token::Port(port) => self.packets.port_event(port),
                 Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
                 Token::IceListener(listener) => self.packets.listener_event(listener),
+                Token::Relay => self.nodes_readable(),
             }
         }
         // Only now: a session that is made here may get the id of one that ended among the events, whose own
@@ -148,6 +158,7 @@ impl Worker {
         requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
+        self.receive_from_nodes();
         self.accept();
         if self.acceptor.is_paused() {
             // Who has a request now comes before who may have one later.
@@ -179,6 +190,7 @@ impl Worker {
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
+        self.run_node_timers();
         self.serve_due_players();
 
         // Deadlines, a few times a second.
@@ -227,7 +239,8 @@ impl Worker {
         let next_ms = self.frames.next_due_ms().min(self.connections.next_due_ms()).min(self.next_sweep_ms);
         let next_ms = next_ms.min(self.ctx.mailboxes.next_wake_ms());
         let now = self.ctx.now;
-        let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now));
+        let nodes = self.nodes.as_ref().map_or(Duration::MAX, |nodes| nodes.timeout(now));
+        let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(nodes);
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 

@@ -14,6 +14,7 @@ mod ids;
 mod mailbox;
 mod mirror;
 mod net;
+mod nodes;
 mod packets;
 mod placement;
 mod proto;
@@ -48,6 +49,7 @@ use bridges::{Bridges, Transcoding};
 use context::Context;
 use event_loop::{ControlQueues, Worker};
 use net::{Clock, EventQueue};
+use nodes::Nodes;
 use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
 use stats::columns::Outbox;
@@ -116,6 +118,8 @@ impl Workers {
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
+        let mut nodes = settings.relay.as_ref().map(|relay| Nodes::open(relay, &settings)).transpose()?;
+        addresses.relay = nodes.as_ref().map(Nodes::address);
         // The time of day, as of now: the same for all workers, so that reports about one stream agree.
         let clock = WallClock { at: Clock::now(), ntp: NtpTime::from_unix(Clock::since_1970()) };
         let pool_settings = PoolSettings {
@@ -162,7 +166,8 @@ impl Workers {
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
-            loops.push(Worker::new(ctx, control, packets, bridges, listeners)?);
+            let nodes = nodes.take().map(Box::new);
+            loops.push(Worker::new(ctx, control, packets, bridges, nodes, listeners)?);
         }
         Ok((workers, loops))
     }

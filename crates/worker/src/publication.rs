@@ -95,7 +95,7 @@ impl Publication {
             return false;
         }
         (self.source, self.ended_ms) = (None, ctx.now_ms);
-        if source.origin.is_client() {
+        if source.origin.is_publisher() {
             ctx.directory.release(&self.key, source.epoch);
         }
         // The link to its home was lost, or another node has taken the stream over.
@@ -147,7 +147,7 @@ impl Publication {
     pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.source?.origin {
             Origin::Connection(conn) => Some(conn),
-            Origin::Peer(_) | Origin::Bridge | Origin::Worker => None,
+            Origin::Peer(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
         }
     }
 
@@ -155,13 +155,13 @@ impl Publication {
     pub(crate) fn peer(&self) -> Option<PeerId> {
         match self.source?.origin {
             Origin::Peer(peer) => Some(peer),
-            Origin::Connection(_) | Origin::Bridge | Origin::Worker => None,
+            Origin::Connection(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
         }
     }
 
-    /// Whether a client of this worker publishes it.
-    pub(crate) fn has_client(&self) -> bool {
-        self.source.is_some_and(|source| source.origin.is_client())
+    /// Whether it is published here, and not by a bridge.
+    pub(crate) fn has_publisher(&self) -> bool {
+        self.source.is_some_and(|source| source.origin.is_publisher())
     }
 
     /// Whether this worker is the home: a publisher or a bridge is here.

@@ -13,7 +13,7 @@ use rtc::Peer;
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::frames::stream::Format;
-use crate::ids::{ConnId, FrameStreamId};
+use crate::ids::{ConnId, FrameStreamId, PacketStreamId};
 use crate::mailbox::{MessageBody, Start};
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::packets::{Action, inputs};
@@ -248,25 +248,14 @@ impl Worker {
         let peer = match role {
             RtcRole::Publish => {
                 let claim = self.claim_packets(&key, &app, &tracks)?;
-                self.end_replaced(&claim, Lane::Packets);
-                let wait = self.ctx.settings_for(&app).wait_for_publisher;
-                let stream = self.packets.streams.find_or_insert(claim.id, (&app, &name), wait);
-                let start = || Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
-                self.publish_to(LaneStream::Packets(stream), &claim, start);
+                let stream = self.claimed_packets(&claim, (&app, &name), &tracks);
                 let epoch = claim.epoch;
                 let input = inputs::publisher(&tracks);
                 self.packets.streams[stream].sfu.publisher_started(self.ctx.now, epoch.0, input);
                 session.publications =
                     vec![SessionPublication { stream, epoch, tracks: Arc::clone(&tracks) }];
                 let peer = self.packets.insert(&mut self.ctx, session);
-                let source = Source { epoch, origin: Origin::Peer(peer) };
-                self.start_source(LaneStream::Packets(stream), source, Some(tracks));
-                let frames = self.frames.find(claim.id);
-                let waits_here =
-                    frames.is_some_and(|frames| self.frames.streams[frames].publication.players > 0);
-                if waits_here || !claim.bridged.is_empty() {
-                    self.bridge_to_frames(claim.id);
-                }
+                self.start_packets(&claim, stream, Origin::Peer(peer), tracks);
                 peer
             }
             RtcRole::Play => {
@@ -314,6 +303,38 @@ impl Worker {
         })
     }
 
+    /// The stream of a claim of packets, which begin next. The workers that have players of it get it.
+    pub(crate) fn claimed_packets(
+        &mut self,
+        claim: &Claim,
+        (app, name): (&str, &str),
+        tracks: &PublishedTracks,
+    ) -> PacketStreamId {
+        self.end_replaced(claim, Lane::Packets);
+        let wait = self.ctx.settings_for(app).wait_for_publisher;
+        let stream = self.packets.streams.find_or_insert(claim.id, (app, name), wait);
+        let start = || Start::Packets { tracks: Arc::clone(tracks), packets: Vec::new() };
+        self.publish_to(LaneStream::Packets(stream), claim, start);
+        stream
+    }
+
+    /// Its publisher is there. A bridge begins if somebody plays it as frames.
+    pub(crate) fn start_packets(
+        &mut self,
+        claim: &Claim,
+        stream: PacketStreamId,
+        origin: Origin,
+        tracks: PublishedTracks,
+    ) {
+        let source = Source { epoch: claim.epoch, origin };
+        self.start_source(LaneStream::Packets(stream), source, Some(tracks));
+        let frames = self.frames.find(claim.id);
+        let waits_here = frames.is_some_and(|frames| self.frames.streams[frames].publication.players > 0);
+        if waits_here || !claim.bridged.is_empty() {
+            self.bridge_to_frames(claim.id);
+        }
+    }
+
     /// Ends the publication that a claim replaces, here or on another worker.
     fn end_replaced(&mut self, claim: &Claim, lane: Lane) {
         if let Some(home) = claim.replaced.filter(|home| home.worker != self.ctx.worker) {
@@ -346,6 +367,7 @@ impl Worker {
             LaneStream::Frames(stream) => self.frames.start_source(&self.ctx, stream, source),
             LaneStream::Packets(stream) => {
                 self.packets.streams[stream].start(source, tracks, now_ms);
+                self.review_served(stream);
             }
         }
     }
@@ -377,6 +399,7 @@ impl Worker {
                     self.packets.end(&mut self.ctx, peer, reason);
                     self.carry_out_actions();
                 }
+                Some(Origin::Node) => self.end_fetch(id, reason),
                 Some(Origin::Bridge | Origin::Worker) | None => continue,
             }
             has_ended = true;
@@ -396,7 +419,7 @@ impl Worker {
                     return;
                 };
                 let has_ended = self.frames.end_publication(&mut self.ctx, stream, source);
-                if has_ended && source.origin.is_client() {
+                if has_ended && source.origin.is_publisher() {
                     self.bridge_source_ended(id, source.epoch);
                 }
             }
@@ -439,15 +462,20 @@ impl Worker {
         }
     }
 
-    /// Does what packets want of bridges.
+    /// Does what packets want of bridges and other nodes.
     pub(crate) fn carry_out_actions(&mut self) {
         let mut actions = self.packets.take_actions();
         while let Some(action) = actions.queue.pop_front() {
             match action {
                 Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.tapped[packets]),
+                Action::Serve { stream, packets } => self.serve_packets(stream, &actions.tapped[packets]),
                 Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
+                Action::ServedEnded(stream) => self.end_served(stream),
+                Action::KeyFrameWanted { stream, track } => self.request_of_parent(stream, track),
                 Action::StreamFailed(stream) => {
                     self.bridge_failed(stream);
+                    self.end_served(stream);
+                    self.end_fetch(stream, EndReason::Defect);
                 }
             }
         }

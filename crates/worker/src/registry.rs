@@ -31,6 +31,8 @@ pub(crate) enum Origin {
     Connection(ConnId),
     /// The WebRTC session of this worker that publishes it, as packets.
     Peer(PeerId),
+    /// Another node, as packets that come to this worker.
+    Node,
     /// The other lane, by a bridge of this worker, which is the home.
     Bridge,
     /// Another worker, which is the home.
@@ -38,9 +40,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Whether a client publishes it here, and not a bridge.
-    pub(crate) fn is_client(self) -> bool {
-        matches!(self, Self::Connection(_) | Self::Peer(_))
+    /// Whether it is published here, by a client or another node, and not by a bridge.
+    pub(crate) fn is_publisher(self) -> bool {
+        matches!(self, Self::Connection(_) | Self::Peer(_) | Self::Node)
+    }
+
+    /// Whether it is published here as packets, and not by a bridge.
+    pub(crate) fn sends_packets(self) -> bool {
+        matches!(self, Self::Peer(_) | Self::Node)
     }
 
     /// Whether this worker is the home.
@@ -170,6 +177,23 @@ impl Directory {
         };
         let (subscribers, bridged) = (others(lane), others(other));
         Ok(Claim { id: listing.id, epoch, subscribers, bridged, replaced })
+    }
+
+    /// `worker` has another node's stream of packets, which are `tracks`. It takes nobody's place.
+    pub(crate) fn claim_fetched(
+        &self,
+        key: &str,
+        worker: WorkerIndex,
+        tracks: PublishedTracks,
+    ) -> Result<Claim, Taken> {
+        self.claim(key, worker, Claimant::Fetch, Some(tracks))
+    }
+
+    /// Where a stream is published as packets, and what they are; `None` if it is not.
+    pub(crate) fn packets(&self, key: &str) -> Option<(StreamId, Home, PublishedTracks)> {
+        let inner = self.lock();
+        let listing = inner.streams.get(key)?;
+        Some((listing.id, listing.home?, Arc::clone(listing.tracks.as_ref()?)))
     }
 
     /// The publication has ended. A newer one of the stream stays.
@@ -440,5 +464,27 @@ mod tests {
             "of the one before"
         );
         directory.release("live/a", second.epoch);
+    }
+
+    #[test]
+    fn a_stream_of_another_node_takes_nobodys_place_and_gives_way_to_a_client() {
+        let directory = Directory::default();
+        let first = directory.claim("live/a", WorkerIndex(1), false, None).unwrap();
+        assert_eq!(directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])), Err(Taken));
+        assert_eq!(directory.packets("live/a"), None);
+        directory.release("live/a", first.epoch);
+        let fetched = directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])).unwrap();
+        let home = Home { worker: WorkerIndex(0), epoch: fetched.epoch };
+        assert_eq!(directory.packets("live/a"), Some((fetched.id, home, Arc::from([]))));
+        assert_eq!(directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])), Err(Taken));
+        let client = directory.claim("live/a", WorkerIndex(1), false, None).unwrap();
+        assert_eq!(client.replaced, Some(home));
+        assert_eq!(
+            directory.claim("live/a", WorkerIndex(0), false, None),
+            Err(Taken),
+            "it is a client's now"
+        );
+        directory.release("live/a", fetched.epoch);
+        assert!(directory.home("live/a").is_some());
     }
 }

@@ -261,6 +261,7 @@ impl SimulatedWorker {
             let subscriptions = worker.packets.sessions.iter();
             let subscriptions = subscriptions.flat_map(|(_, session)| &session.subscriptions);
             let players = subscriptions.filter(|subscription| subscription.stream == id).count();
+            let players = players + usize::from(stream.is_served);
             if stream.publication.players as usize != players {
                 return Err(format!("{id:?} counts {} of {players} players", stream.publication.players));
             }
@@ -282,6 +283,7 @@ impl SimulatedWorker {
                 Token::Listener(_) => worker.acceptor.has_more() || worker.acceptor.is_paused(),
                 Token::Port(port) => worker.packets.reads_later(port),
                 Token::IceTcp(_) | Token::IceListener(_) => true,
+                Token::Relay => worker.nodes.as_ref().is_some_and(|nodes| nodes.reads_later()),
             };
             if !is_read_later {
                 return Err(format!("{token:?} has input that nobody will read"));
@@ -312,7 +314,7 @@ impl SimulatedWorker {
             };
         };
         // Whoever was replaced may have the news still before it, and the newer one may have ended.
-        if origin.is_client() && !self.has_messages() {
+        if origin.is_publisher() && !self.has_messages() {
             let home = self.worker.ctx.directory.home(&publication.key);
             let is_known = home.is_some_and(|(id, home)| id == publication.id && home.epoch >= epoch);
             if !is_known {

@@ -41,7 +41,8 @@ impl Outgoing {
         self.links.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Lets go of the packets, so that their memory is used again.
+    pub fn clear(&mut self) {
         self.packets.clear();
         self.links.clear();
         self.private.clear();

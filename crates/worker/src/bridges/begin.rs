@@ -119,9 +119,8 @@ impl Worker {
     pub(crate) fn bridge_to_frames(&mut self, id: StreamId) {
         let Some(packets) = self.packets.streams.find(id) else { return };
         let entry = &self.packets.streams[packets];
-        let Some(Source { epoch: publication, origin: Origin::Peer(_) }) = entry.publication.source else {
-            return;
-        };
+        let source = entry.publication.source.filter(|source| source.origin.sends_packets());
+        let Some(Source { epoch: publication, .. }) = source else { return };
         let settings = self.ctx.settings_for(entry.publication.app()).bridge;
         if entry.publication.bridge.is_some() || !settings.enabled {
             return;

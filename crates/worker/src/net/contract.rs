@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use group_send::{BatchLimits, Config, RecvConfig, SendBatch};
+use group_send::{BatchLimits, Config, Recipient, RecvConfig, SendBatch, Slot};
 
 use super::system::peer::{Peer, begin, pass_time};
 use super::{
@@ -19,7 +19,7 @@ use crate::ids::{ConnId, PortId};
 pub type Promise = (&'static str, fn());
 
 /// All promises.
-pub const ALL: [Promise; 13] = [
+pub const ALL: [Promise; 14] = [
     ("a listener is reported, and gives each connection once", accepts),
     ("what arrives is reported, and again after it was read", reads),
     ("a peer's end is reported as closed, and can still be written to", half_closes),
@@ -31,6 +31,7 @@ pub const ALL: [Promise; 13] = [
     ("wake-ups merge and none is lost", wakes),
     ("datagrams come with their sender, in order, and a call for more would block", datagrams),
     ("datagrams of any lengths arrive as they were sent, in order per recipient", runs),
+    ("a group arrives at each recipient behind its own bytes, in order", groups),
     ("what comes joined counts as its datagrams, and fills a batch by messages", joined),
     ("a batch that is not full has left nothing", full),
 ];
@@ -321,6 +322,30 @@ fn runs() {
             receiver.receive(&mut received).map_err(|error| error.kind()),
             Err(io::ErrorKind::WouldBlock)
         );
+    }
+}
+
+fn groups() {
+    let (sender, receivers) = ports::<2>();
+    let mut network = sender.sender(&Config::default()).expect("a sender");
+    let shared: [&[u8]; 3] = [&[7; 900], &[8; 900], &[9; 300]];
+    let private: [[&[u8]; 3]; 2] = [[&[1; 16]; 3], [&[2; 16]; 3]];
+    let recipients = [0, 1].map(|at: usize| Recipient {
+        destination: receivers[at].1,
+        prepend: &private[at],
+        append: &[],
+    });
+    let progress = network.send_group(&shared, &recipients, &mut [Slot::default(); 2]);
+    assert_eq!((progress.sent, progress.failed, progress.blocked), (6, 0, false));
+    let mut received = ReceivedBatch::new(RecvConfig::default());
+    for ((receiver, _), own) in receivers.iter().zip(1..) {
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            receive_later(receiver, &mut received).expect("datagrams");
+            got.extend(received.iter_mut().map(|datagram| datagram.payload.to_vec()));
+        }
+        let expected: Vec<Vec<u8>> = shared.iter().map(|shared| [&[own; 16], *shared].concat()).collect();
+        assert!(got == expected);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `system/` is the operating system as a worker sees it: [`EventQueue`], [`TcpListener`], [`TcpSocket`],
 //! [`UdpSocket`] and [`Clock`]. The other files here are built on these types: TLS connections, accepting,
-//! UDP ports and ICE over TCP. They carry bytes in and out and know nothing of what they mean; `proto` and
-//! `packets` read them.
+//! UDP ports, the socket for other nodes and ICE over TCP. They carry bytes in and out and know nothing of
+//! what they mean; `proto`, `packets` and `nodes` read them.
 //!
 //! In a simulation of whole servers in virtual time, `simulated/` takes its place (docs/simulation.md): the
 //! same types over the kernel of `netsim`. What both keep to, because the worker relies on it:
@@ -23,10 +23,10 @@
 //! - **[`UdpSocket`]** loses, duplicates and reorders. A [`ReceivedBatch`] holds datagrams of any senders,
 //!   each on its own whether or not they came coalesced (GRO). It is full by messages, of which each may
 //!   hold up to 64 of them; one that is not full has left nothing, and what has no room in the socket is
-//!   lost by the message. [`UdpSender::flush`] sends a batch recipient by recipient, each one's in order, as
-//!   runs of segments (GSO) where it can; a run that is refused is sent in datagrams. Without room (`EAGAIN`)
-//!   it leaves the rest in the batch, from the beginning of a run on, and says `blocked`; nothing reports
-//!   when there is room again. A datagram refused for good is counted, and so is one without memory
+//!   lost by the message. [`UdpSender::flush`] sends a batch, and [`UdpSender::send_group`] a group,
+//!   recipient by recipient, each one's in order, as runs of segments (GSO) where it can; a run that is
+//!   refused is sent in datagrams. Without room (`EAGAIN`) it leaves the rest, from the beginning of a run
+//!   on, and says `blocked`; nothing reports when there is room again. A datagram refused for good is counted, and so is one without memory
 //!   (`ENOBUFS`).
 //! - **[`Clock::now`]** never runs backwards. `Instant` and `SocketAddr` are values and are used everywhere.
 //!
@@ -39,12 +39,14 @@ pub(crate) mod contract;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
+pub(crate) mod relay_port;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.
 #[cfg(feature = "simulated")]
 #[path = "simulated/mod.rs"]
 mod system;
+mod udp_backend;
 pub(crate) mod udp_bind;
 pub(crate) mod udp_port;
 
@@ -52,7 +54,7 @@ pub(crate) use readiness::{Interest, Readiness, Token};
 pub(crate) use system::clock::Clock;
 pub(crate) use system::event_queue::EventQueue;
 pub(crate) use system::tcp::{BindOptions, TcpListener, TcpSocket};
-pub(crate) use system::udp::{ReceivedBatch, UdpSender, UdpSocket, local_addresses};
+pub(crate) use system::udp::{ReceivedBatch, UdpSender, UdpSocket, interface_of, local_addresses};
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -20,6 +20,8 @@ pub(crate) enum Token {
     IceListener(usize),
     /// A UDP port.
     Port(PortId),
+    /// The socket for other nodes.
+    Relay,
 }
 
 /// What is to be reported of a socket.
@@ -53,6 +55,7 @@ impl Token {
             Self::IceTcp(id) => (3, id.index()),
             Self::IceListener(index) => (4, index),
             Self::Port(id) => (5, id.index()),
+            Self::Relay => (6, 0),
         };
         kind << INDEX_BITS | index
     }
@@ -66,7 +69,8 @@ impl Token {
             2 => Self::Listener(index),
             3 => Self::IceTcp(IceTcpId::at(index)),
             4 => Self::IceListener(index),
-            _ => Self::Port(PortId::at(index)),
+            5 => Self::Port(PortId::at(index)),
+            _ => Self::Relay,
         }
     }
 }
@@ -86,6 +90,7 @@ mod tests {
                 Token::IceTcp(IceTcpId::at(index)),
                 Token::IceListener(index),
                 Token::Port(PortId::at(index)),
+                Token::Relay,
             ] {
                 assert_eq!(Token::from_number(token.to_number()), token);
                 assert_ne!(token.to_number(), usize::MAX);

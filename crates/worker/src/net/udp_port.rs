@@ -11,13 +11,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use group_send::peer_table::{PeerKey, PeerTable};
-use group_send::{
-    AfXdpConfig, BackendKind, BatchLimits, Config, DatagramId, Envelope, ReserveError, SendBatch,
-};
+use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Envelope, ReserveError, SendBatch};
 use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
-use crate::net::{EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses};
+use crate::net::{
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses, udp_backend,
+};
 use worker_api::settings::{RtcSettings, UdpBackend};
 
 /// Datagrams of one flush at most.
@@ -100,7 +100,7 @@ impl UdpPort {
     fn new(socket: UdpSocket, settings: &RtcSettings, frames: Option<AfXdpConfig>) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.enlarge()?;
-        let sender = socket.sender(&backends(settings, frames))?;
+        let sender = socket.sender(&udp_backend::config(settings.udp_backend, frames, None))?;
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
@@ -433,23 +433,6 @@ fn af_xdp(worker: WorkerIndex, settings: &RtcSettings) -> Option<(AfXdpConfig, V
     let mut config = AfXdpConfig::new(interface);
     config.queue = worker.0;
     Some((config, local_addresses(Some(interface))))
-}
-
-/// What `rtc.udp_backend` stands for. What does not work here is followed by what works everywhere.
-fn backends(settings: &RtcSettings, frames: Option<AfXdpConfig>) -> Config {
-    use BackendKind::{AfXdp, Gso, IoUring, Sendmmsg, Sendmsg};
-    let backends = match settings.udp_backend {
-        // At another interface than the one that was named.
-        UdpBackend::AfXdp if frames.is_none() => vec![Gso, Sendmmsg, Sendmsg],
-        UdpBackend::Auto | UdpBackend::Gso => vec![Gso, Sendmmsg, Sendmsg],
-        // No packet to viewers is the same for two of them.
-        UdpBackend::TcClone => vec![Gso, Sendmmsg, Sendmsg],
-        UdpBackend::Sendmsg => vec![Sendmsg],
-        UdpBackend::Sendmmsg => vec![Sendmmsg, Sendmsg],
-        UdpBackend::IoUring => vec![IoUring, Gso, Sendmmsg, Sendmsg],
-        UdpBackend::AfXdp => vec![AfXdp, Gso, Sendmmsg, Sendmsg],
-    };
-    Config { backends, twin: true, af_xdp: frames, ..Config::default() }
 }
 
 #[cfg(test)]

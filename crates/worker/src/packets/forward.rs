@@ -26,7 +26,7 @@ use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_port::{SendCounters, TagSlot, UdpPort};
-use crate::registry::Lane;
+use crate::registry::{Lane, Origin};
 use worker_api::EndReason;
 
 /// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
@@ -162,7 +162,7 @@ impl Packets {
     fn forward_stream(&mut self, ctx: &mut Context, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
-        let publication = &stream.publication;
+        let (publication, is_served) = (&stream.publication, stream.is_served);
         let from = self.actions.tapped.len();
         stream.sfu.take_arrivals(|packet| {
             let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
@@ -178,13 +178,20 @@ impl Packets {
                     );
                 }
             }
-            if publication.bridge.is_some() {
+            if is_served || publication.bridge.is_some() {
                 self.actions.tapped.push(Arc::clone(packet));
             }
         });
-        let tapped = from..self.actions.tapped.len();
-        if let Some(bridge) = publication.bridge.filter(|_| !tapped.is_empty()) {
-            self.actions.queue.push_back(Action::Bridge { bridge, packets: tapped });
+        let packets = from..self.actions.tapped.len();
+        if !packets.is_empty() {
+            // Other nodes first: packets to them wait for nothing else.
+            if is_served {
+                let packets = packets.clone();
+                self.actions.queue.push_back(Action::Serve { stream: publication.id, packets });
+            }
+            if let Some(bridge) = publication.bridge {
+                self.actions.queue.push_back(Action::Bridge { bridge, packets });
+            }
         }
         let mut all = usize::MAX;
         self.send_batch(ctx.now_ms, id, MediaKind::Audio, &mut all, NoRoom::Try);
@@ -375,8 +382,14 @@ impl Packets {
                 self.columns.sent(peer, send_rtcp(&mut self.sockets, transport, report, ctx.now_ms));
             }
         });
-        // Viewers of a mirror that cannot go on without a key frame: the home has to ask for it.
+        // Viewers that cannot go on without a key frame, of a mirror or of another node's stream: the home,
+        // or the other node, has to ask for it.
         while let Some(track) = stream.sfu.poll_key_frame_request(ctx.now) {
+            if stream.publication.source.is_some_and(|source| source.origin == Origin::Node) {
+                let stream = stream.publication.id;
+                self.actions.queue.push_back(Action::KeyFrameWanted { stream, track });
+                continue;
+            }
             let home = ctx.directory.home(&stream.publication.key);
             if let Some((_, home)) = home.filter(|(_, home)| home.worker != ctx.worker) {
                 let about = (stream.publication.id, home.epoch, Lane::Packets);

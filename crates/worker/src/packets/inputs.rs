@@ -2,6 +2,7 @@
 
 use rtc::sdp::{Format, TrackDescription};
 use rtp::extension::Form;
+use rtp::payload::MediaKind;
 use sfu::{
     PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
 };
@@ -41,6 +42,14 @@ fn publisher_payload(format: &Format) -> TrackPayload {
         clock_rate: format.clock_rate,
         rtx: format.rtx_payload_type,
     }
+}
+
+/// Another node's publication: payload types of each of its tracks.
+pub(crate) fn relayed(
+    tracks: &[TrackDescription],
+) -> impl Iterator<Item = (MediaKind, Vec<TrackPayload>)> + '_ {
+    let payload = |format: &Format| TrackPayload { rtx: None, ..publisher_payload(format) };
+    tracks.iter().map(move |track| (track.kind, track.formats.iter().map(payload).collect()))
 }
 
 /// A viewer as negotiated: each of `tracks` plays the one of its kind that `plays` says. `published` is what the
@@ -90,7 +99,7 @@ fn viewer_payload(format: &Format) -> ViewerPayload {
 mod tests {
     use rtc::sdp::{Feedback, Source};
     use rtp::extension::ExtensionMap;
-    use rtp::payload::{Codec, MediaKind};
+    use rtp::payload::Codec;
 
     use super::*;
 

@@ -232,12 +232,7 @@ impl Packets {
             }
             // Only now: where leaving meets a defect it is done once more, with the stream's state reset.
             session.subscriptions.pop();
-            stream.publication.players -= 1;
-            if stream.publication.players == 0 {
-                stream.publication.unsubscribe(ctx);
-                self.update_watched(ctx.now, id);
-                self.forget_if_unused(id);
-            }
+            self.player_left(ctx, id);
         }
         let Some(session) = self.sessions.remove(peer) else { return };
         for (port, remote) in &session.transport.addresses {
@@ -257,6 +252,17 @@ impl Packets {
         let _ = self.notices.send(RtcNotice::Ended(session.id));
     }
 
+    /// A stream has one player less.
+    pub(crate) fn player_left(&mut self, ctx: &mut Context, id: PacketStreamId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.publication.players -= 1;
+        if stream.publication.players == 0 {
+            stream.publication.unsubscribe(ctx);
+            self.update_watched(ctx.now, id);
+            self.forget_if_unused(id);
+        }
+    }
+
     /// Ends what `source` publishes here. Nothing happens if the stream has a newer source already.
     pub(crate) fn end_publication(&mut self, ctx: &mut Context, id: PacketStreamId, source: Source) {
         let Some(stream) = self.streams.get_mut(id) else { return };
@@ -264,7 +270,10 @@ impl Packets {
             return;
         }
         stream.sfu.publisher_ended(ctx.now);
-        if source.origin.is_client() {
+        if stream.is_served {
+            self.actions.queue.push_back(Action::ServedEnded(stream.publication.id));
+        }
+        if source.origin.is_publisher() {
             let stream = stream.publication.id;
             self.actions.queue.push_back(Action::PublicationEnded { stream, epoch: source.epoch });
         }

@@ -6,7 +6,7 @@
 //!
 //! A session lives on one worker, at a port of that worker. `signal.rs` carries out what a peer wants,
 //! `lifecycle.rs` ends sessions, `net/ice_tcp.rs` is for networks without UDP. Nothing here decides about
-//! media: that is `sfu`. What bridges have to do about packets is returned as [`Action`]s.
+//! media: that is `sfu`. What bridges and other nodes have to do about packets is returned as [`Action`]s.
 
 #[cfg(feature = "simulated")]
 mod audit;
@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sfu::{Packet, Resend, WallClock};
+use sfu::{Packet, Resend, TrackIndex, WallClock};
 
 use self::forward::{SendTransports, Sockets};
 use self::session::Session;
@@ -58,13 +58,19 @@ enum Due {
     Stream(PacketStreamId),
 }
 
-/// What bridges have to do about packets.
+/// What bridges and other nodes have to do about packets.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Packets of the stream that a bridge takes: those of [`Actions::tapped`] in this range.
     Bridge { bridge: BridgeId, packets: Range<usize> },
-    /// A session's publication has ended.
+    /// The same of a stream that other nodes get.
+    Serve { stream: StreamId, packets: Range<usize> },
+    /// A publication of a client, or of another node, has ended.
     PublicationEnded { stream: StreamId, epoch: Epoch },
+    /// A stream that other nodes get has lost its source.
+    ServedEnded(StreamId),
+    /// Players of another node's stream cannot go on without a key frame.
+    KeyFrameWanted { stream: StreamId, track: TrackIndex },
     /// A defect of ours has ended a stream's sessions.
     StreamFailed(StreamId),
 }

@@ -79,7 +79,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 worker_api::thread::spawn,
             );
             let bridges = Bridges::new(Transcoding::new(pool, || ()));
-            (Worker::new(ctx, control, packets, bridges, listeners).expect("a worker"), noted)
+            (Worker::new(ctx, control, packets, bridges, None, listeners).expect("a worker"), noted)
         })
         .collect()
 }

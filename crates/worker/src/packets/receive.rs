@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rtc::demux::{self, Kind};
 use rtc::{Path, Refusal, Signal};
+use sfu::Received;
 use srtp::UnprotectError;
 
 use super::Packets;
@@ -17,6 +18,7 @@ use super::session::{Route, State};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
 use crate::net::{Interest, Readiness, ReceivedBatch, Token};
+use crate::nodes::Arrived;
 use crate::publication::Source;
 use crate::registry::Origin;
 use crate::stats::columns::Reception;
@@ -229,6 +231,33 @@ impl Packets {
             self.resends.clear();
         }
         self.resend(ctx.now_ms, peer);
+    }
+
+    /// Takes in a packet of another node's publication, RTP or a sender report. What became of RTP. A defect
+    /// that makes the stream panic ends its sessions.
+    pub(crate) fn receive_relayed(&mut self, ctx: &mut Context, arrived: Arrived<'_>) -> Option<Received> {
+        let Arrived { stream: id, epoch, packet, is_rtcp } = arrived;
+        let mut received = None;
+        self.guard_stream(ctx, id, |packets, ctx| {
+            let source = Some(Source { epoch, origin: Origin::Node });
+            let stream = packets.streams.get_mut(id).filter(|stream| stream.publication.source == source);
+            let Some(stream) = stream else { return };
+            if is_rtcp {
+                stream.sfu.receive_rtcp(ctx.now, packet);
+                return packets.streams.mark_dirty(id);
+            }
+            match stream.sfu.receive(ctx.now, packet) {
+                Ok(taken) => {
+                    if taken.ends_key_frame {
+                        stream.read_key_frames();
+                    }
+                    packets.streams.mark_dirty(id);
+                    received = Some(taken);
+                }
+                Err(reason) => drop_packet(&mut packets.counters, reason.name()),
+            }
+        });
+        received
     }
 
     /// STUN or DTLS.

@@ -104,7 +104,8 @@ impl Packets {
                 connected_ms: ctx.now_ms - self.columns.opened_ms(peer),
             }),
             uptime_ms: stream.publication.source.map_or(0, |_| ctx.now_ms - stream.publication.live_since_ms),
-            players: stream.publication.players,
+            // Its way to other nodes is none that anybody watches.
+            players: stream.publication.players - u32::from(stream.is_served),
             video: None,
             audio: None,
             video_bits_per_second: bits_per_second(TrackKind::Video),

@@ -21,6 +21,8 @@ pub(crate) struct Stream {
     pub(crate) tracks: Option<PublishedTracks>,
     /// Which key frame of each video track was read last, and what it said.
     pub(super) formats: Vec<ReadKeyFrame>,
+    /// Other nodes get it from here: their relay is one of its players.
+    pub(crate) is_served: bool,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
     /// It is in the queue of streams with viewers that join.
@@ -94,7 +96,8 @@ pub(crate) struct Streams {
     /// Streams with packets to be forwarded.
     pub(super) dirty: Vec<PacketStreamId>,
     limits: Limits,
-    clock: WallClock,
+    /// The same on all workers.
+    pub(crate) clock: WallClock,
 }
 
 impl Streams {
@@ -132,6 +135,7 @@ impl Streams {
             sfu: PacketStream::new(self.limits.clone(), self.clock),
             tracks: None,
             formats: Vec::new(),
+            is_served: false,
             queued: false,
             joining_queued: false,
             video_due: None,

@@ -77,3 +77,8 @@ impl OutgoingMessages for Outgoing {
 pub(crate) fn local_addresses(_only: Option<&str>) -> Vec<IpAddr> {
     kernel::local_addresses()
 }
+
+/// Hosts of a simulation have no interfaces with names.
+pub(crate) fn interface_of(_address: IpAddr) -> Option<String> {
+    None
+}

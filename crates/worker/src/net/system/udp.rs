@@ -64,6 +64,19 @@ impl AsRawFd for UdpSocket {
     }
 }
 
+/// The interface that has an address of this host.
+pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
+    let mut interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let found = interfaces.find(|interface| address_of(interface) == Some(address));
+    found.map(|interface| interface.interface_name)
+}
+
+fn address_of(interface: &nix::ifaddrs::InterfaceAddress) -> Option<IpAddr> {
+    let address = interface.address?;
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
 /// Addresses of this host's interfaces that are up, without those that are valid on one link only: a peer
 /// elsewhere cannot use them, and they need a scope no candidate has (RFC 8839 section 5.1). Of one
 /// interface, if it is named.
@@ -73,11 +86,7 @@ pub(crate) fn local_addresses(only: Option<&str>) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = interfaces
         .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
         .filter(|interface| only.is_none_or(|only| interface.interface_name == only))
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
-        })
+        .filter_map(|interface| address_of(&interface))
         .filter(|address| match address {
             IpAddr::V4(address) => !address.is_link_local(),
             IpAddr::V6(address) => !address.is_unicast_link_local(),

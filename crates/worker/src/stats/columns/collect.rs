@@ -35,14 +35,14 @@ impl Worker {
             reference: frames_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),
-            has_publisher: stream.publication.has_client(),
+            has_publisher: stream.publication.has_publisher(),
             players: stream.publication.players,
         }));
         snapshot.streams.extend(self.packets.streams.iter().map(|(id, stream)| StreamRow {
             reference: packets_reference(id),
             name: stream.publication.key.clone(),
             live: stream.publication.source.is_some(),
-            has_publisher: stream.publication.has_client(),
+            has_publisher: stream.publication.has_publisher(),
             players: stream.publication.players,
         }));
         snapshot.took_us = Clock::thread_cpu_time().saturating_sub(begun).as_micros() as u32;

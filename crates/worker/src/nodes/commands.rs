@@ -1,0 +1,115 @@
+//! What the relay is asked for by whoever has the connections to other nodes.
+
+use std::net::SocketAddr;
+
+use relay::{LinkSecret, Role, SetupError};
+
+use super::fetch::Fetch;
+use super::{Ends, Link, Nodes};
+use crate::context::Context;
+use crate::event_loop::Worker;
+use crate::registry::StreamId;
+use worker_api::relay::{LinkId, RelayCommand, RelayRefusal};
+
+impl Worker {
+    /// Does what is asked for. An asker that has given up waiting for the answer does not get it.
+    pub(crate) fn handle_relay_command(&mut self, command: RelayCommand) {
+        let Some(nodes) = &mut self.nodes else { return command.refuse(RelayRefusal::NoRelay) };
+        match command {
+            RelayCommand::Notify { notices } => nodes.notices = Some(notices),
+            RelayCommand::AddLink { link, secret, role, address, reply } => {
+                let _ = reply.send(nodes.add_link(&self.ctx, link, (secret, role), address));
+            }
+            RelayCommand::RemoveLink { link } => nodes.remove_link(&self.ctx, link),
+            RelayCommand::Offer { app, name, reply } => {
+                let _ = reply.send(self.offer((&app, &name)));
+            }
+            RelayCommand::Serve { link, app, name, epoch, handle, from, reply } => {
+                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.serve(&self.ctx, (id, epoch), link, handle, from)));
+            }
+            RelayCommand::StopServing { link, app, name } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+                    nodes.stop_serving(self.ctx.now, link, Some(id));
+                }
+            }
+            RelayCommand::NewKey { app, name, reply } => {
+                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.new_key(id)));
+            }
+            RelayCommand::UseNewKey { app, name, epoch } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+                    nodes.use_new_key(id, epoch);
+                }
+            }
+            RelayCommand::Fetch { link, app, name, tracks, keys, serves, reply } => {
+                let fetch = Fetch { link, app: &app, name: &name, tracks, keys, serves };
+                let _ = reply.send(self.fetch(fetch));
+            }
+            RelayCommand::AddParent { link, app, name, reply } => {
+                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.add_parent(&self.ctx, id, link)));
+            }
+            RelayCommand::RemoveParent { link, app, name } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+                    nodes.remove_parent(&self.ctx, link, Some(id));
+                }
+            }
+            RelayCommand::AddKey { app, name, key, reply } => {
+                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.add_key(&self.ctx, id, key)));
+            }
+            RelayCommand::EndFetch { app, name, epoch } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+                    self.end_fetch_of(id, epoch);
+                }
+            }
+            RelayCommand::Statistics { reply } => {
+                let _ = reply.send(Ok(nodes.stats()));
+            }
+        }
+    }
+}
+
+impl Nodes {
+    fn id_of(&self, ctx: &Context, app: &str, name: &str) -> Option<StreamId> {
+        let (id, _) = ctx.directory.home(&format!("{app}/{name}"))?;
+        (self.served.contains_key(&id) || self.fetched.contains_key(&id)).then_some(id)
+    }
+
+    fn add_link(
+        &mut self,
+        ctx: &Context,
+        link: LinkId,
+        (secret, role): (LinkSecret, Role),
+        address: SocketAddr,
+    ) -> Result<(), RelayRefusal> {
+        self.remove_link(ctx, link);
+        let (to, from) = secret.split(role);
+        let out = self.sender.add_link(ctx.now, to)?;
+        let into = self.receiver.add_link(ctx.now, from).inspect_err(|_| self.sender.remove_link(out))?;
+        let ends = Ends { out, into };
+        if !self.port.bind(address, ends, out) {
+            self.sender.remove_link(out);
+            self.receiver.remove_link(into);
+            return Err(SetupError::Full.into());
+        }
+        let len = self.back.len().max(into.index() + 1);
+        self.back.resize(len, None);
+        self.back[into.index()] = Some(out);
+        self.links.insert(link, Link { ends, address });
+        tracing::debug!(?link, %address, "link to a node");
+        Ok(())
+    }
+
+    fn remove_link(&mut self, ctx: &Context, link: LinkId) {
+        self.stop_serving(ctx.now, link, None);
+        self.remove_parent(ctx, link, None);
+        let Some(Link { ends, address }) = self.links.remove(&link) else { return };
+        self.port.unbind(address, ends.out, |known| known == ends);
+        self.back[ends.into.index()] = None;
+        self.sender.remove_link(ends.out);
+        self.receiver.remove_link(ends.into);
+        tracing::debug!(?link, %address, "link to a node removed");
+    }
+}

@@ -1,0 +1,309 @@
+//! Streams of other nodes: published here as they come, and sent on to further nodes without being sealed
+//! again.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use relay::{
+    DropReason, Forwarded, InLinkId, InStreamId, OpenKey, OutStreamId, PACKETS_PER_CALL_MAX, Position,
+    SetupError,
+};
+use sfu::Received;
+
+use super::starts::Starts;
+use super::{Arrived, Counts, Link, Nodes, split};
+use crate::context::Context;
+use crate::event_loop::Worker;
+use crate::ids::PacketStreamId;
+use crate::packets::inputs;
+use crate::publication::{LaneStream, Source};
+use crate::registry::{Epoch, Origin, PublishedTracks, StreamId};
+use worker_api::EndReason;
+use worker_api::relay::{Attached, LinkId, RelayNotice, RelayRefusal};
+
+/// Keys that a stream may have at a time; `relay` holds no more.
+const KEYS_MAX: usize = 3;
+
+/// A stream of another node.
+pub(super) struct Fetched {
+    /// `app/name`.
+    pub(super) key: Arc<str>,
+    pub(super) stream: PacketStreamId,
+    epoch: Epoch,
+    pub(super) into: InStreamId,
+    /// The newest last.
+    pub(super) keys: Vec<OpenKey>,
+    /// Links that it comes over.
+    pub(super) parents: Vec<LinkId>,
+    /// What is kept of it for further nodes, if anything is.
+    pub(super) out: Option<OutStreamId>,
+    pub(super) starts: Starts,
+    /// Behind the newest packet.
+    pub(super) newest: Option<Position>,
+    pub(super) counts: Counts,
+}
+
+/// A datagram that goes on to further nodes.
+#[derive(Debug)]
+pub(super) struct Onward {
+    stream: StreamId,
+    ssrc: u32,
+    /// Where in the copies it is.
+    copy: Range<usize>,
+    /// It begins a key frame, and everything before it may be let go.
+    start: Option<Position>,
+}
+
+impl Nodes {
+    /// Takes a datagram for the receiving half.
+    pub(super) fn media(
+        &mut self,
+        ctx: &mut Context,
+        link: InLinkId,
+        datagram: &mut [u8],
+        take: &mut impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+    ) -> Result<(), DropReason> {
+        // It is opened in place, and what goes on does so as it came.
+        let copy = self.copies.len();
+        if self.kept_onward > 0 {
+            self.copies.extend_from_slice(datagram);
+        }
+        let kept =
+            self.open_datagram(ctx, link, datagram, take).inspect_err(|_| self.copies.truncate(copy))?;
+        match kept {
+            Some(onward) => self.onward.push(Onward { copy: copy..self.copies.len(), ..onward }),
+            None => self.copies.truncate(copy),
+        }
+        Ok(())
+    }
+
+    /// Opens a datagram and hands its packet on; how it goes on, if it does.
+    fn open_datagram(
+        &mut self,
+        ctx: &mut Context,
+        link: InLinkId,
+        datagram: &mut [u8],
+        take: &mut impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+    ) -> Result<Option<Onward>, DropReason> {
+        let Some(received) = self.receiver.handle_datagram(ctx.now, link, datagram)? else { return Ok(None) };
+        let id = self.of_in.get(received.stream.index()).copied().flatten();
+        let Some((id, fetched)) = id.and_then(|id| Some((id, self.fetched.get_mut(&id)?))) else {
+            return Ok(None);
+        };
+        fetched.counts.add(received.packet.len());
+        let position = received.position;
+        fetched.newest = Some(Position { index: position.index.wrapping_add(1), ..position });
+        let &mut Fetched { stream, epoch, .. } = fetched;
+        let taken = take(ctx, Arrived { stream, epoch, packet: received.packet, is_rtcp: received.is_rtcp });
+        let mut start = None;
+        if let Some(taken) = taken.filter(|taken| taken.starts_key_frame)
+            && let Ok(packet) = rtp::Packet::parse(received.packet)
+            && fetched.starts.note(ctx.now, taken.track, packet.timestamp(), position)
+        {
+            start = fetched.starts.oldest();
+        }
+        let onward = Onward { stream: id, ssrc: received.ssrc, copy: 0..0, start };
+        Ok(fetched.out.map(|_| onward))
+    }
+
+    /// Sends on what the batch brought for further nodes, those of a stream together.
+    pub(super) fn send_onward(&mut self, ctx: &Context) {
+        let Self { onward, copies, fetched, sender, port, group, .. } = self;
+        if onward.is_empty() {
+            return copies.clear();
+        }
+        onward.sort_by_key(|onward| onward.stream);
+        for run in onward.chunk_by(|one, other| one.stream == other.stream) {
+            let out = run.first().and_then(|first| fetched.get(&first.stream)?.out);
+            let Some(out) = out else { continue };
+            for part in run.chunks(PACKETS_PER_CALL_MAX) {
+                let packets: Vec<Forwarded<'_>> = part
+                    .iter()
+                    .map(|onward| Forwarded { ssrc: onward.ssrc, datagram: &copies[onward.copy.clone()] })
+                    .collect();
+                match sender.forward(ctx.now, out, &packets, group) {
+                    Ok(()) => port.send_group(group, ctx.now_ms),
+                    Err(error) => tracing::debug!(%error, "packets not sent on"),
+                }
+            }
+            if let Some(start) = run.iter().rev().find_map(|onward| onward.start) {
+                sender.keep_from(out, start);
+            }
+        }
+        onward.clear();
+        copies.clear();
+    }
+
+    /// What is kept of a fetched stream for further nodes; from now on if nothing was.
+    pub(super) fn forwarded(&mut self, id: StreamId) -> Result<OutStreamId, RelayRefusal> {
+        let Self { fetched, sender, of_out, kept_onward, .. } = self;
+        let fetched = fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        if let Some(out) = fetched.out {
+            return Ok(out);
+        }
+        let out = sender.add_forwarded_stream()?;
+        fetched.out = Some(out);
+        of_out.insert(out, id);
+        *kept_onward += 1;
+        Ok(out)
+    }
+
+    /// A fetched stream comes over another link as well.
+    pub(super) fn add_parent(
+        &mut self,
+        ctx: &Context,
+        id: StreamId,
+        link: LinkId,
+    ) -> Result<Attached, RelayRefusal> {
+        let fetched = self.fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        let Link { ends, .. } = self.links.get(&link).ok_or(RelayRefusal::NoLink)?;
+        let handle = self.receiver.attach(ctx.now, fetched.into, ends.into)?;
+        let position = self.receiver.position(ctx.now, fetched.into).ok_or(RelayRefusal::NoStream)?;
+        if !fetched.parents.contains(&link) {
+            fetched.parents.push(link);
+        }
+        Ok(Attached { handle, position })
+    }
+
+    /// A fetched stream no longer comes over a link; all of them if none is named.
+    pub(super) fn remove_parent(&mut self, ctx: &Context, link: LinkId, only: Option<StreamId>) {
+        let Some(&Link { ends, .. }) = self.links.get(&link) else { return };
+        for (_, fetched) in self.fetched.iter_mut().filter(|(id, _)| only.is_none_or(|only| only == **id)) {
+            if let Some(at) = fetched.parents.iter().position(|parent| *parent == link) {
+                fetched.parents.remove(at);
+                self.receiver.detach(ctx.now, fetched.into, ends.into);
+            }
+        }
+    }
+
+    /// The next key of a fetched stream.
+    pub(super) fn add_key(&mut self, ctx: &Context, id: StreamId, key: OpenKey) -> Result<(), RelayRefusal> {
+        let fetched = self.fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        self.receiver.add_key(ctx.now, fetched.into, &key)?;
+        fetched.keys.push(key);
+        if fetched.keys.len() > KEYS_MAX {
+            fetched.keys.remove(0);
+        }
+        Ok(())
+    }
+
+    /// A stream with these keys that comes over a link, and the handle it has there.
+    fn attach_stream(
+        &mut self,
+        ctx: &Context,
+        link: LinkId,
+        keys: &[OpenKey],
+    ) -> Result<(InStreamId, u16), RelayRefusal> {
+        let Link { ends, .. } = self.links.get(&link).ok_or(RelayRefusal::NoLink)?;
+        let (first, others) = keys.split_first().ok_or(RelayRefusal::NoKey)?;
+        let stream = self.receiver.add_stream(first)?;
+        let add = |key| self.receiver.add_key(ctx.now, stream, key);
+        let attached = others.iter().try_for_each(add);
+        let attached: Result<u16, SetupError> =
+            attached.and_then(|()| self.receiver.attach(ctx.now, stream, ends.into));
+        let handle = attached.inspect_err(|_| self.receiver.remove_stream(ctx.now, stream))?;
+        Ok((stream, handle))
+    }
+}
+
+/// A stream that is to be fetched.
+pub(super) struct Fetch<'a> {
+    pub(super) link: LinkId,
+    pub(super) app: &'a str,
+    pub(super) name: &'a str,
+    pub(super) tracks: PublishedTracks,
+    pub(super) keys: Vec<OpenKey>,
+    pub(super) serves: bool,
+}
+
+impl Worker {
+    /// Publishes another node's stream here.
+    pub(super) fn fetch(&mut self, fetch: Fetch<'_>) -> Result<worker_api::relay::Fetched, RelayRefusal> {
+        let Fetch { link, app, name, tracks, keys, serves } = fetch;
+        if self.ctx.draining_until.is_some() {
+            return Err(RelayRefusal::Draining);
+        }
+        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        let key = format!("{app}/{name}");
+        let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
+        let claim = self.ctx.directory.claim_fetched(&key, self.ctx.worker, Arc::clone(&tracks));
+        let Ok(claim) = claim else {
+            nodes.receiver.remove_stream(self.ctx.now, into);
+            return Err(RelayRefusal::Taken);
+        };
+        let (id, epoch) = (claim.id, claim.epoch);
+        let stream = self.claimed_packets(&claim, (app, name), &tracks);
+        let entry = &mut self.packets.streams[stream];
+        entry.sfu.relayed_publisher_started(self.ctx.now, epoch.0, inputs::relayed(&tracks));
+        if let Some(nodes) = &mut self.nodes {
+            let fetched = Fetched {
+                key: key.into(),
+                stream,
+                epoch,
+                into,
+                keys,
+                parents: vec![link],
+                out: None,
+                starts: Starts::default(),
+                newest: None,
+                counts: Counts::default(),
+            };
+            tracing::info!(stream = &*fetched.key, ?link, "stream of another node");
+            nodes.fetched.insert(id, fetched);
+            let len = nodes.of_in.len().max(into.index() + 1);
+            nodes.of_in.resize(len, None);
+            nodes.of_in[into.index()] = Some(id);
+            if serves && nodes.forwarded(id).is_err() {
+                tracing::warn!(stream = key_of(nodes, id), "nothing is kept for further nodes");
+            }
+        }
+        self.start_packets(&claim, stream, Origin::Node, tracks);
+        self.packets.update_watched(self.ctx.now, stream);
+        Ok(worker_api::relay::Fetched { epoch, handle })
+    }
+
+    /// A stream is not fetched any more, and this node has not been told to let it go.
+    pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
+        let Some(nodes) = &self.nodes else { return };
+        let Some(fetched) = nodes.fetched.get(&id) else { return };
+        let (app, name) = split(&fetched.key);
+        nodes.notify(RelayNotice::FetchEnded { app, name, epoch: fetched.epoch, reason });
+        self.forget_fetched(id, reason);
+    }
+
+    /// A stream is not fetched any more.
+    pub(super) fn forget_fetched(&mut self, id: StreamId, reason: EndReason) {
+        self.end_served(id);
+        let Some(nodes) = &mut self.nodes else { return };
+        let Some(fetched) = nodes.fetched.remove(&id) else { return };
+        nodes.receiver.remove_stream(self.ctx.now, fetched.into);
+        nodes.of_in[fetched.into.index()] = None;
+        if let Some(out) = fetched.out {
+            nodes.sender.remove_stream(out);
+            nodes.of_out.remove(&out);
+            nodes.kept_onward -= 1;
+        }
+        let Counts { packets, bytes } = fetched.counts;
+        tracing::info!(
+            stream = &*fetched.key,
+            reason = reason.text(),
+            packets,
+            bytes,
+            "stream of another node ended"
+        );
+        let source = Source { epoch: fetched.epoch, origin: Origin::Node };
+        self.end_publication(LaneStream::Packets(fetched.stream), source);
+    }
+
+    /// Ends a publication of another node, if it is still this one.
+    pub(super) fn end_fetch_of(&mut self, id: StreamId, epoch: Epoch) {
+        let is_it = |nodes: &Nodes| nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch);
+        if self.nodes.as_ref().is_some_and(|nodes| is_it(nodes)) {
+            self.forget_fetched(id, EndReason::ClosedByPeer);
+        }
+    }
+}
+
+fn key_of(nodes: &Nodes, id: StreamId) -> &str {
+    nodes.fetched.get(&id).map_or("", |fetched| &fetched.key)
+}

@@ -1,0 +1,406 @@
+//! Streams that other nodes get from here: offered with their tracks and keys, sealed once for all links, or
+//! sent on as they came.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use relay::{OpenKey, OutStreamId, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, Position, SealKey, SetupError};
+use rtp::payload::Codec;
+use rtp::rtcp::{SenderInfo, SenderReport};
+use sfu::{NtpRtpMapping, Packet, TrackIndex, WallClock};
+
+use super::starts::Starts;
+use super::{Counts, Link, Nodes, split};
+use crate::context::Context;
+use crate::event_loop::Worker;
+use crate::ids::PacketStreamId;
+use crate::registry::{Epoch, Lane, Published, PublishedTracks, StreamId};
+use worker_api::relay::{LinkId, Offered, RelayNotice, RelayRefusal};
+
+/// Time between two sender reports of a track.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Packets after which a key is worn: half of those it can seal.
+const WORN_AT: u32 = 1 << 31;
+
+/// A stream that other nodes get.
+pub(super) struct Served {
+    /// `app/name`.
+    pub(super) key: Arc<str>,
+    stream: PacketStreamId,
+    epoch: Epoch,
+    pub(super) out: OutStreamId,
+    source: ServedSource,
+    /// By position of the track.
+    tracks: Vec<Track>,
+    pub(super) starts: Starts,
+    /// Links that get it.
+    pub(super) children: Vec<LinkId>,
+    /// Since when there are none.
+    pub(super) idle_since: Instant,
+    pub(super) counts: Counts,
+}
+
+/// Where its packets come from.
+enum ServedSource {
+    /// This node is the source: they are sealed here.
+    Sealed {
+        /// The key in use, and the next one if nodes are getting it.
+        keys: Vec<OpenKey>,
+        next: Option<SealKey>,
+        /// That the key is worn has been said.
+        is_worn: bool,
+    },
+    /// Another node is: they go on as they came.
+    Forwarded,
+}
+
+/// What packets of a track are sent with.
+#[derive(Default)]
+struct Track {
+    /// Payload type of each codec it may have.
+    payload_types: Vec<(Codec, u8)>,
+    packets: u32,
+    payload_bytes: u32,
+    /// Its clock, as of the newest packet.
+    clock: Option<(NtpRtpMapping, u32)>,
+    reported_at: Option<Instant>,
+}
+
+/// What a packet is to those that join.
+struct Piece {
+    /// End of its bytes.
+    end: usize,
+    /// Track and timestamp, if it is of a key frame.
+    key_frame: Option<(TrackIndex, u32)>,
+}
+
+impl Served {
+    fn new(
+        (key, stream, epoch): (Arc<str>, PacketStreamId, Epoch),
+        (out, source): (OutStreamId, ServedSource),
+        tracks: &PublishedTracks,
+        now: Instant,
+    ) -> Self {
+        let mut by_position: Vec<Track> = TrackIndex::all().map(|_| Track::default()).collect();
+        let mut counts = [0; 2];
+        for described in tracks.iter() {
+            let count = &mut counts[usize::from(described.kind == rtp::payload::MediaKind::Video)];
+            if let Some(track) = TrackIndex::new(described.kind, *count) {
+                let formats = described.formats.iter();
+                by_position[track.position()].payload_types =
+                    formats.map(|format| (format.codec, format.payload_type)).collect();
+            }
+            *count += 1;
+        }
+        Self {
+            key,
+            stream,
+            epoch,
+            out,
+            source,
+            tracks: by_position,
+            starts: Starts::default(),
+            children: Vec::new(),
+            idle_since: now,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Writes packets as other nodes get them, and reports that are due behind them.
+    fn write(
+        &mut self,
+        now: Instant,
+        clock: WallClock,
+        packets: &[Arc<Packet>],
+        out: &mut Vec<u8>,
+    ) -> Vec<Piece> {
+        let mut pieces = Vec::with_capacity(packets.len() + 2);
+        for packet in packets.iter().filter(|packet| packet.epoch() == self.epoch.0) {
+            let track = &mut self.tracks[packet.track().position()];
+            let payload_type = track.payload_types.iter().find(|(codec, _)| *codec == packet.codec());
+            let Some(&(_, payload_type)) = payload_type else { continue };
+            let from = out.len();
+            packet.write_relayed(payload_type, out);
+            self.counts.add(out.len() - from);
+            track.packets = track.packets.wrapping_add(1);
+            track.payload_bytes = track.payload_bytes.wrapping_add(packet.media().len() as u32);
+            if let Some(mapping) = packet.clock_mapping() {
+                track.clock = Some((mapping, packet.clock_rate()));
+            }
+            let key_frame = packet.is_key_frame().then_some((packet.track(), packet.timestamp()));
+            pieces.push(Piece { end: out.len(), key_frame });
+        }
+        for (index, track) in TrackIndex::all().zip(&mut self.tracks) {
+            let is_due =
+                track.reported_at.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
+            if let Some((mapping, clock_rate)) = track.clock.filter(|_| is_due) {
+                track.reported_at = Some(now);
+                let info = SenderInfo {
+                    ntp: clock.ntp(now),
+                    rtp_timestamp: mapping.timestamp_at(now, clock_rate),
+                    packets: track.packets,
+                    payload_bytes: track.payload_bytes,
+                };
+                SenderReport::write(out, index.relayed_ssrc(), &info, &[]);
+                pieces.push(Piece { end: out.len(), key_frame: None });
+            }
+        }
+        pieces
+    }
+}
+
+impl Nodes {
+    /// Seals packets of a stream and sends them to all links that get it.
+    fn seal(&mut self, ctx: &Context, clock: WallClock, id: StreamId, packets: &[Arc<Packet>]) {
+        let Self { served, sender, port, group, written, counters, .. } = self;
+        let Some(served) = served.get_mut(&id) else { return };
+        written.clear();
+        let pieces = served.write(ctx.now, clock, packets, written);
+        let starts = std::iter::once(0).chain(pieces.iter().map(|piece| piece.end));
+        let bytes: Vec<&[u8]> = starts.zip(&pieces).map(|(from, piece)| &written[from..piece.end]).collect();
+        // What is too long for a datagram would keep the others from being sealed.
+        let fits = |bytes: &&[u8]| bytes.len() <= PACKET_BYTES_MAX;
+        let (bytes, pieces): (Vec<&[u8]>, Vec<Piece>) =
+            bytes.into_iter().zip(pieces).filter(|(bytes, _)| fits(bytes)).unzip();
+        for (bytes, pieces) in bytes.chunks(PACKETS_PER_CALL_MAX).zip(pieces.chunks(PACKETS_PER_CALL_MAX)) {
+            let Some(first) = sender.next_position(served.out) else { return };
+            if let Err(error) = sender.send(ctx.now, served.out, bytes, group) {
+                counters.not_sealed += bytes.len() as u64;
+                tracing::debug!(stream = &*served.key, %error, "packets not sealed");
+                continue;
+            }
+            port.send_group(group, ctx.now_ms);
+            for (at, piece) in (0u32..).zip(pieces) {
+                let position = Position { index: first.index.wrapping_add(at), ..first };
+                if let Some((track, timestamp)) = piece.key_frame
+                    && served.starts.note(ctx.now, track, timestamp, position)
+                    && let Some(start) = served.starts.oldest()
+                {
+                    sender.keep_from(served.out, start);
+                }
+            }
+            if let ServedSource::Sealed { is_worn, .. } = &mut served.source
+                && first.index >= WORN_AT
+                && !std::mem::replace(is_worn, true)
+                && let Some(notices) = &self.notices
+            {
+                let (app, name) = split(&served.key);
+                let _ = notices.send(RelayNotice::KeyWorn { app, name });
+            }
+        }
+    }
+
+    /// Serves an offered stream over a link.
+    pub(super) fn serve(
+        &mut self,
+        ctx: &Context,
+        (id, epoch): (StreamId, Epoch),
+        link: LinkId,
+        handle: u16,
+        from: Option<Position>,
+    ) -> Result<(), RelayRefusal> {
+        let Self { served, fetched, sender, links, .. } = self;
+        let &Link { ends, .. } = links.get(&link).ok_or(RelayRefusal::NoLink)?;
+        let served = served.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        if served.epoch != epoch {
+            return Err(RelayRefusal::Replaced);
+        }
+        // A node that has had the stream gets what is left of what it lacks; a new one begins with a key
+        // frame, or with what comes next.
+        let starts = fetched.get(&id).map_or(&served.starts, |fetched| &fetched.starts);
+        let from = from.or(starts.oldest().filter(|start| sender.keeps(served.out, *start)));
+        match from {
+            Some(from) => {
+                sender.subscribe_from(ctx.now, served.out, ends.out, handle, from)?;
+                self.catching_up.retain(|known| *known != (id, link));
+                self.catching_up.push_back((id, link));
+                self.catch_up_at = ctx.now;
+            }
+            None => sender.subscribe(served.out, ends.out, handle)?,
+        }
+        // So that its players need not wait for the next ones.
+        served.tracks.iter_mut().for_each(|track| track.reported_at = None);
+        if !served.children.contains(&link) {
+            served.children.push(link);
+        }
+        tracing::info!(stream = &*served.key, ?link, ?from, "stream goes to another node");
+        Ok(())
+    }
+
+    /// A link gets no more of a stream, of all if none is named.
+    pub(super) fn stop_serving(&mut self, now: Instant, link: LinkId, only: Option<StreamId>) {
+        let Some(&Link { ends, .. }) = self.links.get(&link) else { return };
+        for (id, served) in &mut self.served {
+            if only.is_some_and(|only| only != *id) || !served.children.contains(&link) {
+                continue;
+            }
+            served.children.retain(|child| *child != link);
+            self.sender.unsubscribe(served.out, ends.out);
+            if served.children.is_empty() {
+                served.idle_since = now;
+            }
+        }
+        self.catching_up.retain(|(id, of)| *of != link || only.is_some_and(|only| only != *id));
+    }
+
+    /// The next key of a stream.
+    pub(super) fn new_key(&mut self, id: StreamId) -> Result<OpenKey, RelayRefusal> {
+        let served = self.served.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        let ServedSource::Sealed { keys, next, .. } = &mut served.source else {
+            return Err(SetupError::NotTheSource.into());
+        };
+        // A number of its own also when the one before was never used: a node may have that.
+        let newest = keys.last().map_or(0, OpenKey::epoch);
+        let key = SealKey::random(newest.wrapping_add(1));
+        let open = key.open_key();
+        keys.truncate(1);
+        keys.push(open.clone());
+        *next = Some(key);
+        Ok(open)
+    }
+
+    /// The nodes of a stream have its next key.
+    pub(super) fn use_new_key(&mut self, id: StreamId, epoch: u32) {
+        let Self { served, sender, .. } = self;
+        let Some(served) = served.get_mut(&id) else { return };
+        let ServedSource::Sealed { keys, next, is_worn } = &mut served.source else { return };
+        let Some(key) = next.take_if(|key| key.epoch() == epoch) else { return };
+        match sender.rotate(served.out, key) {
+            Ok(()) => {
+                keys.remove(0);
+                *is_worn = false;
+            }
+            Err(error) => tracing::error!(stream = &*served.key, %error, "a key was not taken"),
+        }
+    }
+
+    /// Keys of a stream that nodes have to have.
+    fn keys(&self, id: StreamId) -> Vec<OpenKey> {
+        match self.served.get(&id).map(|served| &served.source) {
+            Some(ServedSource::Sealed { keys, .. }) => keys.clone(),
+            _ => self.fetched.get(&id).map_or(Vec::new(), |fetched| fetched.keys.clone()),
+        }
+    }
+}
+
+impl Worker {
+    /// Prepares to serve a stream, and says what it is.
+    pub(super) fn offer(&mut self, (app, name): (&str, &str)) -> Result<Offered, RelayRefusal> {
+        if self.ctx.draining_until.is_some() {
+            return Err(RelayRefusal::Draining);
+        }
+        let key = format!("{app}/{name}");
+        let Some((id, home, tracks)) = self.ctx.directory.packets(&key) else {
+            return Err(match self.ctx.directory.published(&key) {
+                Published::Nobody | Published::Packets(_) => RelayRefusal::NoStream,
+                Published::Frames(_) => RelayRefusal::NotPackets,
+            });
+        };
+        let known = self.nodes.as_ref().and_then(|nodes| nodes.served.get(&id));
+        if known.is_some_and(|served| served.epoch != home.epoch) {
+            self.end_served(id);
+        }
+        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        if let Some(served) = nodes.served.get_mut(&id) {
+            served.idle_since = self.ctx.now;
+        } else if let Some(fetched) = nodes.fetched.get(&id) {
+            let stream = fetched.stream;
+            let out = nodes.forwarded(id)?;
+            let of = (key.into(), stream, home.epoch);
+            let served = Served::new(of, (out, ServedSource::Forwarded), &tracks, self.ctx.now);
+            nodes.served.insert(id, served);
+        } else {
+            let first = SealKey::random(0);
+            let keys = vec![first.open_key()];
+            let out = nodes.sender.add_stream(first)?;
+            let subscribed = self.subscribe(Lane::Packets, &key, (app, name));
+            let stream = subscribed.and_then(|id| self.packets.streams.find(id));
+            let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+            let Some(stream) = stream else {
+                nodes.sender.remove_stream(out);
+                return Err(RelayRefusal::NoStream);
+            };
+            let source = ServedSource::Sealed { keys, next: None, is_worn: false };
+            let served = Served::new((key.into(), stream, home.epoch), (out, source), &tracks, self.ctx.now);
+            nodes.served.insert(id, served);
+            nodes.of_out.insert(out, id);
+            let entry = &mut self.packets.streams[stream];
+            entry.publication.players += 1;
+            entry.is_served = true;
+            // What has come and is not forwarded yet is in the cache as well.
+            self.packets.forward(&mut self.ctx);
+            self.packets.update_watched(self.ctx.now, stream);
+            self.seal_cached(id, stream);
+        }
+        let keys = self.nodes.as_ref().map_or(Vec::new(), |nodes| nodes.keys(id));
+        Ok(Offered { epoch: home.epoch, tracks, keys })
+    }
+
+    /// Seals what a player would begin with, for nodes that come.
+    fn seal_cached(&mut self, id: StreamId, stream: PacketStreamId) {
+        let entry = &self.packets.streams[stream];
+        let mut cached: Vec<Arc<Packet>> = entry.sfu.cached(self.ctx.now).cloned().collect();
+        cached.sort_by_key(|packet| packet.arrival());
+        self.serve_packets(id, &cached);
+    }
+
+    /// Packets of a stream that other nodes get have come in.
+    pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[Arc<Packet>]) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.seal(&self.ctx, self.packets.streams.clock, id, packets);
+        }
+    }
+
+    /// A stream has a source, maybe another one than the nodes that get it were told of.
+    pub(crate) fn review_served(&mut self, stream: PacketStreamId) {
+        let Some(nodes) = &self.nodes else { return };
+        let publication = &self.packets.streams[stream].publication;
+        let epoch = publication.source.map(|source| source.epoch);
+        if nodes.served.get(&publication.id).is_some_and(|served| Some(served.epoch) != epoch) {
+            self.end_served(publication.id);
+        }
+    }
+
+    /// The publication that other nodes get has ended.
+    pub(crate) fn end_served(&mut self, id: StreamId) {
+        let Some(nodes) = &self.nodes else { return };
+        let Some(served) = nodes.served.get(&id) else { return };
+        let (app, name) = split(&served.key);
+        nodes.notify(RelayNotice::ServedEnded { app, name, epoch: served.epoch });
+        self.forget_served(id);
+    }
+
+    /// Other nodes get no more of a stream.
+    pub(super) fn forget_served(&mut self, id: StreamId) {
+        let Some(nodes) = &mut self.nodes else { return };
+        let Some(served) = nodes.served.remove(&id) else { return };
+        nodes.catching_up.retain(|(of, _)| *of != id);
+        match served.source {
+            // What is kept of a stream that is fetched is kept as long as that.
+            ServedSource::Forwarded => {
+                for link in served.children.iter().filter_map(|link| nodes.links.get(link)) {
+                    nodes.sender.unsubscribe(served.out, link.ends.out);
+                }
+            }
+            ServedSource::Sealed { .. } => {
+                nodes.sender.remove_stream(served.out);
+                nodes.of_out.remove(&served.out);
+                let entry = self.packets.streams.get_mut(served.stream);
+                if let Some(entry) = entry.filter(|entry| entry.publication.id == id) {
+                    entry.is_served = false;
+                    self.packets.player_left(&mut self.ctx, served.stream);
+                }
+            }
+        }
+        tracing::debug!(stream = &*served.key, "stream goes to no node any more");
+    }
+
+    /// A node here needs a key frame of a stream that it fetches.
+    pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex) {
+        let Some(nodes) = &mut self.nodes else { return };
+        if let Some(fetched) = nodes.fetched.get(&id) {
+            nodes.counters.key_frame_requests_out += 1;
+            nodes.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A node: workers with their sockets, WHIP and WHEP without HTTP, and the relay's commands.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use relay::{LinkSecret, Position, Role};
+use rtc::dtls::DtlsRole;
+use rtc::sdp::{
+    Candidate, Direction, LocalDescription, OfferConfig, Policy, Setup, Transport, answer_play,
+    answer_publish, make_offer, parse_offer, read_answer,
+};
+use rtc::{PeerConfig, Side, Timeouts};
+use rtc_test::{OfferOptions, UdpClient, certificate, credentials, offer, random};
+use tokio::sync::{mpsc, oneshot};
+use worker::Workers;
+use worker_api::AddressSlots;
+use worker_api::auth::{Access, Rules};
+use worker_api::link::{Command, Handoff};
+use worker_api::relay::{
+    Attached, Fetched, LinkId, Offered, RelayCommand, RelayNotice, RelayRefusal, RelayStats, Reply,
+};
+use worker_api::rtc::{RtcNotice, RtcOpen, RtcRole};
+use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend, WorkerSettings};
+use worker_api::streams::Published;
+
+use super::{TIMEOUT, eventually, until};
+
+/// Workers of one node.
+pub(crate) struct Node {
+    workers: Option<Workers>,
+    published: Box<dyn Fn(&str) -> Published>,
+    pub(crate) notices: mpsc::UnboundedReceiver<RelayNotice>,
+    // What workers report to is there as long as they are.
+    _handoffs: mpsc::Receiver<Handoff>,
+    _sessions: mpsc::UnboundedReceiver<RtcNotice>,
+}
+
+impl Node {
+    /// A node with so many workers.
+    pub(crate) fn start(workers: usize) -> Self {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Self::start_with(
+            workers,
+            RelaySettings { listen: any, udp_backend: UdpBackend::Auto, interface: None },
+        )
+    }
+
+    /// A node with so many workers and this relay.
+    pub(crate) fn start_with(workers: usize, relay: RelaySettings) -> Self {
+        let at = SocketAddr::new(relay.listen.ip(), 0);
+        let settings = WorkerSettings {
+            workers,
+            http: vec![at],
+            rtc: RtcSettings { udp: vec![at], ..RtcSettings::default() },
+            relay: Some(relay),
+            ..WorkerSettings::default()
+        };
+        let anyone = Rules { rules: Vec::new(), fallback: Access::anyone() };
+        let policy = worker_api::auth::Policy {
+            publish: anyone.clone(),
+            play: anyone,
+            ..worker_api::auth::Policy::default()
+        };
+        let (handoffs, _handoffs) = mpsc::channel(16);
+        let (sessions, _sessions) = mpsc::unbounded_channel();
+        // Nobody reads statistics: they are dropped.
+        let (stats, _) = mpsc::channel(1);
+        let slots = AddressSlots::new(100, 100);
+        let workers = Workers::start(settings, Arc::new(policy), &slots, handoffs, sessions, stats)
+            .expect("free ports");
+        let published = Box::new(workers.published());
+        let (notify, notices) = mpsc::unbounded_channel();
+        let node = Self { workers: Some(workers), published, notices, _handoffs, _sessions };
+        node.tell(RelayCommand::Notify { notices: notify });
+        node
+    }
+
+    fn workers(&self) -> &Workers {
+        self.workers.as_ref().expect("they run")
+    }
+
+    /// Where its relay is.
+    pub(crate) fn relay(&self) -> SocketAddr {
+        self.workers().addresses().relay.expect("it has one")
+    }
+
+    /// Where it takes HTTP.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.workers().addresses().http[0]
+    }
+
+    /// What is published under this name.
+    pub(crate) fn published(&self, key: &str) -> Published {
+        (self.published)(key)
+    }
+
+    /// Asks the relay for something that has no answer.
+    pub(crate) fn tell(&self, command: RelayCommand) {
+        let worker = &self.workers().handles()[0];
+        worker.send(Command::Relay(Box::new(command))).expect("room in its queue");
+    }
+
+    /// Asks the relay for something.
+    pub(crate) fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> RelayCommand) -> Result<T, RelayRefusal> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(command(reply));
+        answer.blocking_recv().expect("a worker answers")
+    }
+
+    /// Its counts.
+    pub(crate) fn stats(&self) -> RelayStats {
+        self.ask(|reply| RelayCommand::Statistics { reply }).expect("it has a relay")
+    }
+
+    /// Its next notice.
+    pub(crate) fn notice(&mut self) -> RelayNotice {
+        eventually("a notice", || self.notices.try_recv().ok())
+    }
+
+    /// The other node's stream, prepared to be served from here.
+    pub(crate) fn offer(&self, key: &str) -> Result<Offered, RelayRefusal> {
+        let (app, name) = names(key);
+        self.ask(|reply| RelayCommand::Offer { app, name, reply })
+    }
+
+    /// Serves what was offered over a link.
+    pub(crate) fn serve(
+        &self,
+        key: &str,
+        link: LinkId,
+        offered: &Offered,
+        handle: u16,
+        from: Option<Position>,
+    ) -> Result<(), RelayRefusal> {
+        let ((app, name), epoch) = (names(key), offered.epoch);
+        self.ask(|reply| RelayCommand::Serve { link, app, name, epoch, handle, from, reply })
+    }
+
+    /// Fetches what was offered over a link.
+    pub(crate) fn fetch(&self, key: &str, link: LinkId, offered: &Offered) -> Result<Fetched, RelayRefusal> {
+        let ((app, name), tracks, keys) = (names(key), offered.tracks.clone(), offered.keys.clone());
+        self.ask(|reply| RelayCommand::Fetch { link, app, name, tracks, keys, serves: true, reply })
+    }
+
+    /// Fetches a stream of `parent` over a link, from its beginning to its first packet being on its way.
+    pub(crate) fn fetch_from(&self, parent: &Node, key: &str, link: LinkId) -> Fetched {
+        let offered = parent.offer(key).expect("it is published");
+        let fetched = self.fetch(key, link, &offered).expect("nobody publishes it here");
+        parent.serve(key, link, &offered, fetched.handle, None).expect("it was offered");
+        fetched
+    }
+
+    /// Gets a stream that it fetches already from another node as well.
+    pub(crate) fn attach_to(&self, parent: &Node, key: &str, link: LinkId) -> Attached {
+        let offered = parent.offer(key).expect("it has it");
+        let (app, name) = names(key);
+        let attached =
+            self.ask(|reply| RelayCommand::AddParent { link, app, name, reply }).expect("it is here");
+        parent.serve(key, link, &offered, attached.handle, Some(attached.position)).expect("it was offered");
+        attached
+    }
+
+    /// Publishes on a worker of this node, as `POST /whip` does, and waits until it is connected.
+    pub(crate) fn publish(&self, worker: usize, key: &str, options: &OfferOptions) -> UdpClient {
+        self.publish_as(worker, key, |local| offer(Direction::Send, local, options))
+    }
+
+    /// The same with an offer of one's own.
+    pub(crate) fn publish_as(
+        &self,
+        worker: usize,
+        key: &str,
+        offer: impl FnOnce(SocketAddr) -> OfferConfig,
+    ) -> UdpClient {
+        self.open(worker, RtcRole::Publish, key, offer)
+    }
+
+    /// Plays on a worker of this node, as `POST /whep` does, and waits until it is connected.
+    pub(crate) fn play(&self, worker: usize, key: &str) -> UdpClient {
+        self.play_as(worker, key, |local| offer(Direction::Receive, local, &OfferOptions::default()))
+    }
+
+    /// The same with an offer of one's own.
+    pub(crate) fn play_as(
+        &self,
+        worker: usize,
+        key: &str,
+        offer: impl FnOnce(SocketAddr) -> OfferConfig,
+    ) -> UdpClient {
+        self.open(worker, RtcRole::Play, key, offer)
+    }
+
+    fn open(
+        &self,
+        worker: usize,
+        role: RtcRole,
+        key: &str,
+        make: impl FnOnce(SocketAddr) -> OfferConfig,
+    ) -> UdpClient {
+        let socket = UdpClient::bind();
+        let address = socket.local_addr().expect("its address");
+        let offer = make(address);
+        let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
+        let candidates = &self.workers().rtc_endpoints()[worker].udp;
+        let local = LocalDescription {
+            ice: credentials(),
+            fingerprint: certificate().fingerprint(),
+            candidates: candidates.iter().map(|at| Candidate::host(*at, Transport::Udp, 65_535)).collect(),
+            ice_lite: true,
+            session_id: random() >> 1,
+            first_ssrc: 0x7000_0000,
+            stream_id: "test".to_owned(),
+        };
+        let answer = match role {
+            RtcRole::Publish => answer_publish(&parsed, &local, &Policy::publish()),
+            RtcRole::Play => {
+                let Published::Packets(tracks) = self.published(key) else {
+                    panic!("{key} is {:?}", self.published(key));
+                };
+                answer_play(&parsed, &local, &Policy::play(), &tracks)
+            }
+        };
+        let answer = answer.expect("an answer");
+        let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
+        dtls.handshake_timeout = TIMEOUT;
+        let peer = PeerConfig {
+            side: Side::Lite,
+            local_ice: local.ice,
+            remote_ice: answer.remote.ice.clone(),
+            local_addresses: Vec::new(),
+            remote_candidates: answer.remote.candidates.clone(),
+            dtls,
+            dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
+            timeouts: Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() },
+        };
+        let (app, stream) = names(key);
+        let (reply, opened) = oneshot::channel();
+        let open = RtcOpen {
+            role,
+            app,
+            stream,
+            address,
+            user_agent: None,
+            peer,
+            tracks: answer.tracks.clone(),
+            published: answer.published.clone(),
+            reply,
+        };
+        let handle = &self.workers().handles()[worker];
+        handle.send(Command::RtcOpen(Box::new(open))).expect("room in its queue");
+        opened.blocking_recv().expect("a worker answers").expect("it takes it");
+        let remote = read_answer(&answer.sdp, &offer).expect("an answer that can be read");
+        let mut client = UdpClient::new(socket, offer, remote);
+        until("connected", &mut [&mut client], |clients| clients[0].is_connected());
+        client
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let Some(workers) = self.workers.take() else { return };
+        for worker in workers.handles() {
+            // One that has ended has said so.
+            let _ = worker.send(Command::Drain { deadline: Duration::ZERO });
+        }
+        workers.join();
+    }
+}
+
+/// App and name of a stream.
+pub(crate) fn names(key: &str) -> (String, String) {
+    let (app, name) = key.rsplit_once('/').expect("app/name");
+    (app.to_owned(), name.to_owned())
+}
+
+/// Links two nodes, which are reached at these addresses.
+pub(crate) fn link_over(one: &Node, other: &Node, at: [SocketAddr; 2]) -> LinkId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let link = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut secret = [0; 32];
+    secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&random().to_be_bytes()));
+    let add = |node: &Node, role, address| {
+        let secret = LinkSecret::new(secret);
+        node.ask(|reply| RelayCommand::AddLink { link, secret, role, address, reply }).expect("room");
+    };
+    add(one, Role::Listener, at[1]);
+    add(other, Role::Dialer, at[0]);
+    link
+}
+
+/// Links two nodes.
+pub(crate) fn link(one: &Node, other: &Node) -> LinkId {
+    link_over(one, other, [one.relay(), other.relay()])
+}
