@@ -179,8 +179,16 @@ impl Client {
     /// # Panics
     /// Before it is connected.
     pub fn protect(&mut self, fields: HeaderFields, payload: &[u8]) -> Vec<u8> {
+        self.protect_with(fields, &[], payload)
+    }
+
+    /// The same with a block of header extensions ([`rtp::extension::BlockWriter`]).
+    ///
+    /// # Panics
+    /// Before it is connected.
+    pub fn protect_with(&mut self, fields: HeaderFields, extensions: &[u8], payload: &[u8]) -> Vec<u8> {
         let mut packet = vec![0; DATAGRAM_MAX];
-        let header = fields.write(&[], &mut packet);
+        let header = fields.write(extensions, &mut packet);
         packet[header..header + payload.len()].copy_from_slice(payload);
         let outbound = self.outbound.as_mut().expect("connected");
         let len = outbound.protect_rtp(&mut packet, header + payload.len()).expect("room and keys");

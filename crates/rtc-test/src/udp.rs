@@ -95,7 +95,12 @@ impl UdpClient {
 
     /// Sends one RTP packet.
     pub fn send_rtp(&mut self, fields: HeaderFields, payload: &[u8]) {
-        let packet = self.client.protect(fields, payload);
+        self.send_rtp_with(fields, &[], payload);
+    }
+
+    /// Sends one RTP packet with a block of header extensions.
+    pub fn send_rtp_with(&mut self, fields: HeaderFields, extensions: &[u8], payload: &[u8]) {
+        let packet = self.client.protect_with(fields, extensions, payload);
         self.send_raw(self.remote(), &packet);
     }
 
