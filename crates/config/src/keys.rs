@@ -129,7 +129,8 @@ section! {
         cost "Every client that may publish or play receives it.";
 
         /// How datagrams are sent: `auto` picks the best one that needs no privileges and works
-        /// here. `af_xdp` bypasses the kernel's UDP stack and needs `af_xdp_interface`.
+        /// here. `sendmsg` makes a call for each, for comparison. `af_xdp` bypasses the kernel's UDP
+        /// stack and needs `af_xdp_interface`.
         udp_backend: UdpBackendChoice = UdpBackendChoice::Auto,
         cost "`af_xdp` needs CAP_NET_RAW and CAP_NET_ADMIN, and uses one transmit queue of the \
             interface per worker.";

@@ -13,6 +13,7 @@ mod rtc;
 pub mod section;
 mod sources;
 pub mod tls;
+mod udp_backend;
 pub mod value;
 
 use std::collections::BTreeMap;

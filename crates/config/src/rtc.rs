@@ -9,7 +9,7 @@ use super::Config;
 use super::keys::Rtc;
 use super::resolve::{Errors, ms, to_u32, to_usize};
 use super::value::{Listen, UdpBackendChoice};
-use worker_api::settings::{IceServer, RtcSettings, UdpBackend};
+use worker_api::settings::{IceServer, RtcSettings};
 
 /// What `[rtc]` means for `workers` workers.
 pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut Errors) -> RtcSettings {
@@ -35,7 +35,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
             errors,
         ),
         ice_servers: ice_servers(config, errors),
-        udp_backend: backend(rtc.udp_backend),
+        udp_backend: rtc.udp_backend.into(),
         af_xdp_interface: interface(config, errors),
         sessions_max: to_usize(rtc.sessions_per_worker),
         pending_max: to_usize(rtc.pending_per_worker),
@@ -130,16 +130,6 @@ fn is_authority(text: &str) -> bool {
     !host.is_empty()
         && host.bytes().all(plain)
         && port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
-}
-
-fn backend(choice: UdpBackendChoice) -> UdpBackend {
-    match choice {
-        UdpBackendChoice::Auto => UdpBackend::Auto,
-        UdpBackendChoice::Sendmmsg => UdpBackend::Sendmmsg,
-        UdpBackendChoice::Gso => UdpBackend::Gso,
-        UdpBackendChoice::IoUring => UdpBackend::IoUring,
-        UdpBackendChoice::AfXdp => UdpBackend::AfXdp,
-    }
 }
 
 fn interface(config: &Config, errors: &mut Errors) -> Option<String> {

@@ -150,7 +150,7 @@ fn what_would_keep_webrtc_clients_from_connecting_is_an_error() {
         ("ice_credential = \"a\\nb\"", "take printable ASCII only"),
         ("udp_backend = \"af_xdp\"", "needs `rtc.af_xdp_interface`"),
         ("af_xdp_interface = \"eth0\"", "has no use without"),
-        ("udp_backend = \"fast\"", "it takes \"auto\", \"sendmmsg\""),
+        ("udp_backend = \"fast\"", "it takes \"auto\", \"sendmsg\""),
         ("udp_listen = \"*:65535\"", "`rtc.udp_listen`: 2 workers from port 65535 need port 65536"),
         ("pending_timeout_ms = 1", "an integer from 1000 to 600000 (ms)"),
     ];

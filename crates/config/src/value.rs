@@ -291,9 +291,11 @@ choice! {
 
 choice! {
     /// How datagrams are sent.
-    UdpBackendChoice: "\"auto\", \"sendmmsg\", \"gso\", \"io_uring\" or \"af_xdp\"" {
+    UdpBackendChoice: "\"auto\", \"sendmsg\", \"sendmmsg\", \"gso\", \"io_uring\" or \"af_xdp\"" {
         /// The best that needs no privilege.
         Auto = "auto",
+        /// A call for each datagram.
+        Sendmsg = "sendmsg",
         /// One call for many datagrams.
         Sendmmsg = "sendmmsg",
         /// The same with segmentation offload.
@@ -302,6 +304,28 @@ choice! {
         IoUring = "io_uring",
         /// AF_XDP: frames that bypass the kernel's UDP stack.
         AfXdp = "af_xdp",
+    }
+}
+
+choice! {
+    /// How datagrams are sent between nodes.
+    RelayBackendChoice:
+        "\"auto\", \"sendmsg\", \"sendmmsg\", \"gso\", \"io_uring\", \"af_xdp\" or \"tc_clone\""
+    {
+        /// The best that needs no privilege.
+        Auto = "auto",
+        /// A call for each datagram.
+        Sendmsg = "sendmsg",
+        /// One call for many datagrams.
+        Sendmmsg = "sendmmsg",
+        /// The same with segmentation offload.
+        Gso = "gso",
+        /// io_uring.
+        IoUring = "io_uring",
+        /// AF_XDP: frames that bypass the kernel's UDP stack.
+        AfXdp = "af_xdp",
+        /// One frame of a packet, which the kernel copies for all nodes.
+        TcClone = "tc_clone",
     }
 }
 

@@ -60,6 +60,7 @@ mod pull_failures;
 mod pull_forbidden;
 mod pull_origin_back;
 mod pull_tls;
+mod rtc_back_ends;
 mod rtc_counter_mode;
 mod rtc_network_faults;
 mod rtc_security_churn;

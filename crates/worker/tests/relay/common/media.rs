@@ -49,14 +49,19 @@ pub(crate) fn send_frame(client: &mut UdpClient, frame: u32, packets: u32, is_ke
         let mut fields = video_fields(frame);
         fields.sequence_number = (frame * packets + part) as u16;
         fields.marker = part + 1 == packets;
-        let mut payload = vp8_frame(frame, is_key, 600);
-        if part > 0 {
-            // Not the start of a partition (RFC 7741 section 4.2).
-            payload[0] = 0;
-        }
-        payload.extend(part.to_be_bytes());
-        client.send_rtp_with(fields, &block(frame, part), &payload);
+        client.send_rtp_with(fields, &block(frame, part), &frame_payload(frame, part, is_key));
     }
+}
+
+/// The payload of one of a frame's packets.
+pub(crate) fn frame_payload(frame: u32, part: u32, is_key: bool) -> Vec<u8> {
+    let mut payload = vp8_frame(frame, is_key, 600);
+    if part > 0 {
+        // Not the start of a partition (RFC 7741 section 4.2).
+        payload[0] = 0;
+    }
+    payload.extend(part.to_be_bytes());
+    payload
 }
 
 /// Sends a packet of audio with its level.

@@ -1,6 +1,6 @@
 //! A node: workers with their sockets, WHIP and WHEP without HTTP, and the relay's commands.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,7 +30,7 @@ use super::{TIMEOUT, eventually, until};
 /// Workers of one node.
 pub(crate) struct Node {
     workers: Option<Workers>,
-    published: Box<dyn Fn(&str) -> Published>,
+    published: Box<dyn Fn(&str) -> Published + Send + Sync>,
     pub(crate) notices: mpsc::UnboundedReceiver<RelayNotice>,
     // What workers report to is there as long as they are.
     _handoffs: mpsc::Receiver<Handoff>,
@@ -40,23 +40,20 @@ pub(crate) struct Node {
 impl Node {
     /// A node with so many workers.
     pub(crate) fn start(workers: usize) -> Self {
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Self::start_with(
-            workers,
-            RelaySettings { listen: any, udp_backend: UdpBackend::Auto, interface: None },
-        )
+        Self::start_at(Ipv4Addr::LOCALHOST.into(), workers, |_| {})
     }
 
-    /// A node with so many workers and this relay.
-    pub(crate) fn start_with(workers: usize, relay: RelaySettings) -> Self {
-        let at = SocketAddr::new(relay.listen.ip(), 0);
-        let settings = WorkerSettings {
+    /// A node at this address with so many workers, of which the caller changes what it likes.
+    pub(crate) fn start_at(at: IpAddr, workers: usize, change: impl FnOnce(&mut WorkerSettings)) -> Self {
+        let at = SocketAddr::new(at, 0);
+        let mut settings = WorkerSettings {
             workers,
             http: vec![at],
             rtc: RtcSettings { udp: vec![at], ..RtcSettings::default() },
-            relay: Some(relay),
+            relay: Some(RelaySettings { listen: at, udp_backend: UdpBackend::Auto, interface: None }),
             ..WorkerSettings::default()
         };
+        change(&mut settings);
         let anyone = Rules { rules: Vec::new(), fallback: Access::anyone() };
         let policy = worker_api::auth::Policy {
             publish: anyone.clone(),
@@ -174,7 +171,7 @@ impl Node {
         key: &str,
         offer: impl FnOnce(SocketAddr) -> OfferConfig,
     ) -> UdpClient {
-        self.open(worker, RtcRole::Publish, key, offer)
+        self.open((worker, Ipv4Addr::LOCALHOST.into()), RtcRole::Publish, key, offer)
     }
 
     /// Plays on a worker of this node, as `POST /whep` does, and waits until it is connected.
@@ -189,17 +186,18 @@ impl Node {
         key: &str,
         offer: impl FnOnce(SocketAddr) -> OfferConfig,
     ) -> UdpClient {
-        self.open(worker, RtcRole::Play, key, offer)
+        self.open((worker, Ipv4Addr::LOCALHOST.into()), RtcRole::Play, key, offer)
     }
 
-    fn open(
+    /// Publishes or plays on a worker, from this address.
+    pub(crate) fn open(
         &self,
-        worker: usize,
+        (worker, client): (usize, IpAddr),
         role: RtcRole,
         key: &str,
         make: impl FnOnce(SocketAddr) -> OfferConfig,
     ) -> UdpClient {
-        let socket = UdpClient::bind();
+        let socket = UdpSocket::bind((client, 0)).expect("a port");
         let address = socket.local_addr().expect("its address");
         let offer = make(address);
         let parsed = parse_offer(&make_offer(&offer)).expect("an offer");

@@ -1,0 +1,144 @@
+//! Every way of sending datagrams, to viewers and to nodes: every packet arrives.
+//!
+//! Those that need no rights run on loopback. The others need an Ethernet interface: two hosts that are
+//! network namespaces, joined by a virtual cable, and root. Without that they are left out, with a line that
+//! says so.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+use group_send::BackendKind;
+use rtc::sdp::Direction;
+use rtc_test::{OfferOptions, UdpClient, offer};
+use rtp::payload::MediaKind;
+use worker_api::rtc::RtcRole;
+use worker_api::settings::UdpBackend;
+
+use crate::common::media::{frame_payload, send_frame, taken};
+use crate::common::node::{Node, link};
+use crate::common::until;
+use crate::host::{FAR_V4, Link, NEAR_DEVICE, NEAR_V4};
+use crate::needs::Need;
+
+/// Each of them, what it is called when it is in use, and what it needs.
+const ALL: [(UdpBackend, &str, Option<BackendKind>); 7] = [
+    (UdpBackend::Auto, "gso", None),
+    (UdpBackend::Sendmsg, "sendmsg", None),
+    (UdpBackend::Sendmmsg, "sendmmsg", None),
+    (UdpBackend::Gso, "gso", None),
+    (UdpBackend::IoUring, "io_uring", Some(BackendKind::IoUring)),
+    (UdpBackend::AfXdp, "af_xdp", Some(BackendKind::AfXdp)),
+    (UdpBackend::TcClone, "tc_clone", Some(BackendKind::TcClone)),
+];
+
+/// Nodes that the first one feeds: as many as it takes for `tc_clone` to copy.
+const NODES: usize = 5;
+const FRAMES: u32 = 60;
+const PARTS: u32 = 3;
+
+/// Where things are: on two hosts, or all on loopback.
+enum Place {
+    Loopback,
+    Hosts(Link),
+}
+
+impl Place {
+    fn near<T: Send>(&self, work: impl FnOnce(IpAddr) -> T + Send) -> T {
+        match self {
+            Self::Loopback => work(Ipv4Addr::LOCALHOST.into()),
+            Self::Hosts(link) => link.near.run(|| work(NEAR_V4)),
+        }
+    }
+
+    fn far<T: Send>(&self, work: impl FnOnce(IpAddr) -> T + Send) -> T {
+        match self {
+            Self::Loopback => work(Ipv4Addr::LOCALHOST.into()),
+            Self::Hosts(link) => link.far.run(|| work(FAR_V4[0])),
+        }
+    }
+
+    /// Datagrams that left the near host through the kernel's UDP stack, if that says anything.
+    fn sent_by_stack(&self) -> u64 {
+        match self {
+            Self::Loopback => 0,
+            Self::Hosts(link) => link.sent_by_stack(),
+        }
+    }
+}
+
+#[test]
+fn every_packet_arrives_by_every_back_end() {
+    for (backend, name, kind) in ALL {
+        let needs_hosts = matches!(backend, UdpBackend::AfXdp | UdpBackend::TcClone);
+        let missing = kind.and_then(|kind| match needs_hosts {
+            true => Need::Backend(kind).missing(),
+            // The others need no hosts; what is missing of those is no reason.
+            false => Need::Backend(kind).missing().filter(|_| Need::Hosts.missing().is_none()),
+        });
+        if let Some(missing) = missing {
+            // Past what the harness keeps of a test that succeeds.
+            let _ = writeln!(std::io::stderr(), "back end {name}: left out, {missing}");
+            continue;
+        }
+        // A queue for viewers and one for nodes.
+        let place = if needs_hosts { Place::Hosts(Link::with_queues(2)) } else { Place::Loopback };
+        every_packet_arrives(&place, backend, name);
+    }
+}
+
+fn every_packet_arrives(place: &Place, backend: UdpBackend, name: &str) {
+    let source = place.near(|at| {
+        Node::start_at(at, 1, |settings| {
+            let relay = settings.relay.as_mut().expect("it has one");
+            relay.udp_backend = backend;
+            if backend != UdpBackend::TcClone {
+                settings.rtc.udp_backend = backend;
+            }
+            if backend == UdpBackend::AfXdp {
+                settings.rtc.af_xdp_interface = Some(NEAR_DEVICE.to_owned());
+            }
+        })
+    });
+    assert_eq!(source.stats().backend, name);
+    let options = OfferOptions::default();
+    let open = |node: &Node, role, direction| {
+        place.far(|at| node.open((0, at), role, "live/a", |local| offer(direction, local, &options)))
+    };
+    let mut publisher = open(&source, RtcRole::Publish, Direction::Send);
+    let nodes: Vec<Node> = (0..NODES).map(|_| place.far(|at| Node::start_at(at, 1, |_| {}))).collect();
+    let mut viewers = vec![open(&source, RtcRole::Play, Direction::Receive)];
+    for node in &nodes {
+        node.fetch_from(&source, "live/a", link(&source, node));
+        viewers.push(open(node, RtcRole::Play, Direction::Receive));
+    }
+    let before = (place.sent_by_stack(), source.stats().counters.datagrams_out);
+    let mut clients: Vec<&mut UdpClient> = std::iter::once(&mut publisher).chain(&mut viewers).collect();
+    let mut frame = 0;
+    until(&format!("every packet, by {name}"), &mut clients, |clients| {
+        if frame < FRAMES {
+            send_frame(clients[0], frame, PARTS, frame.is_multiple_of(20));
+            frame += 1;
+        }
+        let last = frame_payload(FRAMES - 1, PARTS - 1, false);
+        clients[1..].iter().all(|client| {
+            let got = taken(client, MediaKind::Video);
+            got.last().is_some_and(|got| got.payload == last) && got.len() == (FRAMES * PARTS) as usize
+        })
+    });
+    let sent: Vec<Vec<u8>> = (0..FRAMES * PARTS)
+        .map(|at| frame_payload(at / PARTS, at % PARTS, (at / PARTS).is_multiple_of(20)))
+        .collect();
+    for viewer in &viewers {
+        let got = taken(viewer, MediaKind::Video).into_iter().map(|got| got.payload);
+        assert!(got.eq(sent.iter().cloned()), "{name}");
+    }
+    let after = (place.sent_by_stack(), source.stats().counters.datagrams_out);
+    let to_nodes = after.1 - before.1;
+    assert!(to_nodes >= u64::from(FRAMES * PARTS) * NODES as u64);
+    if matches!(place, Place::Hosts(_)) {
+        // Control datagrams and what was due before a route was known go through the socket.
+        let by_stack = after.0 - before.0;
+        assert!(by_stack < to_nodes / 2, "{name}: {by_stack} of {to_nodes} went through the socket");
+    }
+    drop(nodes);
+}
