@@ -11,6 +11,7 @@ pub mod group_send;
 pub mod media;
 pub mod mp4;
 pub mod msgpack_array;
+pub mod node_link;
 pub mod range_reader;
 pub mod relay;
 pub mod rtc;

@@ -179,6 +179,11 @@ impl Frame {
         }
     }
 
+    /// Where the data is in the bytes of [`Frame::flv_body`], or all of it if there are none.
+    pub fn data_range(&self) -> Range<usize> {
+        self.data.start as usize..self.data.end as usize
+    }
+
     /// What RTMP and FLV outputs send of it.
     pub fn flv_body(&self) -> FlvBody<'_> {
         match (&self.content, self.origin) {
@@ -237,6 +242,7 @@ mod tests {
         let body = b"\x17\x01\x00\x00\x28nal".to_vec();
         let came = Frame::in_flv_body(TrackId::VIDEO, FrameRole::Key, Codec::H264, times, body.clone(), 5..8);
         assert_eq!((came.data(), came.flv_body()), (&b"nal"[..], FlvBody::Original(&body)));
+        assert_eq!((made.data_range(), came.data_range()), (0..3, 5..8));
         assert_eq!((made.bytes(), came.bytes()), (3, 8));
         assert!(came.repeats(&Frame { dts: times.1, ..came.clone() }) && !came.repeats(&made));
         let second = Frame { track: TrackId { index: 1, ..TrackId::VIDEO }, ..made }.in_earlier_flv_body();

@@ -1,0 +1,37 @@
+//! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable compiler.
+
+#[path = "../../../../fuzz/src/node_link.rs"]
+#[allow(unreachable_pub, reason = "a module here, one of a library there")]
+mod checks;
+
+use std::path::Path;
+
+use netsim::Random;
+
+#[test]
+fn every_kept_input_passes_its_check() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (name, check) in checks::CHECKS {
+        let files: Vec<_> =
+            std::fs::read_dir(corpus.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 10, "{name} has {} inputs", files.len());
+        for file in files {
+            let input = std::fs::read(&file).unwrap();
+            // The name shows in the output of a failing test.
+            println!("{}", file.display());
+            check(&input);
+            check(&input[..input.len() / 2]);
+        }
+    }
+}
+
+#[test]
+fn random_programs_pass_as_well() {
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let len = random.below(600);
+        let program: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
+        println!("seed {seed}");
+        checks::CHECKS.iter().for_each(|(_, check)| check(&program));
+    }
+}
