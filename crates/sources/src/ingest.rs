@@ -11,16 +11,11 @@ use tokio::time::sleep;
 use crate::names::{Claim, Names, SourceKind};
 use crate::thread::{IngestThread, Spawner};
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
-use worker_api::snapshot::WorkerSnapshot;
 use worker_api::{EndReason, WorkersLink};
 
 /// After this long a stream that was taken is asked for again, once: the session of a publisher
 /// that has just ended may still be there.
 const TAKEN_AGAIN: Duration = Duration::from_millis(250);
-/// Loads that differ by less than this, percent of a core, count as equal: then the number of
-/// sessions decides.
-const LOAD_STEP_PERCENT: f32 = 10.0;
-
 /// A source's request to publish.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
@@ -128,8 +123,7 @@ impl Ingest {
         };
         let Shared { link, dealing, message_bytes_max, .. } = &*self.0;
         let _turn = dealing.lock().await;
-        let snapshots = link.snapshots().await.map_err(|_| Refused::NoAnswer)?;
-        let worker = least_busy(&snapshots).ok_or(Refused::NoAnswer)?;
+        let worker = link.least_busy().await.map_err(|_| Refused::NoAnswer)?;
         let answer = link.publish(worker, publish, *message_bytes_max as usize).await;
         answer.map_err(|_| Refused::NoAnswer)?.map_err(|refusal| match refusal {
             Refusal::Taken => Refused::Taken,
@@ -148,23 +142,13 @@ pub(super) async fn ended(publisher: &mut Option<Publisher>) -> EndReason {
     }
 }
 
-/// The worker with the least load; of those that are about as busy, the one with the fewest
-/// sessions.
-fn least_busy(snapshots: &[WorkerSnapshot]) -> Option<usize> {
-    let busy = |worker: &WorkerSnapshot| {
-        let step = (worker.load_percent.max(0.0) / LOAD_STEP_PERCENT) as u32;
-        (step, worker.counters.sessions + worker.counters.rtc.connected, worker.index)
-    };
-    snapshots.iter().min_by_key(|worker| busy(worker)).map(|worker| worker.index)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex as StdMutex;
 
     use super::*;
     use worker_api::link::Command;
-    use worker_api::snapshot::{SessionId, WorkerCounters};
+    use worker_api::snapshot::{SessionId, WorkerSnapshot};
 
     /// Two workers of which the first is busy, that answer what `answers` gives, the last of it
     /// first; and which workers were asked.
@@ -212,26 +196,6 @@ mod tests {
             let (ingest, asked) = workers(answers.clone());
             assert_eq!(ingest.publish(REQUEST).await.err(), Some(expected));
             assert_eq!(asked.lock().expect("no panic").len(), answers.len());
-        }
-    }
-
-    #[test]
-    fn load_decides_and_sessions_decide_between_equals() {
-        let worker = |index, load_percent, sessions| WorkerSnapshot {
-            index,
-            load_percent,
-            counters: WorkerCounters { sessions, ..WorkerCounters::default() },
-            ..WorkerSnapshot::default()
-        };
-        let cases = [
-            (vec![worker(0, 50.0, 1), worker(1, 3.0, 900)], Some(1)),
-            (vec![worker(0, 4.0, 9), worker(1, 6.0, 8)], Some(1)), // about as busy
-            (vec![worker(0, 0.0, 0), worker(1, 0.0, 0)], Some(0)),
-            (vec![worker(0, f32::NAN, 0), worker(1, 99.0, 0)], Some(0)),
-            (Vec::new(), None),
-        ];
-        for (workers, expected) in cases {
-            assert_eq!(least_busy(&workers), expected);
         }
     }
 }

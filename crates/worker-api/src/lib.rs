@@ -24,7 +24,7 @@ mod workers_link;
 
 pub use address_slots::{AddressSlot, AddressSlots};
 pub use end_reason::{CAUSES, EndCounters, EndReason};
-pub use workers_link::{NoAnswer, WorkersLink};
+pub use workers_link::{NoAnswer, RELAY_WORKER, WorkersLink};
 
 use std::net::SocketAddr;
 
@@ -43,6 +43,8 @@ pub struct ListenAddresses {
     pub rtc_udp: Vec<SocketAddr>,
     /// WebRTC over TCP, of all workers.
     pub rtc_tcp: Vec<SocketAddr>,
+    /// Links of other nodes of the cluster.
+    pub nodes: Vec<SocketAddr>,
     /// Packets between nodes.
     pub relay: Option<SocketAddr>,
 }

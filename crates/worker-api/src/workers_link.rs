@@ -11,13 +11,19 @@ use tokio::time::{Instant, timeout};
 use crate::EndReason;
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
+use crate::relay::{self, RelayCommand, RelayRefusal};
 use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::snapshot::{SessionId, WorkerSnapshot};
 use crate::streams::Epoch;
 use crate::tap::{self, InternalTap, Tap, TapRefusal, TapRequest};
 
+/// The worker that has the relay of packets.
+pub const RELAY_WORKER: usize = 0;
 /// Time a worker has to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Loads that differ by less than this, percent of a core, count as equal: then the number of sessions
+/// decides.
+const LOAD_STEP_PERCENT: f32 = 10.0;
 /// How long an answer is shared.
 const SHARED_FOR: Duration = Duration::from_millis(250);
 
@@ -58,6 +64,12 @@ impl WorkersLink {
     /// The present state of all workers, without sessions.
     pub async fn snapshots(&self) -> Snapshots {
         self.ask_all(&Listed::Nothing).await
+    }
+
+    /// The worker with the least load; of those that are about as busy, the one with the fewest sessions.
+    pub async fn least_busy(&self) -> Result<usize, NoAnswer> {
+        let snapshots = self.snapshots().await?;
+        Ok(least_busy(&snapshots))
     }
 
     /// Whether all workers answered, now or a moment ago.
@@ -130,6 +142,21 @@ impl WorkersLink {
         self.ask(worker, Command::EndPublication { key, epoch, reason, reply }, answer).await
     }
 
+    /// Tells the relay of packets, which is on the first worker.
+    pub fn relay(&self, command: RelayCommand) -> Result<(), NoAnswer> {
+        (self.send)(RELAY_WORKER, Command::Relay(Box::new(command)))
+            .map_err(|WorkerUnavailable| NoAnswer { worker: RELAY_WORKER })
+    }
+
+    /// Asks the relay of packets; `command` takes where the answer goes.
+    pub async fn ask_relay<T>(
+        &self,
+        command: impl FnOnce(relay::Reply<T>) -> RelayCommand,
+    ) -> Result<Result<T, RelayRefusal>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(RELAY_WORKER, Command::Relay(Box::new(command(reply))), answer).await
+    }
+
     /// Has `worker` open a WebRTC session; `answer` is the other end of the reply in `open`.
     pub async fn rtc_open(
         &self,
@@ -196,8 +223,42 @@ impl WorkersLink {
     }
 }
 
+/// Index of the least busy one; 0 if there are none.
+fn least_busy(snapshots: &[WorkerSnapshot]) -> usize {
+    let busy = |worker: &&WorkerSnapshot| {
+        let step = (worker.load_percent.max(0.0) / LOAD_STEP_PERCENT) as u32;
+        (step, worker.counters.sessions + worker.counters.rtc.connected, worker.index)
+    };
+    snapshots.iter().min_by_key(busy).map_or(0, |worker| worker.index)
+}
+
 impl std::fmt::Debug for WorkersLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "link to {} workers", self.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::WorkerCounters;
+
+    #[test]
+    fn load_decides_and_sessions_decide_between_equals() {
+        let worker = |index, load_percent, sessions| WorkerSnapshot {
+            index,
+            load_percent,
+            counters: WorkerCounters { sessions, ..WorkerCounters::default() },
+            ..WorkerSnapshot::default()
+        };
+        let cases = [
+            (vec![worker(0, 50.0, 1), worker(1, 3.0, 900)], 1),
+            (vec![worker(0, 4.0, 9), worker(1, 6.0, 8)], 1), // about as busy
+            (vec![worker(0, 0.0, 0), worker(1, 0.0, 0)], 0),
+            (vec![worker(0, f32::NAN, 0), worker(1, 99.0, 0)], 0),
+        ];
+        for (workers, expected) in cases {
+            assert_eq!(least_busy(&workers), expected);
+        }
     }
 }
