@@ -285,7 +285,7 @@ impl Directory {
     }
 
     /// Leaves: the others forget this node and its streams at once.
-    pub async fn leave(self) {
+    pub async fn leave(&self) {
         self.shared.with(|machine, now| machine.leave(now));
         let begun = self.shared.now();
         while self.shared.lock().machine.is_leaving() && self.shared.now() < begun + LEAVE_WITHIN {

@@ -80,7 +80,7 @@ impl Settings {
     }
 
     /// What is wrong with them, as a sentence.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let prefix_is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if self.prefix.is_empty() || self.prefix.len() > 64 || !self.prefix.bytes().all(prefix_is_plain) {
             return Err("the prefix takes 1 to 64 letters, digits, - and _".to_owned());

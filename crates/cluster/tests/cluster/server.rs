@@ -109,10 +109,6 @@ impl Server {
     pub(crate) async fn directory(&self, node: &str) -> Directory {
         Directory::connect(self.settings(node)).await.unwrap()
     }
-
-    pub(crate) async fn client(&self) -> async_nats::Client {
-        async_nats::connect(format!("127.0.0.1:{}", self.port)).await.unwrap()
-    }
 }
 
 impl Drop for Server {

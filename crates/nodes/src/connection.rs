@@ -1,0 +1,363 @@
+//! One connection to another node: moves bytes between TLS and the protocol's machine.
+//!
+//! A connection is driven by one task ([`Io::turn`]). Other tasks of this thread call the machine directly
+//! and wake that one; they wait for nothing.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{InstanceId, NodeName};
+use media::Frame;
+use node_link::{
+    Event, FetchId, Goodbye, Link, LinkError, LinkStats, Position, Publication, ServeId, StreamEnd,
+    StreamKey, StreamRefusal,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep_until, timeout};
+use tokio_rustls::TlsStream;
+
+use crate::clock::Clock;
+use crate::packets::RelayEnd;
+
+/// Bytes read at once, and handed to TLS at once.
+const READ_BYTES: usize = 64 * 1024;
+const WRITE_BYTES: usize = 16 * 1024;
+/// Bytes that the kernel keeps unsent.
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
+/// Time for the last words on a link that ends.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
+
+/// For the log.
+const CLOSED: &str = "closed without a word";
+
+/// Why a connection is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// The protocol says so.
+    Link(LinkError),
+    /// The other node said so.
+    Goodbye(Goodbye),
+    /// This node said so.
+    Closed,
+    /// The connection failed, or was closed without a word.
+    Connection(String),
+}
+
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Link(error) => error.fmt(f),
+            Self::Goodbye(why) => write!(f, "closed by the other node: {why}"),
+            Self::Closed => f.write_str("closed by this node"),
+            Self::Connection(error) => f.write_str(error),
+        }
+    }
+}
+
+/// What other tasks of a link's machine use.
+#[derive(Debug)]
+pub(crate) struct Driven {
+    machine: Mutex<Link>,
+    /// The machine may have something to send, or another time to come back.
+    wake: Notify,
+    pub(crate) clock: Clock,
+}
+
+impl Driven {
+    pub(crate) fn new(machine: Link, clock: Clock) -> Self {
+        Self { machine: Mutex::new(machine), wake: Notify::new(), clock }
+    }
+
+    /// Calls the machine, whose task then sends what there is.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Link, Duration) -> T) -> T {
+        let result = call(&mut self.lock(), self.clock.now());
+        self.wake.notify_one();
+        result
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Link> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bytes of a connection.
+pub(crate) struct Io {
+    reader: ReadHalf<TlsStream<TcpStream>>,
+    writer: WriteHalf<TlsStream<TcpStream>>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Bytes of the output that TLS has.
+    written: usize,
+    /// TLS may have bytes that the socket does not.
+    is_flushed: bool,
+}
+
+impl Io {
+    pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        let (input, output) = (vec![0; READ_BYTES], Vec::with_capacity(WRITE_BYTES * 2));
+        Self { reader, writer, input, output, written: 0, is_flushed: true }
+    }
+
+    /// Waits until something can be done, and does it. Events of the machine are the caller's to take.
+    pub(crate) async fn turn(&mut self, driven: &Driven) -> Result<(), Over> {
+        let timeout = {
+            let mut machine = driven.lock();
+            if self.output.is_empty() && self.is_flushed {
+                machine.poll_output(driven.clock.now(), &mut self.output, WRITE_BYTES);
+            }
+            machine.next_timeout()
+        };
+        let connection = |error: std::io::Error| match error.kind() {
+            // Without the last words of TLS, which add nothing to those of the protocol.
+            ErrorKind::UnexpectedEof => Over::Connection(CLOSED.to_owned()),
+            _ => Over::Connection(error.to_string()),
+        };
+        let (unsent, writer) = (&self.output[self.written..], &mut self.writer);
+        let send = async {
+            if unsent.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write(unsent).await }
+        };
+        // What has come is read before silence is noticed.
+        tokio::select! {
+            biased;
+            read = self.reader.read(&mut self.input) => match read.map_err(connection)? {
+                0 => return Err(Over::Connection(CLOSED.to_owned())),
+                read => {
+                    let result = driven.lock().handle_input(driven.clock.now(), &self.input[..read]);
+                    result.map_err(Over::Link)?;
+                }
+            },
+            sent = send, if !unsent.is_empty() || !self.is_flushed => {
+                let sent = sent.map_err(connection)?;
+                // Nothing was left to be written: what TLS had is in the socket now.
+                self.is_flushed = sent == 0;
+                self.written += sent;
+                if self.written == self.output.len() {
+                    self.output.clear();
+                    self.written = 0;
+                }
+            }
+            () = driven.wake.notified() => {}
+            () = sleep_until(driven.clock.at(timeout.unwrap_or_default())), if timeout.is_some() => {
+                driven.lock().handle_timeout(driven.clock.now()).map_err(Over::Link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the machine still has to say, and closes.
+    pub(crate) async fn close(mut self, driven: &Driven) {
+        driven.lock().poll_output(driven.clock.now(), &mut self.output, 0);
+        let last_words = async {
+            self.writer.write_all(&self.output[self.written..]).await?;
+            self.writer.shutdown().await
+        };
+        let _ = timeout(CLOSE_WITHIN, last_words).await;
+    }
+}
+
+/// What a socket of a link is set to.
+pub(crate) fn prepare(socket: &TcpStream) -> std::io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+/// What comes of a fetched stream. The link is gone when no more does.
+#[derive(Debug)]
+pub(crate) enum Fetched {
+    Accepted(Publication),
+    Refused(StreamRefusal, Vec<String>),
+    Frame(Frame),
+    /// Frames were left out.
+    Gap(u32),
+    /// The next key of a stream of packets.
+    Key(StreamKey),
+    End(StreamEnd),
+}
+
+/// Where packets of a stream are to go, and the first one that is missing there.
+pub(crate) type Attachment = (u16, Option<Position>);
+
+/// Attachments of a stream that were not looked at; a node sends one.
+const ATTACHMENTS_MAX: usize = 4;
+
+/// A task that serves a stream.
+#[derive(Debug)]
+struct Serving {
+    task: AbortHandle,
+    attachments: mpsc::Sender<Attachment>,
+}
+
+/// A link that is up.
+#[derive(Debug)]
+pub(crate) struct NodeLink {
+    pub(crate) peer: NodeName,
+    pub(crate) instance: InstanceId,
+    pub(crate) software: String,
+    pub(crate) address: SocketAddr,
+    /// This node opened it.
+    pub(crate) is_dialed: bool,
+    pub(crate) up_since: Duration,
+    pub(crate) driven: Driven,
+    /// Where what comes of a stream goes. Its length is bounded by the stream's credit.
+    fetches: Mutex<HashMap<FetchId, mpsc::UnboundedSender<Fetched>>>,
+    /// Tasks that serve a stream.
+    serves: Mutex<HashMap<ServeId, Serving>>,
+    pub(crate) relay: RelayEnd,
+}
+
+impl NodeLink {
+    pub(crate) fn new(
+        peer: (NodeName, InstanceId, String),
+        address: SocketAddr,
+        is_dialed: bool,
+        driven: Driven,
+        relay_secret: [u8; 32],
+    ) -> Self {
+        let (peer, instance, software) = peer;
+        let relay = RelayEnd::new(relay_secret, is_dialed);
+        let up_since = driven.clock.now();
+        let (fetches, serves) = (Mutex::default(), Mutex::default());
+        Self { peer, instance, software, address, is_dialed, up_since, driven, fetches, serves, relay }
+    }
+
+    /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
+    /// address.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        mut io: Io,
+        serve: impl Fn(&Arc<Self>, ServeId, String, mpsc::Receiver<Attachment>) -> AbortHandle,
+        connect: impl Fn(&Arc<Self>, String),
+    ) -> Over {
+        let over = loop {
+            let mut goodbye = None;
+            loop {
+                let Some(event) = self.driven.lock().poll_event() else { break };
+                match event {
+                    Event::Subscribe(id, stream) => {
+                        let (attachments, attached) = mpsc::channel(ATTACHMENTS_MAX);
+                        let task = serve(self, id, stream, attached);
+                        self.serves().insert(id, Serving { task, attachments });
+                    }
+                    Event::Relay(address) => connect(self, address),
+                    Event::Goodbye(why) => goodbye = Some(why),
+                    event => self.handle(event),
+                }
+            }
+            if let Some(why) = goodbye {
+                break Over::Goodbye(why);
+            }
+            if self.driven.lock().is_over() {
+                break Over::Closed;
+            }
+            if let Err(over) = io.turn(&self.driven).await {
+                break over;
+            }
+        };
+        self.fetches().clear();
+        self.serves().drain().for_each(|(_, serving)| serving.task.abort());
+        io.close(&self.driven).await;
+        over
+    }
+
+    fn handle(&self, event: Event) {
+        let send = |id, fetched| {
+            // Who fetched it may have let it go at this moment.
+            if let Some(fetch) = self.fetches().get(&id) {
+                let _ = fetch.send(fetched);
+            }
+        };
+        match event {
+            Event::Accepted(id, publication) => send(id, Fetched::Accepted(publication)),
+            Event::Refused(id, why, others) => send(id, Fetched::Refused(why, others)),
+            Event::Frame(id, frame) => send(id, Fetched::Frame(frame)),
+            Event::Gap(id, frames) => send(id, Fetched::Gap(frames)),
+            Event::End(id, why) => send(id, Fetched::End(why)),
+            Event::Unsubscribe(id) => {
+                if let Some(serving) = self.serves().remove(&id) {
+                    serving.task.abort();
+                }
+            }
+            Event::Key(id, key) => send(id, Fetched::Key(key)),
+            Event::Attach(id, handle, from) => {
+                if let Some(serving) = self.serves().get(&id) {
+                    // More than a node has reason to send are left out.
+                    let _ = serving.attachments.try_send((handle, from));
+                }
+            }
+            // The node was met before.
+            Event::Hello(_) => {}
+            Event::Subscribe(..) | Event::Relay(_) | Event::Goodbye(_) => {
+                unreachable!("the caller handles these")
+            }
+        }
+    }
+
+    /// Asks for a stream. `None` if the link has too many, or is over.
+    pub(crate) fn subscribe(self: &Arc<Self>, stream: &str) -> Option<Subscription> {
+        let id = self.driven.with(|machine, _| machine.subscribe(stream)).ok()?;
+        let (sender, events) = mpsc::unbounded_channel();
+        self.fetches().insert(id, sender);
+        Some(Subscription { link: Arc::clone(self), id, events })
+    }
+
+    /// The stream is not served by a task any more.
+    pub(crate) fn forget(&self, id: ServeId) {
+        self.serves().remove(&id);
+    }
+
+    pub(crate) fn stats(&self) -> LinkStats {
+        self.driven.lock().stats()
+    }
+
+    fn fetches(&self) -> MutexGuard<'_, HashMap<FetchId, mpsc::UnboundedSender<Fetched>>> {
+        self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serves(&self) -> MutexGuard<'_, HashMap<ServeId, Serving>> {
+        self.serves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream that is fetched by a link; let go when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    link: Arc<NodeLink>,
+    id: FetchId,
+    events: mpsc::UnboundedReceiver<Fetched>,
+}
+
+impl Subscription {
+    /// What comes next; `None` when the link is gone. The future may be dropped and asked for again.
+    pub(crate) async fn next(&mut self) -> Option<Fetched> {
+        self.events.recv().await
+    }
+
+    /// Whether something is there already.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Packets of the stream go to this handle, beginning with the first that is missing.
+    pub(crate) fn attach(&self, handle: u16, from: Option<Position>) {
+        self.link.driven.with(|machine, _| machine.attach(self.id, handle, from));
+    }
+
+    /// A frame of this cost was handed on, or left out.
+    pub(crate) fn used(&self, cost: usize) {
+        self.link.driven.with(|machine, _| machine.used(self.id, cost));
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.link.fetches().remove(&self.id);
+        self.link.driven.with(|machine, _| machine.unsubscribe(self.id));
+    }
+}

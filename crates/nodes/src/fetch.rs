@@ -1,0 +1,432 @@
+//! Fetches a stream of another node, and publishes it here: from one parent after the other, for as long as
+//! the stream is wanted.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::parent::{Candidate, choose_parent, is_too_deep};
+use cluster::{Home, Lane, NodeName};
+use node_link::{Publication, StreamEnd, StreamRefusal};
+use relay::OpenKey;
+use tokio::time::{Instant, interval_at, timeout, timeout_at};
+use tracing::{debug, info, warn};
+use worker_api::EndReason;
+use worker_api::internal::{PublishRequest, Publisher, Refusal, Unsent};
+use worker_api::snapshot::Protocol;
+use worker_api::streams::Epoch;
+
+use crate::center::Center;
+use crate::connection::{Fetched, NodeLink, Subscription};
+use crate::packets;
+use crate::splice::Splice;
+use crate::stream::{Serving, Slot};
+
+/// Time a parent has to answer. It may wait for its own.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// A parent that refused, or did not have the stream, is left alone for this long.
+const SHUN_FOR: Duration = Duration::from_millis(250);
+/// A stream that nobody can give now is asked for again after this, at the latest.
+const RETRY: Duration = Duration::from_millis(250);
+/// How often a node looks whether it is where it should be in the tree.
+const REVIEW_EVERY: Duration = Duration::from_secs(2);
+/// What the workers did not take is tried again after this.
+const RETRY_WORKERS: Duration = Duration::from_secs(1);
+
+/// What is published here of the fetched stream.
+struct Output {
+    /// Which publication of the cluster it is.
+    instance: u64,
+    epoch: u64,
+    media: Media,
+}
+
+enum Media {
+    Frames {
+        publisher: Publisher,
+        worker: usize,
+        splice: Splice,
+    },
+    /// The relay of a worker publishes it.
+    Packets(packets::Output),
+}
+
+impl Output {
+    /// Waits for an end that was not asked for.
+    async fn ended(&mut self) -> EndReason {
+        match &mut self.media {
+            Media::Frames { publisher, .. } => publisher.ended().await,
+            Media::Packets(output) => output.ended().await,
+        }
+    }
+
+    /// Ends the publication.
+    async fn finish(self) {
+        if let Media::Frames { publisher, .. } = self.media {
+            publisher.finish().await;
+        }
+    }
+}
+
+/// Why a parent's stream is not followed any more.
+enum Left {
+    /// The parent does not have it, or not for this node; others may.
+    Refused(StreamRefusal, Vec<String>),
+    /// It had it.
+    End(StreamEnd),
+    /// The link is gone.
+    LinkLost,
+    /// It did not answer.
+    NoAnswer,
+    /// Another parent is better, or the publication is another one by now.
+    Changed,
+    /// This node's workers did not take it, or ended it.
+    Workers(String),
+}
+
+/// Fetches until it is dropped.
+pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
+    let mut changes = slot.changes();
+    let mut output: Option<Output> = None;
+    let mut shunned: Vec<(NodeName, Instant)> = Vec::new();
+    let mut hints: Vec<String> = Vec::new();
+    loop {
+        changes.borrow_and_update();
+        shunned.retain(|(_, until)| *until > Instant::now());
+        let home = elsewhere(center, slot);
+        let is_other =
+            |output: &Output, home: &Home| (output.instance, output.epoch) != (home.instance.0, home.epoch.0);
+        if let Some(ended) = output.take_if(|output| home.as_ref().is_none_or(|home| is_other(output, home)))
+        {
+            slot.set_serving(Serving::Nothing);
+            debug!(stream = %slot.stream, "the publication that was fetched is over");
+            ended.finish().await;
+        }
+        let Some(home) = home else {
+            slot.set_serving(Serving::Nothing);
+            slot.set_feed(center, None);
+            let _ = changes.changed().await;
+            continue;
+        };
+        let Some(link) = choose(center, slot, &home, &shunned, &std::mem::take(&mut hints)) else {
+            slot.set_serving(Serving::Nothing);
+            slot.set_feed(center, None);
+            let _ = timeout(RETRY, changes.changed()).await;
+            continue;
+        };
+        let parent = link.peer.clone();
+        slot.set_serving(Serving::Fetching { parent: parent.clone() });
+        slot.set_feed(center, Some(&parent));
+        debug!(stream = %slot.stream, %parent, home = %home.node, "fetching");
+        let left = follow(center, slot, &link, &home, &mut output).await;
+        match &left {
+            Left::Refused(why, _) => debug!(stream = %slot.stream, %parent, "refused: {why}"),
+            Left::End(why) => debug!(stream = %slot.stream, %parent, "ended: {why}"),
+            Left::LinkLost => info!(stream = %slot.stream, %parent, "the node that it came from is gone"),
+            Left::NoAnswer => info!(stream = %slot.stream, %parent, "no answer"),
+            Left::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
+            Left::Workers(why) => warn!(stream = %slot.stream, "not published here: {why}"),
+        }
+        match left {
+            Left::Refused(_, others) => {
+                hints = others;
+                shunned.push((parent, Instant::now() + SHUN_FOR));
+            }
+            Left::NoAnswer | Left::End(StreamEnd::Lost | StreamEnd::Stopped | StreamEnd::Unsubscribed) => {
+                shunned.push((parent, Instant::now() + SHUN_FOR));
+            }
+            Left::End(StreamEnd::PublisherEnded) => {
+                // As on the node that it was published on. The directory says whether there is another one.
+                slot.set_serving(Serving::Nothing);
+                if let Some(ended) = output.take() {
+                    ended.finish().await;
+                }
+                let _ = timeout(RETRY, changes.changed()).await;
+            }
+            Left::LinkLost | Left::Changed => {}
+            Left::Workers(_) => {
+                output = None;
+                let _ = timeout_at(Instant::now() + RETRY_WORKERS, changes.changed()).await;
+            }
+        }
+    }
+}
+
+/// Where the stream is, if it is on another node and can be fetched.
+fn elsewhere(center: &Center, slot: &Slot) -> Option<Home> {
+    let home = center.directory.find(&slot.stream)?;
+    // Packets come to the relay of a worker.
+    let can_be_fetched = home.description.lane == Lane::Frames || center.relay_address.is_some();
+    (home.instance != center.directory.instance() && can_be_fetched).then_some(home)
+}
+
+/// The node to fetch from. One that was named by a node that had no room comes first: that one knows better
+/// than the directory.
+fn choose(
+    center: &Center,
+    slot: &Slot,
+    home: &Home,
+    shunned: &[(NodeName, Instant)],
+    hints: &[String],
+) -> Option<Arc<NodeLink>> {
+    let is_shunned = |name: &NodeName| shunned.iter().any(|(other, _)| other == name);
+    let nodes = center.directory.nodes();
+    let hinted = hints.iter().filter_map(|name| NodeName::new(name)).find(|name| {
+        let lives = nodes.iter().any(|node| node.name == *name && !node.draining);
+        lives && *name != center.name && !is_shunned(name) && center.links.get(name).is_some()
+    });
+    if let Some(name) = hinted {
+        return center.links.get(&name);
+    }
+    let candidates = nodes.into_iter().filter(|node| node.name != center.name).map(|node| {
+        let link = center.links.get(&node.name);
+        Candidate {
+            round_trip: link.as_ref().and_then(|link| link.stats().round_trip),
+            shunned: node.draining || link.is_none() || is_shunned(&node.name),
+            name: node.name,
+            region: node.region,
+        }
+    });
+    // The directory forgets a node that died after a second; its place is free before.
+    let mut feeds = center.directory.feeds(&slot.stream);
+    feeds.retain(|(child, _)| *child == center.name || center.links.get(child).is_some());
+    let region = &center.settings.directory.region;
+    let candidates: Vec<Candidate> = candidates.collect();
+    let parent =
+        choose_parent(&center.name, region, &home.node, &feeds, &candidates, center.settings.fan_out_max)?;
+    center.links.get(&parent)
+}
+
+/// Takes a stream from a parent, as long as it gives it.
+async fn follow(
+    center: &Arc<Center>,
+    slot: &Arc<Slot>,
+    link: &Arc<NodeLink>,
+    home: &Home,
+    output: &mut Option<Output>,
+) -> Left {
+    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return Left::LinkLost };
+    let publication = match timeout(ANSWER_WITHIN, subscription.next()).await {
+        Err(_) => return Left::NoAnswer,
+        Ok(None) => return Left::LinkLost,
+        Ok(Some(Fetched::Accepted(publication))) => publication,
+        Ok(Some(Fetched::Refused(why, others))) => return Left::Refused(why, others),
+        Ok(Some(_)) => return Left::End(StreamEnd::Lost),
+    };
+    if (publication.instance, publication.epoch) != (home.instance.0, home.epoch.0) {
+        // The parent or this node knows of a newer one first; the directory brings both together.
+        return Left::Refused(StreamRefusal::NotHere, Vec::new());
+    }
+    match publication.lane {
+        node_link::Lane::Frames => {
+            follow_frames(center, slot, (link, home), &mut subscription, publication, output).await
+        }
+        node_link::Lane::Packets => {
+            follow_packets(center, slot, (link, home), &mut subscription, publication, output).await
+        }
+    }
+}
+
+/// Hands on frames as they come.
+async fn follow_frames(
+    center: &Center,
+    slot: &Slot,
+    (link, home): (&Arc<NodeLink>, &Home),
+    subscription: &mut Subscription,
+    publication: Publication,
+    output: &mut Option<Output>,
+) -> Left {
+    if let Some(Output { media: Media::Frames { worker, splice, .. }, .. }) = output {
+        splice.change_parent(center.clock.now());
+        slot.set_serving(here(&publication, link, *worker, None));
+    }
+    let mut missed = 0_u64;
+    let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
+    let mut changes = slot.changes();
+    let left = loop {
+        tokio::select! {
+            biased;
+            reason = ended(output) => break Left::Workers(reason.text().to_owned()),
+            fetched = subscription.next() => match fetched {
+                None => break Left::LinkLost,
+                Some(Fetched::Frame(frame)) => {
+                    let cost = node_link::cost(&frame);
+                    let taken = hand_on(center, slot, link, &publication, output, frame).await;
+                    subscription.used(cost);
+                    if let Err(why) = taken {
+                        break Left::Workers(why);
+                    }
+                    if let Some(Output { media: Media::Frames { publisher, .. }, .. }) = output
+                        && !subscription.has_next()
+                    {
+                        publisher.flush();
+                    }
+                }
+                Some(Fetched::Gap(frames)) => {
+                    missed += u64::from(frames);
+                    if center.complaints.may(format!("gap {} {}", link.peer, slot.stream)) {
+                        warn!(
+                            stream = %slot.stream, parent = %link.peer, frames,
+                            "the link is slower than the stream: frames were left out up to a key frame"
+                        );
+                    }
+                }
+                Some(Fetched::End(why)) => break Left::End(why),
+                Some(Fetched::Refused(why, others)) => break Left::Refused(why, others),
+                Some(Fetched::Accepted(_) | Fetched::Key(_)) => {}
+            },
+            _ = changes.changed() => {
+                if is_another(center, slot, home) {
+                    break Left::Changed;
+                }
+            }
+            _ = review.tick() => {
+                if is_misplaced(center, slot, link, home) {
+                    break Left::Changed;
+                }
+            }
+        }
+    };
+    if missed > 0 {
+        debug!(stream = %slot.stream, parent = %link.peer, missed, "frames were missed");
+    }
+    left
+}
+
+/// Has the relay take packets, and gives it the keys as they come.
+async fn follow_packets(
+    center: &Arc<Center>,
+    slot: &Arc<Slot>,
+    (link, home): (&Arc<NodeLink>, &Home),
+    subscription: &mut Subscription,
+    publication: Publication,
+    output: &mut Option<Output>,
+) -> Left {
+    // All keys that are in use come behind the acceptance.
+    let mut keys = Vec::new();
+    while keys.is_empty() || subscription.has_next() {
+        match timeout(ANSWER_WITHIN, subscription.next()).await {
+            Err(_) => return Left::NoAnswer,
+            Ok(None) => return Left::LinkLost,
+            Ok(Some(Fetched::Key(key))) => keys.push(OpenKey::from_bytes(&key.0)),
+            Ok(Some(Fetched::End(why))) => return Left::End(why),
+            Ok(Some(_)) => {}
+        }
+    }
+    let Publication { instance, epoch, tracks, .. } = &publication;
+    let mut packets = match output.take() {
+        Some(Output { media: Media::Packets(packets), .. }) => Some(packets),
+        _ => None,
+    };
+    let attached = packets::attach(center, link, slot, (tracks, keys), &mut packets).await;
+    let local = packets.as_ref().map(|packets| packets.local);
+    let (instance, epoch) = (*instance, *epoch);
+    *output = packets.map(|packets| Output { instance, epoch, media: Media::Packets(packets) });
+    // Let go when this ends: the next parent has the stream go on.
+    let (_parent, handle, from) = match attached {
+        Ok(attached) => attached,
+        Err(why) => return Left::Workers(why),
+    };
+    subscription.attach(handle, from);
+    info!(stream = %slot.stream, parent = %link.peer, "fetched from another node");
+    slot.set_serving(here(&publication, link, packets::WORKER, local));
+    let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
+    let mut changes = slot.changes();
+    loop {
+        tokio::select! {
+            biased;
+            reason = ended(output) => return Left::Workers(reason.text().to_owned()),
+            fetched = subscription.next() => match fetched {
+                None => return Left::LinkLost,
+                Some(Fetched::Key(key)) => packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await,
+                Some(Fetched::End(why)) => return Left::End(why),
+                Some(Fetched::Refused(why, others)) => return Left::Refused(why, others),
+                Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_)) => {}
+            },
+            _ = changes.changed() => {
+                if is_another(center, slot, home) {
+                    return Left::Changed;
+                }
+            }
+            _ = review.tick() => {
+                if is_misplaced(center, slot, link, home) {
+                    return Left::Changed;
+                }
+            }
+        }
+    }
+}
+
+/// Whether what this node fetches is not what the directory has any more.
+fn is_another(center: &Center, slot: &Slot, home: &Home) -> bool {
+    let now = elsewhere(center, slot);
+    now.is_none_or(|now| (now.instance, now.epoch) != (home.instance, home.epoch))
+}
+
+/// Whether this node, which feeds none, is deeper in the tree than it has to be, and another parent is there.
+fn is_misplaced(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> bool {
+    let feeds = center.directory.feeds(&slot.stream);
+    let is_leaf = feeds.iter().all(|(_, parent)| *parent != center.name);
+    is_leaf
+        && is_too_deep(&center.name, &home.node, &feeds, center.settings.fan_out_max)
+        && choose(center, slot, home, &[], &[]).is_some_and(|better| better.peer != link.peer)
+}
+
+/// Publishes a frame here; the first one begins the publication.
+async fn hand_on(
+    center: &Center,
+    slot: &Slot,
+    link: &NodeLink,
+    publication: &Publication,
+    output: &mut Option<Output>,
+    frame: media::Frame,
+) -> Result<(), String> {
+    if !matches!(output, Some(Output { media: Media::Frames { .. }, .. })) {
+        let (publisher, worker) = begin(center, slot, link).await?;
+        info!(stream = %slot.stream, parent = %link.peer, "fetched from another node");
+        slot.set_serving(here(publication, link, worker, None));
+        let media = Media::Frames { publisher, worker, splice: Splice::default() };
+        *output = Some(Output { instance: publication.instance, epoch: publication.epoch, media });
+    }
+    let Some(Output { media: Media::Frames { publisher, splice, .. }, .. }) = output else { return Ok(()) };
+    if !splice.takes(center.clock.now(), &frame) {
+        return Ok(());
+    }
+    match publisher.send(Arc::new(frame)).await {
+        Ok(()) => Ok(()),
+        Err(Unsent::TooLong) => {
+            publisher.count_invalid();
+            Ok(())
+        }
+        Err(Unsent::Ended(reason)) => Err(reason.text().to_owned()),
+    }
+}
+
+async fn begin(center: &Center, slot: &Slot, link: &NodeLink) -> Result<(Publisher, usize), String> {
+    let (app, name) = packets::parts(&slot.stream);
+    let protocol = Protocol::Node;
+    let request =
+        PublishRequest { app, name, protocol, address: link.address, detail: link.peer.to_string() };
+    let no_answer = |_| "a worker does not answer".to_owned();
+    let worker = center.workers.least_busy().await.map_err(no_answer)?;
+    let answer = center.workers.publish(worker, request, center.settings.frame_bytes_max).await;
+    let publisher = answer.map_err(no_answer)?.map_err(|refusal| match refusal {
+        Refusal::Taken | Refusal::TakenElsewhere => "the stream has a publisher here",
+        Refusal::Full => "the worker has as many sessions as it may have",
+        Refusal::Draining => "the server is shutting down",
+    })?;
+    Ok((publisher, worker))
+}
+
+fn here(publication: &Publication, link: &NodeLink, worker: usize, local: Option<Epoch>) -> Serving {
+    let publication = publication.clone();
+    Serving::Here { publication, worker, local, parent: Some(link.peer.clone()) }
+}
+
+/// The end of what is published; never, while nothing is.
+async fn ended(output: &mut Option<Output>) -> EndReason {
+    match output {
+        Some(output) => output.ended().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,400 @@
+//! Links to all other living nodes: opens them, takes them in, and keeps one for each pair.
+//!
+//! There is a link between any two nodes, whether a stream is on it or not: a stream begins a round trip
+//! after it is asked for, and round trips to all nodes are known when a parent is chosen. Of two nodes the one
+//! whose name comes first opens it; the other one does when that does not succeed, as where only one can be
+//! reached.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{InstanceId, NodeName};
+use node_link::{Event, Goodbye, Link, LinkError, Node, Refusal, Role};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsStream;
+use tracing::{debug, info, warn};
+
+use crate::center::Center;
+use crate::connection::{self, Driven, Io, NodeLink, Over};
+use crate::packets;
+use crate::serve;
+use crate::task;
+use crate::tls;
+
+/// A node that did not get a link by the other one's doing opens it itself after this.
+const OTHERS_TURN: Duration = Duration::from_secs(2);
+/// While a node cannot be reached, a further attempt begins this often: what was sent into a cut may be
+/// repeated by TCP only seconds after it has healed.
+const ATTEMPT_EVERY: Duration = Duration::from_millis(400);
+/// Attempts at once.
+const ATTEMPTS_MAX: usize = 8;
+/// Time one attempt has for a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Pause after a node said no: that changes only when somebody does something about it.
+const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+/// The same complaint about a node is made this often at most.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Two links of one pair that are no further apart were opened by both at once.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// Connections of strangers, who have not yet proven that they are nodes; of one address. Further ones are
+/// closed.
+const STRANGERS_MAX: usize = 128;
+const STRANGERS_PER_ADDRESS_MAX: usize = 16;
+/// Links that are up. Further nodes are refused.
+const LINKS_MAX: usize = cluster::INSTANCES_MAX;
+
+/// All links that are up, by the other node's name.
+#[derive(Debug)]
+pub(crate) struct Links {
+    up: Mutex<HashMap<NodeName, Arc<NodeLink>>>,
+    changed: watch::Sender<()>,
+    /// Connections of strangers, by address.
+    strangers: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Links {
+    pub(crate) fn new() -> Self {
+        Self { up: Mutex::default(), changed: watch::Sender::new(()), strangers: Mutex::default() }
+    }
+
+    pub(crate) fn get(&self, node: &NodeName) -> Option<Arc<NodeLink>> {
+        self.lock().get(node).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<NodeLink>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Something of this changes when links come and go.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, Arc<NodeLink>>> {
+        self.up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes `link` the one between both nodes, in place of one that is there already, or refuses it.
+    fn add(&self, me: &NodeName, link: &Arc<NodeLink>) -> bool {
+        let mut up = self.lock();
+        let now = link.driven.clock.now();
+        // Both ends have to decide alike: the link that the first node by name opened stays. Later than at
+        // once, the older one is dead, and the other node knows.
+        let is_preferred = |link: &NodeLink| link.is_dialed == (*me < link.peer);
+        if let Some(before) = up.get(&link.peer) {
+            let at_once = before.instance == link.instance && now.saturating_sub(before.up_since) < AT_ONCE;
+            if at_once && is_preferred(before) && !is_preferred(link) {
+                return false;
+            }
+            before.driven.with(|machine, _| machine.say_goodbye(Goodbye::Duplicate));
+        }
+        up.insert(link.peer.clone(), Arc::clone(link));
+        self.changed.send_replace(());
+        true
+    }
+
+    /// The link is over; says whether it was the one between both nodes.
+    fn remove(&self, link: &Arc<NodeLink>) -> bool {
+        let mut up = self.lock();
+        let is_it = up.get(&link.peer).is_some_and(|known| Arc::ptr_eq(known, link));
+        if is_it {
+            up.remove(&link.peer);
+            self.changed.send_replace(());
+        }
+        is_it
+    }
+}
+
+/// Takes in what other nodes open, until the task is ended.
+pub(crate) async fn listen(center: Arc<Center>, listener: TcpListener) {
+    loop {
+        let Ok((socket, address)) = listener.accept().await else {
+            // Descriptors ran out: that passes.
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Some(stranger) = Stranger::enter(&center, address.ip()) else {
+            debug!(%address, "too many connections of strangers, closed");
+            continue;
+        };
+        let center = Arc::clone(&center);
+        task::spawn(async move { take_in(&center, socket, address, stranger).await });
+    }
+}
+
+/// One connection of a stranger.
+struct Stranger {
+    center: Arc<Center>,
+    address: IpAddr,
+}
+
+impl Stranger {
+    fn enter(center: &Arc<Center>, address: IpAddr) -> Option<Self> {
+        let address = address.to_canonical();
+        let mut strangers = center.links.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let total: usize = strangers.values().sum();
+        let of_address = strangers.get(&address).copied().unwrap_or(0);
+        if total >= STRANGERS_MAX || of_address >= STRANGERS_PER_ADDRESS_MAX {
+            return None;
+        }
+        strangers.insert(address, of_address + 1);
+        Some(Self { center: Arc::clone(center), address })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut strangers = self.center.links.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = strangers.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                strangers.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What became of the introductions.
+struct Met {
+    io: Io,
+    driven: Driven,
+    node: Node,
+    relay_secret: [u8; 32],
+}
+
+async fn take_in(center: &Arc<Center>, socket: TcpStream, address: SocketAddr, stranger: Stranger) {
+    let _ = connection::prepare(&socket);
+    let met = async {
+        let stream = center.tls.accept(socket).await.map_err(Over::Connection)?;
+        meet(center, stream, Role::Listener).await
+    };
+    match met.await {
+        Ok(met) => {
+            drop(stranger);
+            run(center, met, address, false).await;
+        }
+        // What strangers do is not worth a line of the log each; a node of another cluster is.
+        Err(over) if is_worth_a_line(&over) && center.complaints.may(address.ip()) => {
+            warn!(%address, "a node was refused: {over}");
+        }
+        Err(over) => debug!(%address, %over, "not a node"),
+    }
+}
+
+fn is_worth_a_line(over: &Over) -> bool {
+    matches!(
+        over,
+        Over::Link(LinkError::WrongSecret | LinkError::OtherVersion { .. } | LinkError::Refused(_))
+    )
+}
+
+/// Both nodes introduce themselves.
+async fn meet(center: &Center, stream: TlsStream<TcpStream>, role: Role) -> Result<Met, Over> {
+    let (binding, relay_secret) = tls::exported(&stream).map_err(Over::Connection)?;
+    let (me, secret, now) = (center.me.clone(), center.settings.secret.clone(), center.clock.now());
+    let machine = match role {
+        Role::Dialer => Link::dial(now, me, secret, binding),
+        Role::Listener => Link::listen(now, me, secret, binding),
+    };
+    let driven = Driven::new(machine, center.clock);
+    let mut io = Io::new(stream);
+    loop {
+        let event = driven.lock().poll_event();
+        match event {
+            Some(Event::Hello(node)) => {
+                if role == Role::Dialer {
+                    return Ok(Met { io, driven, node, relay_secret });
+                }
+                match center.judge(&node) {
+                    Ok(()) => {
+                        driven.with(|machine, now| machine.accept(now));
+                        return Ok(Met { io, driven, node, relay_secret });
+                    }
+                    Err(refusal) => {
+                        driven.with(|machine, _| machine.refuse(refusal));
+                        io.close(&driven).await;
+                        return Err(Over::Link(LinkError::Refused(refusal)));
+                    }
+                }
+            }
+            Some(_) => return Err(Over::Link(LinkError::Malformed("a message before an introduction"))),
+            None => {}
+        }
+        if let Err(over) = io.turn(&driven).await {
+            io.close(&driven).await;
+            return Err(over);
+        }
+    }
+}
+
+impl Center {
+    /// Whether a node that has the secret may have a link.
+    fn judge(&self, node: &Node) -> Result<(), Refusal> {
+        let name = NodeName::new(&node.name).ok_or(Refusal::NameTaken)?;
+        if name == self.name {
+            return Err(Refusal::NameTaken);
+        }
+        if self.is_leaving() {
+            return Err(Refusal::Leaving);
+        }
+        // Of two nodes of one name the directory knows which has it.
+        let nodes = self.directory.nodes();
+        let other = nodes.iter().find(|known| known.name == name);
+        if other.is_some_and(|known| known.instance != InstanceId(node.instance))
+            && self.links.get(&name).is_some_and(|link| link.instance != InstanceId(node.instance))
+        {
+            return Err(Refusal::NameTaken);
+        }
+        if self.links.lock().len() >= LINKS_MAX {
+            return Err(Refusal::TooMany);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a link from its introduction to its end.
+async fn run(center: &Arc<Center>, met: Met, address: SocketAddr, is_dialed: bool) {
+    let Met { io, driven, node, relay_secret } = met;
+    // Names were checked: by the listener as `judge` does, by the dialer against the one it meant.
+    let Some(name) = NodeName::new(&node.name) else { return };
+    let peer = (name, InstanceId(node.instance), node.software);
+    let link = Arc::new(NodeLink::new(peer, address, is_dialed, driven, relay_secret));
+    let goodbye = if center.is_leaving() {
+        Some(Goodbye::Leaving)
+    } else {
+        (!center.links.add(&center.name, &link)).then_some(Goodbye::Duplicate)
+    };
+    if let Some(why) = goodbye {
+        link.driven.with(|machine, _| machine.say_goodbye(why));
+        io.close(&link.driven).await;
+        return;
+    }
+    center.directory.set_reachable(&link.peer, true);
+    info!(node = %link.peer, %address, software = link.software, "linked to a node");
+    let serving = Arc::clone(center);
+    if let Some(address) = &center.relay_address {
+        link.driven.with(|machine, _| machine.announce_relay(address));
+    }
+    let begin =
+        |link: &Arc<NodeLink>, id, stream, attached| serve::spawn(&serving, link, (id, stream), attached);
+    let connect = |link: &Arc<NodeLink>, address| {
+        task::spawn(packets::connect(Arc::clone(&serving), Arc::clone(link), address));
+    };
+    let over = link.run(io, begin, connect).await;
+    packets::disconnect(center, &link);
+    if center.links.remove(&link) {
+        let is_leaving = matches!(over, Over::Goodbye(Goodbye::Leaving));
+        center.directory.set_reachable(&link.peer, is_leaving);
+        match over {
+            Over::Goodbye(_) | Over::Closed => info!(node = %link.peer, "link closed: {over}"),
+            over => warn!(node = %link.peer, "link lost: {over}"),
+        }
+    }
+}
+
+/// Keeps a link to a node, until the task is ended or this node leaves.
+pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
+    while !center.is_leaving() {
+        let mut changes = center.links.changes();
+        if center.links.get(&node.name).is_some() {
+            // It never fails: the sender is in `center`.
+            let _ = changes.changed().await;
+            continue;
+        }
+        if node.name < center.name && has_link(&center, &node.name, OTHERS_TURN).await {
+            continue;
+        }
+        match dial(&center, &node).await {
+            Ok((met, address)) => run(&center, met, address, true).await,
+            Err(over) => {
+                if center.complaints.may(&node.name) {
+                    warn!(node = %node.name, address = node.addresses.relay_tcp, "no link: {over}");
+                }
+                let pause = if is_worth_a_line(&over) { AFTER_REFUSAL } else { ATTEMPT_EVERY };
+                has_link(&center, &node.name, pause).await;
+            }
+        }
+    }
+}
+
+/// Whether there is a link to a node, or comes to be one within `wait`.
+async fn has_link(center: &Center, node: &NodeName, wait: Duration) -> bool {
+    let mut changes = center.links.changes();
+    let comes = async {
+        while center.links.get(node).is_none() {
+            let _ = changes.changed().await;
+        }
+    };
+    timeout(wait, comes).await.is_ok()
+}
+
+/// Opens a connection to a node: several attempts, each a little after the one before. Only on the first that
+/// succeeds a word is said, so that the other node meets this one once.
+async fn dial(center: &Arc<Center>, node: &cluster::Node) -> Result<(Met, SocketAddr), Over> {
+    let address = &node.addresses.relay_tcp;
+    if address.is_empty() {
+        return Err(Over::Connection("it announces no address (`cluster.relay_public_address`)".to_owned()));
+    }
+    let mut attempts = JoinSet::new();
+    let mut begun = 0;
+    let (stream, address) = loop {
+        if begun < ATTEMPTS_MAX {
+            begun += 1;
+            let (center, address) = (Arc::clone(center), address.clone());
+            attempts.spawn(async move { connect(&center, &address).await });
+        }
+        match timeout(ATTEMPT_EVERY, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(connected)))) => break connected,
+            // The others may still succeed; the last one says what is wrong.
+            Ok(Some(Ok(Err(error)))) if attempts.is_empty() => return Err(Over::Connection(error)),
+            Ok(None) => return Err(Over::Connection("no connection in time".to_owned())),
+            _ => {}
+        }
+    };
+    drop(attempts);
+    let met = meet(center, stream, Role::Dialer).await?;
+    if met.node.name != node.name.as_str() {
+        met.driven.with(|machine, _| machine.say_goodbye(Goodbye::WrongNode));
+        met.io.close(&met.driven).await;
+        return Err(Over::Connection(format!("the node at {address} is {}", met.node.name)));
+    }
+    Ok((met, address))
+}
+
+async fn connect(center: &Center, address: &str) -> Result<(TlsStream<TcpStream>, SocketAddr), String> {
+    let socket = timeout(CONNECT_WITHIN, TcpStream::connect(address)).await;
+    let socket = socket.map_err(|_| "no connection in time")?.map_err(|error| error.to_string())?;
+    let fail = |error: std::io::Error| error.to_string();
+    connection::prepare(&socket).map_err(fail)?;
+    let address = socket.peer_addr().map_err(fail)?;
+    Ok((center.tls.connect(socket).await?, address))
+}
+
+/// When which complaint was made last.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints(Mutex<HashMap<String, tokio::time::Instant>>);
+
+impl Complaints {
+    /// Complaints that are remembered; when there are more, all are made again.
+    const MAX: usize = 256;
+
+    /// Whether a complaint about `whom` may be made now.
+    pub(crate) fn may(&self, whom: impl std::fmt::Display) -> bool {
+        let (whom, now) = (whom.to_string(), tokio::time::Instant::now());
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.get(&whom).is_some_and(|at| now.duration_since(*at) < COMPLAIN_EVERY) {
+            return false;
+        }
+        if made.len() >= Self::MAX {
+            made.clear();
+        }
+        made.insert(whom, now);
+        true
+    }
+}

@@ -1,0 +1,428 @@
+//! Streams of packets: their media goes by UDP, between the workers' relays; this is how it is arranged.
+//!
+//! The first worker has the relay (`worker_api::relay`). Each link gives it a secret of its own and the
+//! other node's address. A stream that is served is offered with its tracks and keys, which go to the other
+//! node; that one chooses a handle, and is served from then on. Keys change when a node has let a stream go,
+//! and every few hours.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cluster::{NodeName, StreamName};
+use node_link::{Position, Publication, ServeId, StreamEnd, StreamKey, StreamRefusal};
+use relay::{LinkSecret, OpenKey, Role};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{debug, info, warn};
+use worker_api::relay::{LinkId, RelayCommand, RelayNotice, RelayRefusal};
+use worker_api::streams::Epoch;
+use worker_api::{EndReason, RELAY_WORKER, WorkersLink};
+
+use crate::center::Center;
+use crate::connection::{Attachment, NodeLink};
+use crate::describe;
+use crate::stream::Slot;
+use crate::task;
+
+/// How long a link may take until datagrams can be sent: the other node says where.
+const RELAY_WITHIN: Duration = Duration::from_millis(1_500);
+/// A key is used for this long at most.
+const KEY_VALID: Duration = Duration::from_secs(2 * 3_600);
+/// Keys are changed no more often than this, however many nodes come and go.
+const KEY_CHANGE_MIN: Duration = Duration::from_secs(30);
+/// Time in which all nodes of the tree have a new key: links that take longer are over.
+const KEY_SPREADS: Duration = Duration::from_secs(3);
+/// News of a stream that its tasks have not read; one that is further behind starts over.
+const NEWS_MAX: usize = 16;
+
+/// What the tasks of a stream of packets have to know.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    /// Its next key.
+    Key(OpenKey),
+    /// It is not served by the relay any more.
+    ServedEnded(Epoch),
+    /// It is not fetched any more.
+    FetchEnded(Epoch, EndReason),
+    /// Its key has to be changed.
+    KeyWorn,
+}
+
+pub(crate) fn news() -> broadcast::Sender<News> {
+    broadcast::Sender::new(NEWS_MAX)
+}
+
+/// The relay's end of a link.
+pub(crate) struct RelayEnd {
+    /// Until it is used.
+    secret: Mutex<Option<LinkSecret>>,
+    role: Role,
+    /// Once datagrams can be sent.
+    link: watch::Sender<Option<LinkId>>,
+}
+
+impl RelayEnd {
+    pub(crate) fn new(secret: [u8; 32], is_dialed: bool) -> Self {
+        let role = if is_dialed { Role::Dialer } else { Role::Listener };
+        let secret = Mutex::new(Some(LinkSecret::new(secret)));
+        Self { secret, role, link: watch::Sender::new(None) }
+    }
+
+    /// The relay's number of the link, if there is one in time.
+    async fn link(&self) -> Option<LinkId> {
+        let mut link = self.link.subscribe();
+        let known = timeout(RELAY_WITHIN, link.wait_for(Option::is_some)).await;
+        known.ok()?.ok().and_then(|link| *link)
+    }
+}
+
+impl fmt::Debug for RelayEnd {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelayEnd({:?}, {:?})", self.role, *self.link.borrow())
+    }
+}
+
+/// Gives the relay a link, now that the other node has said where its datagrams go.
+pub(crate) async fn connect(center: Arc<Center>, link: Arc<NodeLink>, address: String) {
+    let Some(secret) = link.relay.secret.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        return;
+    };
+    if center.relay_address.is_none() {
+        return;
+    }
+    let resolved = tokio::net::lookup_host(&address).await.ok().and_then(|mut addresses| addresses.next());
+    let Some(resolved) = resolved else {
+        warn!(node = %link.peer, address, "its address for packets cannot be resolved");
+        return;
+    };
+    static NUMBER: AtomicU64 = AtomicU64::new(1);
+    let id = LinkId(NUMBER.fetch_add(1, Ordering::Relaxed));
+    let role = link.relay.role;
+    let added = center.workers.ask_relay(|reply| RelayCommand::AddLink {
+        link: id,
+        secret,
+        role,
+        address: canonical(&center, resolved),
+        reply,
+    });
+    match added.await {
+        Ok(Ok(())) => {
+            debug!(node = %link.peer, address, "packets can be sent");
+            link.relay.link.send_replace(Some(id));
+        }
+        Ok(Err(why)) => warn!(node = %link.peer, address, "packets cannot be sent: {why}"),
+        Err(error) => warn!(node = %link.peer, worker = error.worker, "a worker does not answer"),
+    }
+}
+
+/// An IPv4 address as a socket that takes both kinds sees it.
+fn canonical(center: &Center, address: SocketAddr) -> SocketAddr {
+    match (center.relay_socket, address) {
+        (Some(SocketAddr::V6(_)), SocketAddr::V4(address)) => {
+            SocketAddr::new(address.ip().to_ipv6_mapped().into(), address.port())
+        }
+        _ => address,
+    }
+}
+
+/// The link is over.
+pub(crate) fn disconnect(center: &Center, link: &NodeLink) {
+    if let Some(link) = link.relay.link.send_replace(None) {
+        tell(&center.workers, RelayCommand::RemoveLink { link });
+    }
+}
+
+/// Passes on what the relay ends by itself, until the task is ended.
+pub(crate) async fn follow_relay(center: Arc<Center>) {
+    if center.relay_address.is_none() {
+        return;
+    }
+    let (sender, mut notices) = mpsc::unbounded_channel();
+    tell(&center.workers, RelayCommand::Notify { notices: sender });
+    while let Some(notice) = notices.recv().await {
+        let (app, name, news) = match notice {
+            RelayNotice::ServedEnded { app, name, epoch } => (app, name, News::ServedEnded(epoch)),
+            RelayNotice::FetchEnded { app, name, epoch, reason } => {
+                (app, name, News::FetchEnded(epoch, reason))
+            }
+            RelayNotice::KeyWorn { app, name } => (app, name, News::KeyWorn),
+        };
+        if let Some(slot) = StreamName::new(&format!("{app}/{name}")).and_then(|stream| center.slot(&stream))
+        {
+            // Nobody may be left to care.
+            let _ = slot.news.send(news);
+        }
+    }
+}
+
+/// A worker that takes no commands has a full queue for a moment, or has ended; streams end by their own ways.
+fn tell(workers: &WorkersLink, command: RelayCommand) {
+    if let Err(error) = workers.relay(command) {
+        warn!(worker = error.worker, "a worker takes no commands");
+    }
+}
+
+/// The application and name of a stream.
+pub(crate) fn parts(stream: &StreamName) -> (String, String) {
+    let (app, name) = stream.as_str().rsplit_once('/').expect("names of streams have a slash");
+    (app.to_owned(), name.to_owned())
+}
+
+/// Serves a stream of packets, until it ends or the task does.
+pub(crate) async fn serve(
+    center: &Arc<Center>,
+    link: &Arc<NodeLink>,
+    slot: &Arc<Slot>,
+    (id, publication, local): (ServeId, Publication, Option<Epoch>),
+    attachments: &mut mpsc::Receiver<Attachment>,
+) -> Result<StreamEnd, StreamRefusal> {
+    let relay = link.relay.link().await.ok_or(StreamRefusal::NotHere)?;
+    // Before the offer, so that no key is missed.
+    let mut news = slot.news.subscribe();
+    let (app, name) = parts(&slot.stream);
+    let offer = center.workers.ask_relay(|reply| {
+        let (app, name) = (app.clone(), name.clone());
+        RelayCommand::Offer { app, name, reply }
+    });
+    let offered = match offer.await {
+        Ok(Ok(offered)) => offered,
+        Ok(Err(why)) => {
+            debug!(stream = %slot.stream, node = %link.peer, "not offered: {why}");
+            return Err(match why {
+                RelayRefusal::Draining => StreamRefusal::Draining,
+                _ => StreamRefusal::NotHere,
+            });
+        }
+        Err(_) => return Err(StreamRefusal::Full),
+    };
+    if local.is_some_and(|local| local != offered.epoch) {
+        return Err(StreamRefusal::NotHere);
+    }
+    let tracks = describe::tracks(&offered.tracks).ok_or(StreamRefusal::NotHere)?;
+    info!(stream = %slot.stream, node = %link.peer, "served to another node");
+    link.driven.with(|machine, _| {
+        machine.accept_stream(id, Publication { tracks, ..publication });
+        offered.keys.iter().for_each(|key| machine.send_key(id, &StreamKey(key.to_bytes())));
+    });
+    let _serving = Serving { center: Arc::clone(center), relay, app: app.clone(), name: name.clone() };
+    loop {
+        tokio::select! {
+            attachment = attachments.recv() => {
+                let Some((handle, from)) = attachment else { return Ok(StreamEnd::Lost) };
+                let from = from.map(|Position { epoch, index }| relay::Position { epoch, index });
+                let served = center.workers.ask_relay(|reply| {
+                    let (app, name, epoch) = (app.clone(), name.clone(), offered.epoch);
+                    RelayCommand::Serve { link: relay, app, name, epoch, handle, from, reply }
+                });
+                match served.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(RelayRefusal::Replaced | RelayRefusal::NoStream)) => {
+                        return Ok(StreamEnd::PublisherEnded);
+                    }
+                    Ok(Err(why)) => {
+                        warn!(stream = %slot.stream, node = %link.peer, "packets are not served: {why}");
+                        return Ok(StreamEnd::Lost);
+                    }
+                    Err(_) => return Ok(StreamEnd::Lost),
+                }
+            }
+            heard = news.recv() => match heard {
+                Ok(News::Key(key)) => {
+                    link.driven.with(|machine, _| machine.send_key(id, &StreamKey(key.to_bytes())));
+                }
+                Ok(News::ServedEnded(epoch)) if epoch == offered.epoch => {
+                    return Ok(StreamEnd::PublisherEnded);
+                }
+                Ok(_) => {}
+                // The other node asks again.
+                Err(_) => return Ok(StreamEnd::Lost),
+            },
+        }
+    }
+}
+
+/// A stream that the relay serves over a link.
+struct Serving {
+    center: Arc<Center>,
+    relay: LinkId,
+    app: String,
+    name: String,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let (app, name) = (self.app.clone(), self.name.clone());
+        tell(&self.center.workers, RelayCommand::StopServing { link: self.relay, app, name });
+    }
+}
+
+/// A stream of packets that is published here.
+pub(crate) struct Output {
+    center: Arc<Center>,
+    slot: Arc<Slot>,
+    /// Which publication it is on this node.
+    pub(crate) local: Epoch,
+    news: broadcast::Receiver<News>,
+}
+
+impl Output {
+    /// Waits for its end, which nobody here asked for.
+    pub(crate) async fn ended(&mut self) -> EndReason {
+        loop {
+            match self.news.recv().await {
+                Ok(News::FetchEnded(epoch, reason)) if epoch == self.local => return reason,
+                Err(broadcast::error::RecvError::Closed) => return EndReason::WorkerEnded,
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let (app, name) = parts(&self.slot.stream);
+        tell(&self.center.workers, RelayCommand::EndFetch { app, name, epoch: self.local });
+    }
+}
+
+/// A stream of packets that comes over a link.
+pub(crate) struct Parent {
+    center: Arc<Center>,
+    relay: LinkId,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Parent {
+    fn drop(&mut self) {
+        let (app, name) = parts(&self.slot.stream);
+        tell(&self.center.workers, RelayCommand::RemoveParent { link: self.relay, app, name });
+    }
+}
+
+/// Has the relay take a stream from a link: begins its publication, or continues it. Returns the handle, and
+/// where the stream stands if it has come from another node until now.
+pub(crate) async fn attach(
+    center: &Arc<Center>,
+    link: &NodeLink,
+    slot: &Arc<Slot>,
+    (tracks, keys): (&[u8], Vec<OpenKey>),
+    output: &mut Option<Output>,
+) -> Result<(Parent, u16, Option<Position>), String> {
+    let no_answer = |_| "a worker does not answer".to_owned();
+    let relay = link.relay.link().await.ok_or("the other node has no address for packets")?;
+    let (app, name) = parts(&slot.stream);
+    let parent = Parent { center: Arc::clone(center), relay, slot: Arc::clone(slot) };
+    if output.is_some() {
+        for key in keys {
+            add_key(center, slot, key).await;
+        }
+        let attached =
+            center.workers.ask_relay(|reply| RelayCommand::AddParent { link: relay, app, name, reply });
+        let attached = attached.await.map_err(no_answer)?.map_err(|why| why.to_string())?;
+        let relay::Position { epoch, index } = attached.position;
+        return Ok((parent, attached.handle, Some(Position { epoch, index })));
+    }
+    let tracks = describe::read_tracks(tracks).ok_or("its tracks make no sense")?;
+    let news = slot.news.subscribe();
+    let fetched = center.workers.ask_relay(|reply| RelayCommand::Fetch {
+        link: relay,
+        app,
+        name,
+        tracks,
+        keys,
+        serves: true,
+        reply,
+    });
+    let fetched = fetched.await.map_err(no_answer)?.map_err(|why| why.to_string())?;
+    let (center, slot) = (Arc::clone(center), Arc::clone(slot));
+    *output = Some(Output { center, slot, local: fetched.epoch, news });
+    Ok((parent, fetched.handle, None))
+}
+
+/// The next key of a fetched stream, for this node and for those that get the stream from it.
+pub(crate) async fn add_key(center: &Center, slot: &Slot, key: OpenKey) {
+    let (app, name) = parts(&slot.stream);
+    let added = center.workers.ask_relay(|reply| {
+        let key = key.clone();
+        RelayCommand::AddKey { app, name, key, reply }
+    });
+    // One that is there already is no harm; without one that is needed, packets do not open, and the stream
+    // is fetched again.
+    if let Ok(Err(why)) = added.await {
+        debug!(stream = %slot.stream, epoch = key.epoch(), "a key was not taken: {why}");
+    }
+    let _ = slot.news.send(News::Key(key));
+}
+
+/// Changes the keys of a stream of this node, until it is dropped.
+pub(crate) struct KeyChanges(AbortHandle);
+
+impl KeyChanges {
+    pub(crate) fn start(center: &Arc<Center>, slot: &Arc<Slot>) -> Self {
+        Self(task::spawn(change_keys(Arc::clone(center), Arc::clone(slot))))
+    }
+}
+
+impl Drop for KeyChanges {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
+    let mut news = slot.news.subscribe();
+    let mut changes = slot.changes();
+    let mut changed_at = Instant::now();
+    // Nodes that have had a key.
+    let mut known = fed(&center, &slot);
+    loop {
+        let due = sleep_until(changed_at + KEY_VALID);
+        tokio::select! {
+            () = due => {}
+            heard = news.recv() => match heard {
+                Ok(News::KeyWorn) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                _ => continue,
+            },
+            _ = changes.changed() => {
+                let now = fed(&center, &slot);
+                let has_left = !known.is_subset(&now);
+                known.extend(now);
+                if !has_left {
+                    continue;
+                }
+                // More may follow, as when a node goes that many were fed by.
+                sleep_until(changed_at + KEY_CHANGE_MIN).await;
+            }
+        }
+        let (app, name) = parts(&slot.stream);
+        let key = center.workers.ask_relay(|reply| {
+            let (app, name) = (app.clone(), name.clone());
+            RelayCommand::NewKey { app, name, reply }
+        });
+        known = fed(&center, &slot);
+        changed_at = Instant::now();
+        let Ok(Ok(key)) = key.await else {
+            // Nobody gets the stream: the next one that does gets a key of its own.
+            continue;
+        };
+        let epoch = key.epoch();
+        let _ = slot.news.send(News::Key(key));
+        sleep(KEY_SPREADS).await;
+        tell(&center.workers, RelayCommand::UseNewKey { app, name, epoch });
+        debug!(stream = %slot.stream, epoch, "another key is in use");
+    }
+}
+
+/// Nodes that get the stream.
+fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
+    center.directory.feeds(&slot.stream).into_iter().map(|(child, _)| child).collect()
+}
+
+/// What serves and fetches streams of packets is on this worker.
+pub(crate) const WORKER: usize = RELAY_WORKER;

@@ -1,0 +1,24 @@
+//! What a node of a cluster is started with.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use node_link::Secret;
+
+/// How this node takes part in its cluster.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How it reaches the directory, and what it says of itself there. Its relay addresses may lack a port:
+    /// then that of the socket is added.
+    pub directory: cluster::Settings,
+    /// Where other nodes reach it.
+    pub listen: Vec<SocketAddr>,
+    /// What all nodes share.
+    pub secret: Secret,
+    /// Nodes that this one feeds with a stream, at most.
+    pub fan_out_max: usize,
+    /// How long a stream is fetched after its last player.
+    pub linger: Duration,
+    /// Bytes of a frame that the workers take.
+    pub frame_bytes_max: usize,
+}

@@ -1,0 +1,150 @@
+//! Nodes that die or leave, links that are cut or slow.
+
+use std::time::Duration;
+
+use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use tokio::time::sleep;
+
+use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
+use crate::server::{Server, until};
+use crate::wire::Wire;
+
+/// Two nodes, of which the first opens a link to the second by a wire.
+async fn wired(server: &Server) -> (Node, Node, Wire) {
+    let wire = Wire::new().await;
+    let a = Node::start(server, "a", Options::default()).await;
+    let announced = Some(wire.address);
+    let b = Node::start(server, "b", Options { announced, ..Options::default() }).await;
+    wire.set_target(b.nodes().addresses()[0]);
+    a.linked(1).await;
+    (a, b, wire)
+}
+
+#[tokio::test]
+async fn players_get_the_publisher_that_appears_after_the_home_has_died() {
+    let Some(server) = Server::start().await else { return };
+    let mut a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    c.linked(2).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    c.worker.want(STREAM, true);
+    received_up_to(&c, STREAM, 0).await;
+    a.kill();
+    // The name is free as soon as it is known that nobody is there to have it.
+    loop {
+        let ended = b.worker.ended().len();
+        b.worker.publish(STREAM, false);
+        b.worker.send(STREAM, frame(10));
+        let has_it = || numbers(&c.worker.received(STREAM)).last() == Some(&10);
+        until("it is had, or refused", || has_it() || b.worker.ended().len() > ended).await;
+        if has_it() {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_was_cut_is_back_after_it_has_healed_and_brings_what_was_missed() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, wire) = wired(&server).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    for round in 0..2 {
+        let first = round * 4 + 1;
+        wire.set_open(false);
+        (first..first + 3).for_each(|number| b.worker.send(STREAM, frame(number)));
+        // Longer than a link may be silent: it ends, and cannot be opened again until the cut has healed.
+        until("the silence is noticed", || a.worker.taps(STREAM) + b.worker.taps(STREAM) == 0).await;
+        wire.set_open(true);
+        b.worker.send(STREAM, frame(first + 3));
+        received_up_to(&a, STREAM, first + 3).await;
+    }
+    // The group of pictures reaches back to what was there already: each frame once, without a gap.
+    assert_eq!(numbers(&a.worker.received(STREAM)), (0..=8).collect::<Vec<_>>());
+    assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing but the pause");
+}
+
+#[tokio::test]
+async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_stream() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, wire) = wired(&server).await;
+    let (large, small) = ("live/large", "live/small");
+    for stream in [large, small] {
+        b.worker.publish(stream, false);
+        b.worker.send(stream, frame(0));
+        a.worker.want(stream, true);
+        received_up_to(&a, stream, 0).await;
+    }
+    let big = |number: i64| {
+        let role = if number % 10 == 0 { FrameRole::Key } else { FrameRole::Inter };
+        let time = Timestamp::from_millis(number * 40);
+        Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), vec![number as u8; 40_000])
+    };
+    // Twice what the link carries.
+    wire.set_rate(500_000);
+    for number in 1..150 {
+        b.worker.send(large, big(number));
+        b.worker.send(small, frame(number));
+        sleep(Duration::from_millis(40)).await;
+    }
+    received_up_to(&a, small, 149).await;
+    assert_eq!(numbers(&a.worker.received(small)), (0..150).collect::<Vec<_>>());
+    wire.set_rate(u64::MAX);
+    b.worker.send(large, big(150));
+    let number = |frame: &Frame| frame.dts.millis() / 40;
+    until("the link recovers", || a.worker.received(large).last().map(number) == Some(150)).await;
+    let received = a.worker.received(large);
+    assert!((20..130).contains(&received.len()), "{} of 151", received.len());
+    for pair in received.windows(2) {
+        let (before, next) = (number(&pair[0]), number(&pair[1]));
+        assert!(next == before + 1 || next > before && pair[1].is_key(), "{before}, then {next}");
+    }
+    let links = a.nodes().status().await.links;
+    assert!(links[0].stats.missed > 0, "the other node said so");
+}
+
+#[tokio::test]
+async fn nothing_new_is_taken_from_a_node_that_drains_and_what_it_serves_goes_on() {
+    let Some(server) = Server::start().await else { return };
+    let mut a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    a.linked(2).await;
+    b.linked(2).await;
+    c.linked(2).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    a.nodes().drain().await;
+    // It is fetched from the node that has it from there.
+    until("it is known", || c.published(STREAM).is_some()).await;
+    c.worker.want(STREAM, true);
+    received_up_to(&c, STREAM, 0).await;
+    a.worker.send(STREAM, frame(1));
+    received_up_to(&c, STREAM, 1).await;
+    received_up_to(&b, STREAM, 1).await;
+    assert_eq!((a.worker.taps(STREAM), b.worker.taps(STREAM)), (1, 1));
+    a.leave().await;
+    until("it is forgotten at once", || b.published(STREAM).is_none() && c.published(STREAM).is_none()).await;
+    until("players wait", || !b.worker.is_fetched(STREAM) && !c.worker.is_fetched(STREAM)).await;
+}
+
+#[tokio::test]
+async fn a_link_without_streams_carries_next_to_nothing() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, wire) = wired(&server).await;
+    b.worker.publish(STREAM, false);
+    a.knows(STREAM).await;
+    let carried = wire.carried();
+    let pings = a.nodes().status().await.links[0].stats.bytes_out;
+    (0..100).for_each(|number| b.worker.send(STREAM, frame(number)));
+    while a.nodes().status().await.links[0].stats.bytes_out < pings + 8 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(wire.carried() - carried < 500, "{} bytes", wire.carried() - carried);
+}

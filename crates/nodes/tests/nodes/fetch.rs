@@ -1,0 +1,95 @@
+//! Streams of one node on another.
+
+use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
+use crate::server::{Server, until};
+
+#[tokio::test]
+async fn a_stream_is_fetched_while_it_is_wanted_and_let_go_afterwards() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    a.linked(1).await;
+    b.linked(1).await;
+    a.worker.publish(STREAM, false);
+    (0..25).for_each(|number| a.worker.send(STREAM, frame(number)));
+    b.knows(STREAM).await;
+    assert_eq!(a.published(STREAM), None, "it is this node's own");
+
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 24).await;
+    assert_eq!(numbers(&b.worker.received(STREAM)), (20..25).collect::<Vec<_>>(), "from a key frame on");
+    (25..60).for_each(|number| a.worker.send(STREAM, frame(number)));
+    received_up_to(&b, STREAM, 59).await;
+    assert_eq!(numbers(&b.worker.received(STREAM)), (20..60).collect::<Vec<_>>(), "each once, in order");
+    assert_eq!(a.worker.taps(STREAM), 1);
+
+    // Players that come back in time find it as it was.
+    b.worker.want(STREAM, false);
+    b.worker.want(STREAM, true);
+    (60..70).for_each(|number| a.worker.send(STREAM, frame(number)));
+    received_up_to(&b, STREAM, 69).await;
+    assert_eq!(b.worker.publications(STREAM), 1);
+
+    b.worker.want(STREAM, false);
+    until("it is let go", || a.worker.taps(STREAM) == 0 && !b.worker.is_fetched(STREAM)).await;
+    let sent = a.nodes().status().await.links[0].stats.frames_out;
+    (70..80).for_each(|number| a.worker.send(STREAM, frame(number)));
+    assert_eq!(a.nodes().status().await.links[0].stats.frames_out, sent, "the link carries nothing of it");
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 79).await;
+}
+
+#[tokio::test]
+async fn players_wait_for_a_publisher_that_appears_elsewhere_and_comes_back() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    b.worker.want(STREAM, true);
+    for _ in 0..2 {
+        a.worker.publish(STREAM, false);
+        a.worker.send(STREAM, frame(0));
+        received_up_to(&b, STREAM, 0).await;
+        a.worker.send(STREAM, frame(1));
+        received_up_to(&b, STREAM, 1).await;
+        a.worker.end(STREAM);
+        until("its end is passed on", || !b.worker.is_fetched(STREAM)).await;
+    }
+    assert_eq!(numbers(&b.worker.received(STREAM)), [0, 1, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_publisher_here_ends_the_fetch() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    // By policy it takes the name over; the players here are its own now.
+    b.worker.publish(STREAM, true);
+    b.worker.want(STREAM, false);
+    until("nothing is fetched", || a.worker.taps(STREAM) == 0).await;
+    until("the other publisher has ended", || !a.worker.ended().is_empty()).await;
+    a.worker.want(STREAM, true);
+    b.worker.send(STREAM, frame(10));
+    received_up_to(&a, STREAM, 10).await;
+}
+
+#[tokio::test]
+async fn a_fetched_stream_that_an_operator_ends_comes_back_for_its_players() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    b.worker.kick(STREAM);
+    until("it is fetched again", || b.worker.publications(STREAM) == 2).await;
+    a.worker.send(STREAM, frame(1));
+    received_up_to(&b, STREAM, 1).await;
+}

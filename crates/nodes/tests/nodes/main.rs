@@ -1,0 +1,13 @@
+//! Nodes of a cluster in one process, on a real nats-server, with workers that are made for these tests.
+
+mod claims;
+mod faults;
+mod fetch;
+mod node;
+mod packets;
+#[path = "../../../cluster/tests/cluster/server.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod server;
+mod strangers;
+mod tree;
+mod wire;

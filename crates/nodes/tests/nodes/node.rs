@@ -1,0 +1,480 @@
+//! A node with a worker that is made for tests: it keeps what it gets, and gives what it is told to.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use cluster::NodeName;
+use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use node_link::Secret;
+use nodes::{Nodes, Settings};
+use relay::{OpenKey, Position, SealKey};
+use tokio::sync::mpsc;
+use worker_api::cluster::{Elsewhere, Publication};
+use worker_api::internal::{FrameReceiver, InternalPublish, Next};
+use worker_api::link::{Command, WorkerUnavailable};
+use worker_api::relay::{Attached, Fetched, Offered, RelayCommand, RelayNotice, RelayNotices, RelayRefusal};
+use worker_api::snapshot::{Protocol, SessionId, WorkerSnapshot};
+use worker_api::streams::{Epoch, Published, WebrtcAvailability};
+use worker_api::tap::{FrameSender, InternalTap, TapRefusal};
+use worker_api::{EndReason, WorkersLink};
+
+use crate::server::{Server, until};
+
+pub(crate) const STREAM: &str = "live/a";
+
+/// A node, and its only worker.
+pub(crate) struct Node {
+    pub(crate) nodes: Option<Nodes>,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) name: String,
+}
+
+/// What differs from node to node.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) secret: &'static [u8],
+    pub(crate) fan_out_max: usize,
+    pub(crate) linger: Duration,
+    pub(crate) region: &'static str,
+    /// Where the others are told to connect, if not where it listens.
+    pub(crate) announced: Option<SocketAddr>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            secret: b"the secret of the cluster",
+            fan_out_max: 8,
+            linger: Duration::from_millis(200),
+            region: "fra",
+            announced: None,
+        }
+    }
+}
+
+pub(crate) struct Worker {
+    inner: Mutex<Inner>,
+    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
+    /// Streams whose queue has something.
+    wakes: mpsc::UnboundedSender<String>,
+}
+
+#[derive(Default)]
+struct Inner {
+    streams: HashMap<String, Stream>,
+    last: u64,
+    /// Publications that were ended by command.
+    ended: Vec<(String, EndReason)>,
+    relayed: Vec<String>,
+    notices: Option<RelayNotices>,
+    /// Of the one stream of packets.
+    keys: Vec<OpenKey>,
+}
+
+#[derive(Default)]
+struct Stream {
+    /// What is published, by whoever.
+    epoch: Option<Epoch>,
+    /// It is a publisher of this node.
+    is_own: bool,
+    fetched: Option<FrameReceiver>,
+    /// Since the last key frame.
+    group: Vec<Arc<Frame>>,
+    taps: Vec<FrameSender>,
+    /// All frames of fetched publications.
+    received: Vec<Frame>,
+    /// Fetched publications that began.
+    publications: usize,
+    is_wanted: bool,
+}
+
+impl Node {
+    pub(crate) async fn start(server: &Server, name: &str, options: Options) -> Self {
+        Self::try_start(server.port, name, options).await.unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) async fn try_start(nats_port: u16, name: &str, options: Options) -> Result<Self, String> {
+        let url = format!("nats://127.0.0.1:{nats_port}");
+        let mut directory = cluster::Settings::new(vec![url], NodeName::new(name).unwrap());
+        options.region.clone_into(&mut directory.region);
+        if let Some(announced) = options.announced {
+            directory.addresses.relay_tcp = announced.to_string();
+        }
+        directory.addresses.relay_udp = "127.0.0.1:0".to_owned();
+        let settings = Settings {
+            directory,
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            secret: Secret::new(options.secret).unwrap(),
+            fan_out_max: options.fan_out_max,
+            linger: options.linger,
+            frame_bytes_max: 1 << 20,
+        };
+        let nodes = Nodes::start(settings).await?;
+        let worker = Worker::start(nodes.elsewhere());
+        // Nothing is sent by it here.
+        nodes.serve(worker.link(), Some("127.0.0.1:9".parse().unwrap())).await;
+        Ok(Self { nodes: Some(nodes), worker, name: name.to_owned() })
+    }
+
+    pub(crate) fn nodes(&self) -> &Nodes {
+        self.nodes.as_ref().expect("it runs")
+    }
+
+    /// Waits until it is linked to so many others.
+    pub(crate) async fn linked(&self, count: usize) {
+        let begun = tokio::time::Instant::now();
+        while self.nodes().status().await.links.len() != count {
+            assert!(begun.elapsed() < crate::server::DEADLINE, "{}: not linked to {count}", self.name);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until it knows a stream of another node.
+    pub(crate) async fn knows(&self, stream: &str) {
+        let elsewhere = self.worker.elsewhere.get().unwrap();
+        until("the stream is known", || elsewhere.published(stream).is_some()).await;
+    }
+
+    pub(crate) fn published(&self, stream: &str) -> Option<Published> {
+        self.worker.elsewhere.get().unwrap().published(stream)
+    }
+
+    /// Ends it without a word to the others.
+    pub(crate) fn kill(&mut self) {
+        self.nodes = None;
+    }
+
+    pub(crate) async fn leave(&mut self) {
+        self.nodes.take().expect("it runs").leave().await;
+    }
+}
+
+impl Worker {
+    fn start(elsewhere: Arc<dyn Elsewhere>) -> Arc<Self> {
+        let (wakes, mut woken) = mpsc::unbounded_channel::<String>();
+        let worker = Self { inner: Mutex::default(), elsewhere: OnceLock::new(), wakes };
+        let worker = Arc::new(worker);
+        worker.elsewhere.set(elsewhere).unwrap();
+        let weak = Arc::downgrade(&worker);
+        tokio::spawn(async move {
+            while let Some(stream) = woken.recv().await {
+                let Some(worker) = weak.upgrade() else { return };
+                worker.take_frames(&stream);
+            }
+        });
+        worker
+    }
+
+    fn link(self: &Arc<Self>) -> WorkersLink {
+        let worker = Arc::clone(self);
+        WorkersLink::over(1, Box::new(move |_, command| worker.command(command)))
+    }
+
+    fn command(self: &Arc<Self>, command: Command) -> Result<(), WorkerUnavailable> {
+        match command {
+            Command::Snapshot { reply, .. } => _ = reply.send(WorkerSnapshot::default()),
+            Command::Publish(publish) => self.publish_fetched(*publish),
+            Command::Tap(tap) => self.tap(*tap),
+            Command::EndPublication { key, epoch, reason, reply } => {
+                let mut inner = self.lock();
+                let is_it = inner.streams.get(&key).is_some_and(|stream| stream.epoch == Some(epoch));
+                if is_it {
+                    inner.ended.push((key.clone(), reason));
+                }
+                drop(inner);
+                if is_it {
+                    self.end(&key);
+                }
+                let _ = reply.send(is_it);
+            }
+            Command::Relay(command) => self.relay(*command),
+            other => panic!("{other:?} was not to be asked"),
+        }
+        Ok(())
+    }
+
+    /// Does what the relay of packets does, as far as others see it.
+    fn relay(&self, command: RelayCommand) {
+        let mut inner = self.lock();
+        // Without the names of links, which differ from run to run.
+        let called = match &command {
+            RelayCommand::Serve { handle, from, .. } => {
+                format!("Serve {handle} from {:?}", from.map(|from| from.index))
+            }
+            RelayCommand::UseNewKey { epoch, .. } => format!("UseNewKey {epoch}"),
+            RelayCommand::AddKey { key, .. } => format!("AddKey {}", key.epoch()),
+            RelayCommand::Fetch { keys, .. } => {
+                format!("Fetch {:?}", keys.iter().map(OpenKey::epoch).collect::<Vec<_>>())
+            }
+            other => format!("{other:?}").split(' ').next().unwrap().to_owned(),
+        };
+        inner.relayed.push(called);
+        inner.last += 1;
+        let number = inner.last;
+        let found = |inner: &Inner, app: &str, name: &str| {
+            inner.streams.get(&format!("{app}/{name}")).and_then(|stream| stream.epoch)
+        };
+        match command {
+            RelayCommand::Notify { notices } => inner.notices = Some(notices),
+            RelayCommand::AddLink { reply, .. } | RelayCommand::Serve { reply, .. } => {
+                let _ = reply.send(Ok(()));
+            }
+            RelayCommand::AddKey { key, reply, .. } => {
+                inner.keys.push(key);
+                let _ = reply.send(Ok(()));
+            }
+            RelayCommand::Offer { app, name, reply } => {
+                let keys = inner.keys.clone();
+                let offered = found(&inner, &app, &name)
+                    .map(|epoch| Offered { epoch, tracks: [].into(), keys })
+                    .ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(offered);
+            }
+            RelayCommand::Fetch { app, name, keys, reply, .. } => {
+                inner.keys = keys;
+                let stream = inner.streams.entry(format!("{app}/{name}")).or_default();
+                stream.epoch = Some(Epoch(number));
+                stream.publications += 1;
+                let _ = reply.send(Ok(Fetched { epoch: Epoch(number), handle: 7 }));
+            }
+            RelayCommand::AddParent { reply, .. } => {
+                let position = Position { epoch: 0, index: 42 };
+                let _ = reply.send(Ok(Attached { handle: 8, position }));
+            }
+            RelayCommand::NewKey { reply, .. } => {
+                let epoch = inner.keys.last().map_or(0, |key| key.epoch() + 1);
+                let key = SealKey::random(epoch).open_key();
+                inner.keys.push(key.clone());
+                let _ = reply.send(Ok(key));
+            }
+            RelayCommand::EndFetch { app, name, epoch } => {
+                let stream = inner.streams.entry(format!("{app}/{name}")).or_default();
+                stream.epoch.take_if(|known| *known == epoch);
+            }
+            RelayCommand::RemoveLink { .. }
+            | RelayCommand::StopServing { .. }
+            | RelayCommand::RemoveParent { .. }
+            | RelayCommand::UseNewKey { .. } => {}
+            RelayCommand::Statistics { .. } => panic!("nobody asks for statistics"),
+        }
+    }
+
+    /// What the relay was asked for, in order.
+    pub(crate) fn relayed(&self) -> Vec<String> {
+        self.lock().relayed.clone()
+    }
+
+    /// The relay says something of a stream.
+    pub(crate) fn notice(&self, notice: RelayNotice) {
+        self.lock().notices.as_ref().expect("somebody asked for notices").send(notice).unwrap();
+    }
+
+    /// A publisher of packets begins here.
+    pub(crate) fn publish_packets(&self, key: &str) {
+        let mut inner = self.lock();
+        inner.last += 1;
+        let epoch = Epoch(inner.last);
+        inner.keys = vec![SealKey::random(0).open_key()];
+        let stream = inner.streams.entry(key.to_owned()).or_default();
+        (stream.epoch, stream.is_own) = (Some(epoch), true);
+        drop(inner);
+        let published = &Published::Packets([].into());
+        let publication = Publication { key, epoch, worker: 0, published, takes_over: false };
+        self.elsewhere.get().unwrap().started(&publication);
+    }
+
+    /// Number of what is published here under a name.
+    pub(crate) fn epoch(&self, key: &str) -> Option<Epoch> {
+        self.lock().streams.get(key)?.epoch
+    }
+
+    fn publish_fetched(self: &Arc<Self>, publish: InternalPublish) {
+        let InternalPublish { request, frames, reply } = publish;
+        assert_eq!(request.protocol, Protocol::Node);
+        let key = format!("{}/{}", request.app, request.name);
+        let (wakes, woken) = (self.wakes.clone(), key.clone());
+        frames.on_ready(move || _ = wakes.send(woken.clone()));
+        let mut inner = self.lock();
+        inner.last += 1;
+        let epoch = Epoch(inner.last);
+        let stream = inner.streams.entry(key.clone()).or_default();
+        assert!(!stream.is_own, "a fetched stream gives way to a publisher of this node");
+        stream.begin(epoch);
+        stream.fetched = Some(frames);
+        stream.publications += 1;
+        drop(inner);
+        let _ = reply.send(Ok(SessionId::new(0, 1)));
+        let _ = self.wakes.send(key);
+    }
+
+    fn tap(&self, tap: InternalTap) {
+        let InternalTap { request, mut frames, reply } = tap;
+        let mut inner = self.lock();
+        let stream = inner.streams.get_mut(&format!("{}/{}", request.app, request.name));
+        let Some(stream) = stream.filter(|stream| stream.epoch.is_some()) else {
+            let _ = reply.send(Err(TapRefusal::NotFound));
+            return;
+        };
+        let _ = frames.start(stream.epoch.unwrap(), stream.group.clone());
+        frames.flush();
+        stream.taps.push(frames);
+        let _ = reply.send(Ok(SessionId::new(0, 2)));
+    }
+
+    /// A publisher begins here.
+    pub(crate) fn publish(&self, key: &str, takes_over: bool) {
+        let mut inner = self.lock();
+        inner.last += 1;
+        let epoch = Epoch(inner.last);
+        let stream = inner.streams.entry(key.to_owned()).or_default();
+        stream.begin(epoch);
+        stream.is_own = true;
+        let published = Published::Frames(WebrtcAvailability::Unknown);
+        let published = &published;
+        drop(inner);
+        let publication = Publication { key, epoch, worker: 0, published, takes_over };
+        self.elsewhere.get().unwrap().started(&publication);
+    }
+
+    /// The publisher here sends a frame.
+    pub(crate) fn send(&self, key: &str, frame: Frame) {
+        let mut inner = self.lock();
+        let stream = inner.streams.get_mut(key).expect("a publisher");
+        stream.pass_on(Arc::new(frame));
+    }
+
+    /// The publisher here ends.
+    pub(crate) fn end(&self, key: &str) {
+        let mut inner = self.lock();
+        let stream = inner.streams.get_mut(key).expect("a publisher");
+        let epoch = stream.epoch.take().expect("a publisher");
+        assert!(std::mem::take(&mut stream.is_own));
+        stream.stop();
+        drop(inner);
+        self.elsewhere.get().unwrap().ended(key, epoch);
+    }
+
+    /// A first player comes, or the last one leaves.
+    pub(crate) fn want(&self, key: &str, is_wanted: bool) {
+        self.lock().streams.entry(key.to_owned()).or_default().is_wanted = is_wanted;
+        let elsewhere = self.elsewhere.get().unwrap();
+        if is_wanted { elsewhere.wanted(key) } else { elsewhere.unwanted(key) }
+    }
+
+    /// A fetched stream is ended here, as by an operator.
+    pub(crate) fn kick(&self, key: &str) {
+        let mut inner = self.lock();
+        let stream = inner.streams.get_mut(key).expect("a stream");
+        stream.fetched.take().expect("it is fetched").end(EndReason::Kicked);
+        stream.epoch = None;
+        stream.stop();
+    }
+
+    fn take_frames(&self, key: &str) {
+        let mut inner = self.lock();
+        let Some(stream) = inner.streams.get_mut(key) else { return };
+        while let Some(fetched) = &mut stream.fetched {
+            match fetched.receive() {
+                Next::Frame(frame) => {
+                    stream.received.push((*frame).clone());
+                    stream.pass_on(frame);
+                }
+                Next::Empty => break,
+                Next::Over => {
+                    fetched.end(EndReason::ClosedByPeer);
+                    stream.fetched = None;
+                    stream.epoch = None;
+                    stream.stop();
+                }
+            }
+        }
+    }
+
+    /// Frames of what was fetched, all publications in order.
+    pub(crate) fn received(&self, key: &str) -> Vec<Frame> {
+        self.lock().streams.get(key).map(|stream| stream.received.clone()).unwrap_or_default()
+    }
+
+    /// Whether it is fetched now.
+    pub(crate) fn is_fetched(&self, key: &str) -> bool {
+        self.lock().streams.get(key).is_some_and(|stream| stream.fetched.is_some())
+    }
+
+    /// How often a fetched publication began.
+    pub(crate) fn publications(&self, key: &str) -> usize {
+        self.lock().streams.get(key).map_or(0, |stream| stream.publications)
+    }
+
+    /// Taps of a stream that are open.
+    pub(crate) fn taps(&self, key: &str) -> usize {
+        let mut inner = self.lock();
+        let Some(stream) = inner.streams.get_mut(key) else { return 0 };
+        stream.taps.retain(|tap| !tap.is_abandoned());
+        stream.taps.len()
+    }
+
+    /// Publications of this node that were ended by command, and why.
+    pub(crate) fn ended(&self) -> Vec<(String, EndReason)> {
+        self.lock().ended.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stream {
+    fn begin(&mut self, epoch: Epoch) {
+        if let Some(mut replaced) = self.fetched.take() {
+            replaced.end(EndReason::TakenOver);
+        }
+        self.epoch = Some(epoch);
+        self.group.clear();
+        self.taps.iter_mut().for_each(|tap| _ = tap.start(epoch, Vec::new()));
+        self.taps.iter().for_each(FrameSender::flush);
+    }
+
+    fn stop(&mut self) {
+        self.group.clear();
+        self.taps.iter_mut().for_each(FrameSender::stop);
+        self.taps.drain(..).for_each(|tap| tap.end(EndReason::StreamGone));
+    }
+
+    fn pass_on(&mut self, frame: Arc<Frame>) {
+        if frame.is_key() {
+            self.group.clear();
+        }
+        self.group.push(Arc::clone(&frame));
+        self.taps.retain(|tap| !tap.is_abandoned());
+        for tap in &mut self.taps {
+            tap.send(&frame, frame.is_key(), Vec::new);
+            tap.flush();
+        }
+    }
+}
+
+/// The frame of a number, 40 ms after the one before; every tenth is a key frame.
+pub(crate) fn frame(number: i64) -> Frame {
+    let role = if number % 10 == 0 { FrameRole::Key } else { FrameRole::Inter };
+    let time = Timestamp::from_millis(number * 40);
+    let data = (0..1_000 + number % 7 * 300).map(|at| (at * 7 + number) as u8).collect();
+    Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), data)
+}
+
+/// Numbers of frames that are as they were sent.
+pub(crate) fn numbers(frames: &[Frame]) -> Vec<i64> {
+    let number = |received: &Frame| {
+        let number = received.dts.millis() / 40;
+        assert_eq!(*received, frame(number), "not as it was sent");
+        number
+    };
+    frames.iter().map(number).collect()
+}
+
+/// Waits until what was fetched ends with this frame.
+pub(crate) async fn received_up_to(node: &Node, stream: &str, number: i64) {
+    let last = || numbers(&node.worker.received(stream)).last().copied();
+    until(&format!("{} gets frame {number}", node.name), || last() == Some(number)).await;
+}

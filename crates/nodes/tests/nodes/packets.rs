@@ -1,0 +1,116 @@
+//! Streams of packets: what the relays of the nodes are asked for, and in which order.
+
+use std::time::Duration;
+
+use worker_api::EndReason;
+use worker_api::relay::RelayNotice;
+
+use crate::node::{Node, Options, STREAM};
+use crate::server::{DEADLINE, Server, until};
+
+/// Waits until the relay was asked for this last, leaving out what links alone have it asked for.
+async fn asked(node: &Node, what: &[&str]) {
+    let of_streams = || {
+        let mut relayed = node.worker.relayed();
+        relayed.retain(|call| !["Notify", "AddLink", "RemoveLink"].contains(&call.as_str()));
+        relayed
+    };
+    let begun = tokio::time::Instant::now();
+    while of_streams() != what {
+        let so_far = of_streams();
+        assert!(begun.elapsed() < DEADLINE, "{}: {so_far:?} instead of {what:?}", node.name);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_offered_then_fetched_then_served_and_let_go_on_both_sides() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.want(STREAM, true);
+    asked(&a, &["Offer", "Serve 7 from None"]).await;
+    asked(&b, &["Fetch [0]"]).await;
+    b.worker.want(STREAM, false);
+    asked(&a, &["Offer", "Serve 7 from None", "StopServing"]).await;
+    asked(&b, &["Fetch [0]", "RemoveParent", "EndFetch"]).await;
+}
+
+#[tokio::test]
+async fn a_node_goes_on_from_another_parent_where_it_stands() {
+    let Some(server) = Server::start().await else { return };
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let mut b = Node::start(&server, "b", options.clone()).await;
+    let c = Node::start(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    for node in [&b, &c] {
+        node.knows(STREAM).await;
+        node.worker.want(STREAM, true);
+        asked(node, &["Fetch [0]"]).await;
+    }
+    // The second one is fed by the first.
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    b.kill();
+    asked(&c, &["Fetch [0]", "RemoveParent", "AddKey 0", "AddParent"]).await;
+    until("it is served from there", || {
+        a.worker.relayed().last().is_some_and(|call| call == "Serve 8 from Some(42)")
+    })
+    .await;
+    assert_eq!(c.worker.publications(STREAM), 1, "its viewers notice nothing");
+}
+
+#[tokio::test]
+async fn a_new_key_is_at_all_nodes_before_it_is_used() {
+    let Some(server) = Server::start().await else { return };
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let b = Node::start(&server, "b", options.clone()).await;
+    let c = Node::start(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    for node in [&b, &c] {
+        node.knows(STREAM).await;
+        node.worker.want(STREAM, true);
+        asked(node, &["Fetch [0]"]).await;
+    }
+    let (app, name) = STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
+    a.worker.notice(RelayNotice::KeyWorn { app, name });
+    asked(&c, &["Fetch [0]", "AddKey 1"]).await;
+    assert!(a.worker.relayed().iter().all(|call| !call.starts_with("UseNewKey")), "not yet");
+    until("it is used", || a.worker.relayed().last().is_some_and(|call| call == "UseNewKey 1")).await;
+}
+
+#[tokio::test]
+async fn what_the_relay_ends_is_asked_for_again_or_is_over() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]"]).await;
+    let parts = || STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
+    let ((app, name), epoch) = (parts(), b.worker.epoch(STREAM).unwrap());
+    b.worker.notice(RelayNotice::FetchEnded { app, name, epoch, reason: EndReason::Defect });
+    until("it is fetched again", || b.worker.publications(STREAM) == 2).await;
+    // The publisher leaves: the relay says so, and so does the directory.
+    let ((app, name), epoch) = (parts(), a.worker.epoch(STREAM).unwrap());
+    a.worker.notice(RelayNotice::ServedEnded { app, name, epoch });
+    a.worker.end(STREAM);
+    until("it is over", || b.worker.epoch(STREAM).is_none()).await;
+    tokio::time::timeout(Duration::from_secs(30), async {
+        while b.published(STREAM).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("it is not published any more");
+}

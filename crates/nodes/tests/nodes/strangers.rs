@@ -1,0 +1,61 @@
+//! Whoever else connects to the port for nodes.
+
+use node_link::HELLO_WITHIN;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+use crate::node::{Node, Options, STREAM, frame, received_up_to};
+use crate::server::{DEADLINE, Server};
+use crate::wire::connect;
+
+#[tokio::test]
+async fn strangers_are_closed_and_nodes_get_through_while_they_are_there() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let address = a.nodes().addresses()[0];
+    // Garbage of any length is answered with an end.
+    for len in [1, 5, 100, 1_500, 20_000] {
+        let mut stranger = connect(address).await;
+        let garbage: Vec<u8> = (0..len).map(|at| (at * 31 + len) as u8).collect();
+        let _ = stranger.write_all(&garbage).await;
+        let _ = stranger.shutdown().await;
+        let mut answer = Vec::new();
+        let read = timeout(DEADLINE, stranger.read_to_end(&mut answer)).await.expect("it is closed");
+        assert!(read.is_err() || answer.len() < 100, "{} bytes for a stranger", answer.len());
+    }
+    // Silent ones have three seconds; more of one address than it may have are closed at once.
+    let begun = Instant::now();
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(connect(address).await);
+    }
+    let mut closed_at_once = 0;
+    // The last ones are those that were too many.
+    for stranger in silent.iter_mut().rev() {
+        let read = timeout(DEADLINE, stranger.read(&mut [0])).await.expect("it is closed");
+        assert!(!matches!(read, Ok(1..)), "a stranger is told nothing");
+        closed_at_once += usize::from(begun.elapsed() < HELLO_WITHIN / 2);
+    }
+    assert!(closed_at_once >= 80, "{closed_at_once} were closed at once");
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+}
+
+#[tokio::test]
+async fn a_node_with_another_secret_gets_no_link_and_the_others_are_not_disturbed() {
+    let Some(server) = Server::start().await else { return };
+    let other = Options { secret: b"the secret of another cluster", ..Options::default() };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let c = Node::start(&server, "c", other).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    a.linked(1).await;
+    b.linked(1).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    c.knows(STREAM).await;
+    c.worker.want(STREAM, true);
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    assert!(c.nodes().status().await.links.is_empty());
+    assert!(c.worker.received(STREAM).is_empty());
+}

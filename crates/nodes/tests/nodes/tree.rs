@@ -1,0 +1,124 @@
+//! A stream on many nodes: who fetches it from whom.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
+use crate::server::{DEADLINE, Server, until};
+
+async fn start(server: &Server, names: &[&str], fan_out_max: usize) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for name in names {
+        nodes.push(Node::start(server, name, Options { fan_out_max, ..Options::default() }).await);
+    }
+    for node in &nodes {
+        node.linked(names.len() - 1).await;
+    }
+    nodes
+}
+
+/// Child and parent, as a node's directory has them.
+async fn feeds(node: &Node) -> BTreeMap<String, String> {
+    let streams = node.nodes().status().await.streams;
+    let stream = streams.into_iter().find(|status| status.stream == STREAM);
+    stream.map(|status| status.feeds.into_iter().collect()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_node_feeds_no_more_than_it_may_and_names_others() {
+    let Some(server) = Server::start().await else { return };
+    let nodes = start(&server, &["a", "b", "c", "d", "e", "f"], 2).await;
+    nodes[0].worker.publish(STREAM, false);
+    nodes[0].worker.send(STREAM, frame(0));
+    // All at once: the directory knows of none when each of them chooses.
+    for node in &nodes[1..] {
+        node.knows(STREAM).await;
+    }
+    nodes[1..].iter().for_each(|node| node.worker.want(STREAM, true));
+    for node in &nodes[1..] {
+        received_up_to(node, STREAM, 0).await;
+    }
+    (1..30).for_each(|number| nodes[0].worker.send(STREAM, frame(number)));
+    for node in &nodes[1..] {
+        received_up_to(node, STREAM, 29).await;
+        assert_eq!(numbers(&node.worker.received(STREAM)), (0..30).collect::<Vec<_>>(), "{}", node.name);
+    }
+    for node in &nodes {
+        assert!(node.worker.taps(STREAM) <= 2, "{} feeds {}", node.name, node.worker.taps(STREAM));
+    }
+    // Chosen at once, it may be deep at first; leaves that are too deep look again every two seconds.
+    let begun = tokio::time::Instant::now();
+    loop {
+        let tree = feeds(&nodes[0]).await;
+        let depths: Vec<_> = tree.keys().map(|node| depth(&tree, node)).collect();
+        if tree.len() == 5 && depths.iter().all(|depth| (1..=3).contains(depth)) {
+            break;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{tree:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (30..35).for_each(|number| nodes[0].worker.send(STREAM, frame(number)));
+    for node in &nodes[1..] {
+        received_up_to(node, STREAM, 34).await;
+        assert_eq!(numbers(&node.worker.received(STREAM)), (0..35).collect::<Vec<_>>(), "{}", node.name);
+    }
+}
+
+/// Nodes between this one and the home, which is "a"; 0 if it does not lead there.
+fn depth(tree: &BTreeMap<String, String>, node: &str) -> usize {
+    let (mut at, mut depth) = (node, 0);
+    while at != "a" {
+        match tree.get(at) {
+            Some(parent) if depth < tree.len() => at = parent,
+            _ => return 0,
+        }
+        depth += 1;
+    }
+    depth
+}
+
+#[tokio::test]
+async fn a_parent_that_dies_is_replaced_and_no_frame_is_missing() {
+    let Some(server) = Server::start().await else { return };
+    let mut nodes = start(&server, &["a", "b", "c", "d"], 1).await;
+    nodes[0].worker.publish(STREAM, false);
+    nodes[0].worker.send(STREAM, frame(0));
+    // A chain, in the order in which they come.
+    for node in &nodes[1..] {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+    }
+    let tree = feeds(&nodes[0]).await;
+    let parents: Vec<&str> = ["b", "c", "d"].iter().map(|node| tree[*node].as_str()).collect();
+    assert_eq!(parents, ["a", "b", "c"]);
+    (1..5).for_each(|number| nodes[0].worker.send(STREAM, frame(number)));
+    received_up_to(&nodes[3], STREAM, 4).await;
+    nodes[1].kill();
+    // The stream goes on meanwhile, and the group of pictures keeps what nobody takes.
+    (5..10).for_each(|number| nodes[0].worker.send(STREAM, frame(number)));
+    received_up_to(&nodes[3], STREAM, 9).await;
+    for node in &nodes[2..] {
+        assert_eq!(numbers(&node.worker.received(STREAM)), (0..10).collect::<Vec<_>>(), "{}", node.name);
+        assert_eq!(node.worker.publications(STREAM), 1, "{}", node.name);
+    }
+}
+
+#[tokio::test]
+async fn nodes_of_one_region_fetch_from_each_other() {
+    let Some(server) = Server::start().await else { return };
+    let home = Node::start(&server, "home", Options::default()).await;
+    let far = |region| Options { region, ..Options::default() };
+    let one = Node::start(&server, "one", far("nyc")).await;
+    let two = Node::start(&server, "two", far("nyc")).await;
+    for node in [&home, &one, &two] {
+        node.linked(2).await;
+    }
+    home.worker.publish(STREAM, false);
+    home.worker.send(STREAM, frame(0));
+    for node in [&one, &two] {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+    }
+    until("one of them feeds the other", || one.worker.taps(STREAM) == 1).await;
+    assert_eq!(home.worker.taps(STREAM), 1);
+}
