@@ -6,7 +6,7 @@
 
 use super::section::section;
 use super::value::{
-    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment,
+    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment, RelayBackendChoice,
     SecondPublisherChoice, UdpBackendChoice,
 };
 
@@ -616,6 +616,106 @@ section! {
         /// starts.
         start: Moment = Moment::default(),
         cost "Items are opened at start to learn their lengths.";
+    }
+}
+
+section! {
+    /// Other nodes: a stream published on one is played on all. Off without `nats`. See
+    /// [cluster.md](cluster.md).
+    Cluster = "cluster" {
+        /// NATS servers with JetStream that all nodes of the cluster use, such as
+        /// `nats://10.0.0.1:4222` or `tls://nats.example.com:4222`. One is enough; the others of its
+        /// cluster are learned from it. Empty: this server is no part of a cluster.
+        nats: Vec<String> = Vec::new(), unit "URLs",
+        cost "A few messages a second per node. Who can write to NATS can name any node as the home \
+            of any stream.";
+
+        /// File of NATS credentials: a JWT and its seed (`.creds`).
+        nats_credentials_file: String = String::new(),
+        cost "None.";
+
+        /// User for NATS, with `nats_password`.
+        nats_user: String = String::new(),
+        cost "None.";
+
+        /// Password for NATS. The environment keeps it out of files:
+        /// `MILLSTREAM_CLUSTER_NATS_PASSWORD`.
+        nats_password: String = String::new(), secret true,
+        cost "None.";
+
+        /// Token for NATS, instead of user and password.
+        nats_token: String = String::new(), secret true,
+        cost "None.";
+
+        /// Seed of an nkey for NATS, instead of user and password.
+        nats_nkey_seed: String = String::new(), secret true,
+        cost "None.";
+
+        /// Refuses NATS servers without TLS; `tls://` URLs do so as well.
+        nats_tls: bool = false,
+        cost "None.";
+
+        /// Authorities, as PEM, to trust for NATS besides those of the system.
+        nats_ca_file: String = String::new(),
+        cost "None.";
+
+        /// This node's certificate for NATS, as PEM, with `nats_key`.
+        nats_certificate: String = String::new(),
+        cost "None.";
+
+        /// Private key of `nats_certificate`, as PEM.
+        nats_key: String = String::new(),
+        cost "None.";
+
+        /// First part of the names that this cluster uses in NATS: clusters with different ones share
+        /// NATS and nothing else. Letters, digits, `-` and `_`.
+        nats_prefix: String = "millstream".to_owned(),
+        cost "None.";
+
+        /// Name of this node, its own in the cluster: letters, digits, `-`, `_` and `.`, at most 64.
+        /// Needed with `nats`.
+        node_name: String = String::new(),
+        cost "A second node of a name does not start.";
+
+        /// Where this node is, in your words. Nodes prefer others of their region to fetch from.
+        region: String = String::new(),
+        cost "None.";
+
+        /// Address for other nodes, over TCP and UDP. `*` means every IPv4 and IPv6 address. Port 0
+        /// picks a free port.
+        relay_listen: Listen = Listen::everywhere(8290),
+        cost "One TCP socket per address, and one UDP socket at the first. Strangers are asked for the secret and closed after 3 s.";
+
+        /// How packets of WebRTC streams are sent to other nodes: `auto` picks the best way that needs
+        /// no privileges and works here. `af_xdp` and `tc_clone` bypass parts of the kernel and need
+        /// `udp_interface`, or a `relay_listen` that names an address of one.
+        udp_backend: RelayBackendChoice = RelayBackendChoice::Auto,
+        cost "`af_xdp` and `tc_clone` need CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.";
+
+        /// Network interface for `udp_backend = "af_xdp"` or `"tc_clone"`.
+        udp_interface: String = String::new(),
+        cost "None.";
+
+        /// Address that other nodes connect to, `HOST` or `HOST:PORT`; without a port, that of
+        /// `relay_listen`. Needed unless `relay_listen` names an address.
+        relay_public_address: String = String::new(),
+        cost "Nodes that cannot reach it cannot fetch from this one.";
+
+        /// File with the secret that all nodes of the cluster share: at least 16 bytes, and random,
+        /// such as the output of `openssl rand -hex 32`. Needed with `nats`.
+        secret_file: String = String::new(),
+        cost "Who has it is a node: it can fetch and publish all streams.";
+
+        /// Nodes that this one feeds with one stream, at most. A further one is sent to a node that
+        /// has the stream and room.
+        fan_out_max: i64 = 8, unit "nodes", range 1..=1_000,
+        cost "One copy of the stream for each. Fewer make a deeper tree, and each level adds a \
+            millisecond and the way between two nodes.";
+
+        /// How long a stream of another node is fetched after its last player has left.
+        linger_ms: i64 = 5_000, unit "ms", range 0..=600_000,
+        cost "The bandwidth of the stream for so long; less lets players that come and go wait for it \
+            again.";
     }
 }
 

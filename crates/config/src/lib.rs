@@ -3,6 +3,7 @@
 //! `load` applies the layers and collects every error with its place. The keys are in `keys.rs`;
 //! `resolve.rs` turns them into settings of workers, authorisation and TLS; `print.rs` prints them.
 
+mod cluster;
 pub mod error;
 pub mod file;
 pub mod keys;
@@ -95,6 +96,7 @@ config! {
     log: Log,
     metrics: Metrics,
     shutdown: Shutdown,
+    cluster: Cluster,
     sources: Sources,
     demo: Demo,
 }

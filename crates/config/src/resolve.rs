@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, SecondPublisherChoice};
-use super::{Config, policy, rtc, sources, tls};
+use super::{Config, cluster, policy, rtc, sources, tls};
 use ::sources::channels::ChannelSpec;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
@@ -41,6 +41,8 @@ pub struct Resolved {
     pub channels: Vec<ChannelSpec>,
     /// `app` and `stream` of the demo channel when it is enabled.
     pub demo: Option<(String, String)>,
+    /// What this node is among others, if it is.
+    pub cluster: Option<nodes::Settings>,
 }
 
 /// Checks and converts `config`; `variable` reads the environment. Returns all errors.
@@ -55,6 +57,7 @@ pub fn resolve(
     let sources = sources::settings(config, &worker.names, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
+    let cluster = cluster::settings(config, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
         let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");
@@ -63,7 +66,7 @@ pub fn resolve(
     if !errors.0.is_empty() {
         return Err(errors.0);
     }
-    Ok(Resolved { worker, policy, sources, pulls, channels, demo })
+    Ok(Resolved { worker, policy, sources, pulls, channels, demo, cluster })
 }
 
 /// Collects errors.
@@ -109,8 +112,7 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         workers,
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
-        // Nodes do not find each other yet.
-        relay: None,
+        relay: cluster::relay(config, ipv6),
         transcoding: transcoding(config),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),

@@ -439,6 +439,65 @@ fn every_key_is_described() {
 }
 
 #[test]
+fn a_cluster_needs_nats_a_name_a_secret_and_an_address() {
+    let folder = std::env::temp_dir().join(format!("millstream-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let secret = folder.join("secret");
+    std::fs::write(&secret, "0123456789abcdef\n").expect("a file");
+    let short = folder.join("short");
+    std::fs::write(&short, "short\n").expect("a file");
+    let (secret, short) = (secret.display(), short.display());
+    let head = "[cluster]\nnats = [\"nats://127.0.0.1:4222\"]\n";
+    let whole = format!("{head}node_name = \"a\"\nsecret_file = \"{secret}\"\n");
+
+    assert!(resolved("").cluster.is_none());
+    let listen = "relay_listen = [\"127.0.0.1:0\"]\n";
+    let cluster = resolved(&format!("{whole}{listen}region = \"fra\"\nfan_out_max = 3\n")).cluster;
+    let cluster = cluster.expect("a cluster");
+    assert_eq!(cluster.directory.addresses.relay_tcp, "127.0.0.1:0");
+    assert_eq!((cluster.fan_out_max, cluster.directory.region.as_str()), (3, "fra"));
+    assert_eq!(cluster.linger, Duration::from_secs(5));
+    for (public, announced) in [
+        ("edge-1.example.com", "edge-1.example.com:8290"),
+        ("203.0.113.1", "203.0.113.1:8290"),
+        ("203.0.113.1:99", "203.0.113.1:99"),
+        ("2001:db8::1", "[2001:db8::1]:8290"),
+        ("[2001:db8::1]:99", "[2001:db8::1]:99"),
+    ] {
+        let cluster = resolved(&format!("{whole}relay_public_address = \"{public}\"\n")).cluster;
+        assert_eq!(cluster.expect("a cluster").directory.addresses.relay_tcp, announced);
+    }
+
+    let (whole, public) = (whole.as_str(), "relay_public_address = \"a\"\n");
+    let cases = [
+        (format!("{head}{public}"), "needs `cluster.node_name`"),
+        (format!("{head}{public}"), "needs `cluster.secret_file`"),
+        (format!("{head}node_name = \"a b\""), "`cluster.node_name` cannot be `a b`"),
+        (whole.to_owned(), "cannot connect to `*`"),
+        (format!("{whole}relay_public_address = \"a:b\""), "takes HOST or HOST:PORT, not `a:b`"),
+        (format!("{whole}relay_listen = []"), "takes at least one address"),
+        (format!("{head}secret_file = \"{short}\""), "16 bytes are needed at least"),
+        (format!("{head}secret_file = \"/nowhere\""), "`cluster.secret_file` /nowhere: No such file"),
+        ("[cluster]\nnode_name = \"a\"".to_owned(), "needs `cluster.nats`"),
+        (format!("{whole}{public}nats_user = \"me\""), "`cluster.nats_password` belong together"),
+        (format!("{whole}{public}nats_token = \"t\"\nnats_nkey_seed = \"s\""), "are both set"),
+        (format!("{whole}{public}nats_key = \"k\""), "`cluster.nats_key` belong together"),
+        (format!("{whole}{public}nats_prefix = \"a.b\""), "the prefix takes"),
+    ];
+    for (file, expected) in cases {
+        let errors = errors_of(&sources(&file, &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}: {errors:?}");
+    }
+    let password = [("MILLSTREAM_CLUSTER_NATS_PASSWORD", "it is secret")];
+    let file = format!("{whole}{public}nats_user = \"me\"");
+    let loaded = load(&sources(&file, &password, &[])).expect("loads");
+    assert!(!print::toml(&loaded, true, true).contains("it is secret"));
+    let cluster = resolve(&loaded, &|_| None).expect("resolves").cluster.expect("a cluster");
+    assert!(!format!("{cluster:?}").contains("it is secret"));
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+#[test]
 fn the_reference_page_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     let page = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! A server: the workers, the control side and what the server publishes itself, started and stopped in
 //! order.
 //!
-//! Start: listeners and workers, control side, sources. Stop: not ready any more, sources end, workers tell
-//! their sessions and drain with a deadline. `run.rs` does it for a process; [`Server`] for a program that
+//! Start: the cluster, listeners and workers, control side, sources. Stop: not ready any more, other nodes take
+//! no further streams, sources end, workers tell their sessions and drain with a deadline, the cluster is left.
+//! `run.rs` does it for a process; [`Server`] for a program that
 //! has one within it.
 
 use std::io;
@@ -21,6 +22,7 @@ use config::error::ConfigError;
 use config::resolve::Resolved;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
+use nodes::Nodes;
 use sources::channels::Channels;
 use sources::demo;
 use sources::pull::Pulls;
@@ -126,6 +128,7 @@ pub(crate) struct Running {
     context: Arc<control::Context>,
     workers: Workers,
     sources: IngestThread,
+    nodes: Option<Nodes>,
     control: tokio::task::JoinHandle<()>,
 }
 
@@ -136,15 +139,29 @@ impl Running {
         resolved: Resolved,
         logging: &Logging,
     ) -> Result<Self, String> {
-        let Resolved { worker: settings, policy, demo, sources, pulls, channels } = resolved;
+        let Resolved { worker: settings, policy, demo, sources, pulls, channels, cluster } = resolved;
+        // Before the workers, which ask it what other nodes publish.
+        let nodes = match cluster {
+            Some(settings) => Some(Nodes::start(settings).await?),
+            None => None,
+        };
+        let elsewhere = nodes.as_ref().map(Nodes::elsewhere);
         let (policy, sources) = (Arc::new(policy), Arc::new(sources));
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let keep_alive = keep_alive_slots(&settings.keep_alive);
-        let workers =
-            Workers::start(settings.clone(), Arc::clone(&policy), &keep_alive, sender, notices, stats, None)
-                .map_err(|error| explain_start(&settings, &error))?;
+        let policy_of_workers = Arc::clone(&policy);
+        let workers = Workers::start(
+            settings.clone(),
+            policy_of_workers,
+            &keep_alive,
+            sender,
+            notices,
+            stats,
+            elsewhere,
+        )
+        .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
@@ -158,7 +175,10 @@ impl Running {
             workers: WorkersLink::new(workers.handles().to_vec()),
             policy,
             names: settings.names.clone(),
-            addresses: workers.addresses().clone(),
+            addresses: ListenAddresses {
+                nodes: nodes.as_ref().map(|nodes| nodes.addresses().to_vec()).unwrap_or_default(),
+                ..workers.addresses().clone()
+            },
             started,
             started_at,
             demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
@@ -179,6 +199,10 @@ impl Running {
         if !context.workers.all_answer().await {
             return Err("a worker does not answer after its start".to_owned());
         }
+        if let Some(nodes) = &nodes {
+            let link = WorkersLink::new(workers.handles().to_vec());
+            nodes.serve(link, workers.addresses().relay).await;
+        }
         tracing::info!(workers = settings.workers, version = env!("CARGO_PKG_VERSION"), "started");
         for spec in pulls {
             // Each stream once, and not too many: the configuration was checked.
@@ -190,7 +214,7 @@ impl Running {
         if let Some((app, stream)) = demo {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
-        Ok(Self { context, workers, sources: sources_thread, control })
+        Ok(Self { context, workers, sources: sources_thread, nodes, control })
     }
 
     /// Where it listens.
@@ -205,13 +229,19 @@ impl Running {
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
-        let Self { context, workers, sources, control } = self;
+        let Self { context, workers, sources, nodes, control } = self;
         context.draining.send_replace(true);
+        if let Some(nodes) = &nodes {
+            nodes.drain().await;
+        }
         sources.stop(SOURCES_GRACE).await;
         context.workers.drain(deadline);
         let joined = tokio::task::spawn_blocking(move || workers.join());
         if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
             tracing::warn!("a worker did not end by the deadline; ending without it");
+        }
+        if let Some(nodes) = nodes {
+            nodes.leave().await;
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     }

@@ -100,8 +100,14 @@ fn the_examples_in_the_readme_are_accepted() {
     let examples: Vec<&str> =
         readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("an end")).collect();
     assert!(!examples.is_empty(), "the README shows a configuration");
+    // A file that an example names is to be there.
+    let dir = ScratchDir::new();
+    let secret = dir.path().join("cluster-secret");
+    fs::write(&secret, "a secret of an example").expect("write the secret");
+    let secret = secret.display().to_string();
     for example in examples {
-        let output = run(&["config", "check"], example);
+        let example = example.replace("/etc/millstream/cluster-secret", &secret);
+        let output = run(&["config", "check"], &example);
         assert!(output.status.success(), "{example}\n{}", String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -28,6 +28,7 @@ mod channel_origin_back;
 mod channel_shutdown;
 mod channel_start;
 mod channel_tracks;
+mod cluster;
 mod configuration;
 mod demo;
 mod enhanced_rtmp;

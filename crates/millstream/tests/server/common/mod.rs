@@ -9,6 +9,7 @@
 
 pub(crate) mod bridge;
 pub(crate) mod channel;
+pub(crate) mod cluster;
 pub(crate) mod flv;
 pub(crate) mod http;
 pub(crate) mod openapi;

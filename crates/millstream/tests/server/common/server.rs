@@ -30,7 +30,7 @@ pub(crate) struct Server {
 /// Where a server runs.
 enum Runs {
     /// On threads of this process, until it is dropped.
-    Here { _server: millstream::Server },
+    Here { _server: Box<millstream::Server> },
     /// In a process, which is killed.
     Process(Child),
 }
@@ -60,7 +60,7 @@ impl Server {
             rtmps: addresses.rtmps.first().copied(),
             http: addresses.http[0],
             https: addresses.https.first().copied(),
-            runs: Runs::Here { _server: server },
+            runs: Runs::Here { _server: Box::new(server) },
             dir,
         }
     }
