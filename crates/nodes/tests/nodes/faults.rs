@@ -69,6 +69,48 @@ async fn a_link_that_was_cut_is_back_after_it_has_healed_and_brings_what_was_mis
 }
 
 #[tokio::test]
+async fn a_node_that_only_one_direction_leads_to_is_linked_by_that() {
+    let Some(server) = Server::start().await else { return };
+    // The first by name would open the link, and gets no answer there.
+    let wire = Wire::new().await;
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options { announced: Some(wire.address), ..Options::default() }).await;
+    a.linked(1).await;
+    b.linked(1).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    assert_eq!(wire.carried(), 0);
+}
+
+#[tokio::test]
+async fn streams_go_on_while_nats_stands_still_and_names_are_settled_afterwards() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, _wire) = wired(&server).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    server.freeze(true).await;
+    a.worker.send(STREAM, frame(1));
+    received_up_to(&b, STREAM, 1).await;
+    // Granted without being asked for, since nobody answers.
+    b.worker.publish("live/other", false);
+    b.worker.send("live/other", frame(0));
+    while b.nodes().status().await.directory_heard {
+        sleep(Duration::from_millis(20)).await;
+    }
+    server.freeze(false).await;
+    a.knows("live/other").await;
+    a.worker.want("live/other", true);
+    received_up_to(&a, "live/other", 0).await;
+    a.worker.send(STREAM, frame(2));
+    received_up_to(&b, STREAM, 2).await;
+    assert!(a.worker.ended().is_empty() && b.worker.ended().is_empty());
+}
+
+#[tokio::test]
 async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_stream() {
     let Some(server) = Server::start().await else { return };
     let (a, b, wire) = wired(&server).await;

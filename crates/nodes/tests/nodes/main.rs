@@ -1,4 +1,5 @@
-//! Nodes of a cluster in one process, on a real nats-server, with workers that are made for these tests.
+//! Nodes of a cluster in one process, on a real nats-server, with workers that are made for these tests. The
+//! nats-server is started as in the tests of `cluster`, which freeze it by `nix`.
 
 mod claims;
 mod faults;
