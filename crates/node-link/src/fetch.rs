@@ -1,10 +1,12 @@
 //! The receiving side of one stream: parts of frames become frames, and what was taken becomes credit.
 
+use std::time::Duration;
+
 use media::{Frame, Timestamp};
 
 use crate::error::LinkError;
 use crate::frame::{FRAME_COST, Head};
-use crate::limits::{CHUNK_BYTES_MAX, WINDOW_BYTES};
+use crate::limits::{CHUNK_BYTES_MAX, KEYS_AGAIN, KEYS_AT_ONCE, WINDOW_BYTES};
 use crate::wire::Reader;
 
 #[derive(Debug)]
@@ -18,6 +20,10 @@ pub(crate) struct Fetch {
     window: i64,
     /// Bytes used that it was not yet told of.
     used: u32,
+    /// The next frame says that others were left out before it.
+    has_gap: bool,
+    /// Keys that may still come, and since when that is so.
+    keys: (u32, Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +44,27 @@ impl Fetch {
             before: Timestamp::ZERO,
             window: i64::from(WINDOW_BYTES),
             used: 0,
+            has_gap: false,
+            keys: (KEYS_AT_ONCE, Duration::ZERO),
         }
+    }
+
+    /// Frames were left out.
+    pub(crate) fn skip(&mut self) -> Result<(), LinkError> {
+        if std::mem::replace(&mut self.has_gap, true) {
+            return Err(LinkError::Malformed("a gap behind another"));
+        }
+        Ok(())
+    }
+
+    /// A key came.
+    pub(crate) fn count_key(&mut self, now: Duration) -> Result<(), LinkError> {
+        let (left, since) = &mut self.keys;
+        if now.saturating_sub(*since) > KEYS_AGAIN {
+            (*left, *since) = (KEYS_AT_ONCE, now);
+        }
+        *left = left.checked_sub(1).ok_or(LinkError::Malformed("a key behind too many others"))?;
+        Ok(())
     }
 
     /// A frame begins; returned if it is complete.
@@ -52,6 +78,7 @@ impl Fetch {
         let mut read = Reader::new(head_and_bytes, "a frame");
         let head = Head::read(&mut read, self.before)?;
         self.before = head.dts();
+        self.has_gap = false;
         self.window -= FRAME_COST as i64;
         // As much as is announced only where that is little: memory is to grow with what comes.
         let bytes = Vec::with_capacity(head.bytes.min(4 * CHUNK_BYTES_MAX));

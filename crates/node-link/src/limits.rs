@@ -45,6 +45,12 @@ pub const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// and its link ends.
 pub const CONTROL_BYTES_MAX: usize = 1 << 20;
 
+/// Keys of a stream that come within [`KEYS_AGAIN`], at most; more are malformed. They change every half a
+/// minute at most, and a node that joins gets three.
+pub(crate) const KEYS_AT_ONCE: u32 = 16;
+/// See [`KEYS_AT_ONCE`].
+pub(crate) const KEYS_AGAIN: Duration = Duration::from_secs(10);
+
 /// Time in which both nodes have to have introduced themselves.
 pub const HELLO_WITHIN: Duration = Duration::from_secs(3);
 /// Bytes of an introduction. A longer one is malformed.

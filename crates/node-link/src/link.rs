@@ -499,14 +499,16 @@ impl Link {
                 self.received(id, frame.flatten());
             }
             Message::Gap { id, frames } => {
-                if self.accepted(id)?.is_some() {
+                if let Some(fetch) = self.accepted(id)? {
+                    fetch.skip()?;
                     self.stats.missed += u64::from(frames);
                     self.events.push_back(Event::Gap(FetchId(id), frames));
                 }
             }
             Message::Relay { address } => self.events.push_back(Event::Relay(address.to_owned())),
             Message::Key { id, key } => {
-                if self.accepted(id)?.is_some() {
+                if let Some(fetch) = self.accepted(id)? {
+                    fetch.count_key(now)?;
                     self.events.push_back(Event::Key(FetchId(id), key));
                 }
             }

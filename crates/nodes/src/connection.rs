@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cluster::{InstanceId, NodeName};
@@ -76,8 +78,11 @@ impl Driven {
 
     /// Calls the machine, whose task then sends what there is.
     pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Link, Duration) -> T) -> T {
-        let result = call(&mut self.lock(), self.clock.now());
-        self.wake.notify_one();
+        let mut machine = self.lock();
+        let result = call(&mut machine, self.clock.now());
+        if machine.has_output() || machine.is_over() {
+            self.wake.notify_one();
+        }
         result
     }
 
@@ -94,15 +99,17 @@ pub(crate) struct Io {
     output: Vec<u8>,
     /// Bytes of the output that TLS has.
     written: usize,
-    /// TLS may have bytes that the socket does not.
+    /// TLS has no bytes that the socket does not have.
     is_flushed: bool,
+    /// The last thing that was done.
+    has_read: bool,
 }
 
 impl Io {
     pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let (input, output) = (vec![0; READ_BYTES], Vec::with_capacity(WRITE_BYTES * 2));
-        Self { reader, writer, input, output, written: 0, is_flushed: true }
+        Self { reader, writer, input, output, written: 0, is_flushed: true, has_read: false }
     }
 
     /// Waits until something can be done, and does it. Events of the machine are the caller's to take.
@@ -120,33 +127,44 @@ impl Io {
             _ => Over::Connection(error.to_string()),
         };
         let (unsent, writer) = (&self.output[self.written..], &mut self.writer);
-        let send = async {
+        let has_unsent = !unsent.is_empty() || !self.is_flushed;
+        let mut send = pin!(async {
             if unsent.is_empty() { writer.flush().await.map(|()| 0) } else { writer.write(unsent).await }
-        };
-        // What has come is read before silence is noticed.
+        });
+        // What has come is read before silence is noticed; but a node that never stops sending must not keep
+        // this one from doing so.
+        if std::mem::take(&mut self.has_read)
+            && has_unsent
+            && let Some(sent) = poll_once(send.as_mut())
+        {
+            return self.note_sent(sent.map_err(connection)?);
+        }
         tokio::select! {
             biased;
             read = self.reader.read(&mut self.input) => match read.map_err(connection)? {
                 0 => return Err(Over::Connection(CLOSED.to_owned())),
                 read => {
+                    self.has_read = true;
                     let result = driven.lock().handle_input(driven.clock.now(), &self.input[..read]);
                     result.map_err(Over::Link)?;
                 }
             },
-            sent = send, if !unsent.is_empty() || !self.is_flushed => {
-                let sent = sent.map_err(connection)?;
-                // Nothing was left to be written: what TLS had is in the socket now.
-                self.is_flushed = sent == 0;
-                self.written += sent;
-                if self.written == self.output.len() {
-                    self.output.clear();
-                    self.written = 0;
-                }
-            }
+            sent = send, if has_unsent => return self.note_sent(sent.map_err(connection)?),
             () = driven.wake.notified() => {}
             () = sleep_until(driven.clock.at(timeout.unwrap_or_default())), if timeout.is_some() => {
                 driven.lock().handle_timeout(driven.clock.now()).map_err(Over::Link)?;
             }
+        }
+        Ok(())
+    }
+
+    fn note_sent(&mut self, sent: usize) -> Result<(), Over> {
+        // Nothing was left to be written: what TLS had is in the socket now.
+        self.is_flushed = sent == 0;
+        self.written += sent;
+        if self.written == self.output.len() {
+            self.output.clear();
+            self.written = 0;
         }
         Ok(())
     }
@@ -159,6 +177,14 @@ impl Io {
             self.writer.shutdown().await
         };
         let _ = timeout(CLOSE_WITHIN, last_words).await;
+    }
+}
+
+/// The result of a future that needs not to wait. It may be waited for afterwards.
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
     }
 }
 

@@ -28,6 +28,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const SHUN_FOR: Duration = Duration::from_millis(250);
 /// A stream that nobody can give now is asked for again after this, at the latest.
 const RETRY: Duration = Duration::from_millis(250);
+/// The same where nothing but a change can help.
+const RETRY_QUIETLY: Duration = Duration::from_secs(5);
 /// How often a node looks whether it is where it should be in the tree.
 const REVIEW_EVERY: Duration = Duration::from_secs(2);
 /// What the workers did not take is tried again after this.
@@ -111,7 +113,9 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
         let Some(link) = choose(center, slot, &home, &shunned, &std::mem::take(&mut hints)) else {
             slot.set_serving(Serving::Nothing);
             slot.set_feed(center, None);
-            let _ = timeout(RETRY, changes.changed()).await;
+            // Links and nodes that come are changes; what passes by itself is that a parent was shunned.
+            let wait = if shunned.is_empty() { RETRY_QUIETLY } else { RETRY };
+            let _ = timeout(wait, changes.changed()).await;
             continue;
         };
         let parent = link.peer.clone();
@@ -125,7 +129,10 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
             Left::LinkLost => info!(stream = %slot.stream, %parent, "the node that it came from is gone"),
             Left::NoAnswer => info!(stream = %slot.stream, %parent, "no answer"),
             Left::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
-            Left::Workers(why) => warn!(stream = %slot.stream, "not published here: {why}"),
+            Left::Workers(why) if center.complaints.may(format!("workers {} {why}", slot.stream)) => {
+                warn!(stream = %slot.stream, "not published here: {why}");
+            }
+            Left::Workers(why) => debug!(stream = %slot.stream, "not published here: {why}"),
         }
         match left {
             Left::Refused(_, others) => {

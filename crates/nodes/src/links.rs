@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{InstanceId, NodeName};
-use node_link::{Event, Goodbye, Link, LinkError, Node, Refusal, Role};
+use node_link::{Event, Goodbye, HELLO_WITHIN, Link, LinkError, Node, Refusal, Role};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -170,11 +170,11 @@ struct Met {
 
 async fn take_in(center: &Arc<Center>, socket: TcpStream, address: SocketAddr, stranger: Stranger) {
     let _ = connection::prepare(&socket);
-    let met = async {
+    let met = timeout(HELLO_WITHIN, async {
         let stream = center.tls.accept(socket).await.map_err(Over::Connection)?;
         meet(center, stream, Role::Listener).await
-    };
-    match met.await {
+    });
+    match met.await.unwrap_or(Err(Over::Link(LinkError::NoHello))) {
         Ok(met) => {
             drop(stranger);
             run(center, met, address, false).await;

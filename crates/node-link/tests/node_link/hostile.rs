@@ -15,7 +15,7 @@ fn what_breaks_the_protocol_ends_the_link_and_says_what_it_was() {
     // A frame of one byte of audio, of stream 1.
     let frame = message(7, &[1, 0b0_1100, 6, 0, 1, 0xaa]);
     // (what the listener sends to a node that fetches stream 1, what it is, remark)
-    let cases: [(Vec<u8>, LinkError, &str); 10] = [
+    let cases: [(Vec<u8>, LinkError, &str); 12] = [
         (message(99, &[1]), LinkError::Malformed("a message of no kind"), "unknown kind"),
         (message(7, &[9, 0, 0, 0, 0]), LinkError::Malformed("a message about no stream"), "unknown stream"),
         (message(8, &[1, 0]), LinkError::Malformed("a part of no frame"), "a part without a beginning"),
@@ -29,6 +29,12 @@ fn what_breaks_the_protocol_ends_the_link_and_says_what_it_was() {
         (
             message(2, &[[1, 0].as_slice(), &[0; 17]].concat()),
             LinkError::Malformed("a second acceptance"),
+            "",
+        ),
+        (message(9, &[1, 1]).repeat(2), LinkError::Malformed("a gap behind another"), ""),
+        (
+            message(14, &[[1].as_slice(), &[0; 32]].concat()).repeat(17),
+            LinkError::Malformed("a key behind too many others"),
             "",
         ),
         (vec![7, 0x7f, 0xff], LinkError::Malformed("a message that is too long"), ""),

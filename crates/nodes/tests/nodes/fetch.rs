@@ -40,6 +40,29 @@ async fn a_stream_is_fetched_while_it_is_wanted_and_let_go_afterwards() {
 }
 
 #[tokio::test]
+async fn hundreds_of_streams_share_one_link() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    let streams: Vec<String> = (0..300).map(|number| format!("live/{number}")).collect();
+    for stream in &streams {
+        a.worker.publish(stream, false);
+        a.worker.send(stream, frame(0));
+        b.worker.want(stream, true);
+    }
+    for number in 1..8 {
+        streams.iter().for_each(|stream| a.worker.send(stream, frame(number)));
+    }
+    for stream in &streams {
+        received_up_to(&b, stream, 7).await;
+        assert_eq!(numbers(&b.worker.received(stream)), (0..8).collect::<Vec<_>>(), "{stream}");
+    }
+    streams.iter().for_each(|stream| b.worker.want(stream, false));
+    until("all are let go", || streams.iter().all(|stream| !b.worker.is_fetched(stream))).await;
+}
+
+#[tokio::test]
 async fn players_wait_for_a_publisher_that_appears_elsewhere_and_comes_back() {
     let Some(server) = Server::start().await else { return };
     let a = Node::start(&server, "a", Options::default()).await;
