@@ -398,3 +398,61 @@ impl Complaints {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use node_link::{Binding, Secret};
+
+    use super::*;
+    use crate::clock::Clock;
+
+    /// Both ends of a connection that `dialer` opened to `listener`.
+    fn ends(clock: Clock, dialer: &str, listener: &str) -> (Arc<NodeLink>, Arc<NodeLink>) {
+        let end = |peer: &str, is_dialed| {
+            let me = Node { name: "me".to_owned(), instance: 1, software: "0".to_owned() };
+            let secret = Secret::new(&[1; 16]).expect("long enough");
+            let driven = Driven::new(Link::listen(clock.now(), me, secret, Binding([0; 32])), clock);
+            let peer = (NodeName::new(peer).expect("a name"), InstanceId(7), String::new());
+            Arc::new(NodeLink::new(peer, ([127, 0, 0, 1], 1).into(), is_dialed, driven, [0; 32]))
+        };
+        (end(listener, true), end(dialer, false))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_links_that_were_opened_at_once_both_ends_keep_the_same_one() {
+        let clock = Clock::start();
+        let [a, b] = ["a", "b"].map(|name| NodeName::new(name).expect("a name"));
+        // In whatever order each of them sees both.
+        for orders in [(true, true), (true, false), (false, true), (false, false)] {
+            let (at_a, at_b) = (Links::new(), Links::new());
+            let (first_at_a, first_at_b) = ends(clock, "a", "b");
+            let (second_at_b, second_at_a) = ends(clock, "b", "a");
+            let add = |links: &Links, me: &NodeName, [first, second]: [&Arc<NodeLink>; 2], in_order| {
+                let in_order = if in_order { [first, second] } else { [second, first] };
+                in_order.into_iter().for_each(|link| _ = links.add(me, link));
+            };
+            add(&at_a, &a, [&first_at_a, &second_at_a], orders.0);
+            add(&at_b, &b, [&first_at_b, &second_at_b], orders.1);
+            let kept = (at_a.get(&b).expect("a link"), at_b.get(&a).expect("a link"));
+            assert!(Arc::ptr_eq(&kept.0, &first_at_a) && Arc::ptr_eq(&kept.1, &first_at_b), "{orders:?}");
+        }
+        // Later, whoever opens one has lost the other.
+        let links = Links::new();
+        assert!(links.add(&a, &ends(clock, "a", "b").0));
+        tokio::time::advance(AT_ONCE).await;
+        let (_, newer) = ends(clock, "b", "a");
+        assert!(links.add(&a, &newer));
+        assert!(Arc::ptr_eq(&links.get(&b).expect("a link"), &newer));
+        assert!(links.remove(&newer) && links.get(&b).is_none() && !links.remove(&newer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_complaint_is_made_once_a_minute() {
+        let complaints = Complaints::default();
+        assert!(complaints.may("a") && !complaints.may("a") && complaints.may("b"));
+        tokio::time::advance(COMPLAIN_EVERY).await;
+        assert!(complaints.may("a"));
+        (0..=Complaints::MAX).for_each(|number| assert!(complaints.may(number)));
+        assert!(complaints.may("a"), "the memory is bounded");
+    }
+}

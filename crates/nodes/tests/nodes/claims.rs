@@ -88,6 +88,28 @@ async fn without_nats_names_are_given_and_a_split_ends_with_one_publisher() {
 }
 
 #[tokio::test]
+async fn of_two_nodes_of_one_name_that_meet_one_ends_its_publications_and_leaves() {
+    let Some(mut server) = Server::start().await else { return };
+    server.kill();
+    // Without NATS nobody can say that the name is taken.
+    let one = Node::start(&server, "a", Options::default()).await;
+    let two = Node::start(&server, "a", Options::default()).await;
+    one.worker.publish("live/one", false);
+    two.worker.publish("live/two", false);
+    server.run().await;
+    until("one has ended", || one.worker.ended().len() + two.worker.ended().len() == 1).await;
+    let (out, stays) = if one.worker.ended().is_empty() { (two, one) } else { (one, two) };
+    let reason = out.worker.ended()[0].1;
+    assert!(matches!(reason, EndReason::Refused(text) if text.contains("another node")), "{reason:?}");
+    // It takes no publisher any more, and the other one is not disturbed.
+    out.worker.publish("live/three", false);
+    until("it is refused", || out.worker.ended().len() == 2).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    c.linked(1).await;
+    assert!(stays.worker.ended().is_empty());
+}
+
+#[tokio::test]
 async fn a_second_node_of_a_name_does_not_start() {
     let Some(server) = Server::start().await else { return };
     let mut a = Node::start(&server, "a", Options::default()).await;
