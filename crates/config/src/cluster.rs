@@ -33,8 +33,8 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings>
             "`cluster.nats` needs `cluster.node_name`, a name that no other node has".to_owned()
         } else {
             format!(
-                "`cluster.node_name` cannot be `{}`: it takes 1 to 64 letters, digits, `-`, `_` and `.`, first \
-                 a letter or digit",
+                "`cluster.node_name` cannot be `{}`: it takes 1 to 64 letters, digits, `-`, `_` and `.`, \
+                 first a letter or digit",
                 cluster.node_name
             )
         };
@@ -110,8 +110,8 @@ fn secret(config: &Config, errors: &mut Errors) -> Option<Secret> {
     let secret = Secret::new(bytes.trim_ascii());
     if secret.is_none() {
         let message = format!(
-            "`cluster.secret_file` {file}: {SECRET_BYTES_MIN} bytes are needed at least; `openssl rand -hex 32` \
-             makes a good one"
+            "`cluster.secret_file` {file}: {SECRET_BYTES_MIN} bytes are needed at least; \
+             `openssl rand -hex 32` makes a good one"
         );
         errors.add(&origin, message);
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::limits::VERSION;
 
-/// Why a link is over. Whatever [`poll_output`](crate::Link::poll_output) still has is to be sent before it is
-/// closed: it may tell the other node why.
+/// Why a link is over. Whatever [`poll_output`](crate::Link::poll_output) still has is to be sent before it
+/// is closed: it may tell the other node why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkError {
     /// What came is not this protocol.

@@ -3,8 +3,8 @@
 //! A node fetches streams from another and serves it others, all on one connection. The connection is TLS
 //! without known certificates; nodes prove to each other that they have the cluster's secret, bound to that
 //! connection (`hello.rs`). Then come messages (`message.rs`), frames among them (`frame.rs`). Streams of
-//! packets have their media beside it, by UDP (crate `relay`); what they need of a reliable way, keys, handles
-//! and tracks, is among the messages.
+//! packets have their media beside it, by UDP (crate `relay`); what they need of a reliable way, keys,
+//! handles and tracks, is among the messages.
 //!
 //! No socket, thread or clock. **Driving a [`Link`]**: every call takes `now`, the time since any fixed
 //! moment, which never runs backwards.

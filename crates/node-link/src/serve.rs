@@ -2,8 +2,8 @@
 //! slower than the stream.
 //!
 //! Frames wait here, not in the socket, because here they can still be left out. When the first of them is
-//! late, video goes up to the newest key frame that is not late itself, or to the next one to come; audio goes
-//! only as far as it is late. Configurations and metadata always stay: a decoder needs them, and of each
+//! late, video goes up to the newest key frame that is not late itself, or to the next one to come; audio
+//! goes only as far as it is late. Configurations and metadata always stay: a decoder needs them, and of each
 //! track only the newest is kept then.
 
 use std::collections::VecDeque;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 1 | what is known: 0 nothing yet, 1 tracks, 2 bridges are off, 3 a bug | count:1 track*
-//! track    mid | kind:1 | count:1 format* | count:1 (id:1 extension:1)* | count:1 source* | flags:1 | count:1 rid*
+//! track    mid | kind:1 | count:1 format* | count:1 (id:1 extension:1)* | count:1 source*
+//!          | flags:1 | count:1 rid*
 //! format   payload type:1 | codec:1 | clock:4 | channels:1 | fmtp | rtx:1 | feedback:1
 //! source   ssrc:4 | has rtx:1 | rtx:4
 //! ```

@@ -1,9 +1,9 @@
 //! Links to all other living nodes: opens them, takes them in, and keeps one for each pair.
 //!
 //! There is a link between any two nodes, whether a stream is on it or not: a stream begins a round trip
-//! after it is asked for, and round trips to all nodes are known when a parent is chosen. Of two nodes the one
-//! whose name comes first opens it; the other one does when that does not succeed, as where only one can be
-//! reached.
+//! after it is asked for, and round trips to all nodes are known when a parent is chosen. Of two nodes the
+//! one whose name comes first opens it; the other one does when that does not succeed, as where only one can
+//! be reached.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -161,7 +161,8 @@ pub(crate) async fn follow_relay(center: Arc<Center>) {
     }
 }
 
-/// A worker that takes no commands has a full queue for a moment, or has ended; streams end by their own ways.
+/// A worker that takes no commands has a full queue for a moment, or has ended; streams end by their own
+/// ways.
 fn tell(workers: &WorkersLink, command: RelayCommand) {
     if let Err(error) = workers.relay(command) {
         warn!(worker = error.worker, "a worker takes no commands");

@@ -2,7 +2,8 @@
 //!
 //! Frames keep the times that their publisher gave them, whatever nodes they pass. A new parent begins with
 //! headers and the frames since a key frame, so what reaches back to the last frame of the old one continues
-//! it exactly: up to there everything is left out. Where it does not reach back, video goes on at a key frame.
+//! it exactly: up to there everything is left out. Where it does not reach back, video goes on at a key
+//! frame.
 
 use std::time::Duration;
 
