@@ -179,16 +179,6 @@ impl Directory {
         Ok(Claim { id: listing.id, epoch, subscribers, bridged, replaced })
     }
 
-    /// `worker` has another node's stream of packets, which are `tracks`. It takes nobody's place.
-    pub(crate) fn claim_fetched(
-        &self,
-        key: &str,
-        worker: WorkerIndex,
-        tracks: PublishedTracks,
-    ) -> Result<Claim, Taken> {
-        self.claim(key, worker, Claimant::Fetch, Some(tracks))
-    }
-
     /// Where a stream is published as packets, and what they are; `None` if it is not.
     pub(crate) fn packets(&self, key: &str) -> Option<(StreamId, Home, PublishedTracks)> {
         let inner = self.lock();
@@ -469,19 +459,22 @@ mod tests {
     #[test]
     fn a_stream_of_another_node_takes_nobodys_place_and_gives_way_to_a_client() {
         let directory = Directory::default();
-        let first = directory.claim("live/a", WorkerIndex(1), false, None).unwrap();
-        assert_eq!(directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])), Err(Taken));
+        let fetch =
+            || directory.claim("live/a", WorkerIndex(0), Claimant::Fetch, Some(PublishedTracks::from([])));
+        let first = directory.claim("live/a", WorkerIndex(1), REFUSED, None).unwrap();
+        assert_eq!(fetch(), Err(Taken::Here));
         assert_eq!(directory.packets("live/a"), None);
         directory.release("live/a", first.epoch);
-        let fetched = directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])).unwrap();
+        let fetched = fetch().unwrap();
         let home = Home { worker: WorkerIndex(0), epoch: fetched.epoch };
         assert_eq!(directory.packets("live/a"), Some((fetched.id, home, Arc::from([]))));
-        assert_eq!(directory.claim_fetched("live/a", WorkerIndex(0), Arc::from([])), Err(Taken));
-        let client = directory.claim("live/a", WorkerIndex(1), false, None).unwrap();
-        assert_eq!(client.replaced, Some(home));
+        let fetched_again = fetch().unwrap();
+        assert_eq!(fetched_again.replaced, Some(home), "the next publication of the other node");
+        let client = directory.claim("live/a", WorkerIndex(1), REFUSED, None).unwrap();
+        assert_eq!(client.replaced, Some(Home { worker: WorkerIndex(0), epoch: fetched_again.epoch }));
         assert_eq!(
-            directory.claim("live/a", WorkerIndex(0), false, None),
-            Err(Taken),
+            directory.claim("live/a", WorkerIndex(0), REFUSED, None),
+            Err(Taken::Here),
             "it is a client's now"
         );
         directory.release("live/a", fetched.epoch);

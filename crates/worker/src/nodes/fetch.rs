@@ -17,7 +17,7 @@ use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
 use crate::packets::inputs;
 use crate::publication::{LaneStream, Source};
-use crate::registry::{Epoch, Origin, PublishedTracks, StreamId};
+use crate::registry::{Claimant, Epoch, Origin, PublishedTracks, StreamId};
 use worker_api::EndReason;
 use worker_api::relay::{Attached, LinkId, RelayNotice, RelayRefusal};
 
@@ -226,7 +226,8 @@ impl Worker {
         let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
         let key = format!("{app}/{name}");
         let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
-        let claim = self.ctx.directory.claim_fetched(&key, self.ctx.worker, Arc::clone(&tracks));
+        let claim =
+            self.ctx.directory.claim(&key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
         let Ok(claim) = claim else {
             nodes.receiver.remove_stream(self.ctx.now, into);
             return Err(RelayRefusal::Taken);
