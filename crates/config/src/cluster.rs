@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 use ::cluster::{Credentials, NodeName, Tls};
 use node_link::{SECRET_BYTES_MIN, Secret};
-use nodes::Settings;
+use nodes::{Redirect, Settings};
 
 use super::Config;
 use super::error::Origin;
 use super::keys::Cluster;
 use super::resolve::{Errors, ms, to_usize};
+use super::value::RedirectChoice;
 use worker_api::settings::RelaySettings;
 
 /// `[cluster]`, checked; `None` without NATS.
@@ -63,6 +64,7 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings>
     directory.tls = Tls { required: cluster.nats_tls, ca_file: path(&cluster.nats_ca_file), certificate };
     directory.prefix.clone_from(&cluster.nats_prefix);
     directory.region.clone_from(&cluster.region);
+    directory.addresses.http = public_url(config, errors);
     directory.addresses.relay_tcp.clone_from(&public);
     directory.addresses.relay_udp = public;
     if let Err(message) = directory.check() {
@@ -74,6 +76,11 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings>
         secret: secret?,
         fan_out_max: to_usize(cluster.fan_out_max),
         linger: ms(cluster.linger_ms),
+        redirect: match cluster.redirect {
+            RedirectChoice::Never => Redirect::Never,
+            RedirectChoice::WhenFull => Redirect::WhenFull,
+            RedirectChoice::Always => Redirect::Always,
+        },
         frame_bytes_max: to_usize(config.limits.message_max_bytes),
     })
 }
@@ -157,6 +164,25 @@ fn public_address(config: &Config, errors: &mut Errors) -> String {
             String::new()
         }
     }
+}
+
+/// Where players are sent, without a slash at the end.
+fn public_url(config: &Config, errors: &mut Errors) -> String {
+    let text = config.cluster.public_url.trim_end_matches('/');
+    let parsed = url::Url::parse(text);
+    let is_base = text.bytes().all(|byte| byte.is_ascii_graphic())
+        && parsed.is_ok_and(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.query().is_none()
+                && url.fragment().is_none()
+                && url.username().is_empty()
+        });
+    if !text.is_empty() && !is_base {
+        let message = format!("`cluster.public_url` takes an http or https URL, not `{text}`");
+        errors.add(&config.origin("cluster.public_url"), message);
+    }
+    text.to_owned()
 }
 
 fn credentials(config: &Config, errors: &mut Errors) -> Credentials {

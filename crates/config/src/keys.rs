@@ -6,8 +6,8 @@
 
 use super::section::section;
 use super::value::{
-    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment, RelayBackendChoice,
-    SecondPublisherChoice, UdpBackendChoice,
+    AllowChoice, BFramesChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment, RedirectChoice,
+    RelayBackendChoice, SecondPublisherChoice, UdpBackendChoice,
 };
 
 section! {
@@ -711,6 +711,18 @@ section! {
         fan_out_max: i64 = 8, unit "nodes", range 1..=1_000,
         cost "One copy of the stream for each. Fewer make a deeper tree, and each level adds a \
             millisecond and the way between two nodes.";
+
+        /// Whether HTTP-FLV players and WHEP viewers are sent to another node (307): `never`; `when_full`,
+        /// to the least busy node when this one has no room or uses 80 % of a core; `always`, to the node
+        /// that the stream is published on. WebSocket and RTMP players stay.
+        redirect: RedirectChoice = RedirectChoice::Never,
+        cost "A round trip more for the player, which has to follow redirects. With `always`, all players \
+            of a stream are on one node.";
+
+        /// URL of this node for players, such as `https://edge-1.example.com`: where other nodes
+        /// send theirs by `redirect`. Empty: nobody is sent here.
+        public_url: String = String::new(),
+        cost "None.";
 
         /// How long a stream of another node is fetched after its last player has left.
         linger_ms: i64 = 5_000, unit "ms", range 0..=600_000,

@@ -482,6 +482,8 @@ fn a_cluster_needs_nats_a_name_a_secret_and_an_address() {
         (format!("{whole}{public}nats_user = \"me\""), "`cluster.nats_password` belong together"),
         (format!("{whole}{public}nats_token = \"t\"\nnats_nkey_seed = \"s\""), "are both set"),
         (format!("{whole}{public}nats_key = \"k\""), "`cluster.nats_key` belong together"),
+        (format!("{whole}{public}public_url = \"edge-1\""), "takes an http or https URL, not `edge-1`"),
+        (format!("{whole}{public}redirect = \"sometimes\""), "it takes \"never\", \"when_full\""),
         (format!("{whole}{public}nats_prefix = \"a.b\""), "the prefix takes"),
     ];
     for (file, expected) in cases {

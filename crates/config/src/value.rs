@@ -308,6 +308,18 @@ choice! {
 }
 
 choice! {
+    /// Whether players are sent to another node.
+    RedirectChoice: "\"never\", \"when_full\" or \"always\"" {
+        /// They are not.
+        Never = "never",
+        /// When this node has no room.
+        WhenFull = "when_full",
+        /// When another node publishes the stream.
+        Always = "always",
+    }
+}
+
+choice! {
     /// How datagrams are sent between nodes.
     RelayBackendChoice:
         "\"auto\", \"sendmsg\", \"sendmmsg\", \"gso\", \"io_uring\", \"af_xdp\" or \"tc_clone\""

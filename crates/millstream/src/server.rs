@@ -1,9 +1,9 @@
 //! A server: the workers, the control side and what the server publishes itself, started and stopped in
 //! order.
 //!
-//! Start: the cluster, listeners and workers, control side, sources. Stop: not ready any more, other nodes take
-//! no further streams, sources end, workers tell their sessions and drain with a deadline, the cluster is left.
-//! `run.rs` does it for a process; [`Server`] for a program that
+//! Start: the cluster, listeners and workers, control side, sources. Stop: not ready any more, other nodes
+//! take no further streams, sources end, workers tell their sessions and drain with a deadline, the cluster is
+//! left. `run.rs` does it for a process; [`Server`] for a program that
 //! has one within it.
 
 use std::io;
@@ -264,6 +264,7 @@ fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcContro
         endpoints: workers.rtc_endpoints().to_vec(),
         certificate: Arc::new(certificate),
         published: Box::new(workers.published()),
+        redirect: Box::new(workers.redirect()),
         bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
         allow_origin: settings.cors_allow_origin.clone(),
     };

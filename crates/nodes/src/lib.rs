@@ -53,7 +53,7 @@ use crate::clock::Clock;
 use crate::local::Local;
 use crate::tls::Tls;
 
-pub use settings::Settings;
+pub use settings::{Redirect, Settings};
 pub use status::{LinkStatus, NodeStatus, Status, StreamStatus};
 
 /// Time for last words on all links.
@@ -82,7 +82,7 @@ impl Nodes {
     /// Binds the addresses for other nodes, and connects to the directory: a name that another living node
     /// has is an error. Without NATS it goes on after two seconds.
     pub async fn start(settings: Settings) -> Result<Self, String> {
-        let local = Arc::<Local>::default();
+        let local = Arc::new(Local::new(settings.redirect));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (started, start) = oneshot::channel();
         let runtime = Builder::new_current_thread().enable_all().build();

@@ -6,16 +6,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cluster::{Directory, StreamName};
+use cluster::{Directory, Home, Node, StreamName};
 use tokio::sync::Notify;
 use worker_api::cluster::{Elsewhere, Publication};
 use worker_api::streams::{Epoch, Published};
 
 use crate::describe;
+use crate::settings::Redirect;
+
+/// CPU of a node's busiest worker from which on it is full, thousandths of a core: as of a worker that hands
+/// its connections to another.
+const FULL_PERMILLE: u16 = 800;
 
 /// What workers and this crate share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Local {
+    redirect: Redirect,
     /// Absent until it is connected.
     directory: OnceLock<Arc<Directory>>,
     inner: Mutex<Inner>,
@@ -48,6 +54,11 @@ pub(crate) struct Own {
 }
 
 impl Local {
+    /// Nothing is known yet.
+    pub(crate) fn new(redirect: Redirect) -> Self {
+        Self { redirect, directory: OnceLock::new(), inner: Mutex::default(), changed: Notify::new() }
+    }
+
     /// From now on other nodes' streams are known.
     pub(crate) fn set_directory(&self, directory: Arc<Directory>) {
         // It is set once.
@@ -94,6 +105,18 @@ impl Elsewhere for Local {
         (home.instance != directory.instance()).then(|| describe::published(&home.description))
     }
 
+    fn redirect(&self, key: &str, is_full: bool) -> Option<String> {
+        let directory = self.directory.get()?;
+        if self.redirect == Redirect::Never {
+            return None;
+        }
+        let home = directory.find(&StreamName::new(key)?)?;
+        let mut nodes = directory.nodes();
+        let at = nodes.iter().position(|node| node.instance == directory.instance());
+        let me = at.map(|at| nodes.swap_remove(at))?;
+        choose_other(self.redirect, &me, &home, nodes, is_full).map(|node| node.addresses.http)
+    }
+
     fn wanted(&self, key: &str) {
         self.change(key, |stream| stream.wanted = true);
     }
@@ -123,6 +146,28 @@ impl Elsewhere for Local {
     }
 }
 
+/// The node that a player is to go to instead of `me`.
+fn choose_other(
+    redirect: Redirect,
+    me: &Node,
+    home: &Home,
+    others: Vec<Node>,
+    is_full: bool,
+) -> Option<Node> {
+    let is_busy = is_full || me.load.cpu_permille >= FULL_PERMILLE;
+    let has_room = |node: &Node| {
+        !node.draining && !node.addresses.http.is_empty() && node.load.cpu_permille < FULL_PERMILLE
+    };
+    let mut others = others.into_iter().filter(has_room);
+    match redirect {
+        Redirect::Always if home.instance != me.instance => {
+            others.find(|node| node.instance == home.instance)
+        }
+        Redirect::WhenFull if is_busy => others.min_by_key(|node| node.load.cpu_permille),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use worker_api::streams::WebrtcAvailability;
@@ -131,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_changes_are_one_and_what_has_passed_leaves_nothing() {
-        let local = Local::default();
+        let local = Local::new(Redirect::Never);
         let published = Published::Frames(WebrtcAvailability::Unknown);
         let begin = |epoch| {
             let (epoch, published) = (Epoch(epoch), &published);

@@ -5,6 +5,18 @@ use std::time::Duration;
 
 use node_link::Secret;
 
+/// Whether HTTP players and WebRTC viewers are sent to another node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Redirect {
+    /// They stay.
+    #[default]
+    Never,
+    /// To the least busy node, when this one has no room or much to do.
+    WhenFull,
+    /// To the node that the stream is published on.
+    Always,
+}
+
 /// How this node takes part in its cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -19,6 +31,8 @@ pub struct Settings {
     pub fan_out_max: usize,
     /// How long a stream is fetched after its last player.
     pub linger: Duration,
+    /// Whether players go to another node.
+    pub redirect: Redirect,
     /// Bytes of a frame that the workers take.
     pub frame_bytes_max: usize,
 }

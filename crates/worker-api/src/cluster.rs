@@ -27,6 +27,10 @@ pub trait Elsewhere: Debug + Send + Sync {
     /// this node publishes, and never [`Published::Nobody`].
     fn published(&self, key: &str) -> Option<Published>;
 
+    /// Base URL of the node where an HTTP player or viewer of the stream is to go instead, by
+    /// `cluster.redirect`; `is_full` says that this node cannot take it. `None` if it is to stay.
+    fn redirect(&self, key: &str, is_full: bool) -> Option<String>;
+
     /// Players are here, and no client or source of this node publishes the stream: it is to be fetched when
     /// another node has it, now or later. Also while it is fetched, until [`unwanted`](Self::unwanted).
     fn wanted(&self, key: &str);

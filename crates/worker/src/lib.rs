@@ -188,6 +188,13 @@ impl Workers {
         move |key| directory.published(key)
     }
 
+    /// Looks up where a viewer of `app/stream` is to go instead, with whether this node can take it, from any
+    /// thread.
+    pub fn redirect(&self) -> impl Fn(&str, bool) -> Option<String> + Send + Sync + 'static {
+        let directory = Arc::clone(&self.directory);
+        move |key, is_full| directory.redirect(key, is_full)
+    }
+
     /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes: those
     /// reported as wanted. From any thread, but not with a lock that [`Elsewhere`] takes for reports.
     pub fn wanted(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {

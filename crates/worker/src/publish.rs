@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// Checks the rules.
-    fn may_play(
+    pub(crate) fn may_play(
         &mut self,
         conn: ConnId,
         (app, name): (&str, &str),

@@ -241,6 +241,11 @@ impl Directory {
         }
     }
 
+    /// Base URL of the node where an HTTP player of the stream is to go instead, if it is to go.
+    pub(crate) fn redirect(&self, key: &str, is_full: bool) -> Option<String> {
+        self.elsewhere.as_ref()?.redirect(key, is_full)
+    }
+
     /// Whether another node publishes a stream.
     pub(crate) fn is_elsewhere(&self, key: &str) -> bool {
         self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.published(key).is_some())

@@ -347,13 +347,17 @@ impl Worker {
             Method::Get => Ok(Some(Format::Flv)),
             Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
+        if let Some(location) = self.redirect(conn, &request) {
+            let refusal = Some((307, "the stream is played by another node"));
+            return self.answer_request(conn, &request, rest, refusal, Some(&location));
+        }
         let outcome = match outcome {
             Ok(Some(format)) => self.play(conn, name, token, format).map_err(refusal),
-            Ok(None) => return self.answer_request(conn, &request, rest, None),
+            Ok(None) => return self.answer_request(conn, &request, rest, None, None),
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = outcome {
-            return self.answer_request(conn, &request, rest, Some(refusal));
+            return self.answer_request(conn, &request, rest, Some(refusal), None);
         }
         let session = &mut self.connections.sessions[conn];
         session.state = match request.method {
@@ -372,6 +376,16 @@ impl Worker {
         self.write(conn);
     }
 
+    /// Where a player that may play the stream is to go instead. WebSocket clients follow nobody.
+    fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return None;
+        }
+        let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), false)?;
+        self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
+        Some(format!("{base}{}", request.target))
+    }
+
     /// Answers a request that gets no stream, with a status and a line of text if it is refused. The
     /// connection stays open as it does after an answer of control: its next request, of which `rest` has
     /// come, is read here.
@@ -381,6 +395,7 @@ impl Worker {
         request: &MediaRequest,
         rest: Vec<u8>,
         refusal: Option<(u16, &'static str)>,
+        location: Option<&str>,
     ) {
         let session = &mut self.connections.sessions[conn];
         let State::HttpHead(head) = &mut session.state else { return };
@@ -392,7 +407,10 @@ impl Worker {
             head.slot = self.ctx.kept_connections.take(session.address.ip());
         }
         let stays = may_stay && head.slot.is_some();
-        let fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), stays);
+        let mut fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), stays);
+        if let Some(location) = location {
+            fields = format!("Location: {location}\r\n{fields}");
+        }
         let out = &mut session.pending.bytes;
         let reason = match (refusal, &request.method) {
             (Some((status, text)), method) => {

@@ -18,6 +18,9 @@ use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 /// Looks up what is published as a stream.
 pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
 
+/// Where a viewer of a stream is to go instead; `true` if this node cannot take it.
+pub type Redirect = dyn Fn(&str, bool) -> Option<String> + Send + Sync;
+
 /// What the server knows about WebRTC when it starts.
 pub struct RtcParts {
     /// Limits and addresses, as configured.
@@ -28,6 +31,8 @@ pub struct RtcParts {
     pub certificate: Arc<Certificate>,
     /// Says what is published as `app/stream`.
     pub published: Box<Lookup>,
+    /// Says whether viewers of `app/stream` are to go to another node, by its base URL.
+    pub redirect: Box<Redirect>,
     /// Whether streams of this app are bridged to players of the other kind.
     pub bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Pages of which origin may publish and play.

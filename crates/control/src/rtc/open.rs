@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rtc::dtls::DtlsRole;
 use rtc::sdp::{
@@ -45,6 +45,11 @@ pub(super) async fn open(
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
         return Err(denied.into());
     }
+    if role == RtcRole::Play
+        && let Some(base) = (control.parts.redirect)(&target.key(), false)
+    {
+        return redirected(&base, request.uri());
+    }
     if let Some(ip) = target.address.filter(|ip| !control.parts.settings.addresses_on_request.contains(ip)) {
         tracing::info!(peer = %peer.address, stream = %target.key(), address = %ip, "refused: outside address");
         return Err(Refusal::OtherAddress(ip));
@@ -56,6 +61,7 @@ pub(super) async fn open(
         return Err(Refusal::NotAccepted(SDP));
     }
     let user_agent = user_agent(request.headers());
+    let uri = request.uri().clone();
     let body = text(request.into_body(), OFFER_BYTES_MAX).await?;
     if body.is_empty() {
         return Err(Refusal::Empty);
@@ -63,12 +69,29 @@ pub(super) async fn open(
     let offer = parse_offer(&body)?;
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
     let key = target.key();
-    let (token, answer, tag) = wanted.open(context, peer, target).await.inspect_err(|refusal| {
+    let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
         if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
             tracing::info!(peer = %peer.address, stream = %key, reason = refusal.message(), "player refused");
         }
-    })?;
-    created(control, &token, &tag, answer.sdp)
+    });
+    match opened {
+        Ok((token, answer, tag)) => created(control, &token, &tag, answer.sdp),
+        Err(Refusal::Full) if role == RtcRole::Play => match (control.parts.redirect)(&key, true) {
+            Some(base) => redirected(&base, &uri),
+            None => Err(Refusal::Full),
+        },
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Sends a viewer to another node (RFC 9725 section 4.5): it makes the same request there.
+fn redirected(base: &str, uri: &Uri) -> Result<Response, Refusal> {
+    let target = uri.path_and_query().map_or("", |target| target.as_str());
+    let location = HeaderValue::from_str(&format!("{base}{target}"));
+    let location = location.map_err(|_| Refusal::Internal("the address of another node"))?;
+    let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
+    response.headers_mut().insert(header::LOCATION, location);
+    Ok(response)
 }
 
 /// What can be played.

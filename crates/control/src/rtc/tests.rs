@@ -47,7 +47,13 @@ impl RtcControl {
 fn parts(settings: RtcSettings, endpoints: Vec<RtcEndpoint>, published: Box<Lookup>) -> RtcParts {
     let certificate = Arc::new(Certificate::generate().expect("a certificate"));
     let bridged = Box::new(|app: &str| app != "unbridged");
-    RtcParts { settings, endpoints, certificate, published, bridged, allow_origin: Some("*".to_owned()) }
+    // One stream is played elsewhere, another one when this node is full.
+    let redirect = Box::new(|key: &str, is_full: bool| {
+        let goes = key == "live/elsewhere" || is_full && key == "live/bridged";
+        goes.then(|| "https://edge-2.example.com".to_owned())
+    });
+    let allow_origin = Some("*".to_owned());
+    RtcParts { settings, endpoints, certificate, published, redirect, bridged, allow_origin }
 }
 
 /// What the workers were asked, and how they answer.
@@ -661,6 +667,23 @@ fn fragment(ufrag: &str, password: &str) -> String {
 }
 
 const NEW_PASSWORD: &str = "vw5LmwG4y/e6dPP/zAP9Gp5k";
+
+#[tokio::test]
+async fn viewers_are_sent_to_another_node_and_publishers_are_not() {
+    let server = server();
+    let viewer = server.post("/whep/live/elsewhere?x=1", play_offer()).await;
+    assert_eq!(
+        (viewer.status, viewer.field("location")),
+        (307, "https://edge-2.example.com/whep/live/elsewhere?x=1")
+    );
+    assert_eq!(server.post("/whip/live/elsewhere", publish_offer()).await.status, 201);
+    *server.workers.refusal.lock().expect("not poisoned") = Some(RtcRefusal::Full);
+    let viewer = server.post("/whep/live/bridged", play_offer()).await;
+    assert_eq!(
+        (viewer.status, viewer.field("location")),
+        (307, "https://edge-2.example.com/whep/live/bridged")
+    );
+}
 
 #[tokio::test]
 async fn what_workers_refuse_is_told() {

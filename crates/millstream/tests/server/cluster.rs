@@ -267,6 +267,29 @@ fn a_stream_of_packets_is_played_as_frames_on_another_node() {
     assert!(player.is_some(), "audio arrives as frames");
 }
 
+#[test]
+fn players_are_sent_to_the_node_of_the_publisher_if_that_is_wanted() {
+    let Some(cluster) = Cluster::start() else { return };
+    // Where it will be reached is known before it starts.
+    let address = crate::common::lasting_address();
+    let public = format!("public_url = \"http://{address}\"\n[http]\nlisten = [\"{address}\"]");
+    let a = Server::start(&cluster.config("a", &public));
+    let b = Server::start(&cluster.config("b", "redirect = \"always\""));
+    wait_for_lines(&b, "linked to a node", 1);
+    let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..200]);
+    wait_for_lines(&a, "published in the cluster", 1);
+    let location = eventually("the stream is known", || {
+        let response = http::open(b.http, "GET", "/live/mill.flv?x=1", &[]).expect("an answer");
+        (response.status == 307).then(|| response.header("location").map(str::to_owned))
+    });
+    assert_eq!(location.as_deref(), Some(&*format!("http://{address}/live/mill.flv?x=1")));
+    let mut player = TagReader::new(http::open(a.http, "GET", "/live/mill.flv", &[]).expect("play"));
+    player.next().expect("the stream");
+    // RTMP has no such answer: it is played here.
+    RtmpClient::play(b.rtmp, "live/mill").take_frames(3);
+}
+
 /// FLV of the stream, once the other node's publication is known.
 fn play(server: &Server) -> http::Streaming {
     eventually("the stream is known", || {

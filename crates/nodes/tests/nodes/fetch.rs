@@ -1,5 +1,7 @@
 //! Streams of one node on another.
 
+use nodes::Redirect;
+
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
 use crate::server::{Server, until};
 
@@ -37,6 +39,34 @@ async fn a_stream_is_fetched_while_it_is_wanted_and_let_go_afterwards() {
     assert_eq!(a.nodes().status().await.links[0].stats.frames_out, sent, "the link carries nothing of it");
     b.worker.want(STREAM, true);
     received_up_to(&b, STREAM, 79).await;
+}
+
+#[tokio::test]
+async fn players_are_sent_to_the_home_or_to_a_node_with_room_if_that_is_wanted() {
+    let Some(server) = Server::start().await else { return };
+    let with = |redirect| Options { redirect, ..Options::default() };
+    let mut a = Node::start(&server, "a", with(Redirect::Always)).await;
+    let b = Node::start(&server, "b", with(Redirect::Always)).await;
+    let c = Node::start(&server, "c", with(Redirect::WhenFull)).await;
+    let d = Node::start(&server, "d", with(Redirect::Never)).await;
+    assert_eq!(b.redirect(STREAM, true), None, "nobody publishes it");
+    a.worker.publish(STREAM, false);
+    for node in [&b, &c, &d] {
+        node.knows(STREAM).await;
+    }
+    let home = Some("https://a.example.com".to_owned());
+    for is_full in [false, true] {
+        assert_eq!(a.redirect(STREAM, is_full), None, "it is here");
+        assert_eq!(b.redirect(STREAM, is_full), home);
+        assert_eq!(d.redirect(STREAM, is_full), None);
+    }
+    assert_eq!(c.redirect(STREAM, false), None);
+    let other = c.redirect(STREAM, true).expect("a node with room");
+    assert!(!other.contains("//c."), "{other}");
+    // Nobody is sent to a node that will leave.
+    a.nodes().drain().await;
+    until("it is known to drain", || b.redirect(STREAM, false).is_none()).await;
+    a.leave().await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster::NodeName;
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use node_link::Secret;
-use nodes::{Nodes, Settings};
+use nodes::{Nodes, Redirect, Settings};
 use relay::{OpenKey, Position, SealKey};
 use tokio::sync::mpsc;
 use worker_api::cluster::{Elsewhere, Publication};
@@ -38,6 +38,7 @@ pub(crate) struct Options {
     pub(crate) fan_out_max: usize,
     pub(crate) linger: Duration,
     pub(crate) region: &'static str,
+    pub(crate) redirect: Redirect,
     /// Where the others are told to connect, if not where it listens.
     pub(crate) announced: Option<SocketAddr>,
 }
@@ -49,6 +50,7 @@ impl Default for Options {
             fan_out_max: 8,
             linger: Duration::from_millis(200),
             region: "fra",
+            redirect: Redirect::Never,
             announced: None,
         }
     }
@@ -102,6 +104,7 @@ impl Node {
         if let Some(announced) = options.announced {
             directory.addresses.relay_tcp = announced.to_string();
         }
+        directory.addresses.http = format!("https://{name}.example.com");
         directory.addresses.relay_udp = "127.0.0.1:0".to_owned();
         let settings = Settings {
             directory,
@@ -109,6 +112,7 @@ impl Node {
             secret: Secret::new(options.secret).unwrap(),
             fan_out_max: options.fan_out_max,
             linger: options.linger,
+            redirect: options.redirect,
             frame_bytes_max: 1 << 20,
         };
         let nodes = Nodes::start(settings).await?;
@@ -139,6 +143,11 @@ impl Node {
 
     pub(crate) fn published(&self, stream: &str) -> Option<Published> {
         self.worker.elsewhere.get().unwrap().published(stream)
+    }
+
+    /// Where a player is to go.
+    pub(crate) fn redirect(&self, stream: &str, is_full: bool) -> Option<String> {
+        self.worker.elsewhere.get().unwrap().redirect(stream, is_full)
     }
 
     /// Ends it without a word to the others.

@@ -37,6 +37,8 @@ pub(crate) struct MediaRequest {
     pub(crate) app: String,
     pub(crate) stream: String,
     pub(crate) token: Option<String>,
+    /// Path and query, as they came.
+    pub(crate) target: String,
     pub(crate) method: Method,
     pub(crate) user_agent: Option<String>,
     /// The client understands chunked bodies (HTTP/1.1).
@@ -124,6 +126,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
         stream,
         may_stay: request.version == Some(1) && !closes && !has_body,
         token: query_value(query, "token"),
+        target: target.to_owned(),
         method: method_of(request.method.unwrap_or(""), field),
         user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
         chunked: request.version == Some(1),
@@ -215,6 +218,7 @@ fn phrase(status: u16) -> &'static str {
         408 => "Request Timeout",
         426 => "Upgrade Required",
         431 => "Request Header Fields Too Large",
+        307 => "Temporary Redirect",
         503 => "Service Unavailable",
         _ => "Error",
     }

@@ -292,7 +292,8 @@ fn flags(workers: u32, config: &str) -> Vec<(&'static str, String)> {
     let tls: &[&str] = if config.contains("[tls]") { &["rtmps.listen", "https.listen"] } else { &[] };
     let rtc: &[&str] =
         if config.contains("udp_listen") { &[] } else { &["rtc.udp_listen", "rtc.tcp_listen"] };
-    let listen = ["rtmp.listen", "http.listen"].iter().chain(tls).chain(rtc);
+    let http: &[&str] = if config.contains("[http]\nlisten") { &[] } else { &["http.listen"] };
+    let listen = ["rtmp.listen"].iter().chain(http).chain(tls).chain(rtc);
     let listen = listen.map(|key| (*key, "127.0.0.1:0".to_owned()));
     listen.chain([("server.workers", workers.to_string())]).collect()
 }
