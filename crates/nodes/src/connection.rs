@@ -27,8 +27,8 @@ use tokio_rustls::TlsStream;
 use crate::clock::Clock;
 use crate::packets::RelayEnd;
 
-/// Bytes read at once, and handed to TLS at once.
-const READ_BYTES: usize = 64 * 1024;
+/// Bytes read at once, and handed to TLS at once: a record of it.
+const READ_BYTES: usize = 16 * 1024;
 const WRITE_BYTES: usize = 16 * 1024;
 /// Bytes that the kernel keeps unsent.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;

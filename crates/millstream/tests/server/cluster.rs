@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use rtmp::MediaKind;
 
+use crate::common::bridge::{LivePublisher, Viewed};
 use crate::common::cluster::{Cluster, wait_for_lines};
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::rtc::{Client, Options, start_flow};
@@ -265,6 +267,40 @@ fn a_stream_of_packets_is_played_as_frames_on_another_node() {
         player.join().expect("no panic")
     });
     assert!(player.is_some(), "audio arrives as frames");
+}
+
+#[test]
+fn a_node_that_stands_still_is_given_up_and_comes_back_with_its_stream() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.spawn("a"), cluster.node("b"));
+    wait_for_lines(&b, "linked to a node", 1);
+    let tags = sample_tags();
+    let (first, rest) = tags.split_at(tags.len() / 2);
+    let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
+    publisher.send_tags(first);
+    let mut player = TagReader::new(play(&b));
+    player.next().expect("the stream");
+    a.signal(Signal::SIGSTOP);
+    wait_for_lines(&b, "link lost: nothing was heard of the other node", 1);
+    a.signal(Signal::SIGCONT);
+    wait_for_lines(&b, "linked to a node", 2);
+    publisher.send_tags(rest);
+    while player.next().expect("the player is not disconnected").body != tags[tags.len() - 1].body {}
+    assert_eq!(b.sessions("stream=live/mill&role=publisher").len(), 1);
+}
+
+#[test]
+fn a_viewer_on_another_node_gets_a_stream_of_frames_with_its_first_answer() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.node("a"), cluster.node("b"));
+    wait_for_lines(&b, "linked to a node", 1);
+    let _publisher = LivePublisher::start(a.rtmp, "live/mill", sample_tags());
+    // What it is as packets travels with its name.
+    let (mut viewer, mut viewed) = (Client::play_h264(&b, "live/mill"), Viewed::default());
+    viewer.until("a frame and audio", |viewer| {
+        viewed.take(viewer);
+        viewed.key_frame && viewed.audio > 0
+    });
 }
 
 #[test]
