@@ -15,8 +15,9 @@
 //!              stream.rs --claim--> directory, NATS ----> directory <-- find -- stream.rs
 //! ```
 //!
-//! Frames cross this thread by reference; encrypting them for the other nodes is the work it does. If it
-//! stands still, players of this node's own streams notice nothing.
+//! Frames cross this thread by reference; encrypting them for the other nodes is the work it does. Packets
+//! of WebRTC streams do not cross it: they go from worker to worker by UDP, and what that needs is arranged
+//! here (`packets.rs`). If this thread stands still, players of this node's own streams notice nothing.
 
 mod center;
 mod clock;
