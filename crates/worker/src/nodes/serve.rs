@@ -324,11 +324,11 @@ impl Worker {
             let served = Served::new((key.into(), stream, home.epoch), (out, source), &tracks, self.ctx.now);
             nodes.served.insert(id, served);
             nodes.of_out.insert(out, id);
+            // What waits is in the cache already, and would be sealed twice.
+            self.packets.forward(&mut self.ctx);
             let entry = &mut self.packets.streams[stream];
             entry.publication.players += 1;
             entry.is_served = true;
-            // What has come and is not forwarded yet is in the cache as well.
-            self.packets.forward(&mut self.ctx);
             self.packets.update_watched(self.ctx.now, stream);
             self.seal_cached(id, stream);
         }

@@ -14,6 +14,7 @@ mod needs;
 mod back_ends;
 mod bridges;
 mod ends;
+mod figures;
 mod keys;
 mod losses;
 mod one_hop;
