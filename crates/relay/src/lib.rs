@@ -8,7 +8,8 @@
 //!    shared payloads and each node's private bytes, as `group_send::Sender::send_group` takes them.
 //! 2. [`destination`] says for whom a datagram is: [`Receiver::handle_datagram`] opens packets and
 //!    hands them on, [`Sender::handle_control`] answers what nodes ask for.
-//! 3. [`Sender::poll_control`], [`Sender::poll_key_frame_requests`] and [`Receiver::poll_control`]
+//! 3. [`Sender::catch_up`] for links that begin with what is kept, at the pace that their paths take.
+//! 4. [`Sender::poll_control`], [`Sender::poll_key_frame_requests`] and [`Receiver::poll_control`]
 //!    after each batch of datagrams, and at `next_timeout`.
 //!
 //! # Datagrams

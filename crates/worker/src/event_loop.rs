@@ -158,7 +158,9 @@ impl Worker {
         requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
-        self.receive_from_nodes();
+        if self.nodes.is_some() {
+            self.receive_from_nodes();
+        }
         self.accept();
         if self.acceptor.is_paused() {
             // Who has a request now comes before who may have one later.
@@ -190,7 +192,9 @@ impl Worker {
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
-        self.run_node_timers();
+        if self.nodes.is_some() {
+            self.run_node_timers();
+        }
         self.serve_due_players();
 
         // Deadlines, a few times a second.

@@ -314,3 +314,145 @@ impl<L> std::fmt::Debug for RelayPort<L> {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    use group_send::internals::{OutgoingMessage, OutgoingMessages, sender_over};
+    use relay::{LinkSecret, OutStreamId, Role, SealKey};
+
+    use super::*;
+    use crate::net::Clock;
+
+    /// A kernel that has room for so many datagrams, and passes those on.
+    struct Room(Arc<AtomicUsize>, std::sync::mpsc::Sender<(SocketAddr, usize)>);
+
+    impl OutgoingMessages for Room {
+        fn send(&mut self, messages: Vec<OutgoingMessage>) -> Result<usize, i32> {
+            let mut taken = 0;
+            for message in &messages {
+                let (room, needed) = (self.0.load(Ordering::Relaxed), message.segments.len());
+                if room < needed {
+                    break;
+                }
+                self.0.store(room - needed, Ordering::Relaxed);
+                for segment in &message.segments {
+                    self.1.send((message.destination, segment.len())).expect("it is taken");
+                }
+                taken += 1;
+            }
+            const EAGAIN: i32 = 11;
+            if taken == 0 { Err(EAGAIN) } else { Ok(taken) }
+        }
+    }
+
+    /// A port to two links over such a kernel, and what makes groups for it.
+    struct World {
+        port: RelayPort<OutLinkId>,
+        sender: relay::Sender,
+        stream: OutStreamId,
+        links: [OutLinkId; 2],
+        group: Outgoing,
+        room: Arc<AtomicUsize>,
+        passed: Receiver<(SocketAddr, usize)>,
+    }
+
+    const ADDRESSES: [&str; 2] = ["127.0.0.1:7001", "127.0.0.1:7002"];
+
+    fn address(at: usize) -> SocketAddr {
+        ADDRESSES[at].parse().expect("an address")
+    }
+
+    impl World {
+        fn new() -> Self {
+            let listen = "127.0.0.1:0".parse().expect("an address");
+            let settings = RelaySettings { listen, udp_backend: UdpBackend::Auto, interface: None };
+            let mut port = RelayPort::open(&settings, &RtcSettings::default(), 1).expect("a port");
+            let ((passes, passed), room) = (channel(), Arc::new(AtomicUsize::new(0)));
+            port.sender = sender_over(BackendKind::Gso, Room(Arc::clone(&room), passes));
+            let mut sender = relay::Sender::new(Limits::default());
+            let stream = sender.add_stream(SealKey::random(0)).expect("room");
+            let links = [0, 1].map(|at| {
+                let (keys, _) = LinkSecret::new([at as u8; 32]).split(Role::Listener);
+                let link = sender.add_link(Clock::now(), keys).expect("room");
+                sender.subscribe(stream, link, 0).expect("it is free");
+                assert!(port.bind(address(at), link, link));
+                link
+            });
+            Self { port, sender, stream, links, group: Outgoing::new(), room, passed }
+        }
+
+        /// Sends a packet of this length to both.
+        fn send(&mut self, len: usize, now_ms: u64) {
+            let packet = vec![0x80; len];
+            self.sender.send(Clock::now(), self.stream, &[&packet], &mut self.group).expect("it is sealed");
+            self.port.send_group(&mut self.group, now_ms);
+        }
+
+        /// What left since the last time: to which of the two, and how long the packet was.
+        fn passed(&self) -> Vec<(usize, usize)> {
+            let added = relay::PRIVATE_BYTES + relay::SHARED_BYTES_ADDED;
+            let which = |to| (0..2).find(|at| address(*at) == to).expect("one of the two");
+            self.passed.try_iter().map(|(to, len)| (which(to), len - added)).collect()
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_waits_in_order_and_is_lost_when_it_is_too_old() {
+        let mut world = World::new();
+        world.room.store(1, Ordering::Relaxed);
+        world.send(100, 0);
+        world.send(200, 1);
+        assert_eq!(world.passed(), [(0, 100)]);
+        assert!(world.port.retry_after().is_some());
+        world.port.control_to(world.links[1], &[7; 90], 2);
+        world.port.flush(2);
+        assert_eq!(world.passed(), []);
+        world.room.store(100, Ordering::Relaxed);
+        world.port.flush(3);
+        let control = (1, 90 - relay::PRIVATE_BYTES - relay::SHARED_BYTES_ADDED);
+        assert_eq!(world.passed(), [(1, 100), (0, 200), (1, 200), control], "and none twice");
+        assert!(world.port.retry_after().is_none());
+
+        world.room.store(0, Ordering::Relaxed);
+        world.send(300, 10);
+        world.send(400, 80);
+        world.room.store(100, Ordering::Relaxed);
+        world.port.flush(10 + WAIT_MS_MAX + 1);
+        assert_eq!(world.passed(), [(0, 400), (1, 400)]);
+        let RelayCounts { datagrams, dropped, failed, .. } = world.port.counts;
+        assert_eq!((datagrams, dropped, failed), (9, 2, 0));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_link_that_is_gone() {
+        let mut world = World::new();
+        world.send(100, 0);
+        let (gone, at) = (world.links[0], address(0));
+        world.port.unbind(at, gone, |known| known == gone);
+        assert_eq!(world.port.link_at(at), None);
+        world.room.store(100, Ordering::Relaxed);
+        world.port.flush(1);
+        assert_eq!(world.passed(), [(1, 100)]);
+        // Another one has the address by now: the one that is gone does not take it along.
+        assert!(world.port.bind(at, world.links[1], world.links[1]));
+        world.port.unbind(at, gone, |known| known == gone);
+        assert_eq!(world.port.link_at(at), Some(world.links[1]));
+    }
+
+    #[test]
+    fn more_than_may_wait_is_dropped() {
+        let mut world = World::new();
+        for at in 0..WAITING_MAX + 3 {
+            world.send(100 + at, 0);
+        }
+        assert_eq!(world.port.counts.dropped, 2 * 3);
+        world.room.store(usize::MAX, Ordering::Relaxed);
+        world.port.flush(1);
+        let passed = world.passed();
+        assert_eq!((passed.len(), passed.last()), (2 * WAITING_MAX, Some(&(1, 99 + WAITING_MAX))));
+    }
+}

@@ -1,12 +1,14 @@
 //! A stream of one node is played at another: the same packets, whichever workers have it.
 
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rtc::sdp::{Direction, OfferConfig};
 use rtc_test::{OfferOptions, offer};
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 use worker_api::relay::RelayRefusal;
+use worker_api::rtc::RtcRole;
 use worker_api::streams::Published;
 
 use crate::common::media::{CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, count, send_audio, send_frame, taken};
@@ -116,4 +118,28 @@ fn a_viewer_that_joins_at_a_node_that_joins_begins_with_the_last_key_frame() {
     });
     let payloads = |client| taken(client, MediaKind::Video).into_iter().map(|got| got.payload);
     assert!(payloads(&far).eq(payloads(&near)));
+}
+
+#[test]
+fn nodes_reach_each_other_by_ipv6() {
+    let at = IpAddr::from(Ipv6Addr::LOCALHOST);
+    if UdpSocket::bind((at, 0)).is_err() {
+        let _ = writeln!(std::io::stderr(), "nodes over IPv6: left out, this host has none");
+        return;
+    }
+    let (one, other) = (Node::start_at(at, 1, |_| {}), Node::start_at(at, 1, |_| {}));
+    let link = link(&one, &other);
+    let options = OfferOptions::default();
+    let open = |node: &Node, role, direction| {
+        node.open((0, at), role, "live/a", |local| offer(direction, local, &options))
+    };
+    let mut publisher = open(&one, RtcRole::Publish, Direction::Send);
+    other.fetch_from(&one, "live/a", link);
+    let mut far = open(&other, RtcRole::Play, Direction::Receive);
+    let mut frame = 0;
+    until("pictures", &mut [&mut publisher, &mut far], |clients| {
+        send_frame(clients[0], frame, 2, frame.is_multiple_of(20));
+        frame += 1;
+        count(clients[1], MediaKind::Video) > 40
+    });
 }
