@@ -1,7 +1,7 @@
 //! Figures, printed and not judged: what one hop adds to the delay of a packet, and to the bytes of a stream.
 //!
 //! ```sh
-//! cargo test --release -p worker --test worker figures -- --ignored --nocapture
+//! cargo test --release -p worker --test relay figures -- --ignored --nocapture
 //! ```
 
 use std::collections::HashMap;

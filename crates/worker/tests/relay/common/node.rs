@@ -65,7 +65,7 @@ impl Node {
         // Nobody reads statistics: they are dropped.
         let (stats, _) = mpsc::channel(1);
         let slots = AddressSlots::new(100, 100);
-        let workers = Workers::start(settings, Arc::new(policy), &slots, handoffs, sessions, stats)
+        let workers = Workers::start(settings, Arc::new(policy), &slots, handoffs, sessions, stats, None)
             .expect("free ports");
         let published = Box::new(workers.published());
         let (notify, notices) = mpsc::unbounded_channel();

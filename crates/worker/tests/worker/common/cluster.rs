@@ -74,6 +74,10 @@ impl Elsewhere for Cluster {
         self.lock().elsewhere.get(key).cloned()
     }
 
+    fn redirect(&self, _: &str, _: bool) -> Option<String> {
+        None
+    }
+
     fn wanted(&self, key: &str) {
         self.report(key, Report::Wanted);
     }
