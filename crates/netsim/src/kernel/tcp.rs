@@ -503,20 +503,31 @@ impl TcpSocket {
 
     /// Our end of it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        with(|kernel| {
-            let Some(&Socket::Tcp(connection, side)) = kernel.sockets.get(&self.0) else { return None };
-            kernel.connections.get(&connection).map(|state| state.sides[side].local)
-        })
-        .ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let local = self.of_connection(|state, side| state.sides[side].local);
+        local.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Whether the handshake of a connection that was begun here is done.
     pub fn is_established(&self) -> bool {
-        with(|kernel| match kernel.sockets.get(&self.0) {
-            Some(Socket::Tcp(connection, _)) => {
-                kernel.connections.get(connection).is_some_and(|state| state.established)
-            }
-            _ => false,
+        self.of_connection(|state, _| state.established).unwrap_or(false)
+    }
+
+    /// Whether the program of the other side has accepted it.
+    pub fn is_accepted(&self) -> bool {
+        let accepted = |state: &Connection, _| state.sides[1].socket.is_some() || state.sides[1].closed;
+        self.of_connection(accepted).unwrap_or(false)
+    }
+
+    /// When the last of what was sent so far arrives, or has arrived.
+    pub fn last_arrival(&self) -> Option<Instant> {
+        self.of_connection(|state, side: usize| state.pipes[1 - side].last_arrival)
+    }
+
+    /// Looks at the connection, of which this is a side.
+    fn of_connection<T>(&self, look: impl FnOnce(&Connection, usize) -> T) -> Option<T> {
+        with(|kernel| {
+            let Some(&Socket::Tcp(connection, side)) = kernel.sockets.get(&self.0) else { return None };
+            kernel.connections.get(&connection).map(|state| look(state, side))
         })
     }
 

@@ -42,7 +42,9 @@ pub struct Hostile {
     queue: EventQueue,
     line: Line,
     began: Instant,
-    established: Option<Instant>,
+    /// When it was seen that the server has it; for who may have to wait for a descriptor, that a worker has
+    /// accepted it.
+    admitted: Option<Instant>,
     requests: u32,
     answers: u32,
     asked: Instant,
@@ -80,7 +82,7 @@ impl Hostile {
             queue,
             line,
             began: now,
-            established: None,
+            admitted: None,
             requests: 0,
             answers: 0,
             asked: now,
@@ -91,11 +93,11 @@ impl Hostile {
 }
 
 impl Hostile {
-    /// Whether an answer should have come. Whom nobody has accepted yet may wait.
+    /// Whether an answer should have come.
     fn is_overdue(&self, ledger: &Ledger) -> bool {
-        let since = self.established.map(|since| since.max(self.asked));
+        let since = self.admitted.map(|since| since.max(self.asked));
         let late = since.is_some_and(|since| kernel::now() > since + ANSWER_MAX + ledger.slack);
-        late && !(ledger.is_crowded && self.answers == 0) && !ledger.is_draining
+        late && !ledger.is_draining
     }
 }
 
@@ -116,13 +118,15 @@ impl Actor for Hostile {
         if self.leaving {
             return Next::Done;
         }
-        if self.established.is_none() && self.line.is_established() {
-            self.established = Some(now);
+        let is_admitted =
+            if ledger.is_crowded { self.line.is_accepted() } else { self.line.is_established() };
+        if self.admitted.is_none() && is_admitted {
+            self.admitted = Some(now);
         }
-        // It has to be thrown out, but for one that asks properly. Whom no worker has accepted yet may wait.
+        // It has to be thrown out, but for one that asks properly.
         let limit = ledger.servers[self.server].handshake_timeout + ms(8_000) + ledger.slack;
-        let is_late = self.established.is_some_and(|since| now > since + limit);
-        if is_late && self.habit != Habit::Api && !ledger.is_crowded {
+        let is_late = self.admitted.is_some_and(|since| now > since + limit);
+        if is_late && self.habit != Habit::Api {
             ledger.violation(format!("{:?} client {} is still there after {limit:?}", self.habit, self.from));
             return Next::Done;
         }

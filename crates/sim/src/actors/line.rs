@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use netsim::kernel::{EventQueue, Interest, TcpSocket};
 
@@ -94,6 +95,18 @@ impl Line {
     /// Whether the connection has come about.
     pub fn is_established(&self) -> bool {
         self.socket.as_ref().is_some_and(TcpSocket::is_established)
+    }
+
+    /// Whether a worker has accepted the connection. Before that it may wait for as long as the server has
+    /// no descriptor for it.
+    pub fn is_accepted(&self) -> bool {
+        self.socket.as_ref().is_some_and(TcpSocket::is_accepted)
+    }
+
+    /// When the last of what was sent so far reaches the server, or has reached it: on a slow line that is
+    /// seconds after it was sent.
+    pub fn last_arrival(&self) -> Option<Instant> {
+        self.socket.as_ref()?.last_arrival()
     }
 
     /// Our address.

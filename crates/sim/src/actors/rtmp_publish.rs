@@ -56,7 +56,7 @@ pub struct RtmpPublisher {
     connected: Instant,
     /// It has left, and comes back then.
     away_until: Option<Instant>,
-    /// It has fallen silent.
+    /// It has fallen silent: since when the server has heard nothing.
     silent: Option<Instant>,
     rejected: bool,
     leaving: bool,
@@ -194,7 +194,9 @@ impl Actor for RtmpPublisher {
             // The server ends it.
             let limit = ledger.servers[self.plan.key.server].publisher_idle_timeout + ms(5_000);
             let (who, late) = (self.who(), now > since + limit + ledger.slack);
-            ledger.check(!late, || format!("{who}: silent for {:?} and not ended", now - since));
+            ledger.check(!late, || {
+                format!("{who}: silent for {:?} and not ended", now.saturating_duration_since(since))
+            });
             return if late || self.leaving { self.over(ledger) } else { Next::At(now + ms(500)) };
         }
         if self.began.is_some_and(|began| now >= began + self.plan.lasts) || self.leaving {
@@ -209,7 +211,7 @@ impl Actor for RtmpPublisher {
                 Leave::Resetting => self.line.close(true),
                 Leave::Closing => {}
                 Leave::Silently if !self.leaving => {
-                    self.silent = Some(now);
+                    self.silent = Some(self.line.last_arrival().map_or(now, |last| last.max(now)));
                     return Next::At(now + ms(500));
                 }
                 Leave::Silently => {}

@@ -54,3 +54,17 @@ fn the_key_frame_that_a_player_waits_for_is_kept_until_it_has_it() {
 fn a_viewer_gets_the_video_of_a_stream_whose_audio_cannot_be_transcoded() {
     finds_nothing(53, &Config::of(53));
 }
+
+/// A publisher on a slow line fell silent with eleven seconds of bytes on their way, which the server went on
+/// to hear.
+#[test]
+fn a_publisher_is_silent_once_its_last_byte_has_arrived() {
+    finds_nothing(8897, &Config::of(8897));
+}
+
+/// A client had sent two requests at once, and waited for 16 s until there was a descriptor for it. Between
+/// the answers to the two, the second was taken to be late.
+#[test]
+fn requests_are_answered_in_time_from_when_a_worker_accepts_their_connection() {
+    finds_nothing(9852, &Config::of(9852));
+}
