@@ -187,10 +187,54 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use media::{Codec, FrameRole, TrackId};
+    use rtp::payload::MediaKind;
+    use sfu::{Limits, Packet, PacketStream, PublisherInput, WallClock};
 
     use super::*;
     use crate::ids::TableId;
-    use crate::packets::panic_tests::worker;
+    use crate::packets::panic_tests::{open_as, worker};
+    use crate::packets::slice_tests::{fields, publisher_track};
+    use worker_api::rtc::RtcRole;
+
+    /// An audio packet of a publication, as its home sends it.
+    fn audio_packet(worker: &Worker, epoch: Epoch) -> Arc<Packet> {
+        let now = worker.ctx.now;
+        let mut home =
+            PacketStream::new(Limits::default(), WallClock { at: now, ntp: rtp::rtcp::NtpTime(0) });
+        let tracks = vec![publisher_track(MediaKind::Audio)];
+        home.publisher_started(now, epoch.0, PublisherInput { tracks, ..PublisherInput::default() });
+        home.receive_packet(now, &fields(MediaKind::Audio, 1), &[0x5a; 100], false).expect("taken");
+        let mut packets = Vec::new();
+        home.take_arrivals(|packet| packets.push(Arc::clone(packet)));
+        packets.remove(0)
+    }
+
+    #[test]
+    fn packets_of_the_publication_before_go_into_no_bridge_of_the_next() {
+        let (mut worker, _noted) = worker();
+        // Another worker is the home, and has players of frames as well.
+        let (own, home, key) = (worker.ctx.worker, WorkerIndex::at(1), "live/a");
+        let directory = Arc::clone(&worker.ctx.directory);
+        let claim = directory.claim(key, home, false, Some(Arc::from([]))).expect("nobody publishes it");
+        directory.subscribe(key, home, Lane::Frames);
+        open_as(&mut worker, RtcRole::Play, "a").expect("a viewer");
+        let handle = |worker: &mut Worker, body| {
+            let message = WorkerMessage { stream: claim.id, epoch: claim.epoch, lane: Lane::Packets, body };
+            worker.handle_message(home, message);
+        };
+        let start = Start::Packets { tracks: Arc::from([]), packets: Vec::new() };
+        handle(&mut worker, MessageBody::Start(Box::new(start)));
+        let packet = audio_packet(&worker, claim.epoch);
+        handle(&mut worker, MessageBody::Packet(packet));
+        // Before that is forwarded, a publisher comes here; the one before has left.
+        directory.release(key, claim.epoch);
+        open_as(&mut worker, RtcRole::Publish, "a").expect("a publisher");
+        assert_eq!(directory.home(key).map(|(_, home)| home.worker), Some(own));
+        let frames = worker.frames.find(claim.id).expect("a bridge has begun");
+        worker.packets.forward(&mut worker.ctx);
+        assert!(worker.packets.take_actions().queue.is_empty(), "nothing is of this publication");
+        assert!(worker.frames.streams[frames].newest.is_none());
+    }
 
     #[test]
     fn what_came_between_two_starts_of_a_publication_is_a_gap() {

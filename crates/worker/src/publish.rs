@@ -310,6 +310,10 @@ impl Worker {
         (app, name): (&str, &str),
         tracks: &PublishedTracks,
     ) -> PacketStreamId {
+        // What waits is of the publication before, which may have been on another worker and have had a bridge
+        // there: a bridge that begins here would make the same frames of it once more.
+        self.packets.forward(&mut self.ctx);
+        self.carry_out_actions();
         self.end_replaced(claim, Lane::Packets);
         let wait = self.ctx.settings_for(app).wait_for_publisher;
         let stream = self.packets.streams.find_or_insert(claim.id, (app, name), wait);

@@ -55,6 +55,13 @@ fn a_viewer_gets_the_video_of_a_stream_whose_audio_cannot_be_transcoded() {
     finds_nothing(53, &Config::of(53));
 }
 
+/// A publisher took a stream over on a worker that had viewers of it. What had come from the old home within
+/// the same turn went into the bridge that began there as well: players got a frame of audio twice.
+#[test]
+fn what_came_before_a_publisher_is_not_bridged_again() {
+    finds_nothing(8114, &Config::of(8114));
+}
+
 /// A publisher on a slow line fell silent with eleven seconds of bytes on their way, which the server went on
 /// to hear.
 #[test]

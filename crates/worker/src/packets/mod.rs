@@ -289,4 +289,4 @@ impl std::fmt::Debug for Packets {
 #[cfg(test)]
 pub(crate) mod panic_tests;
 #[cfg(test)]
-mod slice_tests;
+pub(crate) mod slice_tests;

@@ -89,7 +89,7 @@ fn open(worker: &mut Worker, role: RtcRole) -> Result<SessionId, RtcRefusal> {
 }
 
 /// Opens a session of this stream, which is not connected.
-pub(super) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Result<SessionId, RtcRefusal> {
+pub(crate) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Result<SessionId, RtcRefusal> {
     static CERTIFICATE: LazyLock<Arc<Certificate>> =
         LazyLock::new(|| Arc::new(Certificate::generate().expect("a certificate")));
     let certificate = Arc::clone(&CERTIFICATE);

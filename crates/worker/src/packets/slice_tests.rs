@@ -140,7 +140,7 @@ fn address(peer: PeerId) -> SocketAddr {
 }
 
 /// Of a packet of a publisher.
-fn fields(kind: MediaKind, number: u16) -> HeaderFields {
+pub(crate) fn fields(kind: MediaKind, number: u16) -> HeaderFields {
     HeaderFields {
         marker: false,
         payload_type: 96 + kind as u8,
@@ -154,7 +154,7 @@ fn codec(kind: MediaKind) -> Codec {
     if kind == MediaKind::Audio { Codec::Opus } else { Codec::H264 }
 }
 
-fn publisher_track(kind: MediaKind) -> TrackInput {
+pub(crate) fn publisher_track(kind: MediaKind) -> TrackInput {
     let payload_type = 96 + kind as u8;
     TrackInput {
         kind,
