@@ -1,9 +1,10 @@
 //! Messages between workers: one bounded single-producer ring per pair and direction.
 //!
 //! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full
-//! its frames are dropped up to the next key frame and counted; the other messages are few (one per stream
-//! and change of publisher or players) and wait in a queue of the sender until there is room. A second ring
-//! per pair is for TCP connections that a full worker hands over (`placement.rs`).
+//! its frames are dropped up to the next key frame and counted, and what was among them of headers and ends
+//! of tracks goes ahead of the next that has room; the other messages are few (one per stream and change of
+//! publisher or players) and wait in a queue of the sender until there is room. A second ring per pair is for
+//! TCP connections that a full worker hands over (`placement.rs`).
 //!
 //! A wake-up is a system call, and a turn of the loop for its receiver. So a worker says when it is about to
 //! sleep, looks at its rings once more after that, and is woken only from its sleep, by the first that has

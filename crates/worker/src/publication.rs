@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::Frame;
+
 use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::MessageBody;
@@ -22,19 +24,21 @@ pub(crate) struct Source {
 }
 
 /// Another worker that gets what is published here.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Remote {
     pub(crate) worker: WorkerIndex,
     /// Frames to it were lost since the last one that it got.
     pub(crate) lost: bool,
     /// A header was among them, which does not come again by itself.
     pub(crate) lost_header: bool,
+    /// Ends of tracks that were among them, the last of each track, which do not come again either.
+    pub(crate) lost_ends: Vec<Arc<Frame>>,
 }
 
 impl Remote {
     /// One that has had nothing yet.
     pub(crate) fn new(worker: WorkerIndex) -> Self {
-        Self { worker, lost: false, lost_header: false }
+        Self { worker, lost: false, lost_header: false, lost_ends: Vec::new() }
     }
 }
 

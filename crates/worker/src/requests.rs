@@ -646,7 +646,7 @@ mod tests {
 
     use super::*;
     use crate::ids::WorkerIndex;
-    use crate::mailbox::{self, MessageBody};
+    use crate::mailbox::{self, Mailboxes, MessageBody};
     use crate::net::Token;
     use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
@@ -731,38 +731,81 @@ mod tests {
         Ok((publisher, conn))
     }
 
-    #[test]
-    fn a_header_that_a_ring_had_no_room_for_goes_ahead_of_the_next_frame() {
-        let (mut home, _noted) = worker();
-        let mut ends = mailbox::connect(&[Waker::noop().clone(), Waker::noop().clone()], 3);
-        let mut other = ends.remove(1);
-        home.ctx.mailboxes = ends.remove(0);
-        let _publisher = publish(&mut home).expect("nobody else publishes");
-        let (stream, local) = home.frames.streams.iter_mut().next().expect("its stream");
-        local.publication.remotes.push(Remote::new(WorkerIndex::at(1)));
-        let mut send = |track, role| {
+    /// A stream that is published here and goes to another worker, by a ring of three messages.
+    struct Ring {
+        home: Worker,
+        other: Mailboxes,
+        stream: FrameStreamId,
+        _publisher: Publisher,
+    }
+
+    impl Ring {
+        fn new() -> Self {
+            let (mut home, _noted) = worker();
+            let mut ends = mailbox::connect(&[Waker::noop().clone(), Waker::noop().clone()], 3);
+            let other = ends.remove(1);
+            home.ctx.mailboxes = ends.remove(0);
+            let (_publisher, _) = publish(&mut home).expect("nobody else publishes");
+            let (stream, local) = home.frames.streams.iter_mut().next().expect("its stream");
+            local.publication.remotes.push(Remote::new(WorkerIndex::at(1)));
+            Self { home, other, stream, _publisher }
+        }
+
+        fn send(&mut self, track: TrackId, role: FrameRole) {
             let frame =
                 Frame::new(track, role, Codec::Aac, (Timestamp::ZERO, Timestamp::ZERO), vec![0x12, 0x10]);
-            home.frames.fan_out(&mut home.ctx, stream, &Arc::new(frame));
-        };
-        let mut receive = || {
-            let messages = std::iter::from_fn(|| other.receive(WorkerIndex::at(0)));
+            self.home.frames.fan_out(&mut self.home.ctx, self.stream, &Arc::new(frame));
+        }
+
+        fn receive(&mut self) -> Vec<(TrackId, FrameRole)> {
+            let messages = std::iter::from_fn(|| self.other.receive(WorkerIndex::at(0)));
             let roles = messages.map(|message| match message.body {
                 MessageBody::Frame { frame, .. } => (frame.track, frame.role),
                 other => panic!("{other:?}"),
             });
-            roles.collect::<Vec<_>>()
-        };
-        send(TrackId::VIDEO, FrameRole::Config);
-        send(TrackId::VIDEO, FrameRole::Key);
-        send(TrackId::VIDEO, FrameRole::Inter);
-        send(TrackId::AUDIO, FrameRole::Config);
-        assert_eq!(receive().len(), 3);
-        send(TrackId::AUDIO, FrameRole::Audio);
+            roles.collect()
+        }
+    }
+
+    #[test]
+    fn a_header_that_a_ring_had_no_room_for_goes_ahead_of_the_next_frame() {
+        let mut ring = Ring::new();
+        ring.send(TrackId::VIDEO, FrameRole::Config);
+        ring.send(TrackId::VIDEO, FrameRole::Key);
+        ring.send(TrackId::VIDEO, FrameRole::Inter);
+        ring.send(TrackId::AUDIO, FrameRole::Config);
+        assert_eq!(ring.receive().len(), 3);
+        ring.send(TrackId::AUDIO, FrameRole::Audio);
         let headers = [TrackId::VIDEO, TrackId::AUDIO].map(|track| (track, FrameRole::Config));
-        assert_eq!(receive(), [&headers[..], &[(TrackId::AUDIO, FrameRole::Audio)]].concat());
-        send(TrackId::AUDIO, FrameRole::Audio);
-        assert_eq!(receive(), [(TrackId::AUDIO, FrameRole::Audio)]);
+        assert_eq!(ring.receive(), [&headers[..], &[(TrackId::AUDIO, FrameRole::Audio)]].concat());
+        ring.send(TrackId::AUDIO, FrameRole::Audio);
+        assert_eq!(ring.receive(), [(TrackId::AUDIO, FrameRole::Audio)]);
+    }
+
+    #[test]
+    fn the_end_of_a_track_that_a_ring_had_no_room_for_goes_ahead_of_the_next_frame() {
+        let mut ring = Ring::new();
+        ring.send(TrackId::AUDIO, FrameRole::Config);
+        ring.send(TrackId::VIDEO, FrameRole::Config);
+        ring.send(TrackId::VIDEO, FrameRole::Key);
+        ring.send(TrackId::VIDEO, FrameRole::End);
+        ring.send(TrackId::VIDEO, FrameRole::End);
+        assert_eq!(ring.receive().len(), 3);
+        ring.send(TrackId::AUDIO, FrameRole::Audio);
+        let (end, audio) = ((TrackId::VIDEO, FrameRole::End), (TrackId::AUDIO, FrameRole::Audio));
+        assert_eq!(ring.receive(), [end, audio]);
+        ring.send(TrackId::AUDIO, FrameRole::Audio);
+        assert_eq!(ring.receive(), [audio]);
+        // The header that was lost behind it says that the track goes on.
+        for role in [FrameRole::Config, FrameRole::Key, FrameRole::Inter, FrameRole::End, FrameRole::Config] {
+            ring.send(TrackId::VIDEO, role);
+        }
+        assert_eq!(ring.receive().len(), 3);
+        ring.send(TrackId::VIDEO, FrameRole::Key);
+        let headers = [TrackId::VIDEO, TrackId::AUDIO].map(|track| (track, FrameRole::Config));
+        assert_eq!(ring.receive(), [&[end][..], &headers].concat());
+        ring.send(TrackId::VIDEO, FrameRole::Key);
+        assert_eq!(ring.receive(), [(TrackId::VIDEO, FrameRole::Key)]);
     }
 
     async fn send(publisher: &mut Publisher, frames: usize) {

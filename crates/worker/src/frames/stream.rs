@@ -104,18 +104,29 @@ impl Frames {
         let id = local.publication.id;
         let wait_ms = MERGED_WAIT_MS.min(local.settings.merge_latency.as_millis() as u64);
         for remote in &mut local.publication.remotes {
+            let (worker, after_loss) = (remote.worker, remote.lost);
             let mut send = |frame: &Arc<Frame>| {
-                let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss: remote.lost };
+                let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss };
                 let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
-                ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms + wait_ms)
+                ctx.mailboxes.try_send(worker, message, ctx.now_ms + wait_ms)
             };
-            // A header that had no room goes ahead of what needs it; who has it takes no notice.
-            let has_headers = !remote.lost_header || local.relay.headers().iter().all(&mut send);
-            remote.lost = !(has_headers && send(frame));
-            remote.lost_header = !has_headers || remote.lost && is_header(frame);
+            // Ends and headers that had no room go ahead of what needs them, ends first: a track may have
+            // gone on since. Who has a header takes no notice.
+            let ends = remote.lost_ends.iter().take_while(|end| send(end)).count();
+            remote.lost_ends.drain(..ends);
+            let headers = local.relay.headers();
+            let knows_tracks =
+                remote.lost_ends.is_empty() && (!remote.lost_header || headers.iter().all(&mut send));
+            remote.lost_header &= !knows_tracks;
+            remote.lost = !(knows_tracks && send(frame));
             if remote.lost {
+                remote.lost_header |= is_header(frame);
+                if frame.role == FrameRole::End {
+                    remote.lost_ends.retain(|end| end.track != frame.track);
+                    remote.lost_ends.push(Arc::clone(frame));
+                }
                 ctx.counters.ring_drops += 1;
-                tracing::trace!(?stream, worker = ?remote.worker, "frame dropped: the ring is full");
+                tracing::trace!(?stream, ?worker, "frame dropped: the ring is full");
             }
         }
         self.deliver(ctx, stream, frame)
