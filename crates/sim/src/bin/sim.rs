@@ -1,13 +1,14 @@
 //! Runs seeds: `sim [--seeds N] [--first SEED] [--threads N] [--seconds N] [--until-found]`,
 //! `sim --seed SEED [--load] [--trace] [--config] [--shrink]`; `--load` instead of what seeds stand for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use sim::swarm::{Config, Outcome};
+use worker_api::time::thread_cpu_time;
 
 #[expect(clippy::disallowed_methods, reason = "how long simulations take is told in real time")]
 fn main() -> ExitCode {
@@ -115,24 +116,29 @@ fn main() -> ExitCode {
 /// Time of a core that a simulation may take at most: a hundred times what long ones do.
 const SIMULATION_MAX: Duration = Duration::from_secs(60);
 
+/// Of the times in a thread's `stat`, in a second (`sysconf(_SC_CLK_TCK)`, which is 100 on Linux).
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// Somebody who ends the process when a simulation does not end, because a turn of it does not.
 struct Watch {
     thread: std::thread::Thread,
     is_over: Arc<AtomicBool>,
     before: Duration,
-    clock: PathBuf,
 }
 
 impl Watch {
     /// Watches what this thread does from now on.
     fn begin(seed: u64) -> Self {
-        let clock = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap_or_default());
-        let clock = clock.join("schedstat");
-        let (before, is_over) = (cpu_time(&clock), Arc::new(AtomicBool::new(false)));
-        let (its_clock, its_end) = (clock.clone(), Arc::clone(&is_over));
+        // What others can see of its time: in ticks of 10 ms, and there whatever else the kernel counts.
+        let stat = std::fs::read_link("/proc/thread-self").expect("Linux has /proc");
+        let stat = Path::new("/proc").join(stat).join("stat");
+        let used = move || std::fs::read_to_string(&stat).ok().and_then(|text| cpu_time(&text));
+        let before = used().expect("a thread has a time");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let its_end = Arc::clone(&is_over);
         let watcher = std::thread::spawn(move || {
             while !its_end.load(Ordering::Relaxed) {
-                if cpu_time(&its_clock).saturating_sub(before) > SIMULATION_MAX {
+                if used().is_some_and(|used| used.saturating_sub(before) > SIMULATION_MAX) {
                     println!(
                         "seed {seed}: does not end: a turn goes on for ever\n  replay: make sim SEED={seed}"
                     );
@@ -141,19 +147,35 @@ impl Watch {
                 std::thread::park_timeout(Duration::from_secs(1));
             }
         });
-        Self { thread: watcher.thread().clone(), is_over, before, clock }
+        Self { thread: watcher.thread().clone(), is_over, before: thread_cpu_time() }
     }
 
-    /// It has ended; how much time of a core it took.
+    /// It has ended; how much time of a core it took: on a machine with other work that is what a simulation
+    /// costs.
     fn end(self) -> Duration {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.unpark();
-        cpu_time(&self.clock).saturating_sub(self.before)
+        thread_cpu_time().saturating_sub(self.before)
     }
 }
 
-/// Time for which a thread has had a core: on a machine with other work that is what a simulation costs.
-fn cpu_time(schedstat: &Path) -> Duration {
-    let text = std::fs::read_to_string(schedstat).unwrap_or_default();
-    Duration::from_nanos(text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0))
+/// Time for which a thread has had a core, by its `stat` (proc_pid_stat(5): `utime` and `stime`, the 14th and
+/// 15th value; the second is a name in brackets, which may have brackets and spaces).
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let (_, values) = stat.rsplit_once(')')?;
+    let mut ticks = values.split_whitespace().skip(11).map(str::parse::<u64>);
+    let (user, system) = (ticks.next()?.ok()?, ticks.next()?.ok()?);
+    Some(Duration::from_secs_f64((user + system) as f64 / TICKS_PER_SECOND))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_thread_is_read_behind_its_name() {
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 3";
+        assert_eq!(cpu_time(stat), Some(Duration::from_secs(3)));
+        assert_eq!(cpu_time("7 (a) R 1 2 3"), None);
+    }
 }
