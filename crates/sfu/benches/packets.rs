@@ -198,10 +198,9 @@ fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
         stream.take_arrivals(|_| {});
         for kind in KINDS {
             let mut batch = stream.prepare_batch(kind);
-            let packets = batch.packets;
-            while let Some(viewer) = batch.next_viewer() {
+            while let Some((viewer, packets)) = batch.next_viewer() {
                 for index in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                    if let Some(len) = viewer.header_for(packets, index, &mut header) {
                         black_box(&header[..len]);
                         headers += 1;
                     }

@@ -3,9 +3,11 @@
 //! What arrived together leaves together: for each viewer all of its packets in a row, so that the
 //! sender can make runs of equal datagrams. Audio and video have a batch each. A batch may stay open
 //! while the caller does something else, so that a key frame to thousands of viewers holds up nothing;
-//! what arrives meanwhile is for the next batch.
+//! what arrives meanwhile is for the next batch. A viewer whose socket has no room is put off, and is
+//! asked for again before the next batch; the others do not wait for it.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,24 +36,88 @@ pub(crate) struct Forward {
 /// viewer behind the last.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// The packets, with headers made.
-    pub packets: BatchPackets<'a>,
+    /// The packets of the open batch, with headers made.
+    packets: BatchPackets<'a>,
+    /// The packets for a viewer that was put off.
+    older: BatchPackets<'a>,
+    /// The packets of batches that viewers were put off for, and of the open one.
+    all: &'a [Forward],
+    put_off: &'a mut VecDeque<PutOff>,
+    /// Which of them is asked for again next, and how many of its viewers have not been.
+    retry: (usize, usize),
+    /// How many of them are.
+    retries: usize,
+    /// The slot that was given last, and which batch, unless it was the open one.
+    last: (usize, Option<usize>),
     viewers: &'a mut Viewers,
     walk: &'a mut Walk,
 }
 
-impl Batch<'_> {
-    /// The next viewer to send the batch to. `None` when all have had their turn.
+impl<'a> Batch<'a> {
+    /// The next viewer, and the packets to send to it: first those who were put off, each with the batch
+    /// that it was put off for. `None` when all have had their turn.
     #[inline]
-    pub fn next_viewer(&mut self) -> Option<&mut Viewer> {
+    pub fn next_viewer(&mut self) -> Option<(&mut Viewer, &BatchPackets<'a>)> {
+        if self.retry.0 < self.retries
+            && let Some(slot) = self.next_retry()
+        {
+            return Some((self.viewers.at_slot(slot)?, &self.older));
+        }
+        if self.packets.is_empty() {
+            return None;
+        }
         let slot = self.walk.next(self.viewers)?;
-        self.viewers.at_slot(slot)
+        self.last = (slot, None);
+        Some((self.viewers.at_slot(slot)?, &self.packets))
     }
 
-    /// The viewer that was given last has not been sent the batch: it is the next again.
-    pub fn put_back(&mut self) {
-        self.walk.passed -= 1;
+    /// The slot of the next viewer that was put off before this batch was prepared.
+    #[cold]
+    fn next_retry(&mut self) -> Option<usize> {
+        let (at, left) = &mut self.retry;
+        while *at < self.retries {
+            while *left > 0 {
+                *left -= 1;
+                let PutOff { from, packets, since, ref mut slots } = self.put_off[*at];
+                let slot = slots.pop_front()?;
+                if self.viewers.is_occupied(slot) {
+                    self.last = (slot, Some(*at));
+                    (self.older.forwards, self.older.since) = (&self.all[from..from + packets], since);
+                    return Some(slot);
+                }
+            }
+            *at += 1;
+            *left = self.put_off.get(*at).map_or(0, |next| next.slots.len());
+        }
+        None
     }
+
+    /// The viewer that was given last has not been sent anything: its turn comes again when the batch, or the
+    /// next, is prepared.
+    pub fn put_off(&mut self) {
+        let (slot, retried) = self.last;
+        let from = self.all.len() - self.packets.len();
+        let at = retried.or_else(|| self.put_off.iter().rposition(|put_off| put_off.from == from));
+        match at {
+            Some(at) => self.put_off[at].slots.push_back(slot),
+            None => {
+                let (packets, since, slots) = (self.packets.len(), self.packets.since, [slot].into());
+                self.put_off.push_back(PutOff { from, packets, since, slots });
+            }
+        }
+    }
+}
+
+/// A batch that viewers were put off for.
+#[derive(Debug)]
+struct PutOff {
+    /// Where it begins in the queue.
+    from: usize,
+    packets: usize,
+    /// When the first of them came.
+    since: Option<Instant>,
+    /// Slots of the viewers.
+    slots: VecDeque<usize>,
 }
 
 /// The packets of a batch.
@@ -62,6 +128,8 @@ pub struct BatchPackets<'a> {
     pub(crate) profiles: &'a HeaderProfiles,
     /// How many of them some viewer has no payload type for.
     unsupported: &'a Cell<u64>,
+    /// When the first of them came.
+    since: Option<Instant>,
 }
 
 impl<'a> BatchPackets<'a> {
@@ -84,6 +152,11 @@ impl<'a> BatchPackets<'a> {
     /// Number of packets.
     pub fn len(&self) -> usize {
         self.forwards.len()
+    }
+
+    /// Since when the first of them has been here.
+    pub fn since(&self) -> Option<Instant> {
+        self.since
     }
 
     /// Whether there are no packets.
@@ -146,11 +219,16 @@ pub(crate) struct Batches {
     video: Queue,
 }
 
-/// Audio or video: the open batch, and the packets of the next one. Memory is used again.
+/// Audio or video: batches that viewers were put off for, the open batch, and the packets of the next one,
+/// in this order. Memory is used again.
 #[derive(Debug, Default)]
 struct Queue {
     forwards: Vec<Forward>,
-    /// How many of them are in the open batch; 0 if none is open.
+    /// Batches that viewers were put off for, the last of which may be the open one.
+    put_off: VecDeque<PutOff>,
+    /// How many packets there are before those of the open batch.
+    owed: usize,
+    /// How many are in the open batch; 0 if none is open.
     open: usize,
     /// When the first packet of the open batch came, and the first of the others.
     since: [Option<Instant>; 2],
@@ -176,7 +254,9 @@ impl Batches {
     /// no other way of sending may include them.
     pub(crate) fn pending(&self, slot: usize, track: TrackIndex) -> Pending<'_> {
         let queue = self.of(track.kind());
-        let had = if queue.walk.has_passed(slot) { queue.open } else { 0 };
+        let passed = if queue.walk.has_passed(slot) { queue.open } else { 0 };
+        let put_off = queue.put_off.iter().find(|put_off| put_off.slots.contains(&slot));
+        let had = put_off.map_or(queue.owed + passed, |put_off| put_off.from);
         let parts = [&queue.forwards[had..], &self.arrivals];
         let pending = Pending { parts, track, first: u64::MAX, last: 0, count: 0, found: Cell::new(0) };
         let bounds = |(first, last, count): (u64, u64, u64), number: u64| {
@@ -295,10 +375,11 @@ impl PacketStream {
             if queue.forwards.len() >= BATCH_PACKETS_MAX {
                 trace!(packets = queue.forwards.len(), "dropped packets: too many wait to be sent");
                 self.stats.unsent_packets += queue.forwards.len() as u64;
-                (queue.open, queue.templates_version) = (0, None);
+                (queue.open, queue.owed, queue.templates_version) = (0, 0, None);
                 queue.forwards.clear();
+                queue.put_off.clear();
             }
-            if queue.forwards.len() == queue.open {
+            if queue.forwards.len() == queue.owed + queue.open {
                 queue.since[1] = since;
             }
             queue.forwards.push(forward);
@@ -308,22 +389,27 @@ impl PacketStream {
     }
 
     /// Audio or video that viewers wait for: since when the first of its packets has been here, and how
-    /// many datagrams it takes to send, at most. Of an open batch, that batch alone.
+    /// many datagrams it takes to send, at most. Of an open batch, that batch alone, and those before it that
+    /// viewers were put off for.
     pub fn waiting(&self, kind: MediaKind) -> Option<(Instant, usize)> {
         let queue = self.batches.of(kind);
         let (packets, since) = match queue.open {
-            0 => (queue.forwards.len(), queue.since[1]),
+            0 => (queue.forwards.len() - queue.owed, queue.since[1]),
             open => (open, queue.since[0]),
         };
-        Some((since.filter(|_| packets > 0)?, packets * self.viewers.len()))
+        let put_off: usize = queue.put_off.iter().map(|one| one.packets * one.slots.len()).sum();
+        let oldest = queue.put_off.iter().find(|one| !one.slots.is_empty());
+        let since = oldest.map_or(since.filter(|_| packets > 0), |oldest| oldest.since)?;
+        Some((since, packets * self.viewers.len() + put_off))
     }
 
     /// The open batch of this kind; if there is none, one of the packets that were taken since the last,
     /// whose headers are made now. Finish it with [`PacketStream::finish_batch`].
     pub fn prepare_batch(&mut self, kind: MediaKind) -> Batch<'_> {
         let queue = self.batches.of_mut(kind);
-        if queue.open == 0 {
-            (queue.open, queue.templates_version) = (queue.forwards.len(), None);
+        queue.drop_served();
+        if queue.open == 0 && queue.forwards.len() > queue.owed {
+            (queue.open, queue.templates_version) = (queue.forwards.len() - queue.owed, None);
             queue.since[0] = queue.since[1];
             queue.walk.begin(self.viewers.slots());
         }
@@ -331,7 +417,7 @@ impl PacketStream {
         let version = Some(self.profiles.version());
         if std::mem::replace(&mut queue.templates_version, version) != version {
             queue.templates.clear();
-            for forward in &queue.forwards[..queue.open] {
+            for forward in &queue.forwards[queue.owed..queue.owed + queue.open] {
                 if queue.templates.len() + self.profiles.templates() > TEMPLATES_MAX {
                     break;
                 }
@@ -347,19 +433,43 @@ impl PacketStream {
                 }));
             }
         }
+        let all = &queue.forwards[..queue.owed + queue.open];
         let packets = BatchPackets {
-            forwards: &queue.forwards[..queue.open],
+            forwards: &all[queue.owed..],
             templates: &queue.templates,
             profiles: &self.profiles,
             unsupported: &queue.unsupported,
+            since: queue.since[0],
         };
-        Batch { packets, viewers: &mut self.viewers, walk: &mut queue.walk }
+        let first = queue.put_off.front().map_or(0, |first| first.slots.len());
+        Batch {
+            packets,
+            // There are no templates of these: each header is written.
+            older: BatchPackets { forwards: &[], templates: &[], ..packets },
+            all,
+            retry: (0, first),
+            retries: queue.put_off.len(),
+            put_off: &mut queue.put_off,
+            last: (0, None),
+            viewers: &mut self.viewers,
+            walk: &mut queue.walk,
+        }
     }
 
-    /// Gives up what waits and is too late to be of use: the open batch, or what came before `before`, the
-    /// first packet in any case.
+    /// Gives up what waits and is too late to be of use: the first batch that viewers were put off for, or
+    /// the open batch, or what came before `before`, the first packet in any case.
     pub fn drop_late(&mut self, kind: MediaKind, before: Instant) {
         let queue = self.batches.of_mut(kind);
+        queue.drop_served();
+        let owed = queue.owed;
+        if let Some(first) = queue.put_off.front_mut().filter(|first| first.from < owed) {
+            trace!(packets = first.packets, "dropped packets: viewers were put off for too long");
+            self.stats.unsent_packets += first.packets as u64;
+            first.slots.clear();
+            return queue.drop_served();
+        }
+        // What is left are viewers that were put off for the open batch.
+        queue.put_off.clear();
         if queue.open == 0 {
             let late = queue.forwards.iter().take_while(|forward| forward.packet.arrival() < before).count();
             queue.open = late.max(1).min(queue.forwards.len());
@@ -370,17 +480,38 @@ impl PacketStream {
         self.finish_batch(kind);
     }
 
-    /// Ends the open batch: it has been sent.
-    pub fn finish_batch(&mut self, kind: MediaKind) {
+    /// Ends the open batch: it has been sent, but to viewers that were put off. Says whether any still are.
+    pub fn finish_batch(&mut self, kind: MediaKind) -> bool {
         let queue = self.batches.of_mut(kind);
         self.stats.unsupported_packets += queue.unsupported.take();
-        queue.forwards.drain(..queue.open);
+        let (owed, open) = (queue.owed, std::mem::take(&mut queue.open));
+        if queue.put_off.back().is_some_and(|last| last.from == owed) {
+            queue.owed += open;
+        } else {
+            queue.forwards.drain(owed..owed + open);
+        }
+        queue.drop_served();
         queue.templates.clear();
-        (queue.open, queue.templates_version) = (0, None);
+        queue.templates_version = None;
         // A burst, or a crowd of viewers, is no reason to keep its memory until the next large
         // batch.
         queue.forwards.shrink_to(RETAINED_BYTES / size_of::<Forward>());
         queue.templates.shrink_to(RETAINED_BYTES / size_of::<HeaderTemplate>());
+        !queue.put_off.is_empty()
+    }
+}
+
+impl Queue {
+    /// Drops batches that viewers were put off for and have got since.
+    fn drop_served(&mut self) {
+        while let Some(first) = self.put_off.front().filter(|first| first.slots.is_empty()) {
+            // Of the open batch the packets stay.
+            let sent = if first.from < self.owed { first.packets } else { 0 };
+            self.put_off.pop_front();
+            self.forwards.drain(..sent);
+            self.owed -= sent;
+            self.put_off.iter_mut().for_each(|one| one.from -= sent);
+        }
     }
 }
 
@@ -488,12 +619,12 @@ mod tests {
         assert_eq!(stream.waiting(MediaKind::Audio), Some((now, datagrams)));
         let templates = {
             let mut batch = stream.prepare_batch(MediaKind::Audio);
-            let packets = batch.packets;
-            while let Some(viewer) = batch.next_viewer() {
+            let templates = size_of_val(batch.packets.templates);
+            while let Some((viewer, packets)) = batch.next_viewer() {
                 let mut last = None;
                 for at in 0..packets.len() {
                     let mut header = [0xee; HEADER_LEN_MAX];
-                    let len = viewer.header_for(&packets, at, &mut header).expect("it is live");
+                    let len = viewer.header_for(packets, at, &mut header).expect("it is live");
                     let packet = rtp::Packet::parse(&header[..len]).expect("a packet");
                     let token = viewer.token();
                     assert_eq!((packet.ssrc(), packet.payload_type()), (1_000 + token as u32, 50));
@@ -504,7 +635,7 @@ mod tests {
                     last = Some(number);
                 }
             }
-            size_of_val(packets.templates)
+            templates
         };
         stream.finish_batch(MediaKind::Audio);
         assert_eq!(stream.waiting(MediaKind::Audio), None);

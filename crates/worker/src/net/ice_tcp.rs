@@ -86,6 +86,11 @@ impl TcpPeers {
         self.slab.vacant_id()
     }
 
+    /// Whether any session has a connection.
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.slab.len() > self.unclaimed
+    }
+
     /// A connection.
     pub(crate) fn get(&self, id: IceTcpId) -> Option<&TcpPeer> {
         self.slab.get(id)

@@ -19,7 +19,6 @@ use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
 use super::streams::{Stream, Streams};
-use super::video_queue::is_late;
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
@@ -42,10 +41,9 @@ enum NoRoom {
     /// They are made, and wait at the port as long as that has room: audio.
     Try,
     /// They are not made yet. Video waits here, where it is known what replaces it, and not behind what the
-    /// kernel does not take.
-    Wait,
-    /// They are dropped: video that has waited for too long. Viewers go on with what is new.
-    Drop,
+    /// kernel does not take. What came before this (`None`: nothing) has waited for too long and is dropped:
+    /// viewers go on with what is new.
+    WaitUnlessBefore(Option<Instant>),
 }
 
 /// The send transports of all sessions that are connected.
@@ -80,6 +78,12 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
+    /// Whether the kernel has no room at any port that is in use, and no session has a connection.
+    fn are_all_blocked(&self) -> bool {
+        let mut in_use = self.ports.iter().filter(|(_, port)| !port.peers.is_empty()).peekable();
+        !self.tcp.has_sessions() && in_use.peek().is_some() && in_use.all(|(_, port)| port.is_blocked())
+    }
+
     /// Protects and sends an RTP packet of up to `len_max` bytes. `plaintext` says where it is, or writes it
     /// to the place that it is sent from. Its length, if there is one now.
     #[inline]
@@ -213,7 +217,7 @@ impl Packets {
         self.flush(ctx);
         let (mut left, for_joining) = self.video.slice(ctx.now);
         // What viewers begin with counts as sent once it is made.
-        let is_blocked = self.are_all_blocked();
+        let is_blocked = self.sockets.are_all_blocked();
         if !is_blocked {
             left -= self.send_backlogs(ctx, for_joining);
         }
@@ -230,7 +234,7 @@ impl Packets {
                 self.video.push(id, stream);
                 continue;
             }
-            let no_room = if is_late(due, ctx.now) { NoRoom::Drop } else { NoRoom::Wait };
+            let no_room = NoRoom::WaitUnlessBefore(self.video.late_before(stream, ctx.now));
             let mut waits = false;
             self.guard_stream(ctx, id, |packets, ctx| {
                 waits = packets.send_batch(ctx.now_ms, id, MediaKind::Video, &mut left, no_room);
@@ -241,8 +245,9 @@ impl Packets {
                 None => {}
             }
         }
-        self.video.waits_for_room =
-            left > 0 && (!waiting.is_empty() || is_blocked && self.video.has_joining());
+        // Viewers that join are left for the next turn because it was their share, or because nobody has room.
+        let goes_on = left == 0 || self.video.has_joining() && !is_blocked;
+        self.video.waits_for_room = !goes_on && (!waiting.is_empty() || self.video.has_joining());
         for id in waiting {
             if let Some(stream) = self.streams.get_mut(id) {
                 self.video.push(id, stream);
@@ -285,8 +290,9 @@ impl Packets {
         })
     }
 
-    /// Sends audio or video of a stream to one viewer after the other, until all have it, no datagrams are
-    /// left of `left`, or the next viewer's has to wait for room in the kernel: then it returns true.
+    /// Sends audio or video of a stream to one viewer after the other, until all have had their turn or no
+    /// datagrams are left of `left`. True if some have to wait for room in the kernel: viewers at other ports
+    /// do not wait with them, and go on with what comes next.
     ///
     /// It ends between two viewers only, so that one viewer's packets of a frame stay together.
     fn send_batch(
@@ -303,12 +309,8 @@ impl Packets {
         }
         let mut header = [0; HEADER_LEN_MAX];
         let mut batch = stream.sfu.prepare_batch(kind);
-        let packets = batch.packets;
         while *left > 0 {
-            let Some(viewer) = batch.next_viewer() else {
-                stream.sfu.finish_batch(kind);
-                break;
-            };
+            let Some((viewer, packets)) = batch.next_viewer() else { return stream.sfu.finish_batch(kind) };
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
                 self.sockets.sent.paused += packets.len() as u64;
@@ -320,12 +322,15 @@ impl Packets {
                 continue;
             };
             if let Route::Udp { port, .. } = transport.route
-                && no_room != NoRoom::Try
+                && let NoRoom::WaitUnlessBefore(before) = no_room
                 && !self.sockets.ports[port].has_room(packets.len(), now_ms, &mut self.sockets.sent)
             {
-                if no_room == NoRoom::Wait {
-                    batch.put_back();
-                    return true;
+                if packets.since() >= before {
+                    batch.put_off();
+                    if self.sockets.are_all_blocked() {
+                        return true;
+                    }
+                    continue;
                 }
                 self.sockets.sent.dropped += packets.len() as u64;
                 tracing::trace!(?peer, packets = packets.len(), "packets dropped: no room for too long");
@@ -335,7 +340,7 @@ impl Packets {
             let (mut sent, mut bytes) = (0, 0);
             for at in 0..packets.len() {
                 // `None` for a track that the viewer does not take or has not begun with.
-                let Some(len) = viewer.header_for(&packets, at, &mut header) else { continue };
+                let Some(len) = viewer.header_for(packets, at, &mut header) else { continue };
                 let (header, payload) = (&header[..len], packets.payload(at));
                 let made = self.sockets.send_rtp(transport, now_ms, len + payload.len(), |_| {
                     Some(Plaintext::From { header, payload })

@@ -253,12 +253,6 @@ impl Packets {
         !self.video.is_empty() && !waits
     }
 
-    /// Whether the kernel has no room at any port that is in use. Without any, viewers are at connections.
-    fn are_all_blocked(&self) -> bool {
-        let mut in_use = self.sockets.ports.iter().filter(|(_, port)| !port.peers.is_empty()).peekable();
-        in_use.peek().is_some() && in_use.all(|(_, port)| port.is_blocked())
-    }
-
     /// Bytes sent since this was asked last.
     pub(crate) fn take_sent_bytes(&mut self) -> u64 {
         let bytes = self.sockets.sent.bytes;

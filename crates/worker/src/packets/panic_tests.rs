@@ -27,7 +27,7 @@ use worker_api::AddressSlots;
 use worker_api::EndReason;
 use worker_api::link::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
-use worker_api::settings::{RtcSettings, WorkerSettings};
+use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::SessionId;
 
 /// What a worker reports.
@@ -39,11 +39,13 @@ pub(crate) fn worker() -> (Worker, Noted) {
     workers(settings, vec![Vec::new()]).remove(0)
 }
 
-/// A worker for each of `listeners`, with one UDP port, and what they report.
+/// A worker for each of `listeners`, with one UDP port unless the settings have others, and what they report.
 pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Vec<(Worker, Noted)> {
-    let at = |text: &str| vec![text.parse().expect("an address")];
-    let rtc = RtcSettings { udp: at("127.0.0.1:0"), ..RtcSettings::default() };
-    let settings = Arc::new(WorkerSettings { workers: listeners.len(), rtc, ..settings });
+    let mut settings = WorkerSettings { workers: listeners.len(), ..settings };
+    if settings.rtc.udp.is_empty() {
+        settings.rtc.udp = vec!["127.0.0.1:0".parse().expect("an address")];
+    }
+    let settings = Arc::new(settings);
     let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers).expect("a port");
     let queues: Vec<_> = listeners.iter().map(|_| EventQueue::new().expect("an event queue")).collect();
     let wakers: Vec<_> = queues.iter().map(|queue| queue.waker().expect("a waker")).collect();

@@ -13,13 +13,14 @@ use sfu::{
 };
 use srtp::{MasterKey, OutboundContext, Profile};
 
-use super::panic_tests::{open_as, worker};
+use super::panic_tests::{open_as, workers};
 use super::session::{Route, SendTransport};
 use super::video_queue::{CATCH_UP_DATAGRAMS, SLICE_DATAGRAMS, USELESS_AFTER};
 use crate::event_loop::Worker;
 use crate::ids::{PacketStreamId, PeerId, PortId};
 use worker_api::EndReason;
 use worker_api::rtc::RtcRole;
+use worker_api::settings::WorkerSettings;
 
 const KINDS: [MediaKind; 2] = [MediaKind::Audio, MediaKind::Video];
 /// Packets of a key frame.
@@ -32,6 +33,8 @@ const SERVED: usize = SLICE_DATAGRAMS.div_ceil(PARTS as usize);
 /// A worker, and what its publishers have sent.
 struct World {
     worker: Worker,
+    /// Its ports, which viewers are dealt out to.
+    ports: u32,
     next: [u16; 2],
 }
 
@@ -40,9 +43,15 @@ type Sent = (PeerId, MediaKind, u16);
 
 impl World {
     fn new() -> Self {
-        let mut worker = worker().0;
-        worker.packets.sockets.ports[PortId(0)].record_only();
-        Self { worker, next: [0; 2] }
+        Self::with_ports(1)
+    }
+
+    fn with_ports(ports: u32) -> Self {
+        let mut settings = WorkerSettings::default();
+        settings.rtc.udp = vec!["127.0.0.1:0".parse().expect("an address"); ports as usize];
+        let mut worker = workers(settings, vec![Vec::new()]).remove(0).0;
+        (0..ports).for_each(|port| worker.packets.sockets.ports[PortId(port)].record_only());
+        Self { worker, ports, next: [0; 2] }
     }
 
     /// A stream with so many viewers, all live.
@@ -78,10 +87,11 @@ impl World {
     fn connect(&mut self, peer: PeerId) -> PacketStreamId {
         let key = MasterKey::new(Profile::AeadAes128Gcm, &[7; 16], &[9; 12]).expect("a key");
         let outbound = OutboundContext::new(&srtp::Config::default(), &[key]).expect("keys");
-        let route = Route::Udp { port: PortId(0), remote: address(peer) };
+        let port = PortId(peer.0 % self.ports);
+        let route = Route::Udp { port, remote: address(peer) };
         let packets = &mut self.worker.packets;
         packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false }));
-        packets.sockets.ports[PortId(0)].peers.insert(address(peer).into(), peer).expect("room");
+        packets.sockets.ports[port].peers.insert(address(peer).into(), peer).expect("room");
         let subscription = &mut packets.sessions[peer].subscriptions[0];
         let tracks = KINDS.map(|kind| viewer_track(kind, peer)).into();
         let input = ViewerInput { token: u64::from(peer.0), cname: String::new(), tracks };
@@ -118,7 +128,9 @@ impl World {
 
     /// The packets of media, in the order in which they left.
     fn take_sent(&mut self) -> Vec<Sent> {
-        let datagrams = self.worker.packets.sockets.ports[PortId(0)].take_recorded();
+        let ports = (0..self.ports).map(PortId);
+        let datagrams = ports.flat_map(|port| self.worker.packets.sockets.ports[port].take_recorded());
+        let datagrams: Vec<_> = datagrams.collect();
         let sent = datagrams.iter().filter_map(|(remote, datagram)| {
             let packet = rtp::Packet::parse(datagram).expect("a header is not encrypted");
             // RTCP looks like other payload types (RFC 5761 section 4).
@@ -360,6 +372,75 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     let sent = world.turn();
     assert_eq!(served(&sent, 1).len(), 2, "of the stream that is not late");
     assert_eq!(sent.len(), MANY + 2, "and the audio");
+}
+
+#[test]
+fn viewers_at_a_port_with_room_do_not_wait_for_those_at_another() {
+    let mut world = World::with_ports(2);
+    let stream = world.stream("a", 10);
+    let at_port = |port| (0..10).map(PeerId).filter(|peer| peer.0 % 2 == port).collect::<Vec<_>>();
+    let (full, free) = (at_port(0), at_port(1));
+    let served = |sent: &[Sent], parts| {
+        let mut peers = served(sent, parts);
+        peers.sort_unstable();
+        peers
+    };
+    let set_full = |world: &mut World, is_full| {
+        world.worker.packets.sockets.ports[PortId(0)].is_full = is_full;
+        if is_full {
+            // With something that is found to have no room.
+            world.audio(stream);
+            world.turn();
+        } else {
+            world.worker.packets.flush(&mut world.worker.ctx);
+            world.take_sent();
+        }
+    };
+    set_full(&mut world, true);
+    for parts in [2, 3] {
+        world.video(stream, parts, false);
+        assert_eq!(served(&world.turn(), parts), free);
+        let timeout = world.worker.packets.timeout(world.worker.ctx.now);
+        assert!(timeout > Duration::ZERO, "the loop rests");
+        world.wait(20);
+    }
+    set_full(&mut world, false);
+    assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "there is room again");
+    assert_eq!(served(&world.turn(), 2 + 3), full, "each once, in order");
+    assert!(world.worker.packets.video.is_empty());
+    // What is late is dropped for them, and only that.
+    set_full(&mut world, true);
+    world.video(stream, 2, false);
+    world.turn();
+    world.wait(90);
+    world.video(stream, 3, false);
+    let dropped = world.worker.packets.sockets.sent.dropped;
+    assert_eq!(served(&world.turn(), 3), free);
+    assert_eq!(world.worker.packets.sockets.sent.dropped, dropped);
+    world.wait(20);
+    assert!(world.turn().is_empty());
+    let audio_and_video = (1 + 2) * full.len() as u64;
+    assert_eq!(world.worker.packets.sockets.sent.dropped, dropped + audio_and_video);
+    set_full(&mut world, false);
+    assert_eq!(served(&world.turn(), 3), full);
+}
+
+#[test]
+fn viewers_that_join_do_not_wait_for_those_at_a_port_without_room() {
+    let mut world = World::with_ports(2);
+    let stream = world.stream("a", 2);
+    world.video(stream, 54, false);
+    world.turn();
+    world.worker.packets.sockets.ports[PortId(0)].is_full = true;
+    world.audio(stream);
+    world.turn();
+    // One waits for room; of those that join not all are served in one turn.
+    world.video(stream, 1, false);
+    world.join("a", 50);
+    world.worker.packets.streams.mark_dirty(stream);
+    world.turn();
+    assert!(world.worker.packets.video.has_joining());
+    assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "the loop goes on");
 }
 
 #[test]

@@ -67,6 +67,12 @@ impl VideoQueue {
         (since < before).then_some(before)
     }
 
+    /// What came before when is late: for viewers without room it is dropped.
+    pub(super) fn late_before(&self, stream: &Stream, now: Instant) -> Option<Instant> {
+        let (_, takes) = self.waiting(stream)?;
+        now.checked_sub(LATE_MAX + takes)
+    }
+
     /// Queues a stream that has viewers that join, if it is not queued.
     pub(super) fn push_joining(&mut self, id: PacketStreamId, stream: &mut Stream) {
         if !std::mem::replace(&mut stream.joining_queued, true) {
@@ -97,7 +103,7 @@ impl VideoQueue {
 
     /// Whether video waits for so long that the worker cannot keep up.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.due.peek().is_some_and(|Reverse((due, _))| is_late(*due, now))
+        self.due.peek().is_some_and(|Reverse((due, _))| *due + LATE_MAX < now)
     }
 
     /// How many datagrams may be made before the loop has to look at its sockets again, and how many of them
@@ -116,11 +122,6 @@ impl VideoQueue {
             self.datagram_time = (self.datagram_time * 15 + measured) / 16;
         }
     }
-}
-
-/// Whether video that was due then is late.
-pub(super) fn is_late(due: Instant, now: Instant) -> bool {
-    due + LATE_MAX < now
 }
 
 /// Datagrams of a slice: one to two milliseconds. Each slice costs a turn of the loop, about five

@@ -334,10 +334,9 @@ impl World {
         self.packets.take_arrivals(|_| {});
         for kind in [MediaKind::Audio, MediaKind::Video] {
             let mut batch = self.packets.prepare_batch(kind);
-            let packets = batch.packets;
-            while let Some(viewer) = batch.next_viewer() {
+            while let Some((viewer, packets)) = batch.next_viewer() {
                 for at in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(&packets, at, &mut header) {
+                    if let Some(len) = viewer.header_for(packets, at, &mut header) {
                         sent(viewer.token(), &header[..len], packets.payload(at));
                     }
                 }

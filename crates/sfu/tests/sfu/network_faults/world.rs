@@ -158,11 +158,10 @@ impl World {
         self.stream.take_arrivals(|_| {});
         for kind in [MediaKind::Audio, MediaKind::Video] {
             let mut batch = self.stream.prepare_batch(kind);
-            let packets = batch.packets;
-            while let Some(viewer) = batch.next_viewer() {
+            while let Some((viewer, packets)) = batch.next_viewer() {
                 let seat = &mut self.viewers[viewer.token() as usize];
                 for index in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                    if let Some(len) = viewer.header_for(packets, index, &mut header) {
                         seat.send(now, &header[..len], packets.payload(index));
                     }
                 }

@@ -1,7 +1,7 @@
 //! Batches that stay open while other things happen: audio overtakes them, viewers come and go, and each
 //! viewer gets each packet once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn viewers_take_turns_at_being_first() {
         world.stream.take_arrivals(|_| {});
         let mut batch = world.stream.prepare_batch(VIDEO);
         let order: Vec<u64> =
-            std::iter::from_fn(|| batch.next_viewer().map(|viewer| viewer.token())).collect();
+            std::iter::from_fn(|| batch.next_viewer().map(|(viewer, _)| viewer.token())).collect();
         world.stream.finish_batch(VIDEO);
         orders.push(order);
     }
@@ -274,6 +274,64 @@ fn viewers_of_other_kinds_that_come_and_go_leave_the_headers_of_an_open_batch_ri
     }
 }
 
+#[test]
+fn viewers_without_room_are_put_off_and_the_others_go_on() {
+    let (mut world, _) = with_viewers(10);
+    let receive = |world: &mut World, number: u16| {
+        let rtp = frame(number, u32::from(number - 100) * 3_600, false);
+        world.stream.receive(world.now, &rtp.bytes()).unwrap();
+    };
+    let full: BTreeSet<u64> = [2, 3, 7].into();
+    world.full.clone_from(&full);
+    receive(&mut world, 101);
+    let since = world.now;
+    // In two parts.
+    world.turn(3);
+    world.turn(7);
+    assert_eq!((with_number(&world, 101, 10), with_number(&world, 100, 10)), (7, 3));
+    assert_eq!(world.stream.waiting(VIDEO), Some((since, 3)), "of those that were put off");
+    world.now += FRAME_TIME;
+    receive(&mut world, 102);
+    world.turn(10);
+    assert_eq!((with_number(&world, 102, 10), with_number(&world, 100, 10)), (7, 3));
+    assert_eq!(world.stream.waiting(VIDEO), Some((since, 6)));
+    // One has room again, and room for one packet: it is asked for the older one first.
+    world.full.remove(&3);
+    world.turn(1);
+    assert_eq!(world.numbers(3), [100, 101]);
+    world.now += FRAME_TIME;
+    receive(&mut world, 103);
+    world.turn(10);
+    assert_eq!((with_number(&world, 103, 10), world.numbers(3)), (8, (100..=103).collect()));
+    // What is too old is given up, one batch after the other, and nothing else.
+    world.stream.drop_late(VIDEO, world.now);
+    assert_eq!(world.stream.stats().unsent_packets, 1);
+    world.full.clear();
+    world.turn(100);
+    assert_eq!(world.stream.waiting(VIDEO), None);
+    for token in 0..10 {
+        let numbers: &[u16] = if [2, 7].contains(&token) { &[100, 102, 103] } else { &[100, 101, 102, 103] };
+        assert_eq!(world.numbers(token), numbers, "{token}");
+    }
+}
+
+#[test]
+fn an_open_batch_that_is_given_up_is_given_up_for_those_that_were_put_off_as_well() {
+    let (mut world, _) = with_viewers(4);
+    world.full = [0, 1, 2, 3].into();
+    world.stream.receive(world.now, &frame(101, 3_600, false).bytes()).unwrap();
+    world.stream.take_arrivals(|_| {});
+    let mut batch = world.stream.prepare_batch(VIDEO);
+    batch.next_viewer().expect("a viewer");
+    batch.put_off();
+    world.stream.drop_late(VIDEO, world.now);
+    assert_eq!((world.stream.stats().unsent_packets, world.stream.waiting(VIDEO)), (1, None));
+    world.full.clear();
+    world.stream.receive(world.now, &frame(102, 7_200, false).bytes()).unwrap();
+    world.settle();
+    assert!((0..4).all(|token| world.numbers(token) == [100, 102]));
+}
+
 /// What happens to a stream whose worker sends a little at a time.
 #[derive(Clone, Debug)]
 enum Step {
@@ -290,6 +348,8 @@ enum Step {
     Leave(usize),
     /// A viewer asks for the packets behind the newest that it has.
     Nack(usize),
+    /// The socket of a viewer has no room for video, or has room again.
+    Room(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -301,6 +361,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => Just(Step::Join),
         2 => (0usize..20).prop_map(Step::Leave),
         4 => (0usize..20).prop_map(Step::Nack),
+        8 => (0usize..20).prop_map(Step::Room),
     ];
     proptest::collection::vec(step, 1..300)
 }
@@ -363,9 +424,16 @@ proptest! {
                     world.stream.viewer_rtcp(world.now, id, &rtcp, &mut resend);
                     prop_assert!(resend.is_empty(), "viewer {} was sent again what it had not got", token);
                 }
-                Step::Leave(_) | Step::Nack(_) => {}
+                Step::Room(at) if at < present.len() => {
+                    let token = present[at].0;
+                    if !world.full.remove(&token) {
+                        world.full.insert(token);
+                    }
+                }
+                Step::Leave(_) | Step::Nack(_) | Step::Room(_) => {}
             }
         }
+        world.full.clear();
         for _ in 0..40 {
             world.now += Duration::from_millis(50);
             world.turn(1);

@@ -1,7 +1,7 @@
 //! A publisher that makes packets, viewers that note what they get, and a stream between them, in
 //! virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use rtp::HeaderFields;
@@ -205,25 +205,31 @@ pub(crate) fn audio_packet(sequence_number: u16, timestamp: u32) -> Rtp {
     Rtp { fields, extensions: Vec::new(), payload, padding: 0 }
 }
 
-/// Sends what waits to no more than `left` viewers.
+/// Sends what waits to no more than `left` viewers, and puts off video of those who are `full`.
 fn send(
     stream: &mut PacketStream,
     kind: MediaKind,
     mut left: usize,
+    full: &BTreeSet<u64>,
     note: &mut impl FnMut(u64, &[u8], &[u8]),
 ) {
     let mut header = [0; HEADER_LEN_MAX];
     while left > 0 && stream.waiting(kind).is_some() {
         let mut batch = stream.prepare_batch(kind);
-        let packets = batch.packets;
         while left > 0 {
-            let Some(viewer) = batch.next_viewer() else {
-                stream.finish_batch(kind);
+            let Some((viewer, packets)) = batch.next_viewer() else {
+                if stream.finish_batch(kind) {
+                    return;
+                }
                 break;
             };
+            if kind == MediaKind::Video && full.contains(&viewer.token()) {
+                batch.put_off();
+                continue;
+            }
             left -= 1;
             for index in 0..packets.len() {
-                if let Some(len) = viewer.header_for(&packets, index, &mut header) {
+                if let Some(len) = viewer.header_for(packets, index, &mut header) {
                     note(viewer.token(), &header[..len], packets.payload(index));
                 }
             }
@@ -267,6 +273,8 @@ pub(crate) struct World {
     pub(crate) got: BTreeMap<(u64, u32), Vec<Got>>,
     pub(crate) reports: BTreeMap<u64, Vec<(Instant, Vec<u8>)>>,
     pub(crate) feedback: Vec<(Instant, Vec<u8>)>,
+    /// Viewers whose sockets have no room for video.
+    pub(crate) full: BTreeSet<u64>,
     /// Key frames that were requested while there is no publisher.
     pub(crate) home_requests: Vec<TrackIndex>,
     pub(crate) epoch: u64,
@@ -287,6 +295,7 @@ impl World {
             got: BTreeMap::new(),
             reports: BTreeMap::new(),
             feedback: Vec::new(),
+            full: BTreeSet::new(),
             home_requests: Vec::new(),
             epoch: 0,
         }
@@ -373,9 +382,9 @@ impl World {
             got.entry((token, ssrc)).or_default().push(Got { at: now, bytes });
         };
         self.stream.take_arrivals(|_| {});
-        send(&mut self.stream, MediaKind::Audio, usize::MAX, &mut note);
+        send(&mut self.stream, MediaKind::Audio, usize::MAX, &self.full, &mut note);
         self.stream.send_backlog(now, usize::MAX, &mut note);
-        send(&mut self.stream, MediaKind::Video, viewers_max, &mut note);
+        send(&mut self.stream, MediaKind::Video, viewers_max, &self.full, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));
