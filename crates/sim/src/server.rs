@@ -66,7 +66,7 @@ impl Server {
         kernel::set_local_addresses(vec![ip]);
         settings.rtmp = vec![SocketAddr::new(ip, 1935)];
         settings.http = vec![SocketAddr::new(ip, 8080)];
-        settings.rtc.udp = vec![SocketAddr::new(ip, 9000)];
+        settings.rtc.udp.iter_mut().for_each(|address| address.set_ip(ip));
         let access = || match &token {
             Some(token) => Access { tokens: Tokens::new([token.clone()]), ..Access::default() },
             None => Access::anyone(),

@@ -1,6 +1,6 @@
 //! A simulation from its seed: how many servers, which settings, who comes, and what goes wrong.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct Config {
     pub servers: usize,
     /// Workers of each.
     pub workers: usize,
+    /// UDP ports of each worker.
+    pub ports: u16,
     /// Streams published by RTMP, on each server.
     pub streams: usize,
     /// Streams published by WebRTC, on each server.
@@ -157,6 +159,7 @@ impl Config {
             seed,
             servers: 1 + random.below(3) as usize,
             workers: settings.workers,
+            ports: 1,
             streams: random.below(4) as usize,
             rtc_streams: random.below(3) as usize,
             players: random.below(8) as usize,
@@ -207,6 +210,9 @@ impl Config {
         if offload.chance(0.2) {
             config.settings.rtc.udp_backend = UdpBackend::Sendmmsg;
         }
+        // A port takes a descriptor, of which there may be just enough.
+        let ports = &mut Random::new(seed ^ 0x0070_6f72_7473);
+        config.ports = if ports.chance(0.25) && config.faults.descriptors.is_none() { 2 } else { 1 };
         config
     }
 
@@ -218,6 +224,7 @@ impl Config {
             seed,
             servers: 3,
             workers: 2,
+            ports: 1,
             streams: 3,
             rtc_streams: 1,
             players: 8,
@@ -249,7 +256,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 21] = [
+        const CHANGES: [Change; 22] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -272,6 +279,7 @@ impl Config {
             ("no RTMP", |config| config.streams = 0),
             ("one server", |config| config.servers = 1),
             ("one worker", |config| config.workers = 1),
+            ("one port", |config| config.ports = 1),
             ("one stream", |config| config.streams = config.streams.min(1)),
             ("one player", |config| config.players = config.players.min(1)),
         ];
@@ -310,6 +318,8 @@ impl Config {
         ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
+        let port = |at| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9_000 + 100 * at);
+        settings.rtc.udp = (0..self.ports).map(port).collect();
         let token = self.needs_token.then(|| "secret".to_owned());
         let servers = (0..self.servers).map(|server| {
             let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + server as u8));

@@ -154,7 +154,8 @@ impl RtcClient {
         let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
         let view = &ledger.servers[self.plan.key.server];
         let key = format!("live/{}", self.plan.key.name());
-        let udp = view.rtc[worker].udp[0];
+        let ports = &view.rtc[worker].udp;
+        let udp = ports[ufrag as usize % ports.len()];
         let description = LocalDescription {
             ice: ice.clone(),
             fingerprint: certificate().fingerprint(),
