@@ -235,16 +235,16 @@ impl RtcClient {
                 OPUS if self.plan.is_bridged => {
                     ledger.violation(format!("{}: audio that nobody transcodes", self.who));
                 }
-                OPUS => self.media(ledger, payload, false, packet.sequence_number()),
+                OPUS => self.media(ledger, payload, false, (packet.sequence_number(), false)),
                 VP8 => {
                     let sequence = packet.sequence_number();
                     self.note_sequence(sequence);
-                    self.media(ledger, payload, true, sequence);
+                    self.media(ledger, payload, true, (sequence, false));
                 }
                 // A probe for the bandwidth, or a resent packet behind its own sequence number.
                 VP8_RTX if payload.len() > 2 => {
                     let sequence = u16::from_be_bytes([payload[0], payload[1]]);
-                    self.media(ledger, &payload[2..], true, sequence);
+                    self.media(ledger, &payload[2..], true, (sequence, true));
                 }
                 VP8_RTX => {}
                 other => ledger.violation(format!("{}: payload type {other}", self.who)),
@@ -266,7 +266,14 @@ impl RtcClient {
         self.seen.last_sequence = Some(sequence);
     }
 
-    fn media(&mut self, ledger: &mut Ledger, payload: &[u8], is_video: bool, sequence: u16) {
+    /// Takes in a packet, and whether it was sent again.
+    fn media(
+        &mut self,
+        ledger: &mut Ledger,
+        payload: &[u8],
+        is_video: bool,
+        (sequence, is_resent): (u16, bool),
+    ) {
         let who = &self.who;
         let at = match (is_video, payload) {
             (false, _) => 4,
@@ -288,8 +295,8 @@ impl RtcClient {
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
         ledger.check(number < sent, || format!("{who}: packet {number} of {id} before it was sent"));
         ledger.check(right == payload, || format!("{who}: packet {number} of {id} is another"));
-        if id < self.seen.id && !self.plan.is_steady {
-            // It was late, or a repetition.
+        if id < self.seen.id && (is_resent || !self.plan.is_steady) {
+            // It was late, or this viewer has asked for it, before the next publication began.
             return;
         }
         if self.seen.id != id {
