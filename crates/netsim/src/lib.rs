@@ -23,6 +23,7 @@
 //! not matter here.
 
 mod clock;
+mod disk;
 mod hash;
 pub mod kernel;
 mod link;

@@ -20,77 +20,25 @@
 //!   (Linux forgets that they were to be written).
 //! - **Removed but open** files are there, with their bytes and the room they take, until they are closed.
 //!
+//! What a disk has, and how much of it survives, is in `netsim::disk`; here are the handles of programs.
+//!
 //! Left out: permissions, links, locks, direct I/O, mapped files, sectors that decay.
 //!
 //! Everything follows from the seed of the simulation, and disks draw from numbers of their own: the network
 //! of a seed is the same with and without them.
 
-mod image;
-mod state;
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Kernel, with, with_any};
 use crate::Random;
-use image::{Change, FileState};
-pub(crate) use state::DiskState;
-use state::{
-    CALL, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, Inode, Names, Node, ROOT,
-    durable, errno,
+pub use crate::disk::DiskFaults;
+use crate::disk::image::{Change, FileState};
+use crate::disk::{
+    CALL, DiskState, EBADF, EEXIST, EINVAL, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, Inode, Names, Node,
+    ROOT, durable, errno,
 };
-
-/// What a disk is like and what goes wrong with it. Probabilities are of each call.
-#[derive(Debug, Clone)]
-pub struct DiskFaults {
-    /// Least time of a call that reaches the disk: reading, syncing, and writing more than it keeps up with.
-    pub latency: Duration,
-    /// Most that is added to it.
-    pub jitter: Duration,
-    /// Bytes per second of reading and writing; `None`: any.
-    pub bytes_per_second: Option<u64>,
-    /// Bytes that are written and not on the disk yet, before a write has to wait.
-    pub dirty_bytes_max: u64,
-    /// Probability that a call of any kind, a write too, has to wait longer.
-    pub stall: f64,
-    /// Most that it waits then.
-    pub stall_max: Duration,
-    /// Bytes of all files together; `None`: any.
-    pub capacity_bytes: Option<u64>,
-    /// Probability that a write, or what makes a file or directory, finds that others have filled the disk:
-    /// before it, or in the middle of it.
-    pub full: f64,
-    /// How long others keep it full, at most.
-    pub full_max: Duration,
-    /// Probability that a read fails (`EIO`).
-    pub read_error: f64,
-    /// Probability that a write or a change of names fails (`EIO`). It has changed nothing.
-    pub write_error: f64,
-    /// Probability that a sync fails (`EIO`).
-    pub sync_error: f64,
-}
-
-impl Default for DiskFaults {
-    fn default() -> Self {
-        Self {
-            latency: Duration::from_micros(100),
-            jitter: Duration::ZERO,
-            bytes_per_second: None,
-            dirty_bytes_max: 64 << 20,
-            stall: 0.0,
-            stall_max: Duration::from_secs(5),
-            capacity_bytes: None,
-            full: 0.0,
-            full_max: Duration::from_secs(10),
-            read_error: 0.0,
-            write_error: 0.0,
-            sync_error: 0.0,
-        }
-    }
-}
 
 /// The result of a call that has not returned yet.
 #[derive(Debug)]

@@ -18,6 +18,8 @@
 //! Files are in [`disk`], which knows nothing of sockets.
 
 pub mod disk;
+#[cfg(test)]
+mod disk_tests;
 mod queue;
 mod tcp;
 mod udp;
@@ -28,13 +30,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crate::disk::DiskState;
 use crate::{Clock, FastMap, Random};
 
 pub use queue::{EventQueue, Interest, Ready};
 pub use tcp::{TcpListener, TcpSocket};
 pub use udp::{Outgoing, Received, SendFault, UdpSocket};
 
-use disk::DiskState;
 use queue::QueueState;
 use tcp::{Connection, ListenerState};
 use udp::UdpState;

@@ -1,9 +1,12 @@
 //! Each promise and each fault, over many seeds.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::time::{Duration, Instant};
 
-use super::state::EIO;
-use super::*;
+use super::disk::{DirEntry, Disk, DiskFaults, DiskFile, Open, Pending};
+use super::with;
+use crate::disk::{EBADF, EEXIST, EINVAL, EIO, EISDIR, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY};
 use crate::kernel::{self, Faults, Path, now};
 
 const SEEDS: u64 = 400;

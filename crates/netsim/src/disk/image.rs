@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::state::durable;
+use super::durable;
 use crate::Random;
 
 /// What is written as a whole or not at all.
@@ -11,7 +11,7 @@ const SECTOR: usize = 512;
 
 /// A change of a file.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// These bytes, from here on.
     Bytes(usize, Vec<u8>),
     /// It has this length.
@@ -37,9 +37,9 @@ struct Lost {
 
 /// What a file is.
 #[derive(Debug, Default)]
-pub(super) struct FileState {
+pub(crate) struct FileState {
     /// Times it is open.
-    pub(super) handles: usize,
+    pub(crate) handles: usize,
     bytes: Vec<u8>,
     /// What a power cut leaves at least.
     on_disk: Vec<u8>,
@@ -48,21 +48,21 @@ pub(super) struct FileState {
 }
 
 impl FileState {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    pub(super) fn change(&mut self, change: Change) {
+    pub(crate) fn change(&mut self, change: Change) {
         change.apply(&mut self.bytes, &mut Vec::new(), |_| true);
         self.unsynced.push_back(Unsynced { change, durable_at: None, is_uncertain: false });
     }
 
     /// All changes up to now are on the disk by `at`, or nobody knows.
-    pub(super) fn sync(&mut self, at: Instant, is_done: bool) {
+    pub(crate) fn sync(&mut self, at: Instant, is_done: bool) {
         for unsynced in &mut self.unsynced {
             if is_done {
                 durable(&mut unsynced.durable_at, at);
@@ -73,7 +73,7 @@ impl FileState {
     }
 
     /// What was to be on the disk by now is.
-    pub(super) fn settle(&mut self, now: Instant, random: &mut Random) {
+    pub(crate) fn settle(&mut self, now: Instant, random: &mut Random) {
         while let Some(first) = self.unsynced.front()
             && first.durable_at.is_some_and(|at| at <= now)
         {
@@ -85,7 +85,7 @@ impl FileState {
     }
 
     /// The power is cut: what is on the disk is the file.
-    pub(super) fn cut(&mut self, random: &mut Random) {
+    pub(crate) fn cut(&mut self, random: &mut Random) {
         let count = self.unsynced.len() as u64;
         // Nothing, all up to one and the beginning of that, or any sectors of any.
         let (whole, share) = match random.below(4) {

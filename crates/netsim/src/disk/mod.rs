@@ -1,55 +1,107 @@
-//! What a disk has: nodes, names and the journal, and how long calls take.
+//! What a disk has: nodes, names and the journal, how long calls take, and what a power cut leaves.
+//!
+//! It knows neither the kernel nor the clock. Programs use it by the handles of `kernel::disk`.
+
+pub(crate) mod image;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::DiskFaults;
-use super::image::FileState;
 use crate::Random;
+use image::FileState;
 
-pub(super) type Inode = u64;
-pub(super) const ROOT: Inode = 0;
+/// What a disk is like and what goes wrong with it. Probabilities are of each call.
+#[derive(Debug, Clone)]
+pub struct DiskFaults {
+    /// Least time of a call that reaches the disk: reading, syncing, and writing more than it keeps up with.
+    pub latency: Duration,
+    /// Most that is added to it.
+    pub jitter: Duration,
+    /// Bytes per second of reading and writing; `None`: any.
+    pub bytes_per_second: Option<u64>,
+    /// Bytes that are written and not on the disk yet, before a write has to wait.
+    pub dirty_bytes_max: u64,
+    /// Probability that a call of any kind, a write too, has to wait longer.
+    pub stall: f64,
+    /// Most that it waits then.
+    pub stall_max: Duration,
+    /// Bytes of all files together; `None`: any.
+    pub capacity_bytes: Option<u64>,
+    /// Probability that a write, or what makes a file or directory, finds that others have filled the disk:
+    /// before it, or in the middle of it.
+    pub full: f64,
+    /// How long others keep it full, at most.
+    pub full_max: Duration,
+    /// Probability that a read fails (`EIO`).
+    pub read_error: f64,
+    /// Probability that a write or a change of names fails (`EIO`). It has changed nothing.
+    pub write_error: f64,
+    /// Probability that a sync fails (`EIO`).
+    pub sync_error: f64,
+}
+
+impl Default for DiskFaults {
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(100),
+            jitter: Duration::ZERO,
+            bytes_per_second: None,
+            dirty_bytes_max: 64 << 20,
+            stall: 0.0,
+            stall_max: Duration::from_secs(5),
+            capacity_bytes: None,
+            full: 0.0,
+            full_max: Duration::from_secs(10),
+            read_error: 0.0,
+            write_error: 0.0,
+            sync_error: 0.0,
+        }
+    }
+}
+
+pub(crate) type Inode = u64;
+pub(crate) const ROOT: Inode = 0;
 
 /// Directories and files by directory and name.
-pub(super) type Names = BTreeMap<(Inode, String), Inode>;
+pub(crate) type Names = BTreeMap<(Inode, String), Inode>;
 
 /// A change of names, as the journal has it.
 #[derive(Debug)]
-pub(super) struct NameChange {
-    pub(super) removed: Option<(Inode, String)>,
-    pub(super) added: Option<((Inode, String), Inode)>,
+pub(crate) struct NameChange {
+    pub(crate) removed: Option<(Inode, String)>,
+    pub(crate) added: Option<((Inode, String), Inode)>,
     /// When it is on the disk for certain.
-    pub(super) durable_at: Option<Instant>,
+    pub(crate) durable_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Dir,
     File(FileState),
 }
 
 #[derive(Debug)]
 pub(crate) struct DiskState {
-    pub(super) random: Random,
-    pub(super) faults: DiskFaults,
-    pub(super) nodes: BTreeMap<Inode, Node>,
-    pub(super) last_inode: Inode,
-    pub(super) names: Names,
+    pub(crate) random: Random,
+    pub(crate) faults: DiskFaults,
+    pub(crate) nodes: BTreeMap<Inode, Node>,
+    pub(crate) last_inode: Inode,
+    pub(crate) names: Names,
     /// Those that a power cut leaves at least.
-    pub(super) durable_names: Names,
-    pub(super) journal: VecDeque<NameChange>,
+    pub(crate) durable_names: Names,
+    pub(crate) journal: VecDeque<NameChange>,
     /// Written, and not on the disk yet.
-    pub(super) dirty_bytes: u64,
-    pub(super) busy_until: Instant,
+    pub(crate) dirty_bytes: u64,
+    pub(crate) busy_until: Instant,
     /// What others have filled the disk with, and until when.
-    pub(super) others: Option<(u64, Instant)>,
-    pub(super) epoch: u64,
+    pub(crate) others: Option<(u64, Instant)>,
+    pub(crate) epoch: u64,
 }
 
 impl DiskState {
     /// The directory of a path, and its name there.
-    pub(super) fn parent(&self, path: &str) -> io::Result<(Inode, String)> {
+    pub(crate) fn parent(&self, path: &str) -> io::Result<(Inode, String)> {
         let (dir, name) = path.rsplit_once('/').ok_or_else(|| errno(EINVAL))?;
         if name.is_empty() || name == "." || name == ".." {
             return Err(errno(EINVAL));
@@ -57,7 +109,7 @@ impl DiskState {
         Ok((self.dir(dir)?, name.to_owned()))
     }
 
-    pub(super) fn dir(&self, path: &str) -> io::Result<Inode> {
+    pub(crate) fn dir(&self, path: &str) -> io::Result<Inode> {
         let mut dir = ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
             dir = *self.names.get(&(dir, name.to_owned())).ok_or_else(|| errno(ENOENT))?;
@@ -68,32 +120,32 @@ impl DiskState {
         Ok(dir)
     }
 
-    pub(super) fn entries(&self, dir: Inode) -> impl Iterator<Item = (&str, Inode)> {
+    pub(crate) fn entries(&self, dir: Inode) -> impl Iterator<Item = (&str, Inode)> {
         let within = self.names.range((dir, String::new())..(dir + 1, String::new()));
         within.map(|((_, name), inode)| (name.as_str(), *inode))
     }
 
-    pub(super) fn file(&mut self, inode: Inode) -> Option<&mut FileState> {
+    pub(crate) fn file(&mut self, inode: Inode) -> Option<&mut FileState> {
         match self.nodes.get_mut(&inode) {
             Some(Node::File(file)) => Some(file),
             _ => None,
         }
     }
 
-    pub(super) fn file_ref(&self, inode: Inode) -> Option<&FileState> {
+    pub(crate) fn file_ref(&self, inode: Inode) -> Option<&FileState> {
         match self.nodes.get(&inode) {
             Some(Node::File(file)) => Some(file),
             _ => None,
         }
     }
 
-    pub(super) fn add(&mut self, node: Node) -> Inode {
+    pub(crate) fn add(&mut self, node: Node) -> Inode {
         self.last_inode += 1;
         self.nodes.insert(self.last_inode, node);
         self.last_inode
     }
 
-    pub(super) fn change_names(
+    pub(crate) fn change_names(
         &mut self,
         removed: Option<(Inode, String)>,
         added: Option<((Inode, String), Inode)>,
@@ -107,7 +159,7 @@ impl DiskState {
     }
 
     /// What was to be on the disk by now is.
-    pub(super) fn settle(&mut self, now: Instant) {
+    pub(crate) fn settle(&mut self, now: Instant) {
         while self.journal.front().is_some_and(|change| change.durable_at.is_some_and(|at| at <= now)) {
             self.settle_name();
         }
@@ -121,14 +173,14 @@ impl DiskState {
         }
     }
 
-    pub(super) fn settle_name(&mut self) {
+    pub(crate) fn settle_name(&mut self) {
         if let Some(change) = self.journal.pop_front() {
             change.apply(&mut self.durable_names);
         }
     }
 
     /// Drops files that nobody can come to any more, after a power cut neither.
-    pub(super) fn forget_unnamed(&mut self) {
+    pub(crate) fn forget_unnamed(&mut self) {
         let Self { nodes, names, durable_names, journal, .. } = self;
         let mut named: Vec<Inode> = names.values().chain(durable_names.values()).copied().collect();
         named.extend(journal.iter().filter_map(|change| change.added.as_ref().map(|(_, inode)| *inode)));
@@ -139,7 +191,7 @@ impl DiskState {
         });
     }
 
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub(crate) fn used_bytes(&self) -> u64 {
         let mut there: Vec<Inode> = self.names.values().copied().collect();
         there.sort_unstable();
         let files = self.nodes.iter().filter_map(|(inode, node)| match node {
@@ -150,7 +202,7 @@ impl DiskState {
     }
 
     /// How many of `wanted` more bytes there is room for.
-    pub(super) fn room(&mut self, wanted: u64, now: Instant) -> u64 {
+    pub(crate) fn room(&mut self, wanted: u64, now: Instant) -> u64 {
         let capacity = self.faults.capacity_bytes.unwrap_or(u64::MAX);
         if wanted == 0 {
             return 0;
@@ -169,24 +221,24 @@ impl DiskState {
     }
 
     /// A new file or directory needs some room.
-    pub(super) fn check_room_for_name(&mut self, now: Instant) -> io::Result<()> {
+    pub(crate) fn check_room_for_name(&mut self, now: Instant) -> io::Result<()> {
         if self.room(1, now) == 0 { Err(errno(ENOSPC)) } else { Ok(()) }
     }
 
     /// `EIO`, with this probability.
-    pub(super) fn fails(&mut self, probability: impl Fn(&DiskFaults) -> f64) -> io::Result<()> {
+    pub(crate) fn fails(&mut self, probability: impl Fn(&DiskFaults) -> f64) -> io::Result<()> {
         let probability = probability(&self.faults);
         if probability > 0.0 && self.random.chance(probability) { Err(errno(EIO)) } else { Ok(()) }
     }
 
     /// When a call that would return at `at` does.
-    pub(super) fn stalled(&mut self, at: Instant) -> Instant {
+    pub(crate) fn stalled(&mut self, at: Instant) -> Instant {
         let stalls = self.faults.stall > 0.0 && self.random.chance(self.faults.stall);
         if stalls { at + self.random.up_to(self.faults.stall_max) } else { at }
     }
 
     /// When a call is done that needs the disk for so many bytes, from `from` on: one after the other.
-    pub(super) fn reach(&mut self, from: Instant, bytes: u64) -> Instant {
+    pub(crate) fn reach(&mut self, from: Instant, bytes: u64) -> Instant {
         let DiskFaults { latency, jitter, bytes_per_second, .. } = self.faults;
         let moves = bytes_per_second
             .map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64));
@@ -196,7 +248,7 @@ impl DiskState {
     }
 
     /// When everything that is dirty is on the disk.
-    pub(super) fn reach_all(&mut self, now: Instant) -> Instant {
+    pub(crate) fn reach_all(&mut self, now: Instant) -> Instant {
         let bytes = std::mem::take(&mut self.dirty_bytes);
         self.reach(now, bytes)
     }
@@ -214,24 +266,24 @@ impl NameChange {
 }
 
 /// It is durable by `at`, if not before.
-pub(super) fn durable(durable_at: &mut Option<Instant>, at: Instant) {
+pub(crate) fn durable(durable_at: &mut Option<Instant>, at: Instant) {
     *durable_at = Some(durable_at.map_or(at, |before| before.min(at)));
 }
 
 /// Least time of a call that does not reach the disk.
-pub(super) const CALL: Duration = Duration::from_micros(2);
+pub(crate) const CALL: Duration = Duration::from_micros(2);
 
-pub(super) const ENOENT: i32 = 2;
-pub(super) const EIO: i32 = 5;
-pub(super) const EBADF: i32 = 9;
-pub(super) const EEXIST: i32 = 17;
-pub(super) const ENOTDIR: i32 = 20;
-pub(super) const EISDIR: i32 = 21;
-pub(super) const EINVAL: i32 = 22;
-pub(super) const ENOSPC: i32 = 28;
-pub(super) const ENOTEMPTY: i32 = 39;
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const EIO: i32 = 5;
+pub(crate) const EBADF: i32 = 9;
+pub(crate) const EEXIST: i32 = 17;
+pub(crate) const ENOTDIR: i32 = 20;
+pub(crate) const EISDIR: i32 = 21;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const ENOSPC: i32 = 28;
+pub(crate) const ENOTEMPTY: i32 = 39;
 
 /// An error by Linux's number.
-pub(super) fn errno(number: i32) -> io::Error {
+pub(crate) fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
