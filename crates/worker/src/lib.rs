@@ -26,6 +26,7 @@ mod requests;
 pub mod simulated;
 mod stats;
 mod timeouts;
+mod timers;
 
 use std::io;
 use std::panic::AssertUnwindSafe;

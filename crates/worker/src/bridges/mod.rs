@@ -23,8 +23,7 @@ mod report;
 mod run;
 mod transcoding;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +35,7 @@ pub(crate) use self::transcoding::Transcoding;
 use crate::ids::{BridgeId, FrameStreamId, PacketStreamId, Table};
 use crate::net::Clock;
 use crate::registry::{Epoch, StreamId};
+use crate::timers::Timers;
 use worker_api::snapshot::BridgeCounters;
 
 /// What a bridge does.
@@ -100,8 +100,7 @@ pub(crate) struct Bridges {
     by_stream: HashMap<StreamId, BridgeId>,
     transcoding: Transcoding,
     counters: BridgeCounters,
-    /// Earliest first. An entry counts only if it is the one that its bridge was last set to.
-    timers: BinaryHeap<Reverse<(Instant, BridgeId)>>,
+    timers: Timers<Instant, BridgeId>,
     /// Streams to be described as packets again, and when; each waits as long. An entry counts only if it is
     /// the one that its stream was last set to.
     descriptions: VecDeque<(u64, FrameStreamId)>,
@@ -117,7 +116,7 @@ impl Bridges {
             by_stream: HashMap::new(),
             transcoding,
             counters: BridgeCounters::default(),
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             descriptions: VecDeque::new(),
             spare: Default::default(),
         }

@@ -1,6 +1,5 @@
 //! Media to bridges and from them: from the lane it comes in by to the stream of the other lane.
 
-use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -223,20 +222,17 @@ impl Bridges {
                 machine.next_timeout()
             }
         };
-        let due = due.map(|due| due.max(ctx.now + TIMER_MIN));
-        if let Some(due) = due.filter(|due| bridge.due.is_none_or(|set| *due < set)) {
-            bridge.due = Some(due);
-            self.timers.push(Reverse((due, out.bridge)));
+        if let Some(due) = due {
+            self.timers.set(out.bridge, &mut bridge.due, due.max(ctx.now + TIMER_MIN));
         }
         self.spare = (out.packets, out.frames);
     }
 
     /// A bridge whose timer has run out; call it until there is none.
     pub(super) fn next_due(&mut self, now: Instant) -> Option<BridgeId> {
-        while let Some(&Reverse((due, id))) = self.timers.peek().filter(|entry| entry.0.0 <= now) {
-            self.timers.pop();
-            if let Some(bridge) = self.slab.get_mut(id).filter(|bridge| bridge.due == Some(due)) {
-                bridge.due = None;
+        while let Some((due, id)) = self.timers.pop(now) {
+            let bridge = self.slab.get_mut(id);
+            if bridge.is_some_and(|bridge| bridge.due.take_if(|set| *set == due).is_some()) {
                 return Some(id);
             }
         }
@@ -245,6 +241,6 @@ impl Bridges {
 
     /// How long the loop may sleep as far as bridges are concerned.
     pub(crate) fn timeout(&self, now: Instant) -> Duration {
-        self.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now))
+        self.timers.next().map_or(Duration::MAX, |due| due.saturating_duration_since(now))
     }
 }

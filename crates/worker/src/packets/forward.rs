@@ -8,7 +8,6 @@
 //! In counter mode the tag comes later, computed side by side with those of other packets
 //! (`net/udp_port.rs`).
 
-use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use sfu::HEADER_LEN_MAX;
 use srtp::{OutboundContext, Plaintext};
 
 use super::session::{Route, SendTransport};
-use super::streams::{Stream, Streams};
+use super::streams::Streams;
 use super::{Action, Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
@@ -225,9 +224,10 @@ impl Packets {
         while left > 0
             && let Some((due, id)) = self.video.pop()
         {
-            let is_of_it = |stream: &&mut Stream| stream.video_due == Some(due);
-            let Some(stream) = self.streams.get_mut(id).filter(is_of_it) else { continue };
-            stream.video_due = None;
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            if stream.video_due.take_if(|set| *set == due).is_none() {
+                continue;
+            }
             // A batch that was given up meanwhile is not the one that was queued.
             if let Some(before) = self.video.useless_before(stream, ctx.now) {
                 stream.sfu.drop_late(MediaKind::Video, before);
@@ -357,10 +357,8 @@ impl Packets {
     /// A stream wants to be asked at `due`.
     pub(crate) fn set_stream_timer(&mut self, id: PacketStreamId, due: Option<Instant>, now: Instant) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let due = due.map(|due| due.max(now + TIMER_MIN));
-        if let Some(due) = due.filter(|due| stream.due.is_none_or(|set| *due < set)) {
-            stream.due = Some(due);
-            self.timers.push(Reverse((due, Due::Stream(id))));
+        if let Some(due) = due {
+            self.timers.set(Due::Stream(id), &mut stream.due, due.max(now + TIMER_MIN));
         }
     }
 

@@ -20,8 +20,7 @@ mod signal;
 mod streams;
 mod video_queue;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +40,7 @@ use crate::net::udp_port::{self, SendCounters};
 use crate::net::{EventQueue, Interest, TcpListener, Token};
 use crate::registry::{Epoch, StreamId};
 use crate::stats::columns::Columns;
+use crate::timers::Timers;
 use worker_api::rtc::Notices;
 use worker_api::settings::RtcSettings;
 use worker_api::snapshot::{RtcCounters, SessionId};
@@ -95,8 +95,7 @@ pub(crate) struct Packets {
     by_id: HashMap<SessionId, PeerId>,
     pub(crate) streams: Streams,
     video: VideoQueue,
-    /// Earliest first. An entry counts only if it is the one its session or stream was last set to.
-    timers: BinaryHeap<Reverse<(Instant, Due)>>,
+    timers: Timers<Instant, Due>,
     /// Listeners with connections left to be accepted.
     accept_again: VecDeque<usize>,
     /// Listeners where accepting failed, for the next sweep.
@@ -137,7 +136,7 @@ impl Packets {
             by_id: HashMap::new(),
             streams: Streams::new(settings, clock),
             video: VideoQueue::default(),
-            timers: BinaryHeap::new(),
+            timers: Timers::default(),
             accept_again: VecDeque::new(),
             accept_later: Vec::new(),
             tcp_read_again: VecDeque::new(),
@@ -169,16 +168,11 @@ impl Packets {
     /// Forwards what other workers and bridges gave, and does what is due by the clock.
     pub(crate) fn run_timers(&mut self, ctx: &mut Context) {
         self.forward(ctx);
-        while let Some(&Reverse((due, what))) = self.timers.peek() {
-            if due > ctx.now {
-                break;
-            }
-            self.timers.pop();
+        while let Some((due, what)) = self.timers.pop(ctx.now) {
             match what {
                 Due::Session(peer) => {
                     let Some(session) = self.sessions.get_mut(peer) else { continue };
-                    if session.transport.due == Some(due) {
-                        session.transport.due = None;
+                    if session.transport.due.take_if(|set| *set == due).is_some() {
                         self.guard(ctx, peer, |packets, ctx| {
                             packets.sessions[peer].transport.peer.handle_timeout(ctx.now);
                             packets.drive(ctx, peer);
@@ -187,8 +181,7 @@ impl Packets {
                 }
                 Due::Stream(id) => {
                     let Some(stream) = self.streams.get_mut(id) else { continue };
-                    if stream.due == Some(due) {
-                        stream.due = None;
+                    if stream.due.take_if(|set| *set == due).is_some() {
                         self.guard_stream(ctx, id, |packets, ctx| packets.stream_due(ctx, id));
                     }
                 }
@@ -237,8 +230,7 @@ impl Packets {
         if has_work {
             return Duration::ZERO;
         }
-        let timer =
-            self.timers.peek().map_or(Duration::MAX, |entry| entry.0.0.saturating_duration_since(now));
+        let timer = self.timers.next().map_or(Duration::MAX, |due| due.saturating_duration_since(now));
         let round = self.sockets.ports.iter().filter_map(|(_, port)| port.reading.next()).min();
         let round = round.map_or(Duration::MAX, |round| round.saturating_duration_since(now));
         let timer = timer.min(round);

@@ -1,7 +1,6 @@
 //! Drives a session's peer: what it wants sent, what it has to say, where it is, and when it wants to be
 //! asked again.
 
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use group_send::peer_table::PeerKey;
@@ -61,10 +60,8 @@ impl Packets {
         self.prune_addresses(peer);
         let Some(session) = self.sessions.get_mut(peer) else { return };
         let transport = &mut session.transport;
-        let due = transport.peer.next_timeout().map(|due| due.max(ctx.now + TIMER_MIN));
-        if let Some(due) = due.filter(|due| transport.due.is_none_or(|set| *due < set)) {
-            transport.due = Some(due);
-            self.timers.push(Reverse((due, Due::Session(peer))));
+        if let Some(due) = transport.peer.next_timeout() {
+            self.timers.set(Due::Session(peer), &mut transport.due, due.max(ctx.now + TIMER_MIN));
         }
     }
 

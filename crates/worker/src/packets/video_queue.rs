@@ -5,20 +5,20 @@
 //! longer something waits the less can overtake it. Packets from the cache, for viewers that join, are a part
 //! of the slice: so many that join at once hold up nothing either.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 
 use super::streams::Stream;
 use crate::ids::PacketStreamId;
+use crate::timers::Timers;
 
 /// Streams with video that waits, or with viewers that join.
 #[derive(Debug)]
 pub(super) struct VideoQueue {
-    /// The one that is due first in front.
-    due: BinaryHeap<Reverse<(Instant, PacketStreamId)>>,
+    /// When video of which stream is due.
+    due: Timers<Instant, PacketStreamId>,
     /// Streams with viewers that join, the next one to be served in front.
     joining: VecDeque<PacketStreamId>,
     /// What a datagram takes of a turn, measured.
@@ -30,7 +30,7 @@ pub(super) struct VideoQueue {
 impl Default for VideoQueue {
     fn default() -> Self {
         Self {
-            due: BinaryHeap::new(),
+            due: Timers::default(),
             joining: VecDeque::new(),
             datagram_time: DATAGRAM_TIME,
             waits_for_room: false,
@@ -44,9 +44,7 @@ impl VideoQueue {
         if stream.video_due.is_none()
             && let Some((since, takes)) = self.waiting(stream)
         {
-            let due = since + takes;
-            stream.video_due = Some(due);
-            self.due.push(Reverse((due, id)));
+            self.due.set(id, &mut stream.video_due, since + takes);
         }
         if stream.sfu.has_backlog() {
             self.push_joining(id, stream);
@@ -80,10 +78,9 @@ impl VideoQueue {
         }
     }
 
-    /// The stream whose video is due first. An entry counts only if it is the one that its stream was last
-    /// queued with.
+    /// The stream whose video is due first.
     pub(super) fn pop(&mut self) -> Option<(Instant, PacketStreamId)> {
-        self.due.pop().map(|Reverse(first)| first)
+        self.due.pop_earliest()
     }
 
     /// The next stream with viewers that join.
@@ -103,7 +100,7 @@ impl VideoQueue {
 
     /// Whether video waits for so long that the worker cannot keep up.
     pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.due.peek().is_some_and(|Reverse((due, _))| *due + LATE_MAX < now)
+        self.due.next().is_some_and(|due| due + LATE_MAX < now)
     }
 
     /// How many datagrams may be made before the loop has to look at its sockets again, and how many of them

@@ -5,8 +5,7 @@
 //! worker acts on it (`requests.rs`) and has it answered here. How players are written to is in
 //! `frames/serve.rs`.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +26,7 @@ use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::Accepted;
 use crate::net::{Interest, Readiness, Token};
 use crate::stats::columns::Columns;
+use crate::timers::Timers;
 use worker_api::EndReason;
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::Protocol;
@@ -51,7 +51,7 @@ pub(crate) struct Connections {
     /// Sessions with more input than one turn takes.
     read_again: VecDeque<ConnId>,
     /// Publishers nobody watches, by the time their sockets are to be read.
-    pub(super) unwatched: BinaryHeap<Reverse<(u64, ConnId)>>,
+    pub(super) unwatched: Timers<u64, ConnId>,
     /// Whose input meets a defect.
     #[cfg(test)]
     pub(crate) defect: Option<ConnId>,
@@ -108,7 +108,7 @@ impl Connections {
             sessions: Table::default(),
             columns: Columns::default(),
             read_again: VecDeque::new(),
-            unwatched: BinaryHeap::new(),
+            unwatched: Timers::default(),
             #[cfg(test)]
             defect: None,
             claims: VecDeque::new(),
@@ -369,7 +369,7 @@ impl Connections {
 
     /// When a publisher is due, to be read or to ask again.
     pub(crate) fn next_due_ms(&self) -> u64 {
-        let read = self.unwatched.peek().map_or(u64::MAX, |Reverse((due_ms, _))| *due_ms);
+        let read = self.unwatched.next().unwrap_or(u64::MAX);
         self.claims.front().map_or(u64::MAX, |(due_ms, _)| *due_ms).min(read)
     }
 

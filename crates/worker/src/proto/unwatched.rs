@@ -6,8 +6,6 @@
 //! another worker joins, the socket is read at once and from then on as soon as anything arrives. Measured in
 //! docs/decisions/0006-unwatched-publishers.md.
 
-use std::cmp::Reverse;
-
 use super::connections::Connections;
 use super::session::Media;
 use crate::context::Context;
@@ -39,10 +37,10 @@ impl Connections {
         if session.is_tls() || publish.read_at_ms.is_none() == is_watched {
             return;
         }
-        if is_watched {
-            self.set_read_at(conn, None);
-        } else {
+        if !is_watched {
             self.read_later(ctx, conn, READ_EVERY_MS);
+        } else if let Some(read_at_ms) = self.read_at(conn) {
+            *read_at_ms = None;
         }
         // Becoming readable again reports at once what has arrived meanwhile.
         if let Err(error) = self.set_readable(ctx, conn, is_watched) {
@@ -52,10 +50,9 @@ impl Connections {
 
     /// The next publisher that is due; give it to [`was_read`](Self::was_read) when it has been read.
     pub(crate) fn next_unwatched(&mut self, now_ms: u64) -> Option<DueRead> {
-        while let Some(&Reverse((due_ms, conn))) = self.unwatched.peek().filter(|due| due.0.0 <= now_ms) {
-            self.unwatched.pop();
+        while let Some((due_ms, conn)) = self.unwatched.pop(now_ms) {
             // The session may have ended, or be watched now, or be another one.
-            if self.read_at(conn) == Some(due_ms) {
+            if self.read_at(conn).is_some_and(|read_at_ms| *read_at_ms == Some(due_ms)) {
                 return Some(DueRead { conn, due_ms, bytes_in: self.columns.bytes_in(conn) });
             }
         }
@@ -64,7 +61,8 @@ impl Connections {
 
     /// It has been read: sets when it is read again, if still nobody watches.
     pub(crate) fn was_read(&mut self, ctx: &Context, due: DueRead) {
-        if self.read_at(due.conn) == Some(due.due_ms) {
+        let read_at_ms = self.read_at(due.conn);
+        if read_at_ms.is_some_and(|read_at_ms| read_at_ms.take_if(|at| *at == due.due_ms).is_some()) {
             let bytes = self.columns.bytes_in(due.conn).saturating_sub(due.bytes_in);
             let after_ms = if bytes >= LARGE_READ_BYTES { GATHER_MS } else { READ_EVERY_MS };
             self.read_later(ctx, due.conn, after_ms);
@@ -73,20 +71,17 @@ impl Connections {
 
     fn read_later(&mut self, ctx: &Context, conn: ConnId, after_ms: u64) {
         let due_ms = (ctx.now_ms + after_ms).next_multiple_of(GATHER_MS);
-        self.set_read_at(conn, Some(due_ms));
-        self.unwatched.push(Reverse((due_ms, conn)));
-    }
-
-    fn read_at(&self, conn: ConnId) -> Option<u64> {
-        match self.sessions.get(conn)?.media {
-            Media::Publish(publish) => publish.read_at_ms,
-            _ => None,
+        let Self { sessions, unwatched, .. } = self;
+        if let Media::Publish(publish) = &mut sessions[conn].media {
+            unwatched.set(conn, &mut publish.read_at_ms, due_ms);
         }
     }
 
-    fn set_read_at(&mut self, conn: ConnId, read_at_ms: Option<u64>) {
-        if let Media::Publish(publish) = &mut self.sessions[conn].media {
-            publish.read_at_ms = read_at_ms;
+    /// What the timer of a publisher is set to.
+    fn read_at(&mut self, conn: ConnId) -> Option<&mut Option<u64>> {
+        match &mut self.sessions.get_mut(conn)?.media {
+            Media::Publish(publish) => Some(&mut publish.read_at_ms),
+            _ => None,
         }
     }
 }
