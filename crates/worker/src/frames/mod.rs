@@ -13,8 +13,7 @@ pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod tap;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use delivery::{GopLimits, PlayerId, QueueLimits, Stream};
 use media::Timestamp;
@@ -26,6 +25,7 @@ use crate::context::Context;
 use crate::ids::{BridgeId, FrameStreamId, Table, TapId};
 use crate::publication::{Publication, Source};
 use crate::registry::{Lane, StreamId};
+use crate::timers::Timers;
 
 /// The frames lane of one worker.
 #[derive(Debug, Default)]
@@ -33,9 +33,8 @@ pub(crate) struct Frames {
     pub(crate) streams: Table<FrameStreamId, FrameStream>,
     by_id: HashMap<StreamId, FrameStreamId>,
     pub(crate) players: Table<PlayerId, Player>,
-    /// When which channel is to be looked at: time, stream, format. An entry counts only if it is the one
-    /// that the channel was last set to.
-    timers: BinaryHeap<Reverse<(u64, FrameStreamId, usize)>>,
+    /// When which channel is to be looked at: stream, format.
+    timers: Timers<u64, (FrameStreamId, usize)>,
     /// Players of the slot that is being served, the last first.
     due: Vec<PlayerId>,
     pub(crate) taps: Table<TapId, Tap>,

@@ -1,6 +1,5 @@
 //! Frames out: players join, are served when due, and leave.
 
-use std::cmp::Reverse;
 use std::io::{self, IoSlice};
 
 use delivery::{Cursor, PlayerAction, PlayerId, SlotId};
@@ -129,7 +128,7 @@ impl Frames {
 
     /// When a player is due next, at the earliest.
     pub(crate) fn next_due_ms(&self) -> u64 {
-        self.timers.peek().map_or(u64::MAX, |Reverse((due_ms, ..))| *due_ms)
+        self.timers.next().unwrap_or(u64::MAX)
     }
 
     /// The connection of the next player whose time has come.
@@ -140,29 +139,24 @@ impl Frames {
                     return Some(player.conn);
                 }
             }
-            let &Reverse((due_ms, stream, format)) =
-                self.timers.peek().filter(|Reverse((due_ms, ..))| *due_ms <= now_ms)?;
-            let local = self.streams.get_mut(stream);
-            let channel = local.and_then(|local| {
-                let messages_max = u64::from(local.settings.merge_messages);
-                Some((local.channels[format].as_mut()?, messages_max))
-            });
-            let Some((channel, messages_max)) =
-                channel.filter(|(channel, _)| channel.armed_ms == Some(due_ms))
-            else {
-                self.timers.pop();
+            let (due_ms, (stream, format)) = self.timers.pop(now_ms)?;
+            let Some(local) = self.streams.get_mut(stream) else { continue };
+            let messages_max = u64::from(local.settings.merge_messages);
+            let Some(channel) = local.channels[format].as_mut() else { continue };
+            if channel.armed_ms.take_if(|armed_ms| *armed_ms == due_ms).is_none() {
                 continue;
-            };
+            }
             let log_end = channel.log_end();
-            match channel.schedule.take_due(now_ms, log_end, messages_max) {
-                Some(slot) => self.due.extend(channel.schedule.players(slot).iter().rev()),
-                None => {
-                    self.timers.pop();
-                    channel.armed_ms = channel.schedule.next_due(log_end);
-                    if let Some(due_ms) = channel.armed_ms {
-                        self.timers.push(Reverse((due_ms, stream, format)));
-                    }
+            let next_ms = match channel.schedule.take_due(now_ms, log_end, messages_max) {
+                // Once these are served, the next slot may be due as well.
+                Some(slot) => {
+                    self.due.extend(channel.schedule.players(slot).iter().rev());
+                    Some(due_ms)
                 }
+                None => channel.schedule.next_due(log_end),
+            };
+            if let Some(next_ms) = next_ms {
+                self.timers.set((stream, format), &mut channel.armed_ms, next_ms);
             }
         }
     }

@@ -2,7 +2,6 @@
 //! in one wire format, the bytes that its players share and the times they are served. Frames come in from
 //! publishers on this worker, and from the home of a stream that is published on another.
 
-use std::cmp::Reverse;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -173,7 +172,7 @@ impl Frames {
             }
             channel.append(frame, &body, received, now_ms);
             if let Some(due_ms) = channel.arm(now_ms, messages_max) {
-                timers.push(Reverse((due_ms, stream, channel.format as usize)));
+                timers.set((stream, channel.format as usize), &mut channel.armed_ms, due_ms);
             }
         }
         Some(received)
@@ -364,23 +363,17 @@ impl Channel {
         self.log.append(mark, hint, |out| write(format, out, frame, body, time_ms));
     }
 
-    /// Has the schedule looked at when its next slot is due, or now if a slot holds back `messages_max`
-    /// messages. Returns that time if it is new.
+    /// When the schedule is to be looked at: when its next slot is due, or now if a slot holds back
+    /// `messages_max` messages.
     pub(crate) fn arm(&mut self, now_ms: u64, messages_max: u64) -> Option<u64> {
         if self.armed_ms.is_none() {
             self.schedule.resume(now_ms);
         }
         let log_end = self.log_end();
-        let due_ms = if self.schedule.is_full(log_end, messages_max) {
-            now_ms
-        } else {
-            self.schedule.next_due(log_end)?
-        };
-        if self.armed_ms.is_some_and(|armed_ms| armed_ms <= due_ms) {
-            return None;
+        match self.schedule.is_full(log_end, messages_max) {
+            true => Some(now_ms),
+            false => self.schedule.next_due(log_end),
         }
-        self.armed_ms = Some(due_ms);
-        self.armed_ms
     }
 
     /// Most bytes a frame with this body takes in any format.
