@@ -106,7 +106,8 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Sessions ended by a protocol error, a bad request or a time limit";
     unauthorized: "millstream_unauthorized_sessions",
         "RTMP, HTTP-FLV and WebSocket-FLV sessions refused by authorisation";
-    panics: "millstream_panics", "Defects of the server that ended a session, a stream's sessions or a bridge";
+    panics: "millstream_panics",
+        "Defects of the server that ended a session, a stream's sessions or a bridge";
     loop_turns: "millstream_loop_turns", "Turns of the event loop";
     rtc.opened: "millstream_rtc_sessions_opened", "WebRTC sessions opened";
     rtc.connected: "millstream_rtc_sessions_connected", "WebRTC sessions whose ICE and DTLS were done";
@@ -126,16 +127,19 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Datagrams from addresses no session has validated";
     rtc.signals_refused: "millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused";
     rtc.unauthentic: "millstream_rtc_unauthentic_packets", "Packets whose authentication failed";
-    rtc.dropped: "millstream_rtc_dropped_packets", "Packets dropped: replayed, old, malformed, of no track, before there were keys";
+    rtc.dropped: "millstream_rtc_dropped_packets",
+        "Packets dropped: replayed, old, malformed, of no track, before there were keys";
     rtc.not_forwarded: "millstream_rtc_not_forwarded_packets",
         "Packets of publishers that were padding, or of a layer that is not forwarded";
     rtc.unsupported: "millstream_rtc_unsupported_packets",
         "Packets that viewers did not get because they do not take the codec";
     rtc.unsent: "millstream_rtc_unsent_packets",
-        "Packets that not all viewers got because too many of their stream waited to be sent, or for too long";
+        "Packets that not all viewers got because too many of their stream waited to be sent, or \
+         for too long";
     rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
         "Packets left out of transport feedback because too many arrived at once";
-    rtc.send_failures: "millstream_rtc_send_failures", "Packets a socket did not take";
+    rtc.send_failures: "millstream_rtc_send_failures",
+        "Packets a socket did not take, or that could not be encrypted";
     rtc.paused: "millstream_rtc_paused_packets", "Packets not sent because the session had no path";
     rtc.nacks_in: "millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK";
     rtc.nacks_out: "millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK";

@@ -298,7 +298,11 @@ impl Cursor {
         if let CursorState::Waiting { entry_from, missing_from } = self.state {
             let usable = log.entry().filter(|(number, _)| *number >= entry_from && !self.paused);
             let Some((number, mark)) = usable else { return PlayerAction::Idle };
-            self.dropped += missing_from.map_or(0, |from| number.saturating_sub(from));
+            let dropped = missing_from.map_or(0, |from| number.saturating_sub(from));
+            if dropped > 0 {
+                tracing::trace!(messages = dropped, "messages dropped: the player is too slow");
+            }
+            self.dropped += dropped;
             (self.position, self.message, self.begun_at) = (mark.position, number, log.head());
             (self.state, self.progressed_ms) = (CursorState::Flowing, now_ms);
             return PlayerAction::Begin(log.head());

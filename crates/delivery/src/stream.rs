@@ -232,7 +232,10 @@ impl Stream {
                 self.video = Some(frame.track);
                 return Some(self.key_frame(time, frame));
             }
-            FrameRole::Inter if self.awaits_key => return None,
+            FrameRole::Inter if self.awaits_key => {
+                tracing::trace!(track = ?frame.track, "frame dropped: the key frame that it needs is missing");
+                return None;
+            }
             FrameRole::Audio if !self.expects_video(now_ms) => return Some(self.audio_entry(time)),
             _ => {}
         }

@@ -42,7 +42,14 @@ impl Worker {
         let WorkerMessage { stream: id, epoch, lane, body } = message;
         match body {
             MessageBody::Frame { frame, after_loss } => {
-                let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else { return };
+                let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else {
+                    tracing::trace!(
+                        ?id,
+                        ?epoch,
+                        "frame dropped: its publication is not played here any more"
+                    );
+                    return;
+                };
                 self.ctx.counters.ring_frames_in += 1;
                 if after_loss {
                     self.frames.streams[stream].relay.frames_lost();
@@ -50,7 +57,15 @@ impl Worker {
                 self.frames.deliver(&mut self.ctx, stream, &frame);
             }
             MessageBody::Packet(packet) => {
-                let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
+                let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else {
+                    tracing::trace!(
+                        ?id,
+                        ?epoch,
+                        "packet dropped: its publication is not played here any more"
+                    );
+                    self.packets.counters.dropped += 1;
+                    return;
+                };
                 // What is refused was in the start already, or is too old by now.
                 let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, &packet);
                 self.packets.counters.dropped += u64::from(taken.is_err());

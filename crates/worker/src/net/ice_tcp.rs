@@ -50,7 +50,7 @@ pub(crate) struct TcpPeers {
     /// Connections with something to be written.
     dirty: Vec<IceTcpId>,
     unclaimed: usize,
-    /// Datagrams dropped because a peer reads too slowly.
+    /// Datagrams dropped because a peer reads too slowly, or its connection is closed.
     pub(crate) dropped: u64,
 }
 
@@ -154,7 +154,11 @@ impl TcpPeers {
         len_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let peer = self.slab.get_mut(id).filter(|peer| peer.path == *path)?;
+        let Some(peer) = self.slab.get_mut(id).filter(|peer| peer.path == *path) else {
+            self.dropped += 1;
+            tracing::trace!(?id, "datagram dropped: its connection is closed");
+            return None;
+        };
         if peer.waiting.len() - peer.written + len_max > WAITING_BYTES_MAX {
             self.dropped += 1;
             tracing::trace!(?id, "datagram dropped: the peer does not read its connection");

@@ -58,6 +58,8 @@ pub(crate) struct SendCounters {
     pub(crate) dropped: u64,
     /// Packets not made since their session has no path.
     pub(crate) paused: u64,
+    /// Packets that could not be encrypted.
+    pub(crate) unprotected: u64,
     /// Flushes that found no room.
     pub(crate) blocked: u64,
 }

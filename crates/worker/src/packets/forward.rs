@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 use sfu::HEADER_LEN_MAX;
-use srtp::{OutboundContext, Plaintext};
+use srtp::{OutboundContext, Plaintext, ProtectError};
 
 use super::session::{Route, SendTransport};
 use super::streams::Streams;
@@ -95,45 +95,57 @@ impl Sockets {
     ) -> Option<usize> {
         let made = self.send(transport, now_ms, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
             let plaintext = plaintext(out)?;
-            let protected = match (tag, plaintext) {
+            Some(match (tag, plaintext) {
                 (Some(tag), plaintext) => outbound.protect_rtp_later(plaintext, out, tag.queue, tag.datagram),
                 (None, Plaintext::From { header, payload }) => {
                     outbound.protect_rtp_from(header, payload, out)
                 }
                 (None, Plaintext::InPlace { len }) => outbound.protect_rtp(out, len),
-            };
-            protected.ok()
+            })
         });
         self.sent.rtp_packets += u64::from(made.is_some());
         made
     }
 
     /// Lets `write` protect a packet of up to `len_max` bytes in the place that it is sent from. Its length,
-    /// if there is one now.
+    /// if there is one now: `write` may have none.
     #[inline]
     fn send(
         &mut self,
         transport: &mut SendTransport,
         now_ms: u64,
         len_max: usize,
-        write: impl FnOnce(&mut OutboundContext, &mut [u8], Option<TagSlot<'_>>) -> Option<usize>,
+        write: impl FnOnce(
+            &mut OutboundContext,
+            &mut [u8],
+            Option<TagSlot<'_>>,
+        ) -> Option<Result<usize, ProtectError>>,
     ) -> Option<usize> {
         if transport.paused {
             self.sent.paused += 1;
             tracing::trace!("packet not sent: the session has no path");
             return None;
         }
-        let outbound = &mut transport.outbound;
+        let (outbound, mut unprotected) = (&mut transport.outbound, None);
+        let protect = |out: &mut [u8], tag: Option<TagSlot<'_>>| {
+            write(outbound, out, tag)?.map_err(|error| unprotected = Some(error)).ok()
+        };
         let len = match transport.route {
             Route::Udp { port, remote } => {
                 let sent = &mut self.sent;
-                self.ports[port]
-                    .datagram(remote, len_max, now_ms, sent, |out, tag| write(outbound, out, Some(tag)))
+                self.ports[port].datagram(remote, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
             }
             Route::Tcp { connection, path } => {
-                self.tcp.datagram(connection, &path, len_max, |out| write(outbound, out, None))
+                self.tcp.datagram(connection, &path, len_max, |out| protect(out, None))
             }
-        }?;
+        };
+        let Some(len) = len else {
+            if let Some(error) = unprotected {
+                self.sent.unprotected += 1;
+                tracing::trace!(%error, "packet not sent: it cannot be encrypted");
+            }
+            return None;
+        };
         self.sent.packets += 1;
         self.sent.bytes += len as u64;
         Some(len)
@@ -281,7 +293,10 @@ impl Packets {
         let Some(stream) = self.streams.get_mut(id) else { return 0 };
         stream.sfu.send_backlog(ctx.now, most, |token, header, payload| {
             let peer = PeerId(token as u32);
-            let Some(transport) = self.transports.get_mut(peer) else { return };
+            let Some(transport) = self.transports.get_mut(peer) else {
+                self.sockets.sent.paused += 1;
+                return tracing::trace!(?peer, "packet not sent: the viewer has no path");
+            };
             let made = self.sockets.send_rtp(transport, ctx.now_ms, header.len() + payload.len(), |_| {
                 Some(Plaintext::From { header, payload })
             });
@@ -404,7 +419,15 @@ impl Packets {
 
     /// Sends packets again that a viewer has missed: those in `resends`.
     pub(super) fn resend(&mut self, now_ms: u64, peer: PeerId) {
-        let Some(transport) = self.transports.get_mut(peer) else { return self.resends.clear() };
+        let Some(transport) = self.transports.get_mut(peer) else {
+            self.counters.resends_refused += self.resends.len() as u64;
+            tracing::trace!(
+                ?peer,
+                packets = self.resends.len(),
+                "packets not resent: the viewer has no path"
+            );
+            return self.resends.clear();
+        };
         for resend in self.resends.drain(..) {
             let made = self.sockets.send_rtp(transport, now_ms, resend.packet_len(), |out| {
                 Some(Plaintext::InPlace { len: resend.write(out)? })
@@ -454,6 +477,6 @@ pub(super) fn send_rtcp(
 ) -> u64 {
     let len_max = plain.len() + RTCP_TRAILER_BYTES_MAX;
     let made = sockets
-        .send(transport, now_ms, len_max, |outbound, out, _| outbound.protect_rtcp_from(plain, out).ok());
+        .send(transport, now_ms, len_max, |outbound, out, _| Some(outbound.protect_rtcp_from(plain, out)));
     made.unwrap_or(0) as u64
 }

@@ -226,7 +226,8 @@ impl Packets {
             self.streams.mark_dirty(subscription.stream);
         }
         // What a worker cannot send once it does not send twice.
-        if self.video.is_late(ctx.now) {
+        if self.video.is_late(ctx.now) && !self.resends.is_empty() {
+            tracing::trace!(?peer, packets = self.resends.len(), "packets not resent: video is late already");
             self.counters.resends_refused += self.resends.len() as u64;
             self.resends.clear();
         }

@@ -22,16 +22,17 @@ use worker_api::snapshot::{
 impl Packets {
     /// Adds what WebRTC has counted.
     pub(crate) fn count(&self, counters: &mut WorkerCounters) {
+        let sent = &self.sockets.sent;
         counters.sessions += self.sessions.len() as u64;
         let publishers = self.sessions.iter().filter(|(_, session)| session.role == RtcRole::Publish).count();
         counters.publishers += publishers as u64;
         counters.players += (self.sessions.len() - publishers) as u64;
-        counters.bytes_out += self.sockets.sent.bytes;
+        counters.bytes_out += sent.bytes;
         counters.rtc = RtcCounters {
             pending: self.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
-            packets_out: self.sockets.sent.rtp_packets - self.counters.packets_resent,
-            send_failures: self.sockets.sent.failed + self.sockets.sent.dropped + self.sockets.tcp.dropped,
-            paused: self.sockets.sent.paused,
+            packets_out: sent.rtp_packets - self.counters.packets_resent,
+            send_failures: sent.failed + sent.dropped + sent.unprotected + self.sockets.tcp.dropped,
+            paused: sent.paused,
             ..self.counters
         };
         for (_, stream) in self.streams.iter() {

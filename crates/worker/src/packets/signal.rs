@@ -163,7 +163,10 @@ impl Packets {
                 Some(Route::Tcp { connection, path }) => {
                     self.sockets.tcp.datagram(connection, &path, len, write);
                 }
-                None => tracing::trace!(path = ?transmit.path, "signal not sent: its path is gone"),
+                None => {
+                    self.sockets.sent.paused += 1;
+                    tracing::trace!(path = ?transmit.path, "signal not sent: its path is gone");
+                }
             }
         }
     }
