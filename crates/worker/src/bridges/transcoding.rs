@@ -84,6 +84,10 @@ impl Bridges {
         bridge.cost.broken += reply.broken;
         bridge.cost.audio_dropped += reply.dropped;
         self.counters.audio_dropped += reply.dropped;
+        if reply.dropped > 0 || reply.broken > 0 {
+            let (dropped, broken) = (reply.dropped, reply.broken);
+            tracing::trace!(stream = &*bridge.key, dropped, broken, "audio frames dropped by the transcoder");
+        }
         for piece in &reply.audio {
             if let Some(latency) = bridge.audio.latency(piece.pts_us, ctx.now) {
                 bridge.cost.audio.note(latency);
