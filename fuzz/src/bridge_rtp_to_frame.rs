@@ -109,11 +109,11 @@ impl Harness {
                 timestamp: self.timestamps[which],
                 clock_rate: rtp::payload::clock_rate(codec),
                 arrival: self.now,
-                anchor: None,
+                mapping: None,
             },
             media: Cow::Borrowed(payload),
         };
-        self.bridge.piece(self.now, &piece, &mut self.out);
+        self.bridge.payload(self.now, &piece, &mut self.out);
         self.look();
     }
 

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_count_in_the_clock_of_the_track() {
+    fn mappings_count_in_the_clock_of_the_track() {
         let at = start();
         let mapping = NtpRtpMapping { at, timestamp: u32::MAX - 8_999 };
         for (rate, half_a_second) in [(8_000, 4_000), (48_000, 24_000), (90_000, 45_000)] {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The offset of a track comes from the publisher's sender reports; before both tracks have them,
-//! from the pieces that came with the least delay. When it changes, nothing must step: audio keeps
+//! from the packets that came with the least delay. When it changes, nothing must step: audio keeps
 //! its times, sample by sample (the axis moves instead), and the picture moves to where it belongs
 //! by a few percent of the time that passes, which nobody sees. So stream time runs as the
 //! publisher's audio does, and without audio as its picture. What to do about missing packets is
@@ -31,7 +31,7 @@ pub struct Stamp {
     /// When it arrived.
     pub arrival: Instant,
     /// What links timestamps of its track to our clock, if known.
-    pub anchor: Option<NtpRtpMapping>,
+    pub mapping: Option<NtpRtpMapping>,
 }
 
 impl From<&Packet> for Stamp {
@@ -41,7 +41,7 @@ impl From<&Packet> for Stamp {
             timestamp: packet.timestamp(),
             clock_rate: packet.clock_rate(),
             arrival: packet.arrival(),
-            anchor: packet.clock_mapping(),
+            mapping: packet.clock_mapping(),
         }
     }
 }
@@ -62,13 +62,13 @@ struct Track {
     /// Media time to time of capture.
     offset_us: i64,
     /// The offset is by a sender report, of this publisher or continued from one before.
-    is_anchored: bool,
+    is_mapped: bool,
     /// It has not begun, or was silent: its times may step.
     is_free: bool,
     /// What is left of a change, added to the stream time until it is gone.
     residue_us: i64,
-    /// The newest anchor, and the offset it means while that is not used yet.
-    anchor: Option<NtpRtpMapping>,
+    /// The newest mapping, and the offset it means while that is not used yet.
+    mapping: Option<NtpRtpMapping>,
     pending: Option<Pending>,
     delay: LeastDelay,
 }
@@ -83,7 +83,7 @@ struct Line {
     timestamp: u32,
     clock_rate: u32,
     arrival_us: i64,
-    /// When its pieces last began to arrive after a pause.
+    /// When its packets last began to arrive after a pause.
     flows_since_us: i64,
     /// How much later the newest arrived than the quickest.
     lateness_us: i64,
@@ -103,7 +103,7 @@ impl CaptureClock {
         Self::default()
     }
 
-    /// Stream time in microseconds of a piece of media: of the first packet of each frame of video,
+    /// Stream time in microseconds of a packet: of the first of each frame of video,
     /// of each packet of audio, in the order of their numbers.
     ///
     /// Begins near [`START_US`], is never negative, and never decreases for audio; for video only
@@ -113,13 +113,22 @@ impl CaptureClock {
     pub fn time_us(&mut self, stamp: &Stamp) -> i64 {
         let base = *self.base.get_or_insert(stamp.arrival);
         let at_us = micros(base, stamp.arrival);
-        let which = index_of(stamp.kind);
-        let passed_us = self.advance(which, stamp, at_us);
-        self.note_anchor(which, stamp, base, at_us);
+        let is_audio = stamp.kind == MediaKind::Audio;
+        let which = if is_audio { AUDIO } else { VIDEO };
+        let passed_us = self.advance(which, stamp, at_us).clamp(0, PASSED_US_MAX);
+        self.note_mapping(which, stamp, base, at_us);
         self.choose_offsets(which, at_us);
-        self.tracks[which].settle(passed_us);
-        let axis_us = self.axis_us;
-        self.tracks[which].stream_time(stamp.kind, axis_us)
+
+        // What is left of changes wears off by a share of the time that passed.
+        let track = &mut self.tracks[which];
+        let faster_us = (track.residue_us.abs() * passed_us / FAST_SETTLING_US).min(passed_us / 2);
+        let most_us = faster_us.max(passed_us / SLEW_DIVISOR);
+        track.residue_us -= track.residue_us.clamp(-most_us, most_us);
+
+        let Some(line) = &mut track.line else { return 0 };
+        let time_us = (line.media_us() + track.offset_us + self.axis_us + track.residue_us).max(0);
+        line.time_us = if is_audio { time_us.max(line.time_us) } else { time_us };
+        line.time_us
     }
 
     /// Moves the media time of a track to the stamp. Returns by how much.
@@ -157,14 +166,14 @@ impl CaptureClock {
     }
 
     /// Takes notice of what a new report says.
-    fn note_anchor(&mut self, which: usize, stamp: &Stamp, base: Instant, at_us: i64) {
+    fn note_mapping(&mut self, which: usize, stamp: &Stamp, base: Instant, at_us: i64) {
         let track = &mut self.tracks[which];
-        let Some(line) = track.line.filter(|_| stamp.anchor != track.anchor) else { return };
-        track.anchor = stamp.anchor;
-        let Some(anchor) = stamp.anchor else { return };
-        let units = i64::from(stamp.timestamp.wrapping_sub(anchor.timestamp).cast_signed());
-        let captured_us = micros(base, anchor.at) + units_us(units, line.clock_rate);
-        if (captured_us - at_us).abs() > ANCHOR_OFF_US_MAX {
+        let Some(line) = track.line.filter(|_| stamp.mapping != track.mapping) else { return };
+        track.mapping = stamp.mapping;
+        let Some(mapping) = stamp.mapping else { return };
+        let units = i64::from(stamp.timestamp.wrapping_sub(mapping.timestamp).cast_signed());
+        let captured_us = micros(base, mapping.at) + units_us(units, line.clock_rate);
+        if (captured_us - at_us).abs() > MAPPING_OFF_US_MAX {
             return;
         }
         let offset_us = captured_us - line.media_us();
@@ -176,7 +185,7 @@ impl CaptureClock {
     /// least delay.
     fn choose_offsets(&mut self, which: usize, at_us: i64) {
         let live = || self.tracks.iter().filter(|track| track.is_live(at_us));
-        let are_known = live().all(|track| track.is_anchored || track.pending.is_some());
+        let are_known = live().all(|track| track.is_mapped || track.pending.is_some());
         let is_agreed = live().all(|track| track.pending.is_some());
         let held_up_us = self.tracks.each_ref().map(|track| track.held_up_us(at_us));
         let mut changes = [0; 2];
@@ -184,10 +193,10 @@ impl CaptureClock {
             let is_due = |pending: &Pending| are_known && (is_agreed || track.believes(pending, at_us));
             let offset_us = match track.pending.filter(is_due) {
                 Some(pending) => {
-                    (track.is_anchored, track.pending) = (true, None);
+                    (track.is_mapped, track.pending) = (true, None);
                     pending.offset_us
                 }
-                None if track.is_anchored => continue,
+                None if track.is_mapped => continue,
                 None => track.delay.least().unwrap_or(0) - held_up_us[1 - at],
             };
             if !track.is_free {
@@ -195,16 +204,12 @@ impl CaptureClock {
             }
             track.offset_us = offset_us;
         }
-        self.absorb(changes, at_us);
-        self.tracks[which].is_free = false;
-    }
-
-    /// Moves the axis so that the reference stays where it is, and leaves the other track to follow.
-    fn absorb(&mut self, changes: [i64; 2], at_us: i64) {
+        // The axis moves so that the reference stays where it is, and the other track follows.
         let has_audio = self.tracks[AUDIO].is_live(at_us) && !self.tracks[AUDIO].is_free;
         let reference = if has_audio { AUDIO } else { VIDEO };
         self.axis_us -= changes[reference];
         self.tracks[1 - reference].residue_us += changes[reference] - changes[1 - reference];
+        self.tracks[which].is_free = false;
     }
 }
 
@@ -219,34 +224,16 @@ impl Track {
         self.line.is_some_and(|line| at_us - line.arrival_us < LIVE_US)
     }
 
-    /// How long after capture the quickest piece arrived, if reports tell.
+    /// How long after capture the quickest packet arrived, if reports tell.
     fn held_up_us(&self, at_us: i64) -> i64 {
-        let least_us = self.delay.least().filter(|_| self.is_anchored && self.is_live(at_us));
+        let least_us = self.delay.least().filter(|_| self.is_mapped && self.is_live(at_us));
         least_us.map_or(0, |least_us| (least_us - self.offset_us).clamp(0, HELD_UP_US_MAX))
     }
 
     /// Whether a report is used without one of the other track that says the same.
     fn believes(&self, pending: &Pending, at_us: i64) -> bool {
         let is_small = (pending.offset_us - self.offset_us).abs() <= SMALL_US;
-        !self.is_anchored || self.is_free || is_small || at_us - pending.since_us >= INSIST_US
-    }
-
-    /// Lets time wear off what is left of changes, by a share of the time that passed.
-    fn settle(&mut self, passed_us: i64) {
-        let passed_us = passed_us.clamp(0, PASSED_US_MAX);
-        let faster_us = (self.residue_us.abs() * passed_us / FAST_SETTLING_US).min(passed_us / 2);
-        let most_us = faster_us.max(passed_us / SLEW_DIVISOR);
-        self.residue_us -= self.residue_us.clamp(-most_us, most_us);
-    }
-
-    fn stream_time(&mut self, kind: MediaKind, axis_us: i64) -> i64 {
-        let Some(line) = &mut self.line else { return 0 };
-        let time_us = (line.media_us() + self.offset_us + axis_us + self.residue_us).max(0);
-        line.time_us = match kind {
-            MediaKind::Audio => time_us.max(line.time_us),
-            _ => time_us,
-        };
-        line.time_us
+        !self.is_mapped || self.is_free || is_small || at_us - pending.since_us >= INSIST_US
     }
 }
 
@@ -265,7 +252,7 @@ impl Line {
         }
     }
 
-    /// Whether its pieces came undelayed and without a pause from `since_us` until `at_us`.
+    /// Whether its packets came undelayed and without a pause from `since_us` until `at_us`.
     fn has_flown(&self, since_us: i64, at_us: i64) -> bool {
         self.flows_since_us < since_us + FLOWS_US
             && (at_us - self.arrival_us).abs() < FLOWS_US
@@ -277,9 +264,9 @@ impl Line {
     }
 }
 
-/// Whether a step of the timestamps can be believed, by how late the piece would be then.
+/// Whether a step of the timestamps can be believed, by how late the packet would be then.
 ///
-/// A piece from the future cannot, nor one from long ago. One that is much later than the one
+/// A packet from the future cannot, nor one from long ago. One that is much later than the one
 /// before was held up by the network, unless the other track came through all the while: then the
 /// publisher stopped the track's clock.
 fn is_continuous(line: &Line, next: &Line, lateness_us: i64, at_us: i64, other: Option<Line>) -> bool {
@@ -295,17 +282,10 @@ fn units_us(units: i64, clock_rate: u32) -> i64 {
     (i128::from(units) * 1_000_000).div_euclid(i128::from(clock_rate.max(1))) as i64
 }
 
-fn index_of(kind: MediaKind) -> usize {
-    match kind {
-        MediaKind::Audio => AUDIO,
-        _ => VIDEO,
-    }
-}
-
 const AUDIO: usize = 0;
 const VIDEO: usize = 1;
 
-/// Stream time of the first piece: other tracks may begin with something captured before it.
+/// Stream time of the first packet: other tracks may begin with something captured before it.
 pub const START_US: i64 = 1_000_000;
 /// Least step over a break.
 const SEAM_US: i64 = 1_000;
@@ -319,14 +299,14 @@ const FUTURE_US_MAX_AT_FIRST: i64 = 10_000_000;
 const BEGINNING_US: i64 = 2_000_000;
 /// Longest time from capture to arrival that one track lets guess of the other.
 const HELD_UP_US_MAX: i64 = 1_000_000;
-/// How late a piece must be to have been stamped by a clock that stood still: senders hold back less.
+/// How late a packet must be to have been stamped by a clock that stood still: senders hold back less.
 const STOOD_STILL_US: i64 = 3_000_000;
 /// Pieces that come within this of each other, and no later than this, flow.
 const FLOWS_US: i64 = 1_000_000;
 /// A track that has sent nothing for so long is not waited for.
 const LIVE_US: i64 = 6_000_000;
-/// An anchor that makes a packet captured this far from its arrival is that of other timestamps.
-const ANCHOR_OFF_US_MAX: i64 = 30_000_000;
+/// A mapping that makes a packet captured this far from its arrival is that of other timestamps.
+const MAPPING_OFF_US_MAX: i64 = 30_000_000;
 /// A report that changes less than this needs no agreement of the other track.
 const SMALL_US: i64 = 20_000;
 /// How long a report that changes much waits for one of the other track: browsers report audio every 5 s.

@@ -57,12 +57,12 @@ impl Audio {
         }
     }
 
-    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
-        match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
-            Arrival::Next => self.deliver(context, piece, 0),
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
+        match self.reorder.arrive(context.now, payload.number, || payload.to_owned()) {
+            Arrival::Next => self.deliver(context, payload, 0),
             Arrival::Held => {}
             Arrival::Late => {
-                tracing::trace!(number = piece.number, "dropped: audio packet came too late");
+                tracing::trace!(number = payload.number, "dropped: audio packet came too late");
                 context.stats.late += 1;
             }
         }
@@ -82,7 +82,7 @@ impl Audio {
         self.reorder.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
     }
 
-    /// When the next piece of a pause is due. A packet that is late by less than the lag still finds its
+    /// When the next packet of a pause is due. A packet that is late by less than the lag still finds its
     /// place.
     fn fill_at(&self, video_is_live: bool) -> Option<Instant> {
         let (newest, end_us) = (self.newest?, self.end_us?);
@@ -95,46 +95,42 @@ impl Audio {
         Some(newest.arrival + Duration::from_micros(filled_us) + lag)
     }
 
-    fn deliver(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>, lost: u64) {
+    fn deliver(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>, lost: u64) {
         context.stats.lost += lost;
-        if self.source != Some((piece.epoch, piece.codec)) {
-            self.restart(piece);
+        if self.source != Some((payload.epoch, payload.codec)) {
+            // Another publisher, or another codec of the same.
+            self.source = Some((payload.epoch, payload.codec));
+            (self.is_format_sent, self.is_config_sent) = (false, false);
+            (self.end_us, self.newest) = (None, None);
         }
-        if piece.media.is_empty() {
+        if payload.media.is_empty() {
             return;
         }
-        let Some((length_us, is_pause)) = length_of(piece) else {
+        let Some((length_us, is_pause)) = length_of(payload) else {
             tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
         };
-        let time_us = context.clock.time_us(&piece.stamp);
+        let time_us = context.clock.time_us(&payload.stamp);
         let end_us = self.end_us.unwrap_or(time_us);
         if time_us + TOLERANCE_US < end_us {
             // Its time was filled already.
-            tracing::trace!(number = piece.number, "dropped: audio came after its time was filled");
+            tracing::trace!(number = payload.number, "dropped: audio came after its time was filled");
             context.stats.late += 1;
             return;
         }
-        if piece.codec == Codec::Opus {
-            self.toc = piece.media[0] & 0xfc;
+        if payload.codec == Codec::Opus {
+            self.toc = payload.media[0] & 0xfc;
         }
         while (TOLERANCE_US..=HOLE_US_MAX).contains(&(time_us - self.end_us.unwrap_or(time_us))) {
             self.fill(context);
         }
-        self.newest = Some(Newest { arrival: piece.stamp.arrival, end_us: time_us + length_us, is_pause });
+        self.newest = Some(Newest { arrival: payload.stamp.arrival, end_us: time_us + length_us, is_pause });
         self.end_us = Some(time_us + length_us);
-        self.hand_on(context, time_us, &piece.media);
+        self.hand_on(context, time_us, &payload.media);
     }
 
-    /// Another publisher, or another codec of the same.
-    fn restart(&mut self, piece: &RtpPayload<'_>) {
-        self.source = Some((piece.epoch, piece.codec));
-        (self.is_format_sent, self.is_config_sent) = (false, false);
-        (self.end_us, self.newest) = (None, None);
-    }
-
-    /// A piece of nothing, where the audio has got to.
+    /// A packet of nothing, where the audio has got to.
     fn fill(&mut self, context: &mut Context<'_>) {
         let (Some(end_us), Some((_, codec))) = (self.end_us, self.source) else { return };
         let nothing = [self.toc];
@@ -151,7 +147,10 @@ impl Audio {
     fn hand_on(&mut self, context: &mut Context<'_>, time_us: i64, packet: &[u8]) {
         let Some((_, codec)) = self.source else { return };
         if codec == Codec::Opus && self.to_aac {
-            let format = (!std::mem::replace(&mut self.is_format_sent, true)).then(opus_format);
+            let format = (!std::mem::replace(&mut self.is_format_sent, true)).then(|| {
+                let record = opus_head(2).to_vec();
+                Arc::new(CodecConfig { codec: Codec::Opus, record, sample_rate: 48_000, channels: 2 })
+            });
             context.out.audio.push(CodedAudio { pts_us: time_us, format, data: packet.to_vec() });
             return;
         }
@@ -202,11 +201,13 @@ impl Audio {
 
 /// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if
 /// it is broken.
-fn length_of(piece: &RtpPayload<'_>) -> Option<(i64, bool)> {
-    match piece.codec {
-        Codec::Opus => Toc::parse(&piece.media).map(|toc| (length_us(toc.samples), toc.silence)),
+fn length_of(payload: &RtpPayload<'_>) -> Option<(i64, bool)> {
+    match payload.codec {
+        Codec::Opus => Toc::parse(&payload.media).map(|toc| (length_us(toc.samples), toc.silence)),
         // One byte a sample.
-        _ => Some((piece.media.len() as i64 * 1_000_000 / i64::from(piece.stamp.clock_rate.max(1)), false)),
+        _ => {
+            Some((payload.media.len() as i64 * 1_000_000 / i64::from(payload.stamp.clock_rate.max(1)), false))
+        }
     }
 }
 
@@ -231,11 +232,6 @@ fn silence(samples: u16) -> Vec<u8> {
     }
     // Code 3: as many frames as the next byte says, all of one size.
     [&[toc | 3, frames as u8][..], &FRAME.repeat(usize::from(frames))].concat()
-}
-
-fn opus_format() -> Arc<CodecConfig> {
-    let record = opus_head(2).to_vec();
-    Arc::new(CodecConfig { codec: Codec::Opus, record, sample_rate: 48_000, channels: 2 })
 }
 
 fn push(out: &mut FramesOut, role: FrameRole, time: Timestamp, codec: Codec, data: Vec<u8>) {

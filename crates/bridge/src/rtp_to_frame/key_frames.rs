@@ -30,18 +30,15 @@ impl KeyFrames {
 
     /// Whether to ask now; `needed`: nothing can be shown without one.
     pub(super) fn poll(&mut self, now: Instant, needed: bool) -> bool {
-        let is_due = needed || self.due_at().is_some_and(|due| due <= now);
+        // So much ahead of the interval's end that the answer comes in time.
+        let after = self.interval_max - (self.answer + FRAME).min(self.interval_max / 2);
+        let last = self.last_key.filter(|_| !self.interval_max.is_zero());
+        let is_due = needed || last.is_some_and(|last| last + after <= now);
         let is_new = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= AGAIN);
         if is_due && is_new {
             self.asked = Some(now);
         }
         is_due && is_new
-    }
-
-    /// So much ahead of the interval's end that the answer comes in time.
-    fn due_at(&self) -> Option<Instant> {
-        let ahead = (self.answer + FRAME).min(self.interval_max / 2);
-        self.last_key.filter(|_| !self.interval_max.is_zero()).map(|last| last + self.interval_max - ahead)
     }
 }
 

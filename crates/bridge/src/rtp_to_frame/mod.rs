@@ -161,27 +161,27 @@ impl RtpToFrame {
     /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind
     /// the first is taken.
     pub fn packet(&mut self, now: Instant, packet: &Packet, out: &mut FramesOut) {
-        if let Some(piece) = RtpPayload::of(packet) {
-            self.piece(now, &piece, out);
+        if let Some(payload) = RtpPayload::of(packet) {
+            self.payload(now, &payload, out);
         }
     }
 
     /// The same, of a packet that was taken apart.
-    pub fn piece(&mut self, now: Instant, piece: &RtpPayload<'_>, out: &mut FramesOut) {
+    pub fn payload(&mut self, now: Instant, payload: &RtpPayload<'_>, out: &mut FramesOut) {
         self.stats.packets += 1;
         self.stats.video_latency = None;
-        if self.epoch.is_none_or(|epoch| epoch < piece.epoch) {
-            self.epoch = Some(piece.epoch);
+        if self.epoch.is_none_or(|epoch| epoch < payload.epoch) {
+            self.epoch = Some(payload.epoch);
             self.headers.clear();
             self.startup_gate =
                 if self.begins_at_once { StartupGate::over() } else { StartupGate::default() };
         }
-        self.startup_gate.note(now, piece);
+        self.startup_gate.note(now, payload);
         let first = out.frames.len();
         let (mut context, video, audio) = self.parts(now, out);
-        match piece.kind() {
-            MediaKind::Audio => audio.arrive(&mut context, piece),
-            _ => video.arrive(&mut context, piece),
+        match payload.kind() {
+            MediaKind::Audio => audio.arrive(&mut context, payload),
+            _ => video.arrive(&mut context, payload),
         }
         let video_is_live = video.is_live(now, VIDEO_LIVE);
         audio.poll(&mut context, video_is_live);

@@ -46,9 +46,9 @@ impl Progress {
 
 impl StartupGate {
     /// A packet has come.
-    pub(super) fn note(&mut self, now: Instant, piece: &RtpPayload<'_>) {
+    pub(super) fn note(&mut self, now: Instant, payload: &RtpPayload<'_>) {
         self.since.get_or_insert(now);
-        match piece.kind() {
+        match payload.kind() {
             MediaKind::Audio => self.audio.is_seen = true,
             _ => self.video.is_seen = true,
         }

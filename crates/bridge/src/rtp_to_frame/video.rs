@@ -55,13 +55,13 @@ impl Video {
         }
     }
 
-    pub(super) fn arrive(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
+    pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
         self.last_arrival = Some(context.now);
-        match self.reorder.arrive(context.now, piece.number, || piece.to_owned()) {
-            Arrival::Next => self.deliver(context, piece, 0),
+        match self.reorder.arrive(context.now, payload.number, || payload.to_owned()) {
+            Arrival::Next => self.deliver(context, payload, 0),
             Arrival::Held => {}
             Arrival::Late => {
-                tracing::trace!(number = piece.number, "dropped: video packet came too late");
+                tracing::trace!(number = payload.number, "dropped: video packet came too late");
                 context.stats.late += 1;
             }
         }
@@ -87,59 +87,55 @@ impl Video {
         self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < within)
     }
 
-    fn deliver(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>, lost: u64) {
-        if self.epoch != Some(piece.epoch) || self.depacketizer.codec() != piece.codec {
-            self.restart(piece);
+    fn deliver(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>, lost: u64) {
+        if self.epoch != Some(payload.epoch) || self.depacketizer.codec() != payload.codec {
+            // Another publisher, or another codec of the same.
+            self.depacketizer = Depacketizer::new(payload.codec);
+            self.epoch = Some(payload.epoch);
+            (self.frame, self.record) = (None, None);
+            self.sets.clear();
+            self.awaits_key = true;
         }
         if lost > 0 {
             context.stats.lost += lost;
-            self.note_loss(context, piece);
+            self.note_loss(context, payload);
         }
         // What the publisher padded with fills its place, and no more.
-        if piece.media.is_empty() {
+        if payload.media.is_empty() {
             return;
         }
-        if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
+        if self.frame.is_some_and(|frame| frame.timestamp != payload.stamp.timestamp) {
             self.finish(context);
         }
         let time_us = match self.frame {
             Some(frame) => frame.time_us,
-            None => context.clock.time_us(&piece.stamp),
+            None => context.clock.time_us(&payload.stamp),
         };
         let last_arrival =
-            self.frame.map_or(piece.stamp.arrival, |frame| frame.last_arrival.max(piece.stamp.arrival));
-        self.frame = Some(UnderWay { timestamp: piece.stamp.timestamp, time_us, last_arrival });
-        if self.depacketizer.push(&piece.media).is_err() {
+            self.frame.map_or(payload.stamp.arrival, |frame| frame.last_arrival.max(payload.stamp.arrival));
+        self.frame = Some(UnderWay { timestamp: payload.stamp.timestamp, time_us, last_arrival });
+        if self.depacketizer.push(&payload.media).is_err() {
             tracing::trace!("dropped: broken video");
             context.stats.broken += 1;
             self.awaits_key = true;
         }
-        if piece.marker {
+        if payload.marker {
             self.finish(context);
         }
     }
 
-    /// Another publisher, or another codec of the same.
-    fn restart(&mut self, piece: &RtpPayload<'_>) {
-        self.depacketizer = Depacketizer::new(piece.codec);
-        self.epoch = Some(piece.epoch);
-        self.frame = None;
-        self.sets.clear();
-        self.record = None;
-        self.awaits_key = true;
-    }
-
     /// Packets are missing in front of this one.
-    fn note_loss(&mut self, context: &mut Context<'_>, piece: &RtpPayload<'_>) {
+    fn note_loss(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
         self.awaits_key = true;
-        if self.frame.is_some_and(|frame| frame.timestamp != piece.stamp.timestamp) {
+        if self.frame.is_some_and(|frame| frame.timestamp != payload.stamp.timestamp) {
             // Its end is what was lost, or all of it but its end.
             tracing::trace!("dropped: broken video");
             context.stats.broken += 1;
             self.depacketizer.abandon();
             self.frame = None;
         }
-        let starts = inspect(piece.codec, &piece.media, piece.marker).is_some_and(|info| info.starts_frame);
+        let starts =
+            inspect(payload.codec, &payload.media, payload.marker).is_some_and(|info| info.starts_frame);
         if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
             tracing::trace!("dropped: broken video");
             context.stats.broken += 1;

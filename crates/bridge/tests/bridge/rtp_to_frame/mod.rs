@@ -140,11 +140,11 @@ impl Rig {
                 timestamp: (captured_ms * u64::from(rtp::payload::clock_rate(codec)) / 1_000) as u32,
                 clock_rate: rtp::payload::clock_rate(codec),
                 arrival: self.at(ms),
-                anchor: None,
+                mapping: None,
             },
             media: Cow::Borrowed(payload),
         };
-        self.bridge.piece(self.at(ms), &piece, &mut self.out);
+        self.bridge.payload(self.at(ms), &piece, &mut self.out);
         self.take(ms);
     }
 
