@@ -1,7 +1,7 @@
 //! The command line: commands by derive, one flag per configuration key from the table of keys.
 //!
-//! Flags are the strongest layer of the configuration. `--set section.key=value` reaches every key as well; the
-//! flags of rarely used keys are shown by `--help` only, not by `-h`.
+//! Flags are the strongest layer of the configuration. `--set section.key=value` reaches every key
+//! as well; the flags of rarely used keys are shown by `--help` only, not by `-h`.
 
 use std::path::PathBuf;
 
@@ -41,9 +41,10 @@ pub(crate) enum Command {
     Top(top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
     ///
-    /// Prints one JSON object: the SHA-256 of all bytes in the order of the list, seconds, requests and connections, and the
-    /// bytes of answers: received, used, skipped (between two places that were read), wasted. Proxies are those of the
-    /// environment (http_proxy, https_proxy, all_proxy, no_proxy).
+    /// Prints one JSON object: the SHA-256 of all bytes in the order of the list, seconds, requests
+    /// and connections, and the bytes of answers: received, used, skipped (between two places that
+    /// were read), wasted. Proxies are those of the environment (http_proxy, https_proxy,
+    /// all_proxy, no_proxy).
     FetchTrace(fetch_trace::Args),
 }
 
@@ -162,7 +163,8 @@ pub(crate) fn command() -> clap::Command {
     let command = Cli::command();
     let sources: Vec<Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     let flags: Vec<Arg> = key_flags().collect();
-    // Commands that start no server have them as well, so that they are refused with a reason, but do not list them.
+    // Commands that start no server have them as well, so that they are refused with a reason, but
+    // do not list them.
     let hidden: Vec<Arg> = sources.into_iter().chain(flags.clone()).map(|arg| arg.hide(true)).collect();
     let command = NO_SERVER.iter().fold(command, |command, name| {
         command.mut_subcommand(name, |subcommand| subcommand.args(hidden.clone()))

@@ -11,8 +11,8 @@ use super::track::TrackIndex;
 /// What a publisher may send, by the answer it got.
 #[derive(Debug, Clone, Default)]
 pub struct PublisherInput {
-    /// Its m-lines that were accepted, in order. Those that are no track of ours ([`TRACKS_MAX`](super::TRACKS_MAX))
-    /// are left out.
+    /// Its m-lines that were accepted, in order. Those that are no track of ours
+    /// ([`TRACKS_MAX`](super::TRACKS_MAX)) are left out.
     pub tracks: Vec<TrackInput>,
     /// SSRC our RTCP to it comes from.
     pub feedback_ssrc: u32,

@@ -62,8 +62,8 @@ pub(crate) struct PacketMeta {
 pub(crate) const EXTENSION_BYTES_MAX: usize = 192;
 
 impl Packet {
-    /// A packet with this content, in memory that is used again if there is any of its size. Of the extensions
-    /// those are taken that are passed on. `None` if it is longer than any datagram.
+    /// A packet with this content, in memory that is used again if there is any of its size. Of the
+    /// extensions those are taken that are passed on. `None` if it is longer than any datagram.
     pub(crate) fn new<'a>(
         meta: PacketMeta,
         extensions: impl Iterator<Item = (Extension, &'a [u8])>,

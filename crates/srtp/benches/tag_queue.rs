@@ -1,9 +1,11 @@
-//! What does a packet in counter mode cost when its tag is computed with others, by how many wait for each other?
+//! What does a packet in counter mode cost when its tag is computed with others, by how many wait
+//! for each other?
 //!
-//! Frames of one to eleven packets go to 400 viewers, each with keys of its own, viewer by viewer into one slab, as a
-//! server does. Beside it GCM, single calls, and the other shape: `protect_rtp_batch` on one packet of sixteen
-//! viewers at a time. Nanoseconds of a packet, the best of several rounds; with perf's permission user instructions are
-//! best counted from outside (`perf stat`, one case by its name).
+//! Frames of one to eleven packets go to 400 viewers, each with keys of its own, viewer by viewer
+//! into one slab, as a server does. Beside it GCM, single calls, and the other shape:
+//! `protect_rtp_batch` on one packet of sixteen viewers at a time. Nanoseconds of a packet, the
+//! best of several rounds; with perf's permission user instructions are best counted from outside
+//! (`perf stat`, one case by its name).
 //!
 //! Run: `cargo bench -p srtp --bench tag_queue [CASE]`.
 

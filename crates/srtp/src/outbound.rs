@@ -135,12 +135,14 @@ impl OutboundContext {
         self.seal_one(reserved, Some(payload), out)
     }
 
-    /// [`protect_rtp`](Self::protect_rtp) or [`protect_rtp_from`](Self::protect_rtp_from), except that a tag of
-    /// counter mode is left to [`TagQueue::finish`], which computes many side by side. Everything else about the
-    /// packet is final: its index, its length, and whether it is refused.
+    /// [`protect_rtp`](Self::protect_rtp) or [`protect_rtp_from`](Self::protect_rtp_from), except
+    /// that a tag of counter mode is left to [`TagQueue::finish`], which computes many side by
+    /// side. Everything else about the packet is final: its index, its length, and whether it is
+    /// refused.
     ///
-    /// `out` is what [`TagPlaces`](crate::TagPlaces) finds at `place`. With GCM, where keys are a library's
-    /// ([`Backend::Portable`](crate::Backend::Portable)), and with a full queue, the packet is finished at once.
+    /// `out` is what [`TagPlaces`](crate::TagPlaces) finds at `place`. With GCM, where keys are a
+    /// library's ([`Backend::Portable`](crate::Backend::Portable)), and with a full queue, the
+    /// packet is finished at once.
     ///
     /// # Errors
     /// As those functions; nothing is queued then.

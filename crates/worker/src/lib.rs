@@ -1,9 +1,9 @@
 //! Isolated workers: one event loop per thread, each with its own sockets, sessions and streams.
 //!
-//! A worker owns a connection from its first byte to its end. On the media path workers share nothing but references to
-//! frames that cross a bounded ring once per worker (`mailbox.rs`); which worker is home to which stream is
-//! looked up in `registry.rs` when a publisher or a first player comes, never per frame. The loop itself is
-//! in `event_loop.rs`.
+//! A worker owns a connection from its first byte to its end. On the media path workers share
+//! nothing but references to frames that cross a bounded ring once per worker (`mailbox.rs`); which
+//! worker is home to which stream is looked up in `registry.rs` when a publisher or a first player
+//! comes, never per frame. The loop itself is in `event_loop.rs`.
 
 mod bridges;
 mod commands;

@@ -104,7 +104,8 @@ pub(super) struct NewChannel {
     /// Whether the first item follows the last one. True when left out.
     #[serde(rename = "loop", default = "yes")]
     looped: bool,
-    /// When the playlist began (RFC 3339): the channel joins it where it would be now, and waits for a time in the future.
+    /// When the playlist began (RFC 3339): the channel joins it where it would be now, and waits
+    /// for a time in the future.
     #[serde(default)]
     start: Option<String>,
 }

@@ -1,8 +1,10 @@
 //! One view from the views of several workers.
 //!
-//! A stream is known to its home worker (which has the publisher) and to every worker that has a player of it; where both
-//! kinds of players are, a worker has a view of its frames and one of its packets. What describes the media is taken from
-//! the publisher's view, or while there is none from the first of those that get media; players are summed. Sessions belong to one worker each and are only put in a row.
+//! A stream is known to its home worker (which has the publisher) and to every worker that has a
+//! player of it; where both kinds of players are, a worker has a view of its frames and one of its
+//! packets. What describes the media is taken from the publisher's view, or while there is none
+//! from the first of those that get media; players are summed. Sessions belong to one worker each
+//! and are only put in a row.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! The management API under `/api/v1`, and its OpenAPI document, generated from these handlers.
 //!
-//! Each handler asks the workers, and answers 503 when one stays silent: half an answer would look like streams and
-//! sessions that ended. Shapes are in `types.rs`; how several workers' views become one is in `merge.rs`.
+//! Each handler asks the workers, and answers 503 when one stays silent: half an answer would look
+//! like streams and sessions that ended. Shapes are in `types.rs`; how several workers' views
+//! become one is in `merge.rs`.
 
 mod channels;
 pub(super) mod merge;

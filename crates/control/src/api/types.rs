@@ -76,7 +76,8 @@ pub(super) struct Stream {
     pub(super) tracks: Vec<Track>,
     /// What serves players of the other kind; null while there is none of them.
     pub(super) bridge: Option<Bridge>,
-    /// What of the stream players of the other kind do not get, and why; null when they get all, as far as is known.
+    /// What of the stream players of the other kind do not get, and why; null when they get all, as
+    /// far as is known.
     pub(super) not_bridged: Option<String>,
     pub(super) urls: StreamUrls,
 }
@@ -228,8 +229,8 @@ pub(super) struct Gop {
     pub(super) duration_ms: u32,
 }
 
-/// Where to watch a stream; empty when the protocol is off, or when what is published cannot be played that way
-/// (`not_bridged` says why).
+/// Where to watch a stream; empty when the protocol is off, or when what is published cannot be
+/// played that way (`not_bridged` says why).
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct StreamUrls {
     pub(super) rtmp: String,
@@ -253,7 +254,8 @@ pub(super) struct SessionQuery {
     /// Sessions to list, at most 1000; 100 when left out.
     #[param(default = 100, maximum = 1000)]
     pub(super) limit: Option<usize>,
-    /// Only these: ids with commas between them, at most 200. Those that are gone are left out, and `limit` is 200 then.
+    /// Only these: ids with commas between them, at most 200. Those that are gone are left out, and
+    /// `limit` is 200 then.
     pub(super) ids: Option<String>,
 }
 
@@ -332,7 +334,8 @@ pub(super) struct Session {
     pub(super) rtc: Option<RtcSession>,
 }
 
-/// The connection of a WebRTC session. Losses are those of the media's receiver: ours of a publisher, the viewer's own.
+/// The connection of a WebRTC session. Losses are those of the media's receiver: ours of a
+/// publisher, the viewer's own.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RtcSession {
     /// `checking`, `handshake` or `connected`.
@@ -344,7 +347,8 @@ pub(super) struct RtcSession {
     /// RTP packets of the media, without those sent again.
     pub(super) packets: u64,
     pub(super) lost_packets: u64,
-    /// Of a publisher's packets in the last second, or of a viewer's in its last report; 0 when that is unknown.
+    /// Of a publisher's packets in the last second, or of a viewer's in its last report; 0 when
+    /// that is unknown.
     pub(super) loss_percent: f32,
     pub(super) rtt_ms: Option<f32>,
     /// Of the last report (RFC 3550 section 6.4.1).

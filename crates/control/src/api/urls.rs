@@ -1,7 +1,8 @@
 //! Addresses of the server as the client that asks can use them.
 //!
-//! The server does not know under which name it is reached, the client does: the host is taken from the request. For
-//! the protocol the request came by, the port is too, because it may have been mapped on the way.
+//! The server does not know under which name it is reached, the client does: the host is taken from
+//! the request. For the protocol the request came by, the port is too, because it may have been
+//! mapped on the way.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 

@@ -26,9 +26,9 @@ pub enum RtcCommand {
     Play(RtcPlayArgs),
     /// What cipher and system calls alone cost: sends what a trace says to every viewer, without a server.
     ///
-    /// The lower bound that servers are compared with. `rtc play --trace` makes the trace, and
-    /// `rtc play floor://host:port` the viewers. Prints a JSON line with address and back end first, and one of
-    /// counters last.
+    /// The lower bound that servers are compared with. `rtc play --trace` makes the trace, and `rtc
+    /// play floor://host:port` the viewers. Prints a JSON line with address and back end first, and
+    /// one of counters last.
     Floor(RtcFloorArgs),
 }
 
@@ -79,7 +79,8 @@ pub struct RtcPlayArgs {
     #[arg(long)]
     pub no_nack: bool,
 
-    /// Write lengths and times of the packets that the first viewer gets in 4 s to this file, for `rtc floor`.
+    /// Write lengths and times of the packets that the first viewer gets in 4 s to this file, for
+    /// `rtc floor`.
     ///
     /// The run has to last about 5 s: the first half second is left out.
     #[arg(long, value_name = "FILE")]

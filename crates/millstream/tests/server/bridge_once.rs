@@ -1,4 +1,5 @@
-//! However many viewers of WebRTC a stream of RTMP has, on whichever worker: one packetiser and one transcoder.
+//! However many viewers of WebRTC a stream of RTMP has, on whichever worker: one packetiser and one
+//! transcoder.
 
 use crate::common::bridge::{LivePublisher, Viewed, metric, wait_for_metric};
 use crate::common::flv::sample_tags;

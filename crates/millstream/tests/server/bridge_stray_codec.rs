@@ -1,5 +1,5 @@
-//! One frame of another codec, and the publisher goes on as before, with the header that players have already: the bridge
-//! needs a new one, and audio goes on.
+//! One frame of another codec, and the publisher goes on as before, with the header that players
+//! have already: the bridge needs a new one, and audio goes on.
 
 use crate::common::bridge::{SteppedPublisher, Viewed, is_header, sample_audio};
 use crate::common::rtc::{Client, Options};

@@ -1,4 +1,5 @@
-//! A channel takes no stream from its publisher, comes back when that has gone, and after it was ended by the operator.
+//! A channel takes no stream from its publisher, comes back when that has gone, and after it was
+//! ended by the operator.
 
 use crate::common::channel::{
     Played, Player, assert_in_order, event_kinds, frames_of, make_mp4, wait_for_channel,

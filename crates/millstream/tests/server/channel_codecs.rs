@@ -1,4 +1,5 @@
-//! Items of different codecs and sizes follow each other: decoders get a new configuration, and players go on.
+//! Items of different codecs and sizes follow each other: decoders get a new configuration, and
+//! players go on.
 
 use std::path::Path;
 

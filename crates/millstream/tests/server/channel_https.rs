@@ -1,5 +1,6 @@
-//! Items of channels from a real server over TLS, by HTTP/1.1 and by HTTP/2: certificates are checked, and a private
-//! authority can be trusted. A server that speaks HTTP/2 is pulled from as well.
+//! Items of channels from a real server over TLS, by HTTP/1.1 and by HTTP/2: certificates are
+//! checked, and a private authority can be trusted. A server that speaks HTTP/2 is pulled from as
+//! well.
 
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../../libs/range-reader/tests/range-reader/http/nginx.rs"]

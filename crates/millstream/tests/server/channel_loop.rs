@@ -53,8 +53,9 @@ fn several_items_of_a_server_follow_each_other() {
     assert_seams(&played, 5);
 }
 
-/// Checks that timestamps go on as in the file (25 pictures a second, AAC at 44.1 kHz), but at so many seams: there the track
-/// that is shorter waits for the other one, less than a frame of each, and a file may begin or end inside a frame.
+/// Checks that timestamps go on as in the file (25 pictures a second, AAC at 44.1 kHz), but at so
+/// many seams: there the track that is shorter waits for the other one, less than a frame of each,
+/// and a file may begin or end inside a frame.
 fn assert_seams(played: &[Played], seams: usize) {
     for (kind, ordinary) in [(MediaKind::Video, 40..=40), (MediaKind::Audio, 23..=24)] {
         assert_steps(played, kind, 1..=66);

@@ -32,7 +32,8 @@ fn more_than_64_chunk_streams_end_the_connection() {
     let mut server = Server::start("[limits]\nhandshake_timeout_ms = 600000\n");
     let mut socket = raw::handshake(server.rtmp);
     for chunk_stream in 3..200 {
-        // Two bytes announced, one chunk of one byte: the message stays open, so the stream must be remembered.
+        // Two bytes announced, one chunk of one byte: the message stays open, so the stream must be
+        // remembered.
         let bytes = [set_chunk_size(1), chunk_header(chunk_stream, 0, 2, 9, 1), vec![0]].concat();
         if socket.write_all(&bytes).is_err() {
             break;

@@ -26,7 +26,8 @@ fn five_hundred_players_that_stop_reading_disturb_nobody() {
         std::thread::spawn(move || http::open(address, "GET", "/live/mill.flv", &[]).expect("play"));
     server.wait_for_players("live/mill", 2);
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
-    // Metadata, two configurations, the first audio frame and the first key frame: from here on players may begin.
+    // Metadata, two configurations, the first audio frame and the first key frame: from here on
+    // players may begin.
     let (beginning, rest) = tags.split_at(5);
     publisher.send_tags(beginning);
     let good_flv = opening.join().expect("a response");

@@ -228,7 +228,8 @@ struct Seen {
 }
 
 impl Origin {
-    /// Answers 403 to requests without the line `needed`. Its threads end with their connections, the first with the test.
+    /// Answers 403 to requests without the line `needed`. Its threads end with their connections,
+    /// the first with the test.
     fn start(needed: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
         let address = listener.local_addr().expect("an address");

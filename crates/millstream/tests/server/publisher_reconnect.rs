@@ -42,7 +42,8 @@ fn an_encoder_that_reconnects_at_once_is_let_in() {
 
 fn reconnect(end: impl Fn(RtmpClient)) {
     let server = Server::start("");
-    // Two seconds, that is one group of pictures, from each of three publishers whose clocks all start at zero.
+    // Two seconds, that is one group of pictures, from each of three publishers whose clocks all
+    // start at zero.
     let tags: Vec<Tag> = sample_tags().into_iter().filter(|tag| tag.timestamp < 2_000).collect();
     let sent: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
     let mut rtmp = RtmpClient::play(server.rtmp, "live/mill");

@@ -1,4 +1,5 @@
-//! A stream of another Millstream is pulled by each protocol: every frame arrives, and the pull is seen where it should.
+//! A stream of another Millstream is pulled by each protocol: every frame arrives, and the pull is
+//! seen where it should.
 
 use crate::common::flv::sample_tags;
 use crate::common::http;

@@ -1,4 +1,5 @@
-//! Pulls in the management API: added, listed, removed; what cannot be is refused with a reason, and no secret is shown.
+//! Pulls in the management API: added, listed, removed; what cannot be is refused with a reason,
+//! and no secret is shown.
 
 use crate::common::flv::sample_tags;
 use crate::common::http;

@@ -1,5 +1,5 @@
-//! Viewers of one stream under different ciphers: what is sent to those in counter mode gets its tags together,
-//! and everyone has every packet, with packets sent again and reports in between.
+//! Viewers of one stream under different ciphers: what is sent to those in counter mode gets its
+//! tags together, and everyone has every packet, with packets sent again and reports in between.
 
 #![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
 

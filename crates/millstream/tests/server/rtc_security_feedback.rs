@@ -1,5 +1,5 @@
-//! Viewers who ask for too much: for packets again and again, and for key frames. Neither the publisher nor the link
-//! pays for it.
+//! Viewers who ask for too much: for packets again and again, and for key frames. Neither the
+//! publisher nor the link pays for it.
 
 #![expect(clippy::disallowed_methods, reason = "attacks are timed by the real clock")]
 

@@ -58,7 +58,8 @@ fn publishers_that_take_over_at_the_same_moment_leave_exactly_one() {
     let tags = sample_tags();
     let mut player = RtmpClient::play(server.rtmp, "live/mill");
     for round in 0..20 {
-        // All ask before any is answered, so that on each worker claims, takeovers and starts overtake each other.
+        // All ask before any is answered, so that on each worker claims, takeovers and starts
+        // overtake each other.
         let mut publishers: Vec<_> =
             (0..6).map(|_| RtmpClient::begin_publish(server.rtmp, "live/mill")).collect();
         publishers.iter_mut().for_each(|publisher| drop(publisher.wait_started()));

@@ -1,5 +1,5 @@
-//! What lets in (user names, passwords, queries of URLs) is used, and shown nowhere: not in the log at its most talkative,
-//! not by the API, not in metrics.
+//! What lets in (user names, passwords, queries of URLs) is used, and shown nowhere: not in the log
+//! at its most talkative, not by the API, not in metrics.
 
 use crate::common::channel::{FileServer, Player, make_mp4, wait_for_channel};
 use crate::common::http;

@@ -1,4 +1,5 @@
-//! Who may read live statistics: whoever may use the API, with a token by header, or by subprotocol from a browser.
+//! Who may read live statistics: whoever may use the API, with a token by header, or by subprotocol
+//! from a browser.
 
 use crate::common::server::Server;
 use crate::common::stats::{self, SUBPROTOCOL};

@@ -1,4 +1,5 @@
-//! Live statistics of WebRTC sessions: what reports say of a viewer and of a publisher, in both lanes of a server.
+//! Live statistics of WebRTC sessions: what reports say of a viewer and of a publisher, in both
+//! lanes of a server.
 
 use crate::common::rtc::{Client, start_flow};
 use crate::common::server::Server;
@@ -83,7 +84,8 @@ fn packets_and_reports_of_publisher_and_viewer_are_told() {
     assert_eq!(listed["lost_packets"], 7);
 }
 
-/// Middle 32 bits of the time in a sender report, if the compound packet begins with one (RFC 3550 section 6.4.1).
+/// Middle 32 bits of the time in a sender report, if the compound packet begins with one (RFC 3550
+/// section 6.4.1).
 fn sender_report_time(compound: &[u8]) -> Option<[u8; 4]> {
     (compound.get(1) == Some(&200)).then(|| compound.get(10..14)?.try_into().ok()).flatten()
 }

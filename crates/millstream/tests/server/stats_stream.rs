@@ -27,7 +27,8 @@ fn messages_follow_what_happens() {
     reader.wait_for("the second in which the player got its frames", |message| {
         let session = stats::session(message, &id)?;
         let (bits, packets) = (session["bits_per_second"].as_u64()?, session["packets_per_second"].as_u64()?);
-        // A second is as long as it is; but frames that came in two of them are more than half in one of both.
+        // A second is as long as it is; but frames that came in two of them are more than half in
+        // one of both.
         (bits >= taken as u64 * 3 && packets >= 25).then_some(())
     });
     drop(player);

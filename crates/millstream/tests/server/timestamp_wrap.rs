@@ -1,5 +1,6 @@
-//! Publishers, and pulls, whose clock passes 2^24 ms (extended timestamps begin) and 2^32 ms (it wraps to zero). Channels do so
-//! in virtual time, in a test of their own (`channels/runner/wraps.rs`).
+//! Publishers, and pulls, whose clock passes 2^24 ms (extended timestamps begin) and 2^32 ms (it
+//! wraps to zero). Channels do so in virtual time, in a test of their own
+//! (`channels/runner/wraps.rs`).
 
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;

@@ -1,5 +1,5 @@
-//! The first player of a WebRTC stream finds a key frame: its publisher is asked for one when the player's session is
-//! opened, unless one is kept.
+//! The first player of a WebRTC stream finds a key frame: its publisher is asked for one when the
+//! player's session is opened, unless one is kept.
 
 use crate::common::eventually;
 use crate::common::rtc::{Client, Options, VIDEO_SSRC, counter};

@@ -1,5 +1,6 @@
-//! An encoder that crashed comes back: its name is free again once the old session has been silent for some seconds, long
-//! before the server gives that session up; one that is still there keeps its name.
+//! An encoder that crashed comes back: its name is free again once the old session has been silent
+//! for some seconds, long before the server gives that session up; one that is still there keeps
+//! its name.
 
 #![expect(clippy::disallowed_methods, reason = "silence is a matter of the real clock")]
 

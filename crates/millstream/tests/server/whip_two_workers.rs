@@ -1,4 +1,5 @@
-//! Several workers: each has ports of its own, answers name those of the worker that has the session, and packets cross.
+//! Several workers: each has ports of its own, answers name those of the worker that has the
+//! session, and packets cross.
 
 use std::collections::BTreeSet;
 

@@ -174,7 +174,8 @@ fn every_number_of_packets_gets_its_tags() {
     }
 }
 
-/// The rollover counter is that of the packet's own round, although later packets were given theirs before the tag.
+/// The rollover counter is that of the packet's own round, although later packets were given theirs
+/// before the tag.
 #[test]
 fn a_packet_keeps_its_round_while_it_waits() {
     for backend in backends() {

@@ -1,8 +1,9 @@
 //! A TCP connection with or without TLS, as one non-blocking byte stream.
 //!
-//! `rustls` is driven here without any I/O of its own: ciphertext goes through the same socket calls as
-//! plaintext. A write is accepted only while no older ciphertext waits, so that the queue of a slow TLS peer stays
-//! in its delivery log, where it is shared and bounded, and not in the TLS session.
+//! `rustls` is driven here without any I/O of its own: ciphertext goes through the same socket
+//! calls as plaintext. A write is accepted only while no older ciphertext waits, so that the queue
+//! of a slow TLS peer stays in its delivery log, where it is shared and bounded, and not in the TLS
+//! session.
 
 use std::io::{self, IoSlice, Read, Write};
 

@@ -1,10 +1,11 @@
 //! UDP and TCP sockets of the workers for WebRTC.
 //!
-//! Each worker has ports of its own, so the kernel sorts datagrams by worker: the answer to an offer names the port. A
-//! wildcard address becomes one socket for each address of this host, because an ICE check has to be answered from the
-//! address it was sent to, which a socket for all addresses leaves to the routing table. TCP listens on the ports of UDP
-//! (RFC 6544), for networks that let no datagram through. All are bound before a worker starts: an address that is taken
-//! is an error at start.
+//! Each worker has ports of its own, so the kernel sorts datagrams by worker: the answer to an
+//! offer names the port. A wildcard address becomes one socket for each address of this host,
+//! because an ICE check has to be answered from the address it was sent to, which a socket for all
+//! addresses leaves to the routing table. TCP listens on the ports of UDP (RFC 6544), for networks
+//! that let no datagram through. All are bound before a worker starts: an address that is taken is
+//! an error at start.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -100,7 +101,8 @@ fn port_of(wanted: SocketAddr, worker: usize) -> io::Result<u16> {
     u16::try_from(port).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, message()))
 }
 
-/// The addresses a listen address stands for: `0.0.0.0` all IPv4 addresses of this host, `[::]` all of both kinds.
+/// The addresses a listen address stands for: `0.0.0.0` all IPv4 addresses of this host, `[::]` all
+/// of both kinds.
 fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
     if !wanted.ip().is_unspecified() {
         return vec![wanted.ip()];

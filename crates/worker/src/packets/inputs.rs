@@ -52,9 +52,9 @@ pub(crate) fn relayed(
     tracks.iter().map(move |track| (track.kind, track.formats.iter().map(payload).collect()))
 }
 
-/// A viewer as negotiated: each of `tracks` plays the one of its kind that `plays` says. `published` is what the
-/// stream has now, which may lack what it had when the viewer was answered: audio of a bridge, if there is no
-/// transcoder left for it.
+/// A viewer as negotiated: each of `tracks` plays the one of its kind that `plays` says.
+/// `published` is what the stream has now, which may lack what it had when the viewer was answered:
+/// audio of a bridge, if there is no transcoder left for it.
 pub(crate) fn viewer(
     token: u64,
     tracks: &[TrackDescription],

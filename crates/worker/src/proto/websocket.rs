@@ -1,7 +1,9 @@
-//! The little of RFC 6455 a server needs that only sends: accept key, frame headers, and reading control frames.
+//! The little of RFC 6455 a server needs that only sends: accept key, frame headers, and reading
+//! control frames.
 //!
-//! Outgoing messages are single unmasked binary frames (section 5.2), so a message's header depends on its length
-//! alone and is the same for every player. What clients send is read only for close and ping.
+//! Outgoing messages are single unmasked binary frames (section 5.2), so a message's header depends
+//! on its length alone and is the same for every player. What clients send is read only for close
+//! and ping.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -101,7 +103,8 @@ impl ClientFrames {
         let &[first, second, ..] = bytes else { return Parsed::Incomplete };
         let opcode = first & 0x0f;
         let control = opcode >= 8;
-        // Section 5.1: a client masks every frame. Section 5.5: control frames are whole and at most 125 bytes.
+        // Section 5.1: a client masks every frame. Section 5.5: control frames are whole and at
+        // most 125 bytes.
         if second & 0x80 == 0 || first & 0x70 != 0 || (control && (first & 0x80 == 0 || second & 0x7f > 125))
         {
             return Parsed::Invalid;

@@ -1,4 +1,5 @@
-//! A live RTMP publisher for the bridges' tests, the bridges' counters, and what a viewer of H.264 and Opus has got.
+//! A live RTMP publisher for the bridges' tests, the bridges' counters, and what a viewer of H.264
+//! and Opus has got.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::rtc::{Client, OPUS, VP8};
 use super::rtmp::RtmpClient;
 use super::server::Server;
 
-/// Publishes tags at the speed of their timestamps, again and again, until it is dropped: then its connection breaks.
+/// Publishes tags at the speed of their timestamps, again and again, until it is dropped: then its
+/// connection breaks.
 pub(crate) struct LivePublisher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -16,8 +16,8 @@ pub(crate) fn sample_tags() -> Vec<Tag> {
     tags_of(&bytes)
 }
 
-/// All tags of an FLV file but the one that says there are no pictures any more: files end with it, and a publisher who
-/// goes on does not send it.
+/// All tags of an FLV file but the one that says there are no pictures any more: files end with it,
+/// and a publisher who goes on does not send it.
 pub(crate) fn tags_of(file: &[u8]) -> Vec<Tag> {
     let mut tags = TagReader::new(file);
     let is_end =

@@ -60,9 +60,9 @@ pub(crate) fn within_patience(mut check: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A free loopback address for a server that goes and comes back. Its port is below those that the system gives
-/// to outgoing connections (from 32768 on), and below those of nginx (from 20000 on): another test's client, or its
-/// nginx, would have it in the meantime.
+/// A free loopback address for a server that goes and comes back. Its port is below those that the
+/// system gives to outgoing connections (from 32768 on), and below those of nginx (from 20000 on):
+/// another test's client, or its nginx, would have it in the meantime.
 pub(crate) fn lasting_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -74,7 +74,8 @@ pub(crate) fn lasting_address() -> SocketAddr {
     }
 }
 
-/// An address where connections are refused as long as the socket lives, which keeps others from listening there.
+/// An address where connections are refused as long as the socket lives, which keeps others from
+/// listening there.
 pub(crate) fn nobody_listens() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");

@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 
-/// Where `value` departs from the 200 response that `document` describes for GET `path`; empty when it does not.
+/// Where `value` departs from the 200 response that `document` describes for GET `path`; empty when
+/// it does not.
 pub(crate) fn departures(document: &Value, path: &str, value: &Value) -> Vec<String> {
     let schema = &document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
     assert!(schema.is_object(), "the OpenAPI document has no schema for GET {path}");

@@ -139,8 +139,8 @@ impl Server {
         format!("http://{}/{stream}.flv", self.http)
     }
 
-    /// GET of an API path, which must answer 200 with JSON. A worker that has too much to do to answer in time
-    /// (503) is asked again.
+    /// GET of an API path, which must answer 200 with JSON. A worker that has too much to do to
+    /// answer in time (503) is asked again.
     pub(crate) fn api(&self, path: &str) -> Value {
         let response = eventually(&format!("GET {path} is answered"), || {
             let response = http::get(self.http, path).unwrap_or_else(|error| panic!("GET {path}: {error}"));
@@ -171,8 +171,8 @@ impl Server {
         });
     }
 
-    /// Waits until the workers hold so many connections of any kind. That of a client that has just left, or of
-    /// a request that has just been answered, counts until the worker has seen its end.
+    /// Waits until the workers hold so many connections of any kind. That of a client that has just
+    /// left, or of a request that has just been answered, counts until the worker has seen its end.
     pub(crate) fn wait_for_session_count(&self, count: u64) {
         eventually(&format!("{count} connections are left"), || {
             (self.session_count() == count).then_some(())

@@ -120,8 +120,8 @@ impl Player {
         let listings = [listing.with_extension("video"), listing.with_extension("audio")];
         let mut command = ffmpeg();
         command.args(["-i", url]);
-        // Two outputs, because one would hold packets of one kind back until the other kind has caught up. Each
-        // packet's line is written at once.
+        // Two outputs, because one would hold packets of one kind back until the other kind has
+        // caught up. Each packet's line is written at once.
         for (stream, listing) in ["0:v", "0:a"].into_iter().zip(&listings) {
             command
                 .args(["-map", stream, "-c", "copy", "-flush_packets", "1", "-f", "framecrc", "-y"])

@@ -1,7 +1,7 @@
 //! As much of a terminal as the program under test uses: text, cursor, clearing, the alternate screen.
 //!
-//! Sequences are those of ECMA-48 and of xterm (private modes). One that is not known fails the test, so that none is
-//! shown as text.
+//! Sequences are those of ECMA-48 and of xterm (private modes). One that is not known fails the
+//! test, so that none is shown as text.
 
 /// Larger than any size the tests set.
 const WIDTH: usize = 250;

@@ -7,8 +7,8 @@ use netsim::LinkConfig;
 use crate::network_faults::publisher::{AUDIO, Beginning, VIDEO};
 use crate::network_faults::world::World;
 
-/// Loss of a link, and what may be left of it, in percent. With 20 % the limit on retransmission is reached now
-/// and then.
+/// Loss of a link, and what may be left of it, in percent. With 20 % the limit on retransmission is
+/// reached now and then.
 const CASES: [(f64, f64); 4] = [(1.0, 0.01), (5.0, 0.05), (10.0, 0.1), (20.0, 1.6)];
 
 const DURATION: Duration = Duration::from_secs(60);

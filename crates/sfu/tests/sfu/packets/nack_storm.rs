@@ -35,8 +35,8 @@ struct Sent {
     numbers: Vec<u16>,
 }
 
-/// Publishes `media` for `duration` but in `pauses`, to a viewer that storms from when it joins, `joins` after the
-/// start.
+/// Publishes `media` for `duration` but in `pauses`, to a viewer that storms from when it joins,
+/// `joins` after the start.
 fn storm(media: Media, duration: Duration, joins: Duration, pauses: &[std::ops::Range<u64>]) -> Sent {
     let mut world = World::published();
     let start = world.now;
@@ -98,8 +98,8 @@ fn within(sent: &[(Duration, usize)], from: Duration) -> usize {
 }
 
 impl Sent {
-    /// The largest part of its media that was sent again in any 3 s which `counts`: by their beginning and their
-    /// bytes of media. They begin where a packet was sent, and behind it.
+    /// The largest part of its media that was sent again in any 3 s which `counts`: by their
+    /// beginning and their bytes of media. They begin where a packet was sent, and behind it.
     fn worst(&self, counts: impl Fn(Duration, usize) -> bool) -> (f64, Duration) {
         let end = self.media.last().expect("media").0;
         let starts = self.media.iter().map(|sent| sent.0).chain(self.resent.iter().map(|sent| sent.0));

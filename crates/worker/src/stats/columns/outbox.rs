@@ -1,8 +1,8 @@
 //! The way of a snapshot out of the worker: a bounded queue, and the same buffers again and again.
 //!
-//! The worker never waits: with the queue full the snapshot is dropped and counted, and its buffers serve the next one. Buffers
-//! that the control side has read come back through a second bounded queue. What becomes of snapshots is decided there
-//! (`control::stats`).
+//! The worker never waits: with the queue full the snapshot is dropped and counted, and its buffers
+//! serve the next one. Buffers that the control side has read come back through a second bounded
+//! queue. What becomes of snapshots is decided there (`control::stats`).
 
 use std::sync::mpsc::Receiver;
 
