@@ -50,7 +50,7 @@ impl Worker {
         }
     }
 
-    /// Takes nobody in any more, and ends when all have left, or at the deadline.
+    /// Accepts no new sessions, and ends when all have left, or at the deadline.
     pub(crate) fn drain(&mut self, deadline: Duration) {
         self.acceptor.stop(&self.ctx.events);
         self.packets.stop_listening(&self.ctx.events);

@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub(crate) worker: WorkerIndex,
     pub(crate) settings: Arc<WorkerSettings>,
     pub(crate) policy: Arc<Policy>,
-    /// Places of HTTP connections that stay open after an answer; shared with the control side.
+    /// Slots of HTTP connections that stay open after an answer; shared with the control side.
     pub(crate) kept_connections: AddressSlots,
     /// Who publishes which stream where; shared by all workers.
     pub(crate) directory: Arc<Directory>,
@@ -51,11 +51,11 @@ pub(crate) struct Context {
     pub(crate) now: Instant,
     /// The same in milliseconds since the worker began.
     pub(crate) now_ms: u64,
-    /// When the worker stops at the latest, once it is to stop: it takes nobody in any more.
+    /// When the worker stops at the latest. Set while it is draining: it accepts no new sessions then.
     pub(crate) draining_until: Option<u64>,
-    /// Room for what one connection has sent; between two calls nobody needs it.
+    /// Scratch buffer for the input of one connection; its content is not needed after the call.
     pub(crate) read_buffer: Vec<u8>,
-    /// Room for ciphertext of it.
+    /// The same for ciphertext.
     pub(crate) cipher_buffer: Vec<u8>,
     began: Instant,
     last_serial: u64,

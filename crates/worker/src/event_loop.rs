@@ -153,8 +153,8 @@ impl Worker {
                 Token::Relay => self.nodes_readable(),
             }
         }
-        // Only now: a session that is made here may get the id of one that ended among the events, whose own
-        // event must not reach it.
+        // After all events: a new session may get the id of one that has just ended, and must not get an
+        // event of its socket.
         requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
@@ -163,7 +163,7 @@ impl Worker {
         }
         self.accept();
         if self.acceptor.is_paused() {
-            // Who has a request now comes before who may have one later.
+            // Descriptors go to connections with a request before those that only may have one later.
             self.idle.clear();
         }
         self.receive_internal();
@@ -180,8 +180,8 @@ impl Worker {
             }
         }
 
-        // Output: what is due by the clock takes along all of the input, and each port is flushed once, or
-        // before video and behind it.
+        // Output. By now all input is in, so that one write takes all of it. Each port is flushed once, or
+        // twice if there is video: before it and behind it.
         self.packets.run_timers(&mut self.ctx);
         self.carry_out_actions();
         self.poll_due_bridges();

@@ -291,7 +291,7 @@ impl Worker {
             Err(PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
         };
         let refused = outcome.is_err();
-        // Who does not wait for the answer any more does not use the session either.
+        // If nobody waits for the answer any more, nobody will use the session.
         if reply.send(outcome).is_err() || refused {
             self.remove(conn, EndReason::Refused("refused"));
         }

@@ -1,4 +1,4 @@
-//! What bridges cost, for those who ask.
+//! What bridges cost, for snapshots and metrics.
 
 use super::{Bridge, Bridges, Machine};
 use crate::context::Context;

@@ -130,8 +130,7 @@ impl Worker {
         let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
-            // Who waits for a picture is sent away, and told why when it comes again; who came for audio
-            // stays.
+            // Viewers with video end, and get the reason when they connect again. Those with audio alone stay.
             for remote in entry.publication.remotes.clone() {
                 let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
                 let body = MessageBody::Start(Box::new(start));

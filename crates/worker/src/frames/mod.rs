@@ -4,10 +4,10 @@
 //! proto ─▶ stream.rs (bytes of a format, once) ─▶ serve.rs ─▶ socket
 //! ```
 //!
-//! [`Frames`] has streams, players and the times at which they are served, and knows no connection: whom
-//! [`Frames::next_due`] names, the worker serves with the connection's session as an argument. What bridges
-//! have to do about a frame is returned as a [`FrameAction`]. Players inside this process get frames at once
-//! (`tap.rs`).
+//! [`Frames`] has streams, players and the times at which they are served, and knows no connection:
+//! [`Frames::next_due`] names the next player, and the worker calls [`Frames::serve`] with that connection's
+//! session. What bridges have to do about a frame is returned as a [`FrameAction`]. Players inside
+//! this process get frames at once (`tap.rs`).
 
 pub(crate) mod serve;
 pub(crate) mod stream;

@@ -179,7 +179,7 @@ impl Frames {
             let action = player.cursor.review(log, &stream.queue_limits, now_ms);
             written.dropped = player.cursor.dropped();
             let mut end = match action {
-                // What it does not take it cannot be told either.
+                // It takes no bytes, so it cannot be sent the reason either.
                 PlayerAction::Stalled => {
                     ctx.counters.slow_disconnects += 1;
                     return Err(EndReason::Stalled);

@@ -110,7 +110,7 @@ impl Frames {
                 ctx.mailboxes.try_send(worker, message, ctx.now_ms + wait_ms)
             };
             // Ends and headers that had no room go ahead of what needs them, ends first: a track may have
-            // gone on since. Who has a header takes no notice.
+            // gone on since. A worker that has a header ignores the copy.
             let ends = remote.lost_ends.iter().take_while(|end| send(end)).count();
             remote.lost_ends.drain(..ends);
             let headers = local.relay.headers();
@@ -196,7 +196,7 @@ impl FrameStream {
         }
     }
 
-    /// Remembers what the publisher sends, for those who ask: of several tracks of a kind, the first.
+    /// Notes the formats that the API shows: of several tracks of a kind, the first.
     fn note_format(&mut self, frame: &Frame) {
         let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());
         let is_known = match kind {
@@ -258,7 +258,7 @@ pub(crate) struct Description {
     pub(crate) made: u8,
     /// When it is to be described again, because too little of it had been seen.
     pub(crate) due_ms: Option<u64>,
-    /// The operator has been told what of the pictures WebRTC cannot show.
+    /// The log has a warning about pictures that WebRTC cannot show.
     pub(crate) is_warned: bool,
 }
 
@@ -398,7 +398,8 @@ impl Channel {
 
 /// What an FLV player gets once, before everything else.
 pub(crate) fn write_file_header(format: Format, out: &mut Vec<u8>, stream: &Stream) {
-    // A player that is told of a track waits for it: name only what is there, or what the metadata promises.
+    // A player waits for each track that the header names: name only those that exist or that the metadata
+    // announces.
     let metadata = stream.headers().metadata.as_ref();
     let promised = |key: &[u8]| {
         metadata.is_some_and(|frame| frame.data().windows(key.len()).any(|window| window == key))

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!((counted(&first), counted(&second)), ((4, 4, 0), (4, 0, 0)));
         assert_eq!((first.connections.sessions.len(), second.connections.sessions.len()), (4, 4));
         assert!(!clients.iter_mut().any(is_closed));
-        // Nobody has room: who accepted it refuses it.
+        // No worker has room: the one that accepted it refuses it.
         let mut late = connect(&mut first, address, 1);
         second.turn(&[]);
         assert_eq!((counted(&first), counted(&second)), ((5, 4, 1), (4, 0, 0)));

@@ -49,7 +49,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Whoever has a deadline has a timer.
+    /// Every session that has a deadline has a timer.
     pub(crate) fn audit_timers(&mut self, now: Instant) -> Result<(), String> {
         for (peer, session) in self.sessions.iter_mut() {
             let transport = &mut session.transport;

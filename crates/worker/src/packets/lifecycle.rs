@@ -194,8 +194,8 @@ impl Packets {
         let stream = self.streams.key(session.streams().next());
         let text = reason.text();
         tracing::info!(session = %id, ?role, stream, reason = text, seconds, bytes_in, bytes_out, "session ended");
-        // BYE and close_notify, so that the peer need not wait for its time limits. Who no longer consents is
-        // sent nothing at all (RFC 7675 section 5.1).
+        // BYE and close_notify, so that the peer need not wait for its time limits. A peer that no longer
+        // consents gets nothing at all (RFC 7675 section 5.1).
         if session.transport.consent_lost_ms.is_none() {
             for subscription in &session.subscriptions {
                 let Some(viewer) = subscription.viewer else { continue };

@@ -102,7 +102,7 @@ pub(crate) struct Packets {
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: VecDeque<IceTcpId>,
-    /// Somebody waits for a datagram that was taken in since this was asked last.
+    /// Whether the batch that is being read has a datagram of a stream that is watched, or of a viewer.
     took_awaited: bool,
     actions: Actions,
     /// Kept for their memory.

@@ -113,7 +113,7 @@ impl Packets {
         let peer = match kind {
             Kind::Stun => {
                 let ufrag = demux::stun_local_ufrag(datagram);
-                // An answer to a check of ours names nobody: it belongs to whoever is at its address.
+                // An answer to our own check has no username: its session is the one at its address.
                 ufrag.and_then(|ufrag| self.by_ufrag.get(ufrag).copied()).or_else(at_route)
             }
             Kind::Other => None,

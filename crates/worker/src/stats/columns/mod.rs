@@ -103,8 +103,8 @@ impl Columns {
         self.sampled_expected[row] = NOT_YET;
     }
 
-    /// The session at `row` is only being told why it ended: it is over for everybody else, but its bytes
-    /// still count.
+    /// The session at `row` has ended and only sends its last bytes, which still count: statistics no longer
+    /// list it.
     pub(crate) fn retire(&mut self, row: impl TableId) {
         self.stats.serial[row.index()] = 0;
     }
@@ -188,7 +188,7 @@ impl Columns {
         (count(Role::Publisher), count(Role::Player))
     }
 
-    /// The session at `row` as it is told when asked for. What is no figure stays empty.
+    /// The figures of the session at `row` for the API; the other fields stay empty.
     pub(crate) fn session_snapshot(
         &self,
         row: impl TableId,
