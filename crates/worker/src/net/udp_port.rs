@@ -70,7 +70,8 @@ pub(crate) struct UdpPort {
     pub(crate) local: SocketAddr,
     /// Session of each address that may send media or DTLS here.
     pub(crate) peers: PeerTable<PeerId>,
-    /// More may wait in the kernel than was read.
+    /// More may wait in the kernel than was read. A flag and no queue of ports: a worker has a few, and each
+    /// turn asks all of them whether a round is due.
     pub(crate) readable: bool,
     pub(crate) reading: Reading,
     sender: UdpSender,
