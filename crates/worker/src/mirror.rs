@@ -209,6 +209,7 @@ mod tests {
     use crate::ids::TableId;
     use crate::packets::panic_tests::{open_as, worker};
     use crate::packets::slice_tests::{fields, publisher_track};
+    use crate::registry::Claimant;
     use worker_api::rtc::RtcRole;
 
     /// An audio packet of a publication, as its home sends it.
@@ -230,8 +231,9 @@ mod tests {
         // Another worker is the home, and has players of frames as well.
         let (own, home, key) = (worker.ctx.worker, WorkerIndex::at(1), "live/a");
         let directory = Arc::clone(&worker.ctx.directory);
-        let claim = directory.claim(key, home, false, Some(Arc::from([]))).expect("nobody publishes it");
-        directory.subscribe(key, home, Lane::Frames);
+        let publisher = Claimant::Publisher { takes_over: false };
+        let claim = directory.claim(key, home, publisher, Some(Arc::from([]))).expect("nobody publishes it");
+        directory.subscribe(key, home, Lane::Frames, true).expect("it is published");
         open_as(&mut worker, RtcRole::Play, "a").expect("a viewer");
         let handle = |worker: &mut Worker, body| {
             let message = WorkerMessage { stream: claim.id, epoch: claim.epoch, lane: Lane::Packets, body };

@@ -186,6 +186,10 @@ mod tests {
             Some(Published::Frames(WebrtcAvailability::Unknown))
         }
 
+        fn redirect(&self, _key: &str, _is_full: bool) -> Option<String> {
+            None
+        }
+
         fn wanted(&self, _key: &str) {}
         fn unwanted(&self, _key: &str) {}
         fn started(&self, _publication: &Publication<'_>) {}
