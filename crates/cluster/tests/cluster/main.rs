@@ -5,12 +5,6 @@ mod server;
 
 mod claims;
 mod faults;
-mod figures;
 mod hostile;
 mod nodes;
-
-impl server::Server {
-    pub(crate) async fn client(&self) -> async_nats::Client {
-        async_nats::connect(format!("127.0.0.1:{}", self.port)).await.unwrap()
-    }
-}
+mod quiet;

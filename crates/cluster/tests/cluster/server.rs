@@ -1,4 +1,5 @@
-//! A nats-server of a test's own, on a free port, and directories on it.
+//! A nats-server of a test's own, on a free port, and directories on it. The program is the one that
+//! `NATS_SERVER` names, or else the one in the path.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -30,9 +31,7 @@ impl Server {
     }
 
     pub(crate) async fn start_with(options: &[&str]) -> Option<Self> {
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
-        let programs = path.split(':').map(|folder| PathBuf::from(folder).join("nats-server"));
-        let Some(program) = programs.into_iter().find(|program| program.is_file()) else {
+        let Some(program) = program() else {
             println!("LEFT OUT: nats-server is missing; scripts/setup installs it");
             return None;
         };
@@ -77,7 +76,7 @@ impl Server {
 
     /// Lets it stand still, or go on, and waits until it does.
     pub(crate) async fn freeze(&self, frozen: bool) {
-        let id = self.child.as_ref().expect("it runs").id();
+        let id = self.id();
         let signal = if frozen { Signal::SIGSTOP } else { Signal::SIGCONT };
         kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
         let stands = || {
@@ -87,6 +86,11 @@ impl Server {
             })
         };
         until("the server obeys", || stands() == frozen).await;
+    }
+
+    /// Number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
     }
 
     pub(crate) fn kill(&mut self) {
@@ -116,6 +120,15 @@ impl Drop for Server {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+fn program() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("NATS_SERVER") {
+        return Some(PathBuf::from(named));
+    }
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
+    let mut programs = path.split(':').map(|folder| PathBuf::from(folder).join("nats-server"));
+    programs.find(|program| program.is_file())
 }
 
 /// A port that is free now. One of the system's choice is not used by others for a while.
