@@ -34,6 +34,8 @@ const NAME_WITHIN: Duration = Duration::from_secs(7);
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 /// The same complaint is made this often at most.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// A server that cannot be reached is asked this often why.
+const ASK_WHY_EVERY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// One node's part of the directory. Answers come from its own copy and never wait; calls may be made from
@@ -171,7 +173,7 @@ impl Directory {
             }
             std::future::ready(())
         });
-        let client = options.connect(settings.servers.clone()).await;
+        let client = options.retry_on_initial_connect().connect(settings.servers.clone()).await;
         let client = client.map_err(|error| ConnectError::Settings(error.to_string()))?;
         let mut random = [0; 8];
         aws_lc_rs::rand::fill(&mut random).expect("the system gives random numbers");
@@ -208,9 +210,15 @@ impl Directory {
             nats: Nats::new(client, &settings.prefix),
             begun,
         });
+        let nats = shared.nats.clone();
+        let answers = tokio::spawn(async move {
+            if let Err(problem) = nats.answer_questions(instance.0).await {
+                warn!(problem, "directory: this node does not say any more that it is there");
+            }
+        });
         let sessions = tokio::spawn(sessions(shared.clone(), settings, connection));
         let timers = tokio::spawn(timers(shared.clone()));
-        Ok(Self { shared, tasks: vec![sessions, timers] })
+        Ok(Self { shared, tasks: vec![answers, sessions, timers] })
     }
 
     /// Asks for `stream` to be published on this node. Answered within milliseconds if the directory is
@@ -512,10 +520,17 @@ async fn sessions(shared: Arc<Shared>, settings: Settings, connection: watch::Se
     let mut changed = connection.subscribe();
     let mut resync = shared.resync.subscribe();
     loop {
+        let mut asked_why: Option<Duration> = None;
         while shared.nats.client.connection_state() != State::Connected {
             changed.borrow_and_update();
-            if let Some(problem) = take_problem(&connection) {
-                shared.problem(&problem.into());
+            if let Some(problem) = take_problem(&connection)
+                && asked_why.is_none_or(|asked| shared.now() > asked + ASK_WHY_EVERY)
+            {
+                asked_why = Some(shared.now());
+                tokio::select! {
+                    why = nats::why_unreachable(&settings) => shared.problem(&why.unwrap_or(problem.into())),
+                    _ = changed.changed() => {}
+                }
             }
             if shared.nats.client.connection_state() != State::Connected {
                 let _ = tokio::time::timeout(PAUSE, changed.changed()).await;

@@ -6,6 +6,7 @@
 //! ends it, and the next one reads everything again: after a restart of NATS, revisions start over, and a
 //! consumer that continued where it was would never see them.
 
+use std::fs::File;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
@@ -22,7 +23,7 @@ use tokio::time::timeout;
 use crate::directory::Shared;
 use crate::machine::{Answer, Bucket, Input, Key, Outcome};
 use crate::record::VALUE_BYTES_MAX;
-use crate::settings::{Credentials, Settings};
+use crate::settings::{Credentials, Settings, Tls};
 
 /// Entries of nodes are gone from the bucket this long after the last announcement.
 const NODE_MAX_AGE: Duration = Duration::from_secs(5);
@@ -41,6 +42,8 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(400);
 const NEXT_WITHIN: Duration = Duration::from_millis(2000);
 /// Between two attempts at a session, and at a connection.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks at whether there are servers for copies that lack.
+const LOOK_AT_COPIES_EVERY: Duration = Duration::from_secs(10);
 const RECONNECT_MAX: Duration = Duration::from_millis(400);
 const PING_EVERY: Duration = Duration::from_secs(2);
 
@@ -60,6 +63,12 @@ pub(crate) struct Nats {
 
 /// The options for `settings`, or what is wrong with them.
 pub(crate) async fn options(settings: &Settings) -> Result<ConnectOptions, String> {
+    // The client would find out when it connects, and say so again and again.
+    let Tls { required, ca_file, certificate } = &settings.tls;
+    let pair = certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
+    for path in ca_file.iter().chain(pair) {
+        File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     let mut options = ConnectOptions::new();
     options = match &settings.credentials {
         Credentials::None => options,
@@ -73,14 +82,14 @@ pub(crate) async fn options(settings: &Settings) -> Result<ConnectOptions, Strin
             options.credentials_file(path).await.map_err(unreadable)?
         }
     };
-    if let Some(path) = &settings.tls.ca_file {
+    if let Some(path) = ca_file {
         options = options.add_root_certificates(path.clone());
     }
-    if let Some((certificate, key)) = &settings.tls.certificate {
+    if let Some((certificate, key)) = certificate {
         options = options.add_client_certificate(certificate.clone(), key.clone());
     }
     Ok(options
-        .require_tls(settings.tls.required)
+        .require_tls(*required)
         .name(format!("millstream {}", settings.name))
         .connection_timeout(REQUEST_WITHIN)
         .ping_interval(PING_EVERY)
@@ -88,8 +97,13 @@ pub(crate) async fn options(settings: &Settings) -> Result<ConnectOptions, Strin
         .reconnect_delay_callback(|attempt| match attempt {
             0 | 1 => Duration::ZERO,
             _ => (PAUSE * u32::try_from(attempt).unwrap_or(u32::MAX).min(4)).min(RECONNECT_MAX),
-        })
-        .retry_on_initial_connect())
+        }))
+}
+
+/// Why no server can be reached: the client, which keeps trying, says only of what kind that is.
+pub(crate) async fn why_unreachable(settings: &Settings) -> Option<Problem> {
+    let options = options(settings).await.ok()?;
+    Some(options.connect(settings.servers.clone()).await.err()?.into())
 }
 
 impl Nats {
@@ -118,8 +132,14 @@ impl Nats {
         format!("{}.alive.{instance:016x}", self.prefix)
     }
 
+    /// Copies that there should be of each bucket.
+    fn copies(&self, settings: &Settings) -> usize {
+        let clustered = self.client.server_info().cluster.is_some();
+        settings.replicas.unwrap_or(if clustered { 3 } else { 1 })
+    }
+
     /// Opens a bucket, and makes it if it is not there.
-    async fn open(&self, bucket: Bucket, replicas: Option<usize>) -> Result<Stream, Problem> {
+    async fn open(&self, bucket: Bucket, replicas: usize) -> Result<Stream, Problem> {
         let name = self.stream_name(bucket);
         if let Ok(stream) = self.context.get_stream(&name).await {
             return Ok(stream);
@@ -144,9 +164,8 @@ impl Nats {
             deny_delete: true,
             ..stream::Config::default()
         };
-        let clustered = self.client.server_info().cluster.is_some();
-        let replicas = replicas.unwrap_or(if clustered { 3 } else { 1 });
         let made = match self.context.create_stream(config(replicas)).await {
+            // Not so many servers are there yet. `add_copies` makes up for it.
             Err(_) if replicas > 1 => self.context.create_stream(config(1)).await,
             made => made,
         };
@@ -155,6 +174,20 @@ impl Nats {
             // Another node may have made it meanwhile, with other limits.
             Err(error) => self.context.get_stream(&name).await.map_err(|_| error.into()),
         }
+    }
+
+    /// Has more copies made of buckets that were made while servers were away. Says whether some lack still.
+    async fn add_copies(&self, replicas: usize) -> bool {
+        let mut lack = false;
+        for bucket in [Bucket::Nodes, Bucket::Streams] {
+            let Ok(stream) = self.context.get_stream(self.stream_name(bucket)).await else { return true };
+            let config = stream.cached_info().config.clone();
+            if config.num_replicas < replicas {
+                let config = stream::Config { num_replicas: replicas, ..config };
+                lack |= self.context.update_stream(config).await.is_err();
+            }
+        }
+        lack
     }
 
     /// All that is in the bucket, and then all that comes; and how much there is.
@@ -181,9 +214,9 @@ impl Nats {
     }
 
     async fn run(&self, shared: &Shared, settings: &Settings) -> Result<(), Problem> {
-        let nodes = self.open(Bucket::Nodes, settings.replicas).await?;
-        let streams = self.open(Bucket::Streams, settings.replicas).await?;
-        let mut questions = self.client.subscribe(self.ask_subject(shared.instance.0)).await?;
+        let copies = self.copies(settings);
+        let nodes = self.open(Bucket::Nodes, copies).await?;
+        let streams = self.open(Bucket::Streams, copies).await?;
         let (mut nodes, nodes_pending) = self.watch(Bucket::Nodes, &nodes).await?;
         let (mut streams, streams_pending) = self.watch(Bucket::Streams, &streams).await?;
         shared.input(Input::Began);
@@ -197,8 +230,11 @@ impl Nats {
             }
         }
         shared.input(Input::Synced);
+        let mut lack = copies > 1;
+        let mut look_at_copies = tokio::time::interval(LOOK_AT_COPIES_EVERY);
         loop {
             tokio::select! {
+                _ = look_at_copies.tick(), if lack => lack = self.add_copies(copies).await,
                 message = nodes.next() => {
                     let Some(message) = message else { return Ok(()) };
                     self.hand_on(shared, Bucket::Nodes, &message?)?;
@@ -206,12 +242,6 @@ impl Nats {
                 message = streams.next() => {
                     let Some(message) = message else { return Ok(()) };
                     self.hand_on(shared, Bucket::Streams, &message?)?;
-                }
-                question = questions.next() => {
-                    let Some(question) = question else { return Ok(()) };
-                    if let Some(reply) = question.reply {
-                        self.client.publish(reply, Bytes::new()).await?;
-                    }
                 }
             }
         }
@@ -268,6 +298,18 @@ impl Nats {
             }
         };
         timeout(WRITE_WITHIN, get).await.ok().flatten().unwrap_or(Outcome::Failed)
+    }
+
+    /// Answers who asks whether this instance is there, as long as there is a connection. Apart from
+    /// sessions, because JetStream may have no leader for this node's server and have one for those that ask.
+    pub(crate) async fn answer_questions(&self, instance: u64) -> Result<(), Problem> {
+        let mut questions = self.client.subscribe(self.ask_subject(instance)).await?;
+        while let Some(question) = questions.next().await {
+            if let Some(reply) = question.reply {
+                self.client.publish(reply, Bytes::new()).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) async fn ask(&self, instance: u64) -> Answer {

@@ -1,13 +1,15 @@
 //! NATS killed, frozen, started again, and cut off from one node.
 
-use std::sync::Arc;
+use std::io::Result;
 use std::time::Duration;
 
 use cluster::{Directory, Event, Gone, LostBecause, Policy, Refusal};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::server::{Server, described, home, node, stream, until};
 
@@ -149,6 +151,33 @@ async fn a_process_that_dies_is_forgotten_and_its_names_can_be_had() {
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
+/// As while three servers elect a leader: some nodes are served, others only connected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_connected_and_not_served_keeps_its_streams() {
+    let Some(server) = Server::start().await else { return };
+    let link = Link::to(server.port).await;
+    let a = server.directory("a").await;
+    let b = Directory::connect(server.settings_by(link.port, "b")).await.unwrap();
+    b.claim(&stream("live/b"), described(b""), Policy::Refuse).await.unwrap();
+    until("it is found", || home(&a, "live/b").is_some()).await;
+    let mut events = a.events();
+
+    link.serves.send_replace(false);
+    until("it is not served", || !b.health().heard).await;
+    let begun = Instant::now();
+    until("time passes", || begun.elapsed() > Duration::from_secs(7)).await;
+    assert!(a.health().heard, "{:?}", a.health());
+    let taken = a.claim(&stream("live/b"), described(b""), Policy::Refuse).await;
+    assert_eq!(taken, Err(Refusal::TakenBy(node("b"))), "it lives");
+
+    link.serves.send_replace(true);
+    until("it is served", || b.health().settled).await;
+    assert_eq!(home(&a, "live/b").as_deref(), Some("b"));
+    while let Ok(Ok(event)) = timeout(Duration::ZERO, events.next()).await {
+        assert!(!matches!(event, Event::StreamGone(_) | Event::NodeGone(..)), "{event:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_nats_a_node_begins_alone_and_joins_later() {
     let Some(mut server) = Server::start().await else { return };
@@ -162,10 +191,12 @@ async fn without_nats_a_node_begins_alone_and_joins_later() {
     until("it is found", || home(&b, "live/a").as_deref() == Some("a")).await;
 }
 
-/// A way to the server that can be cut: bytes stop, and new connections get none.
+/// A way to the server that can be cut (bytes stop, and new connections get none), and that can keep from it
+/// what is for JetStream.
 struct Link {
     port: u16,
     open: watch::Sender<bool>,
+    serves: watch::Sender<bool>,
     _tasks: JoinSet<()>,
 }
 
@@ -174,50 +205,69 @@ impl Link {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (open, is_open) = watch::channel(true);
+        let (serves, does_serve) = watch::channel(true);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let is_open = is_open.clone();
+                let (is_open, does_serve) = (is_open.clone(), does_serve.clone());
                 connections.spawn(async move {
                     let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
-                    let (client, server) = (Arc::new(client), Arc::new(server));
-                    tokio::join!(
-                        copy(client.clone(), server.clone(), is_open.clone()),
-                        copy(server, client, is_open)
-                    );
+                    let ((from_client, to_client), (from_server, to_server)) =
+                        (client.into_split(), server.into_split());
+                    // One that ends ends the connection both ways.
+                    tokio::select! {
+                        _ = copy_operations(from_client, to_server, is_open.clone(), does_serve) => {}
+                        _ = copy(from_server, to_client, is_open) => {}
+                    }
                 });
             }
         });
-        Self { port, open, _tasks: tasks }
+        Self { port, open, serves, _tasks: tasks }
     }
 }
 
-async fn copy(from: Arc<TcpStream>, to: Arc<TcpStream>, mut is_open: watch::Receiver<bool>) {
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut open: watch::Receiver<bool>,
+) -> Result<()> {
     let mut bytes = [0; 4096];
     loop {
-        if is_open.wait_for(|open| *open).await.is_err() || from.readable().await.is_err() {
-            return;
+        let len = from.read(&mut bytes).await?;
+        if len == 0 || open.wait_for(|open| *open).await.is_err() {
+            return Ok(());
         }
-        if !*is_open.borrow() {
-            continue;
+        to.write_all(&bytes[..len]).await?;
+    }
+}
+
+/// What a client sends, operation by operation.
+async fn copy_operations(
+    from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut open: watch::Receiver<bool>,
+    serves: watch::Receiver<bool>,
+) -> Result<()> {
+    let mut from = BufReader::new(from);
+    loop {
+        let mut operation = Vec::new();
+        if from.read_until(b'\n', &mut operation).await? == 0 || open.wait_for(|open| *open).await.is_err() {
+            return Ok(());
         }
-        let len = match from.try_read(&mut bytes) {
-            Ok(0) => return,
-            Ok(len) => len,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(_) => return,
-        };
-        let mut left = &bytes[..len];
-        while !left.is_empty() {
-            if to.writable().await.is_err() {
-                return;
+        // PUB subject [reply] length, HPUB subject [reply] length of the headers and of all
+        let line = String::from_utf8_lossy(&operation).into_owned();
+        let words: Vec<_> = line.split_whitespace().collect();
+        if let [kind, subject, .., len] = words[..]
+            && kind.ends_with("PUB")
+        {
+            let mut payload = vec![0; len.parse::<usize>().expect("a length") + 2];
+            from.read_exact(&mut payload).await?;
+            operation.extend(payload);
+            if !*serves.borrow() && (subject.starts_with("$JS.") || subject.starts_with("$KV.")) {
+                continue;
             }
-            match to.try_write(left) {
-                Ok(sent) => left = &left[sent..],
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
-            }
         }
+        to.write_all(&operation).await?;
     }
 }

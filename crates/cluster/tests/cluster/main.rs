@@ -3,8 +3,10 @@
 
 mod server;
 
+mod access;
 mod claims;
 mod faults;
 mod hostile;
 mod nodes;
 mod quiet;
+mod three;

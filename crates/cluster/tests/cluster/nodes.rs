@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::{Addresses, ConnectError, Credentials, Directory, Load, Policy};
+use cluster::{Addresses, ConnectError, Directory, Load, Policy};
 
 use crate::server::{Server, described, home, node, stream, until};
 
@@ -47,27 +47,4 @@ async fn a_name_of_a_living_node_is_refused_and_one_of_a_dead_node_is_had() {
     let again = server.directory("a").await;
     assert!(again.health().named);
     until("streams of the one before are gone", || home(&b, "live/a").is_none()).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn credentials_are_used_and_never_shown() {
-    let Some(server) = Server::start_with(&["--user", "mill", "--pass", "s3cret"]).await else { return };
-    let mut settings = server.settings("a");
-    settings.credentials =
-        Credentials::UserPassword { user: "mill".to_owned(), password: "s3cret".to_owned() };
-    assert!(!format!("{settings:?}").contains("s3cret"));
-    let a = Directory::connect(settings.clone()).await.unwrap();
-    assert!(a.health().named);
-
-    settings.name = node("b");
-    settings.credentials =
-        Credentials::UserPassword { user: "mill".to_owned(), password: "wrong".to_owned() };
-    let b = Directory::connect(settings.clone()).await.unwrap();
-    assert!(!b.health().heard, "it goes on without");
-    let problem = b.health().last_problem.unwrap_or_default();
-    assert!(problem.to_lowercase().contains("authorization"), "{problem}");
-
-    settings.credentials = Credentials::File("/nowhere/at/all".into());
-    let error = Directory::connect(settings).await.unwrap_err();
-    assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
 }

@@ -2,7 +2,7 @@
 //! `NATS_SERVER` names, or else the one in the path.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,6 +31,23 @@ impl Server {
     }
 
     pub(crate) async fn start_with(options: &[&str]) -> Option<Self> {
+        let mut server = Self::prepare(options)?;
+        server.run().await;
+        Some(server)
+    }
+
+    /// With a configuration, which may name files that are put into the folder.
+    pub(crate) async fn start_configured(configuration: impl FnOnce(&Path) -> String) -> Option<Self> {
+        let mut server = Self::prepare(&[])?;
+        let file = server.folder.join("nats.conf");
+        std::fs::write(&file, configuration(&server.folder)).unwrap();
+        server.options = vec!["-c".to_owned(), file.to_str().unwrap().to_owned()];
+        server.run().await;
+        Some(server)
+    }
+
+    /// One that does not run yet.
+    pub(crate) fn prepare(options: &[&str]) -> Option<Self> {
         let Some(program) = program() else {
             println!("LEFT OUT: nats-server is missing; scripts/setup installs it");
             return None;
@@ -40,20 +57,24 @@ impl Server {
         let folder = std::env::temp_dir().join(format!("cluster-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { child: None, port: free_port(), folder, program, options };
-        server.run().await;
-        Some(server)
+        Some(Self { child: None, port: free_port(), folder, program, options })
+    }
+
+    /// A file of its folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
     /// Starts it, or starts it again on the same port; all it had is lost.
     pub(crate) async fn run(&mut self) {
+        let log = self.folder.join("log");
         for _ in 0..20 {
             let mut child = Command::new(&self.program)
                 .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
                 .arg(&self.folder)
                 .args(&self.options)
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
+                .stderr(std::fs::File::create(&log).unwrap())
                 .spawn()
                 .unwrap();
             let begun = Instant::now();
@@ -71,7 +92,8 @@ impl Server {
             let _ = child.wait();
             sleep(Duration::from_millis(50)).await;
         }
-        panic!("nats-server does not start on port {}", self.port);
+        let log = std::fs::read_to_string(&log).unwrap();
+        panic!("nats-server does not start on port {}: {log}", self.port);
     }
 
     /// Lets it stand still, or go on, and waits until it does.
@@ -132,7 +154,7 @@ fn program() -> Option<PathBuf> {
 }
 
 /// A port that is free now. One of the system's choice is not used by others for a while.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
