@@ -82,13 +82,17 @@ endif
 DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server --test millbench
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
-# ffprobe sees it, other WebRTC stacks, ffmpeg on the other side of a bridge, and nginx as origin of channels and pulls.
+# ffprobe sees it, the directory of a cluster on a newer nats-server than Debian's, other WebRTC stacks, ffmpeg on the other side
+# of a bridge, and nginx as origin of channels and pulls.
 test-interop: test-interop-files test-interop-live
 
 test-interop-files:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
+	@newer=$$(realpath -m $(TARGET_DIR)/interop/nats/nats-server); \
+	    if [ -x "$$newer" ]; then NATS_SERVER=$$newer cargo test --package cluster --test cluster --locked; \
+	    else echo "SKIPPED cluster: a newer nats-server is not built (scripts/setup)"; fi
 
 test-interop-live: console
 	$(DEBUG_SERVER)
