@@ -1,8 +1,11 @@
-//! CPU time of what sends: this thread, and what the kernel leaves to the core's soft interrupt
+//! CPU time of what sends: this process, and what the kernel leaves to the core's soft interrupt
 //! thread.
+//!
+//! Soft interrupts that the kernel works off within a system call are time of the process. A
+//! profiler that runs beside it is switched on while time is measured, and only then.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -12,23 +15,27 @@ use nix::unistd::Pid;
 /// Adds up CPU time between `start` and `stop`.
 pub(crate) struct Meter {
     soft_interrupt_thread: Option<File>,
+    profiler: Option<Profiler>,
     begun: u64,
     used: u64,
 }
 
 impl Meter {
-    pub(crate) fn new(core: usize) -> Self {
-        Self { soft_interrupt_thread: soft_interrupt_thread(core), begun: 0, used: 0 }
+    pub(crate) fn new(core: usize, profiler: Option<Profiler>) -> Self {
+        Self { soft_interrupt_thread: soft_interrupt_thread(core), profiler, begun: 0, used: 0 }
     }
 
     pub(crate) fn start(&mut self) -> Result<(), String> {
+        if let Some(profiler) = &mut self.profiler {
+            profiler.say("enable")?;
+        }
         self.begun = self.now_ns()?;
         Ok(())
     }
 
     pub(crate) fn stop(&mut self) -> Result<(), String> {
         self.used += self.now_ns()?.saturating_sub(self.begun);
-        Ok(())
+        self.profiler.as_mut().map_or(Ok(()), |profiler| profiler.say("disable"))
     }
 
     /// Nanoseconds so far; counts from 0 again.
@@ -41,6 +48,29 @@ impl Meter {
         let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_err(|error| error.to_string())?;
         let own = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;
         Ok(own + self.soft_interrupt_thread.as_mut().and_then(read_number).unwrap_or(0))
+    }
+}
+
+/// `perf record --control fifo:COMMANDS,ANSWERS`.
+pub(crate) struct Profiler {
+    commands: File,
+    answers: File,
+}
+
+impl Profiler {
+    /// By the names of both, with a comma between.
+    pub(crate) fn open(names: &str) -> Result<Self, String> {
+        let (commands, answers) = names.split_once(',').ok_or("--profiler: not two names")?;
+        let open = |name: &str| OpenOptions::new().read(true).write(true).open(name);
+        let text = |error: std::io::Error| error.to_string();
+        Ok(Self { commands: open(commands).map_err(text)?, answers: open(answers).map_err(text)? })
+    }
+
+    fn say(&mut self, command: &str) -> Result<(), String> {
+        let mut answer = [0; 5];
+        writeln!(self.commands, "{command}").map_err(|error| error.to_string())?;
+        // "ack", a line feed and a zero.
+        self.answers.read_exact(&mut answer).map_err(|error| error.to_string())
     }
 }
 

@@ -4,13 +4,16 @@
 //! `CELL rate n way us_per_packet spread seal_us send_us lost wrong repaired`. The first is CPU time
 //! for each packet and node, median of the rounds; `spread` the middle half of them in parts of it;
 //! then what sealing alone and sending alone took, each without the other.
+//!
+//! With `--blind` there are no sinks: the far end drops what comes, and nothing is checked.
+//! `--part whole` leaves the parts out.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use crate::meter::Meter;
+use crate::meter::{Meter, Profiler};
 use crate::traffic::{Contents, FRAME, RATES, Rate};
 use crate::way::{self, NAMES, Part, Way};
 use crate::{meter, option};
@@ -21,6 +24,7 @@ struct Options {
     rounds: usize,
     ns: Vec<usize>,
     ways: Vec<&'static str>,
+    parts: &'static [Part],
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -34,17 +38,36 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         rounds: need("--rounds")?.parse().map_err(|_| "--rounds: not a number")?,
         ns: ns.map_err(|_| "--n: not numbers")?,
         ways: NAMES.into_iter().filter(|name| wanted.contains(name)).collect(),
+        parts: match option(arguments, "--part") {
+            Some("whole") => &[Part::Whole],
+            _ => &[Part::Whole, Part::Seal, Part::Send],
+        },
     };
     let core = need("--core")?.parse().map_err(|_| "--core: not a number")?;
-    let listener = UnixListener::bind(need("--control")?).map_err(|error| error.to_string())?;
     meter::pin_to_core(core)?;
     meter::raise_descriptor_limit();
-    let (stream, _) = listener.accept().map_err(|error| error.to_string())?;
     let sinks_address = need("--sinks")?.parse().map_err(|_| "--sinks: not an address")?;
-    let (sinks, nodes) = Sinks::new(stream, sinks_address)?;
-    let mut bench =
-        Bench { options, sinks, nodes, contents: Contents::new(), meter: Meter::new(core), case: 0 };
-    for rate in RATES {
+    let (sinks, nodes) = if arguments.iter().any(|argument| argument == "--blind") {
+        let nodes = options.ns.iter().copied().max().unwrap_or(0);
+        let port = |node: usize| BLIND_PORT + u16::try_from(node).expect("some thousands");
+        (None, (0..nodes).map(|node| SocketAddr::new(sinks_address, port(node))).collect())
+    } else {
+        let listener = UnixListener::bind(need("--control")?).map_err(|error| error.to_string())?;
+        let (stream, _) = listener.accept().map_err(|error| error.to_string())?;
+        let (sinks, nodes) = Sinks::new(stream, sinks_address)?;
+        (Some(sinks), nodes)
+    };
+    let profiler = option(arguments, "--profiler").map(Profiler::open).transpose()?;
+    let only = option(arguments, "--rate");
+    let mut bench = Bench {
+        options,
+        sinks,
+        nodes,
+        contents: Contents::new(),
+        meter: Meter::new(core, profiler),
+        case: 0,
+    };
+    for rate in RATES.into_iter().filter(|rate| only.is_none_or(|only| only == rate.name)) {
         for n in bench.options.ns.clone() {
             bench.measure(rate, n)?;
         }
@@ -86,7 +109,7 @@ impl Sinks {
 
 struct Bench {
     options: Options,
-    sinks: Sinks,
+    sinks: Option<Sinks>,
     nodes: Vec<SocketAddr>,
     contents: Contents,
     meter: Meter,
@@ -128,7 +151,9 @@ impl Bench {
                 }
             };
             let (port, key) = (way.address()?.port(), way.open_key());
-            self.sinks.ask(&format!("open {name} {} {n} {port} {key}", self.case))?;
+            if let Some(sinks) = &mut self.sinks {
+                sinks.ask(&format!("open {name} {} {n} {port} {key}", self.case))?;
+            }
             entries.push(Entry {
                 name,
                 way,
@@ -149,7 +174,7 @@ impl Bench {
             for turn in 0..entries.len() {
                 let at = (turn + round) % entries.len();
                 let entry = &mut entries[at];
-                for part in [Part::Whole, Part::Seal, Part::Send] {
+                for &part in self.options.parts {
                     if entry.failed.is_none()
                         && let Err(why) = self.slice(entry, rate, n, part, round > 0)
                     {
@@ -212,8 +237,10 @@ impl Bench {
                 Part::Seal => {}
                 Part::Send => {
                     entry.counted += datagrams as u64;
-                    let answer = self.sinks.ask(&format!("count {} {}", entry.name, entry.counted))?;
-                    entry.counted -= first_number(&answer)?;
+                    if let Some(sinks) = &mut self.sinks {
+                        let answer = sinks.ask(&format!("count {} {}", entry.name, entry.counted))?;
+                        entry.counted -= first_number(&answer)?;
+                    }
                 }
                 Part::Whole => {
                     entry.packets = number;
@@ -236,8 +263,9 @@ impl Bench {
 
     /// Waits until all nodes have all packets, or have given up.
     fn settle(&mut self, entry: &mut Entry) -> Result<(), String> {
+        let Some(sinks) = &mut self.sinks else { return Ok(()) };
         let command = format!("expect {} {}", entry.name, entry.packets);
-        let mut answer = self.sinks.ask(&command)?;
+        let mut answer = sinks.ask(&command)?;
         for _ in 0..TRIES {
             entry.way.feedback(entry.now)?;
             if first_number(&answer)? <= entry.lost {
@@ -246,7 +274,7 @@ impl Bench {
             // Heartbeats, so that losses at the end are seen.
             entry.now += Duration::from_millis(100);
             entry.way.feedback(entry.now)?;
-            answer = self.sinks.ask(&command)?;
+            answer = sinks.ask(&command)?;
         }
         let numbers: Vec<u64> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
         let &[lost, wrong] = &numbers[..] else { return Err(format!("the sinks say {answer}")) };
@@ -261,6 +289,9 @@ fn first_number(answer: &str) -> Result<u64, String> {
 }
 
 fn median_and_spread(values: &[f64]) -> (f64, f64) {
+    if values.is_empty() {
+        return (f64::NAN, f64::NAN);
+    }
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let quantile = |part: f64| {
@@ -274,5 +305,7 @@ fn median_and_spread(values: &[f64]) -> (f64, f64) {
 /// Packets times nodes of a slice, and of a chunk, at least.
 const SLICE_DATAGRAMS: usize = 16_000;
 const CHUNK_DATAGRAMS: usize = 2_048;
+/// The first port of nodes that are not there.
+const BLIND_PORT: u16 = 20_000;
 /// How often losses are waited for.
 const TRIES: usize = 12;
