@@ -59,7 +59,7 @@ const INPUTS: [Input; 12] = [
         "a player by HTTP-FLV, merged for 100 ms, all overheads (README)",
     ),
     input("flv_kbit_per_second", 700.0, "kbit/s", "such a player: media, FLV, TCP and IP"),
-    input("relay_out_us_per_packet", 2.7, "us", "for each node, gso, 10 nodes, 600 kbit/s (decision 36)"),
+    input("relay_out_us_per_packet", 2.6, "us", "for each node, gso, 10 nodes, 600 kbit/s (decision 36)"),
     input("relay_in_us_per_packet", 7.6, "us", "as from one of 100 publishers (rtc.md); not measured itself"),
     input("publisher_us_per_packet", 7.6, "us", "one of 100 publishers by WHIP (rtc.md)"),
     input("crossing_factor", 1.07, "times", "one stream on 8 workers over one worker (workers.md)"),
