@@ -9,6 +9,7 @@ use rtmp::name::NameRules;
 use tokio::sync::watch;
 use tracing_appender::non_blocking::ErrorCounter;
 
+use crate::cluster::ClusterSource;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
 use sources::channels::Channels;
@@ -56,6 +57,8 @@ pub struct Context {
     pub channels: Channels,
     /// Streams of other servers.
     pub pulls: Pulls,
+    /// The cluster this server is a node of.
+    pub cluster: Option<Arc<dyn ClusterSource>>,
 }
 
 /// What HTTP has cost so far.

@@ -6,6 +6,7 @@
 
 mod access;
 mod api;
+pub mod cluster;
 mod console;
 mod context;
 mod error_response;

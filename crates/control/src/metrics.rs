@@ -27,6 +27,7 @@ use worker_api::snapshot::WorkerSnapshot;
 
 mod bridges;
 mod channels;
+mod cluster;
 mod http;
 mod pulls;
 mod stats;
@@ -46,7 +47,8 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
         );
     };
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape { workers, context }));
+    let cluster = cluster::View::of(&context).await;
+    registry.register_collector(Box::new(Scrape { workers, cluster, context }));
     let mut body = String::new();
     if text::encode(&mut body, &registry).is_err() {
         return error_response::error(
@@ -62,6 +64,7 @@ async fn metrics(State(context): State<Arc<Context>>) -> Response {
 #[derive(Debug)]
 struct Scrape {
     workers: Vec<WorkerSnapshot>,
+    cluster: Option<cluster::View>,
     context: Arc<Context>,
 }
 
@@ -229,6 +232,9 @@ impl Collector for Scrape {
         self.encode_process(&mut encoder)?;
         channels::encode(&self.context, &mut encoder)?;
         pulls::encode(&self.context, &mut encoder)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.encode(&mut encoder)?;
+        }
         self.encode_workers(&mut encoder)?;
         self.encode_streams(&mut encoder)
     }

@@ -1,5 +1,7 @@
 //! The router over workers that are played by the test, and connections as they come from workers.
 
+mod cluster;
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -187,6 +189,7 @@ fn context_of(
         stats,
         pulls: Pulls::idle(2),
         channels: Channels::idle(2),
+        cluster: None,
     })
 }
 
@@ -468,11 +471,11 @@ async fn a_stopping_server_is_alive_and_not_ready() {
 
 #[tokio::test]
 async fn the_management_rule_covers_every_route_of_the_document() {
-    let context = context(
+    let context = cluster::in_cluster(context(
         two_workers(),
         Manage { tokens: Tokens::new(["boss".to_owned()]), ..Manage::default() },
         true,
-    );
+    ));
     let (_, document) = api::router(Arc::clone(&context));
     let document: Value = serde_json::from_slice(&document).expect("JSON");
     let mut seen = 0;
@@ -568,6 +571,7 @@ async fn metrics_are_openmetrics_text_with_a_cap_on_streams() {
 #[tokio::test]
 async fn the_reference_lists_every_metric() {
     let context = context(bridged(), Manage { loopback: true, ..Manage::default() }, true);
+    let context = cluster::in_cluster(context);
     let (_, _, scrape) = ask_as(&context, "127.0.0.1", "GET", "/metrics", &[]).await;
     let mut page = String::from(METRICS_PAGE_HEAD);
     let declared = |line: &str, kind: &str| line.strip_prefix(kind).map(str::to_owned);
@@ -605,7 +609,8 @@ const METRICS_PAGE_HEAD: &str = "\
 `GET /metrics` answers in the OpenMetrics text format (Prometheus reads it); it needs the token of
 the API where one is set. Counters only grow. Series per stream are limited by
 `metrics.streams_max`, the streams with most players first; those of channels and pulls have the
-labels `app` and `stream` as well.
+labels `app` and `stream` as well. A node of a cluster has series per other node; totals of a link
+begin at zero with each connection.
 
 `cause` of `millstream_sessions_ended_total` is one of:
 

@@ -192,6 +192,7 @@ impl Running {
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
+            cluster: None,
         });
         let of_notices = Arc::clone(&context);
         tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });

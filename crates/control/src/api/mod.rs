@@ -5,6 +5,7 @@
 //! become one is in `merge.rs`.
 
 mod channels;
+mod cluster;
 pub(super) mod merge;
 mod pulls;
 mod types;
@@ -38,7 +39,7 @@ use worker_api::time;
 #[openapi(
     info(
         title = "Millstream management API",
-        description = "Streams, sessions and workers of one Millstream server. Open to this machine by default, or with `Authorization: Bearer TOKEN` once a token is configured."
+        description = "Streams, sessions and workers of one Millstream server, and the cluster it is a node of. Open to this machine by default, or with `Authorization: Bearer TOKEN` once a token is configured."
     ),
     components(schemas(ErrorBody)),
     modifiers(&BearerToken)
@@ -74,6 +75,7 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(channels::skip_item))
         .routes(routes!(pulls::pulls, pulls::add_pull))
         .routes(routes!(pulls::pull, pulls::remove_pull))
+        .routes(routes!(cluster::cluster))
         .routes(routes!(stats))
         .routes(routes!(stats_stream))
         .routes(routes!(openapi))
@@ -128,6 +130,7 @@ struct StreamName {
 /// Why a handler could not answer.
 enum Failure {
     Worker(NoAnswer),
+    ClusterSilent,
     NotFound(&'static str),
     BadRequest(String),
     /// It conflicts with the current state: a code and a message.
@@ -140,6 +143,10 @@ impl IntoResponse for Failure {
             Self::Worker(NoAnswer { worker }) => {
                 let message = format!("worker {worker} did not answer in time");
                 error(StatusCode::SERVICE_UNAVAILABLE, "worker_unavailable", message)
+            }
+            Self::ClusterSilent => {
+                let message = "the cluster did not answer in time";
+                error(StatusCode::SERVICE_UNAVAILABLE, "cluster_unavailable", message)
             }
             Self::NotFound(message) => error(StatusCode::NOT_FOUND, "not_found", message),
             Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, "bad_request", message),
@@ -189,6 +196,7 @@ async fn server(
         uptime_seconds: context.started.elapsed().as_secs(),
         started_at: time::rfc3339(context.started_at),
         workers: context.workers.count(),
+        cluster_node: context.cluster.as_ref().map(|cluster| cluster.node().to_owned()),
         demo_stream: context.demo_stream.clone(),
         endpoints: Urls::new(&context.addresses, access::host(&request), peer).endpoints(),
         publish: PublishRules {

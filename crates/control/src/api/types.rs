@@ -19,6 +19,8 @@ pub(super) struct ServerInfo {
     pub(super) started_at: String,
     /// Number of workers.
     pub(super) workers: usize,
+    /// Its name in its cluster, see `/api/v1/cluster`; null for a single node.
+    pub(super) cluster_node: Option<String>,
     /// `app/name` of the demo channel when one runs.
     pub(super) demo_stream: Option<String>,
     pub(super) endpoints: Endpoints,

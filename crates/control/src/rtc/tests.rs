@@ -189,6 +189,7 @@ fn server_with(setting: Setting) -> Server {
         stats: crate::stats::collect(Vec::new()).1,
         pulls: sources::pull::Pulls::idle(0),
         channels: sources::channels::Channels::idle(2),
+        cluster: None,
     };
     Server { context: Arc::new(context), workers }
 }

@@ -1,0 +1,114 @@
+//! Metrics of the cluster: what this node knows of the others, and each of its links by direction.
+//!
+//! Labels are names of nodes, of which the directory takes 1,024 at most; streams are only counted. Totals of
+//! a link begin at zero with each connection, which a rate over a counter takes for a restart, as it should.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::{Context, counter, counters, gauge, gauges};
+use crate::cluster::{
+    ClusterLink, ClusterNode, ClusterSnapshot, LinkDirection, LinkState, ListedStreams, ask,
+};
+
+/// The cluster when it was scraped. Without an answer the scrape says so, and has all the rest.
+#[derive(Debug)]
+pub(super) struct View {
+    node: String,
+    snapshot: Option<ClusterSnapshot>,
+}
+
+type Figure = (&'static str, &'static str, fn(&LinkDirection) -> u64);
+
+/// Per link and direction; `_total` is added.
+const COUNTERS: [Figure; 6] = [
+    ("millstream_cluster_link_bytes", "Bytes on the link: frames, packets and control", |d| d.bytes),
+    ("millstream_cluster_link_frames", "Frames, over TCP", |d| d.frames),
+    (
+        "millstream_cluster_link_dropped_frames",
+        "Frames left out up to a key frame because the link was too slow",
+        |d| d.dropped_frames,
+    ),
+    ("millstream_cluster_link_packets", "Packets, over UDP, each once", |d| d.packets),
+    ("millstream_cluster_link_repaired_packets", "Packets lost on the way and sent again in time", |d| {
+        d.repaired_packets
+    }),
+    ("millstream_cluster_link_given_up_packets", "Packets lost for good", |d| d.given_up_packets),
+];
+
+impl View {
+    /// What the cluster says; `None` on a single node.
+    pub(super) async fn of(context: &Context) -> Option<Self> {
+        let source = context.cluster.as_deref()?;
+        let snapshot = ask(source, ListedStreams::default()).await.ok();
+        Some(Self { node: source.node().to_owned(), snapshot })
+    }
+
+    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        encoder
+            .encode_descriptor("millstream_cluster_node", "Name of this node", None, MetricType::Info)?
+            .encode_info(&[("node", self.node.as_str())])?;
+        let help = "1 if the cluster answered; the others of its metrics are missing if not";
+        gauge(encoder, "millstream_cluster_answers", help, flag(self.snapshot.is_some()))?;
+        let Some(snapshot) = &self.snapshot else { return Ok(()) };
+        let directory = &snapshot.directory;
+        let help = "1 while NATS answers and all it has was read";
+        gauge(encoder, "millstream_cluster_directory_heard", help, flag(directory.heard))?;
+        let help = "1 while all that this node has to say is written in NATS";
+        gauge(encoder, "millstream_cluster_directory_settled", help, flag(directory.settled))?;
+        let help = "Keys and values in NATS that no node writes";
+        counter(encoder, "millstream_cluster_directory_ignored", help, directory.ignored)?;
+        let messages = [("received", directory.messages_in), ("sent", directory.messages_out)];
+        let messages = messages.map(|(direction, count)| ([("direction", direction)], count));
+        let help = "Messages of the directory, from NATS and to it";
+        counters(encoder, "millstream_cluster_directory_messages", help, messages.into_iter())?;
+        let states = ["this", "reachable", "draining", "unreachable"].map(|state| {
+            let of_state = snapshot.nodes.iter().filter(|node| self.state(node) == state);
+            ([("state", state)], of_state.count() as f64)
+        });
+        gauges(encoder, "millstream_cluster_nodes", "Nodes that live, by state", states.into_iter())?;
+        let homes = snapshot.streams_by_home;
+        let homes = [("here", homes.here), ("fetched", homes.fetched), ("elsewhere", homes.elsewhere)];
+        let homes = homes.map(|(home, count)| ([("home", home)], count as f64));
+        let help = "Streams of all nodes: published here, elsewhere and fetched, or elsewhere";
+        gauges(encoder, "millstream_cluster_streams", help, homes.into_iter())?;
+        encode_links(encoder, &snapshot.links)
+    }
+
+    /// Which of four states a node is in; one that leaves is draining as long as it can be reached.
+    fn state(&self, node: &ClusterNode) -> &'static str {
+        match node {
+            _ if node.name == self.node => "this",
+            ClusterNode { reachable: false, .. } => "unreachable",
+            ClusterNode { draining: true, .. } => "draining",
+            _ => "reachable",
+        }
+    }
+}
+
+fn encode_links(encoder: &mut DescriptorEncoder<'_>, links: &[ClusterLink]) -> fmt::Result {
+    let up = links.iter().map(|link| ([("node", link.node.as_str())], flag(link.state == LinkState::Up)));
+    gauges(encoder, "millstream_cluster_link_up", "1 while there is a connection to the node", up)?;
+    let round_trips = links
+        .iter()
+        .filter_map(|link| Some(([("node", link.node.as_str())], f64::from(link.round_trip_ms?) / 1e3)));
+    gauges(encoder, "millstream_cluster_link_round_trip_seconds", "Round trip to the node", round_trips)?;
+    let directions = || {
+        links.iter().flat_map(|link| {
+            let of = |direction, of| ([("node", link.node.as_str()), ("direction", direction)], of);
+            [of("sent", &link.sent), of("received", &link.received)]
+        })
+    };
+    let streams = directions().map(|(labels, of)| (labels, f64::from(of.streams)));
+    gauges(encoder, "millstream_cluster_link_streams", "Streams on the link", streams)?;
+    for (name, help, value) in COUNTERS {
+        counters(encoder, name, help, directions().map(|(labels, of)| (labels, value(of))))?;
+    }
+    Ok(())
+}
+
+fn flag(holds: bool) -> f64 {
+    f64::from(u8::from(holds))
+}
