@@ -3,19 +3,22 @@
  *
  *   node dev/mock-server.mjs [CLIP.flv] [--address 127.0.0.1] [--port 8080] [--sessions 2500] [--streams 6]
  *                            [--empty] [--deny 401|403] [--token-required] [--rtc] [--dist dist] [--no-websocket]
+ *                            [--cluster NODES [--trouble] [--die SECONDS] [--cluster-streams 0] [--no-nats]]
  *
  * Plays CLIP.flv (H.264/AAC, begins with a key frame) in a loop and in real time as `demo/clock`, over
  * HTTP-FLV and WebSocket-FLV; without it there is no such stream. With --port 0 it takes a free one.
  * Everything else is made up: streams, sessions and workers whose figures move. Players of the clip are real
  * sessions and can be kicked. With --deny 401 the token is `secret`. Live statistics come over a WebSocket,
  * with --no-websocket only on request. With --rtc it takes WHIP and answers WHEP, by a Chromium in the
- * background; with --token-required as well, their token is `secret`.
+ * background; with --token-required as well, their token is `secret`. With --cluster it is a node among
+ * others; --trouble puts some of their links into trouble, --die lets one go after a while.
  */
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { makeCluster } from './mock-cluster.mjs';
 import { startRtc } from './mock-rtc.mjs';
 import { makeSources } from './mock-sources.mjs';
 import { makeStats, switchingProtocols, webSocketFrame } from './mock-stats.mjs';
@@ -32,6 +35,11 @@ const { values: options, positionals } = parseArgs({
     'token-required': { type: 'boolean', default: false },
     rtc: { type: 'boolean', default: false },
     'no-websocket': { type: 'boolean', default: false },
+    cluster: { type: 'string' },
+    trouble: { type: 'boolean', default: false },
+    die: { type: 'string', default: 'Infinity' },
+    'cluster-streams': { type: 'string', default: '0' },
+    'no-nats': { type: 'boolean', default: false },
     dist: { type: 'string', default: fileURLToPath(new URL('../dist', import.meta.url)) },
   },
 });
@@ -245,6 +253,7 @@ const stats = makeStats({
   real: () => (options.empty ? [] : realSessions()),
 });
 const sources = makeSources({ empty: options.empty });
+const cluster = options.cluster === undefined ? null : makeCluster({ nodes: Number(options.cluster), trouble: options.trouble, die: Number(options.die), streams: Number(options['cluster-streams']), silent: options['no-nats'] });
 const sessions = () => [...realSessions(), ...stats.sessions()];
 
 function workers() {
@@ -280,13 +289,14 @@ function api(method, path, query, request, content) {
   if (path === '/server') {
     return { body: {
       name: 'Millstream', version: '0.1.0', uptime_seconds: uptime(), started_at: new Date(startedAt).toISOString(), workers: 2,
-      demo_stream: silent ? null : 'demo/clock',
+      cluster_node: cluster?.node ?? null, demo_stream: silent ? null : 'demo/clock',
       endpoints: { rtmp: [`rtmp://${host.split(':')[0]}:1935`], rtmps: [], http: [`http://${host}`], https: [],
         whip: rtc === null ? [] : [`http://${host}/whip`], whep: rtc === null ? [] : [`http://${host}/whep`] },
       publish: { loopback_only: !options['token-required'], token_required: options['token-required'] },
     } };
   }
   if (path === '/streams') return { body: { streams: options.empty ? [] : streams(host) } };
+  if (path === '/cluster') return cluster === null ? fail(404, 'not_found', 'this server is not part of a cluster') : { body: cluster.answer(query) };
   if (path === '/workers') return { body: { workers: workers() } };
   if (path === '/sessions') {
     let list = options.empty ? [] : sessions();

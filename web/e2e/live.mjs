@@ -1,5 +1,6 @@
 /**
- * Browser test of live statistics with 10,000 sessions, and of channels and pulls: `npm run e2e:live`.
+ * Browser test of live statistics with 10,000 sessions, of channels and pulls, and of a cluster:
+ * `npm run e2e:live`.
  *
  * Starts the stand-in server (dev/mock-server.mjs) by itself, which serves web/dist. Prints what the page's
  * own thread costs while figures come, while sorting and while scrolling. Exits 1 and names the checks that
@@ -10,6 +11,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { launch, within } from './browser.mjs';
+import { CLUSTER_CHECKS } from './cluster-checks.mjs';
 import { LIVE_CHECKS } from './live-checks.mjs';
 import { SOURCE_CHECKS } from './source-checks.mjs';
 
@@ -39,7 +41,7 @@ const browser = await launch();
 const failed = [];
 let ran = 0;
 try {
-  for (const [name, check] of [...LIVE_CHECKS, ...SOURCE_CHECKS]) {
+  for (const [name, check] of [...LIVE_CHECKS, ...SOURCE_CHECKS, ...CLUSTER_CHECKS]) {
     if (process.env.LIVE_ONLY && !name.includes(process.env.LIVE_ONLY)) continue;
     ran += 1;
     const contexts = [];

@@ -13,6 +13,7 @@ import { duration } from './lib/format';
 import type { Route } from './lib/routes';
 import { streamKey } from './lib/urls';
 import { useRoute, useServices, useSnapshot, useStore } from './state/hooks';
+import { ClusterPage } from './views/cluster';
 import { Overview } from './views/overview';
 import { PublishPage } from './views/publish';
 import { SessionsPage } from './views/sessions';
@@ -72,6 +73,8 @@ function Page({ route }: { route: Route }) {
       return <SourcesPage />;
     case 'workers':
       return <WorkersPage />;
+    case 'cluster':
+      return <ClusterPage stream={route.stream} />;
     case 'publish':
       return <PublishPage />;
     default:
@@ -90,11 +93,15 @@ const LINKS: { view: Route['view']; href: string; text: string; icon: IconName }
   { view: 'sessions', href: '#/sessions', text: 'Sessions', icon: 'sessions' },
   { view: 'sources', href: '#/sources', text: 'Sources', icon: 'sources' },
   { view: 'workers', href: '#/workers', text: 'Workers', icon: 'workers' },
+  { view: 'cluster', href: '#/cluster', text: 'Cluster', icon: 'cluster' },
   { view: 'publish', href: '#/publish', text: 'Publish', icon: 'publish' },
 ];
 
 function Sidebar({ view }: { view: Route['view'] }) {
   const current = view === 'stream' ? 'overview' : view;
+  const { server } = useSnapshot();
+  const isClustered = typeof server?.cluster_node === 'string';
+  const links = LINKS.filter((link) => link.view !== 'cluster' || isClustered);
   return (
     <header class="sidebar">
       <a class="brand" href="#/" aria-label="Millstream, overview">
@@ -102,7 +109,7 @@ function Sidebar({ view }: { view: Route['view'] }) {
         <span>Millstream</span>
       </a>
       <nav class="nav" aria-label="Console">
-        {LINKS.map((link) => (
+        {links.map((link) => (
           <a key={link.view} href={link.href} aria-current={current === link.view ? 'page' : undefined}>
             <Icon name={link.icon} />
             <span>{link.text}</span>
@@ -157,11 +164,12 @@ function ServerLine() {
 
 /** Polls while the page can be seen; a hidden tab costs the server nothing. */
 function usePolling(): void {
-  const { live, model, sources } = useServices();
+  const { cluster, live, model, sources } = useServices();
   useEffect(() => {
     const follow = () => {
       live.setSeen(!document.hidden);
       sources.setSeen(!document.hidden);
+      cluster.setSeen(!document.hidden);
       if (document.hidden) model.stop();
       else model.start();
     };
@@ -171,7 +179,7 @@ function usePolling(): void {
       document.removeEventListener('visibilitychange', follow);
       model.stop();
     };
-  }, [live, model, sources]);
+  }, [cluster, live, model, sources]);
 }
 
 /** The fragment is the route, so the skip link must not change it. */

@@ -5,6 +5,7 @@ import { render } from 'preact';
 import { ApiClient } from './api/client';
 import { App } from './app';
 import { Broadcast } from './rtc/broadcast';
+import { ClusterState } from './state/cluster';
 import { ServicesContext } from './state/hooks';
 import { LiveStats, type Thread } from './state/live-stats';
 import { Model } from './state/model';
@@ -23,6 +24,7 @@ import './styles/player.css';
 import './styles/broadcast.css';
 import './styles/views.css';
 import './styles/sources.css';
+import './styles/cluster.css';
 
 const preferences = new Preferences(browserStorage('localStorage'), browserStorage('sessionStorage'));
 const client = new ApiClient({ token: () => preferences.token.value });
@@ -38,6 +40,7 @@ const live = new LiveStats({
 });
 const sessions = new SessionBook(client);
 const sources = new Sources(client);
+const cluster = new ClusterState(client);
 const toasts = new Toasts();
 const broadcast = new Broadcast();
 
@@ -45,7 +48,7 @@ const root = document.getElementById('app');
 if (root === null) throw new Error('index.html has an element #app');
 render(
   <ServicesContext.Provider
-    value={{ client, broadcast, live, model, preferences, sessions, sources, toasts }}>
+    value={{ client, broadcast, cluster, live, model, preferences, sessions, sources, toasts }}>
     <App />
   </ServicesContext.Provider>,
   root,

@@ -1,6 +1,6 @@
 /** Addresses of the console's pages. */
 import { describe, expect, it } from 'vitest';
-import { parseRoute, sessionsHref, streamHref, watchHref } from '../src/lib/routes';
+import { clusterHref, parseRoute, sessionsHref, streamHref, watchHref } from '../src/lib/routes';
 
 describe('parseRoute', () => {
   it.each([
@@ -9,6 +9,7 @@ describe('parseRoute', () => {
     ['#/', { view: 'overview' }],
     ['#/sources', { view: 'sources' }],
     ['#/workers', { view: 'workers' }],
+    ['#/cluster', { view: 'cluster', stream: '' }],
     ['#/publish', { view: 'publish' }],
     ['#/stream/demo/clock', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '' }],
     ['#/stream/demo/clock?session=0-12', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '0-12' }],
@@ -26,6 +27,7 @@ describe('parseRoute', () => {
     expect(parseRoute(streamHref(stream, '1-2'))).toEqual({ view: 'stream', stream, session: '1-2' });
     expect(parseRoute(watchHref(stream, 't&t'))).toEqual({ view: 'watch', stream, token: 't&t', outside: '' });
     expect(parseRoute(sessionsHref({ stream: 'a b/x', role: 'player', session: '0-1' }))).toEqual({ view: 'sessions', stream: 'a b/x', role: 'player', session: '0-1' });
+    expect(parseRoute(clusterHref('a b/c&d'))).toEqual({ view: 'cluster', stream: 'a b/c&d' });
     expect(sessionsHref({ stream: '', role: '' })).toBe('#/sessions');
   });
 });

@@ -1,4 +1,5 @@
 /** Objects of the API for tests, with every field filled in. */
+import type { Cluster, ClusterLink, ClusterNode, ClusterStream, LinkDirection } from '../src/api/cluster';
 import type { Channel, Pull } from '../src/api/sources';
 import type { Session, Stream, Worker } from '../src/api/types';
 import { parseStreamKey } from '../src/lib/urls';
@@ -109,4 +110,74 @@ export function aPull(key: string, change: Partial<Pull> = {}): Pull {
     bitrate_bits_per_second: 0,
     ...change,
   };
+}
+
+export function aNode(name: string, change: Partial<ClusterNode> = {}): ClusterNode {
+  return {
+    name,
+    region: 'fra',
+    version: '0.1.0',
+    relay_tcp: '',
+    relay_udp: '',
+    http: '',
+    load: { players: 0, streams: 0, cpu_percent: 0, egress_bits_per_second: 0 },
+    draining: false,
+    reachable: true,
+    ...change,
+  };
+}
+
+export function aDirection(change: Partial<LinkDirection> = {}): LinkDirection {
+  return {
+    streams: 0,
+    bytes: 0,
+    bits_per_second: 0,
+    frames: 0,
+    dropped_frames: 0,
+    packets: 0,
+    packets_per_second: 0,
+    repaired_packets: 0,
+    given_up_packets: 0,
+    loss_percent: null,
+    ...change,
+  };
+}
+
+export function aLink(node: string, change: Partial<ClusterLink> = {}): ClusterLink {
+  return {
+    node,
+    state: 'up',
+    state_seconds: 60,
+    last_problem: null,
+    round_trip_ms: 1,
+    sent: aDirection(),
+    received: aDirection(),
+    ...change,
+  };
+}
+
+/** Node `a` of a cluster of these; the others are linked. */
+export function aCluster(names: readonly string[], change: Partial<Cluster> = {}): Cluster {
+  return {
+    node: 'a',
+    directory: {
+      heard: true,
+      settled: true,
+      server_version: '2.10.22',
+      last_problem: null,
+      ignored: 0,
+      messages_in: 0,
+      messages_out: 0,
+    },
+    nodes: names.map((name) => aNode(name)),
+    links: names.filter((name) => name !== 'a').map((name) => aLink(name)),
+    streams: [],
+    streams_total: 0,
+    streams_by_home: { here: 0, fetched: 0, elsewhere: 0 },
+    ...change,
+  };
+}
+
+export function aSpread(stream: string, home: string, edges: [node: string, parent: string][] = []): ClusterStream {
+  return { stream, lane: 'frames', codecs: [], home, edges: edges.map(([node, parent]) => ({ node, parent })) };
 }

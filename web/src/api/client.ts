@@ -5,6 +5,7 @@
  * what to do after a failure are decided in state/.
  */
 import type { StreamRef } from '../lib/urls';
+import type { Cluster, ClusterQuery } from './cluster';
 import { ApiError, kindOfStatus } from './errors';
 import type { Channel, NewChannel, NewPull, Pull } from './sources';
 import type { ServerInfo, Session, SessionPage, SessionQuery, Stream, Worker } from './types';
@@ -70,6 +71,17 @@ export class ApiClient {
   /** Ends one session. A session that is already gone fails with kind `not_found`. */
   async kick(id: string): Promise<void> {
     await this.#request('DELETE', `/sessions/${encodeURIComponent(id)}`);
+  }
+
+  /** Null when the server is a single node. */
+  async cluster(query: ClusterQuery, signal?: AbortSignal): Promise<Cluster | null> {
+    const parts = new URLSearchParams();
+    if (query.stream) parts.set('stream', query.stream);
+    if (query.search) parts.set('search', query.search);
+    if (query.limit !== undefined) parts.set('limit', String(query.limit));
+    const answer = await this.#ifKnown(this.#json<Cluster>('GET', `/cluster?${parts}`, signal));
+    if (answer !== null) list(answer.nodes, 'nodes');
+    return answer;
   }
 
   /** Null when the server is one that knows no channels. */

@@ -11,6 +11,8 @@ export interface ServerInfo {
   uptime_seconds: number;
   started_at: string;
   workers: number;
+  /** Its name in its cluster; null on a single node, absent on older servers. */
+  cluster_node?: string | null;
   /** `app/name` of the demo channel, when one runs. */
   demo_stream: string | null;
   endpoints: Endpoints;

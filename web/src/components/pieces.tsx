@@ -12,7 +12,7 @@ export function StateBadge(props: { state: Stream['state'] }) {
 }
 
 /** A lamp and a word. */
-export function Badge(props: { tone: 'live' | 'plain' | 'hollow' | 'bad'; text: string; title: string }) {
+export function Badge(props: { tone: 'live' | 'good' | 'plain' | 'hollow' | 'warn' | 'bad'; text: string; title: string }) {
   return (
     <span class={`badge badge-${props.tone}`} title={props.title}>
       {props.text}

@@ -37,6 +37,11 @@ export function bitrate(bitsPerSecond: number | null | undefined): string {
   return scaled(bitsPerSecond, ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s']);
 }
 
+/** `12.4M`: a bit rate where there is no room for its unit. */
+export function shortRate(bitsPerSecond: number | null | undefined): string {
+  return usable(bitsPerSecond) ? scaled(bitsPerSecond, ['', 'k', 'M', 'G', 'T']).replace(SPACE, '') : UNKNOWN;
+}
+
 /** `1.25 MB` */
 export function bytes(count: number | null | undefined): string {
   if (!usable(count)) return UNKNOWN;
@@ -77,6 +82,11 @@ export function milliseconds(value: number | null | undefined): string {
   if (!usable(value)) return UNKNOWN;
   if (value < 1000) return `${Math.round(value)}${SPACE}ms`;
   return `${(value / 1000).toFixed(value < 10_000 ? 1 : 0)}${SPACE}s`;
+}
+
+/** `0.6 ms`, `84 ms`: between two nodes, a tenth matters where they are close. */
+export function roundTrip(ms: number | null | undefined): string {
+  return usable(ms) && ms < 9.95 ? `${ms.toFixed(1)}${SPACE}ms` : milliseconds(ms);
 }
 
 /** `180 µs`, `1.24 ms` */

@@ -14,6 +14,8 @@ export type Route =
   | { view: 'sessions'; stream: string; role: string; session: string }
   | { view: 'sources' }
   | { view: 'workers' }
+  /** `stream`: `app/name` of the one whose tree is shown; empty for none. */
+  | { view: 'cluster'; stream: string }
   | { view: 'publish' }
   | { view: 'unknown'; path: string };
 
@@ -45,6 +47,8 @@ export function parseRoute(hash: string): Route {
       return { view: 'sources' };
     case 'workers':
       return { view: 'workers' };
+    case 'cluster':
+      return { view: 'cluster', stream: parameters.get('stream') ?? '' };
     case 'publish':
       return { view: 'publish' };
     default:
@@ -67,6 +71,10 @@ export function sessionsHref(filter: { stream?: string; role?: string; session?:
   if (filter.session) query.set('session', filter.session);
   const text = query.toString();
   return `#/sessions${text ? `?${text}` : ''}`;
+}
+
+export function clusterHref(stream = ''): string {
+  return `#/cluster${stream ? `?stream=${encodeURIComponent(stream)}` : ''}`;
 }
 
 function splitOnce(text: string, mark: string): [string, string] {

@@ -1,11 +1,12 @@
 /**
  * Bridges between the stores and components, and the objects every page needs.
  */
-import { createContext } from 'preact';
-import { useContext, useEffect, useRef, useState } from 'preact/hooks';
+import { createContext, type RefObject } from 'preact';
+import { useContext, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { ApiClient } from '../api/client';
 import { parseRoute, type Route } from '../lib/routes';
 import type { Broadcast } from '../rtc/broadcast';
+import type { ClusterState, ClusterView } from './cluster';
 import type { LiveStats, LiveView } from './live-stats';
 import type { Model, Snapshot } from './model';
 import type { Preferences } from './preferences';
@@ -17,6 +18,7 @@ import type { Toasts } from './toasts';
 export interface Services {
   client: ApiClient;
   broadcast: Broadcast;
+  cluster: ClusterState;
   live: LiveStats;
   model: Model;
   preferences: Preferences;
@@ -62,6 +64,14 @@ export function useSources(): SourcesView {
   return useStore(sources.store);
 }
 
+/** The cluster, with one of its streams if one is named; it is asked for while the component is shown. */
+export function useCluster(stream = ''): ClusterView {
+  const { cluster } = useServices();
+  useEffect(() => cluster.select(stream), [cluster, stream]);
+  useEffect(() => cluster.use(), [cluster]);
+  return useStore(cluster.store);
+}
+
 export function useRoute(): Route {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
@@ -80,6 +90,22 @@ export function useInterval(tick: () => void, ms: number): void {
     const timer = setInterval(() => latest.current(), ms);
     return () => clearInterval(timer);
   }, [ms]);
+}
+
+/** Width of the element the reference is given to, in pixels; 0 until it is known. */
+export function useWidth<T extends HTMLElement>(): [RefObject<T | null>, number] {
+  const element = useRef<T>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const { current } = element;
+    if (current === null) return;
+    const measure = () => setWidth(Math.floor(current.clientWidth));
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(current);
+    return () => observer.disconnect();
+  }, []);
+  return [element, width];
 }
 
 /** Sets the document title while the component is shown. */

@@ -8,6 +8,7 @@ import { SourcePanel } from '../components/channel-panel';
 import { Command, CopyLine } from '../components/copy';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
 import { Sparkline } from '../components/sparkline';
+import { TreePanel } from '../components/stream-tree';
 import { StreamCharts, StreamSessions } from '../components/stream-live';
 import {
   audioWords,
@@ -76,6 +77,7 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
       </div>
       <SourcePanel stream={props.stream} />
       <StreamCharts stream={props.stream} />
+      <TreePanel stream={key} />
       {stream !== null && <BridgePanel stream={stream} />}
       {stream !== null && <Addresses stream={stream} />}
       <StreamSessions stream={props.stream} session={props.session} />
