@@ -38,6 +38,7 @@ export function makeCluster({ nodes: count, trouble, streams: extra = 0, die = I
   });
 
   const way = (streams, bits, packets, seed, loss, dropped) => {
+    // What an idle link says to keep going.
     const rate = streams === 0 ? 900 : Math.round(wobble(bits, seed));
     const sent = Math.round(seconds() * packets);
     return {
@@ -46,6 +47,7 @@ export function makeCluster({ nodes: count, trouble, streams: extra = 0, die = I
     };
   };
 
+  const idle = () => ({ ...way(0, 0, 0, 0, 0, 0), bits_per_second: 0 });
   const tree = makeStreams(all);
   const linkOf = (node) => {
     const down = node === bad.unreachable;
@@ -58,8 +60,8 @@ export function makeCluster({ nodes: count, trouble, streams: extra = 0, die = I
       node: node.name, state: down ? 'down' : 'up', state_seconds: Math.floor(seconds() + (down ? 12 : 84_000 + node.index * 311)),
       last_problem: down ? 'cannot connect to 10.1.0.21:8290: connection timed out' : null,
       round_trip_ms: down ? null : wobble(DISTANCE_MS[node.region] + 0.05 * node.index, node.index),
-      sent: way(out.length, bits(out), packets(out), node.index, loss, node === bad.slow ? Math.round(seconds() * 12) : 0),
-      received: way(back.length, bits(back), packets(back), node.index + 9, loss / 2, 0),
+      sent: down ? idle() : way(out.length, bits(out), packets(out), node.index, loss, node === bad.slow ? Math.round(seconds() * 12) : 0),
+      received: down ? idle() : way(back.length, bits(back), packets(back), node.index + 9, loss / 2, 0),
     };
   };
 

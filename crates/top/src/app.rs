@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use super::client::Failure;
+use super::cluster::{Cluster, LINKS, NODES};
 use super::columns::{SESSIONS, STREAMS};
 use super::filter::{self, Filter};
 use super::history::History;
@@ -34,6 +36,10 @@ pub(crate) enum Focus {
     Streams,
     /// Sessions.
     Sessions,
+    /// Nodes of the cluster.
+    Nodes,
+    /// Links of the node.
+    Links,
 }
 
 /// What the program does next.
@@ -61,6 +67,14 @@ pub(crate) struct App {
     pub streams: TableView,
     /// The table of sessions.
     pub sessions: TableView,
+    /// The cluster on the screen; empty before the first answer.
+    pub cluster: Cluster,
+    /// Why there is no newer answer, or none.
+    pub cluster_note: Option<String>,
+    /// The table of nodes.
+    pub nodes: TableView<Cluster>,
+    /// The table of links.
+    pub links: TableView<Cluster>,
     /// The table that has the focus.
     pub focus: Focus,
     /// The text of the filter.
@@ -91,6 +105,10 @@ impl App {
             sessions: TableView::new(&SESSIONS, "BIT/S", |m, row| {
                 Key::Session(m.sessions.worker[row], m.sessions.serial[row])
             }),
+            cluster: Cluster::default(),
+            cluster_note: Some("Waiting for the first answer.".to_owned()),
+            nodes: TableView::new(&NODES, "NODE", |c, row| Key::Node(c.nodes[row].name.clone())),
+            links: TableView::new(&LINKS, "LINK", |c, row| Key::Node(c.links[row].node.clone())),
             focus: Focus::Sessions,
             filter: String::new(),
             filter_error: None,
@@ -113,6 +131,25 @@ impl App {
         }
     }
 
+    /// Takes an answer about the cluster. What was known stays when there is none.
+    pub(crate) fn receive_cluster(&mut self, answer: Result<Cluster, Failure>) {
+        match answer {
+            Ok(cluster) => {
+                self.cluster_note = None;
+                if !self.paused || self.cluster.nodes.is_empty() {
+                    self.cluster = cluster;
+                    self.refresh();
+                }
+            }
+            Err(Failure::Lost(reason) | Failure::Refused(reason)) => self.cluster_note = Some(reason),
+        }
+    }
+
+    /// Whether the cluster is on the screen, and not streams and sessions.
+    pub(crate) fn shows_cluster(&self) -> bool {
+        matches!(self.focus, Focus::Nodes | Focus::Links)
+    }
+
     /// Records that the connection is lost; the next attempt is in `retry`.
     pub(crate) fn lose(&mut self, reason: String, retry: Duration, now: Instant) {
         self.link = Link::Lost { reason, retry_at: now + retry };
@@ -125,14 +162,8 @@ impl App {
         let fitting = filter.apply(&self.message, self.only_stream.as_deref());
         self.streams.show(&self.message, fitting.streams);
         self.sessions.show(&self.message, fitting.sessions);
-    }
-
-    /// The table that has the focus.
-    pub(crate) fn focused(&mut self) -> &mut TableView {
-        match self.focus {
-            Focus::Streams => &mut self.streams,
-            Focus::Sessions => &mut self.sessions,
-        }
+        self.nodes.show(&self.cluster, (0..self.cluster.nodes.len() as u32).collect());
+        self.links.show(&self.cluster, (0..self.cluster.links.len() as u32).collect());
     }
 
     /// Handles a key; the list of keys is in `draw/help.rs`.
@@ -152,12 +183,21 @@ impl App {
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.help = self.help.is_none().then_some(0),
             KeyCode::Esc => self.go_back(),
             KeyCode::Tab | KeyCode::BackTab => {
-                self.focus = if self.focus == Focus::Streams { Focus::Sessions } else { Focus::Streams };
+                self.focus = match self.focus {
+                    Focus::Streams => Focus::Sessions,
+                    Focus::Sessions => Focus::Streams,
+                    Focus::Nodes => Focus::Links,
+                    Focus::Links => Focus::Nodes,
+                };
             }
-            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('n') => {
+                self.focus = if self.shows_cluster() { Focus::Sessions } else { Focus::Nodes };
+            }
+            // Nodes are few enough to be read without a filter.
+            KeyCode::Char('/') => self.typing = !self.shows_cluster(),
             KeyCode::Char(' ' | 'p') => self.paused = !self.paused,
             KeyCode::Enter => self.list_sessions_of_stream(),
-            KeyCode::Char('r') => self.focused().reversed ^= true,
+            KeyCode::Char('r') => self.reverse(),
             KeyCode::Left | KeyCode::Char('<') => self.sort_by_neighbour(-1),
             KeyCode::Right | KeyCode::Char('>') => self.sort_by_neighbour(1),
             code => return self.move_by(code),
@@ -209,16 +249,20 @@ impl App {
             (Some(first), _) => *first = scrolled(*first, to),
             (None, Focus::Streams) => self.streams.go(&self.message, to),
             (None, Focus::Sessions) => self.sessions.go(&self.message, to),
+            (None, Focus::Nodes) => self.nodes.go(&self.cluster, to),
+            (None, Focus::Links) => self.links.go(&self.cluster, to),
         }
         Flow::Continue
     }
 
-    /// Leaves the innermost mode: help, the sessions of one stream, the filter.
+    /// Leaves the innermost mode: help, the cluster, the sessions of one stream, the filter.
     fn go_back(&mut self) {
         if self.help.take().is_some() {
             return;
         }
-        if self.only_stream.take().is_some() {
+        if self.shows_cluster() {
+            self.focus = Focus::Sessions;
+        } else if self.only_stream.take().is_some() {
             self.focus = Focus::Streams;
         } else {
             self.filter.clear();
@@ -235,10 +279,21 @@ impl App {
     }
 
     fn sort_by_neighbour(&mut self, step: isize) {
-        let table = self.focused();
-        let count = table.columns.len();
-        table.sort = (table.sort + count).saturating_add_signed(step) % count;
-        table.reversed = false;
+        match self.focus {
+            Focus::Streams => self.streams.sort_by_neighbour(step),
+            Focus::Sessions => self.sessions.sort_by_neighbour(step),
+            Focus::Nodes => self.nodes.sort_by_neighbour(step),
+            Focus::Links => self.links.sort_by_neighbour(step),
+        }
+    }
+
+    fn reverse(&mut self) {
+        match self.focus {
+            Focus::Streams => self.streams.reversed ^= true,
+            Focus::Sessions => self.sessions.reversed ^= true,
+            Focus::Nodes => self.nodes.reversed ^= true,
+            Focus::Links => self.links.reversed ^= true,
+        }
     }
 }
 
@@ -257,7 +312,7 @@ fn scrolled(first: usize, to: Move) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{cluster, sample};
 
     pub(super) fn press(app: &mut App, keys: &[KeyCode]) {
         for code in keys {
@@ -336,6 +391,30 @@ mod tests {
         press(&mut app, &[KeyCode::Char(' ')]);
         app.receive(sample::later(&first, 2));
         assert_eq!(app.message.sequence, 3);
+    }
+
+    #[test]
+    fn the_cluster_has_two_tables_of_its_own() {
+        let mut app = app(30);
+        app.receive_cluster(Ok(cluster::sample::cluster(12)));
+        press(&mut app, &[KeyCode::Char('n')]);
+        assert!(app.shows_cluster() && app.focus == Focus::Nodes);
+        assert_eq!(app.nodes.rows(), (0..12).collect::<Vec<u32>>(), "by name");
+        press(&mut app, &[KeyCode::Right, KeyCode::Right, KeyCode::Right, KeyCode::Down]);
+        assert_eq!(
+            (app.nodes.columns[app.nodes.sort].title, app.nodes.rows()[..2].to_vec()),
+            ("PLAYERS", vec![11, 10])
+        );
+        press(&mut app, &[KeyCode::Tab, KeyCode::Char('r'), KeyCode::Char('/')]);
+        assert_eq!((app.focus, app.links.selected_row(), app.typing), (Focus::Links, Some(10), false));
+        // What was known stays, with the reason why there is nothing newer.
+        app.receive_cluster(Err(Failure::Lost("no answer".to_owned())));
+        assert_eq!((app.cluster_note.as_deref(), app.links.rows().len()), (Some("no answer"), 11));
+        press(&mut app, &[KeyCode::Char(' ')]);
+        app.receive_cluster(Ok(cluster::sample::cluster(3)));
+        assert_eq!((app.cluster_note.as_deref(), app.links.rows().len()), (None, 11), "paused");
+        press(&mut app, &[KeyCode::Esc]);
+        assert_eq!((app.focus, app.sessions.rows().len()), (Focus::Sessions, 30));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Blocking, on a thread of its own (`spawn`), which hands over what it receives through the
 //! program's bounded queue and connects again when the connection is lost. While the queue is full
 //! the thread waits; the server then skips messages for this reader. Errors in the server's answers
-//! end in a [`Failure`], and so does a message that does not arrive in time (`transport`).
+//! end in a [`Failure`], and so does a message that does not arrive in time (`transport`). The cluster is
+//! asked for by requests (`http`).
 
+mod http;
 mod transport;
 
 use std::io;
@@ -36,6 +38,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// First and longest pause between two attempts to connect; it doubles in between.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
+
+/// The header `User-Agent`.
+const AGENT: &str = concat!("millstream-top/", env!("CARGO_PKG_VERSION"));
 
 /// What happens on the connection.
 #[derive(Debug)]
@@ -123,11 +128,11 @@ impl Connector {
         Ok(Self { target, authorization: authorization.transpose()?, tls, timeout: READ_TIMEOUT })
     }
 
-    /// Connects and requests the statistics.
-    pub(crate) fn connect(&self) -> Result<Feed, Failure> {
+    /// Connects, with TLS or without.
+    fn open(&self) -> Result<Transport, Failure> {
         let socket = self.connect_tcp().map_err(|error| Failure::Lost(error.to_string()))?;
         let socket = TimedSocket::new(socket, self.timeout);
-        let transport = match &self.tls {
+        Ok(match &self.tls {
             Some(config) if self.target.tls => {
                 let name = ServerName::try_from(self.target.host.clone())
                     .map_err(|error| Failure::Refused(format!("{}: {error}", self.target.host)))?;
@@ -136,7 +141,12 @@ impl Connector {
                 Transport::Tls(Box::new(StreamOwned::new(connection, socket)))
             }
             _ => Transport::Plain(socket),
-        };
+        })
+    }
+
+    /// Connects and requests the statistics.
+    pub(crate) fn connect(&self) -> Result<Feed, Failure> {
+        let transport = self.open()?;
         let request = self.request().map_err(|error| Failure::Refused(error.to_string()))?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES_MAX))
@@ -163,8 +173,7 @@ impl Connector {
         let mut request = self.target.stream_url().into_client_request()?;
         let headers = request.headers_mut();
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-        let agent = concat!("millstream-top/", env!("CARGO_PKG_VERSION"));
-        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
         if let Some(value) = &self.authorization {
             headers.insert(header::AUTHORIZATION, value.clone());
         }

@@ -1,4 +1,5 @@
-//! The columns of the two tables: how each cell is sorted, printed and rated.
+//! The columns of tables: how each cell is sorted, printed and rated. Those of the cluster are in
+//! `cluster.rs`.
 //!
 //! One list per table, in the order of the screen; headers, help, `--sort` and `--once` follow
 //! them. A cell is a function of a message and a row, so that rows that are not shown cost only a
@@ -10,9 +11,8 @@ use std::cmp::Ordering;
 use super::format;
 use stats::message::{NO_STREAM, ROLE_PENDING, ROLE_PLAYER, ROLE_PUBLISHER, StatsMessage};
 
-/// A column of a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Column {
+/// A column of a table of what is in an `M`.
+pub(crate) struct Column<M = StatsMessage> {
     /// Header, and name for `--sort` in any case.
     pub title: &'static str,
     /// Name of what it shows with its unit, as in the message where it comes from there; for `--once`.
@@ -27,7 +27,7 @@ pub(crate) struct Column {
     /// Columns with the highest number are dropped first where there is no room for all.
     pub order_of_leaving: u8,
     /// The value of a row.
-    pub value: for<'a> fn(&'a StatsMessage, usize) -> Value<'a>,
+    pub value: for<'a> fn(&'a M, usize) -> Value<'a>,
     /// The value as people read it.
     pub text: for<'a> fn(Value<'a>) -> Cow<'a, str>,
     /// How good it is.
@@ -144,14 +144,15 @@ fn as_is(value: Value<'_>) -> Cow<'_, str> {
 }
 
 /// A count with all its digits: for players, one more or less matters.
-fn exact(value: Value<'_>) -> Cow<'_, str> {
+pub(crate) fn exact(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Count(value) => format::grouped(value).into(),
         other => as_is(other),
     }
 }
 
-fn as_time(value: Value<'_>) -> Cow<'_, str> {
+/// Milliseconds as a time span.
+pub(crate) fn as_time(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Count(ms) => format::duration_ms(ms).into(),
         other => as_is(other),
@@ -163,12 +164,12 @@ fn plain(_: Value<'_>) -> Level {
 }
 
 /// Rates counts that should be 0.
-fn none_is_best(value: Value<'_>) -> Level {
+pub(crate) fn none_is_best(value: Value<'_>) -> Level {
     if matches!(value, Value::Count(1..)) { Level::Warning } else { Level::Plain }
 }
 
 /// Loss in percent: visible from 1, bad from 5.
-fn loss(value: Value<'_>) -> Level {
+pub(crate) fn loss(value: Value<'_>) -> Level {
     above(value, 1.0, 5.0)
 }
 
@@ -193,7 +194,8 @@ fn waiting(value: Value<'_>) -> Level {
     }
 }
 
-fn above(value: Value<'_>, warning: f32, bad: f32) -> Level {
+/// Rates a measure by two limits.
+pub(crate) fn above(value: Value<'_>, warning: f32, bad: f32) -> Level {
     match value {
         Value::Real(value) if value >= bad => Level::Bad,
         Value::Real(value) if value >= warning => Level::Warning,
@@ -205,30 +207,33 @@ fn state(value: Value<'_>) -> Level {
     if value == Value::Text("live".into()) { Level::Good } else { Level::Warning }
 }
 
-/// Rows of [`STREAMS`] and [`SESSIONS`]: kind, title, field, width, order of leaving, meaning, and the value.
+/// Rows of a list of columns: kind, title, field, width, order of leaving, meaning, and the value.
 macro_rules! columns {
     (@kind name) => { false };
     (@kind figure) => { true };
     ($($kind:ident $title:literal, $field:literal, $width:expr, $leaving:literal, $meaning:literal
         $(, text $text:ident)? $(, judge $judge:ident)?: $value:expr;)*) => {
         [$(Column {
-            is_figure: columns!(@kind $kind),
+            is_figure: $crate::columns::columns!(@kind $kind),
             value: $value,
             $(text: $text,)?
             $(judge: $judge,)?
-            ..column($title, $field, $width, $leaving, $meaning)
+            ..$crate::columns::column($title, $field, $width, $leaving, $meaning)
         }),*]
     };
 }
 
-const fn column(
+pub(crate) use columns;
+
+/// A column of figures without a value, for [`columns`].
+pub(crate) const fn column<M>(
     title: &'static str,
     field: &'static str,
     width: u16,
     order_of_leaving: u8,
     meaning: &'static str,
-) -> Column {
-    let value: for<'a> fn(&'a StatsMessage, usize) -> Value<'a> = |_, _| Value::Unknown;
+) -> Column<M> {
+    let value: for<'a> fn(&'a M, usize) -> Value<'a> = |_, _| Value::Unknown;
     Column {
         title,
         field,
@@ -296,7 +301,7 @@ pub(crate) const SESSIONS: [Column; 14] = columns! {
 
 /// Indices of the columns that fit into `width` characters, with one character between them. The
 /// one at `sorted` is kept as long as the flexible one.
-pub(crate) fn fitting(columns: &[Column], width: u16, sorted: usize) -> Vec<usize> {
+pub(crate) fn fitting<M>(columns: &[Column<M>], width: u16, sorted: usize) -> Vec<usize> {
     let least = |at: usize| {
         usize::from(columns[at].width.max(FLEXIBLE_MIN * u16::from(columns[at].width == FLEXIBLE)))
     };

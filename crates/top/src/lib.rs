@@ -3,11 +3,13 @@
 //! A program of its own inside the binary: it reads no configuration and starts no server, but
 //! connects to one as the console in the browser does (`GET /api/v1/stats/stream`). `client`
 //! receives messages, `app` holds the state and handles keys, `draw` draws it, `terminal` is the
-//! loop; `once` prints one message as text instead. It only shows: to end sessions, use the API or
+//! loop; `once` prints one message as text instead. Nodes and links of a cluster (`cluster`) are asked for
+//! once a second while they are shown. It only shows: to end sessions, use the API or
 //! the console.
 
 mod app;
 mod client;
+mod cluster;
 mod columns;
 mod draw;
 mod filter;
@@ -27,7 +29,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use app::App;
+use app::{App, Focus};
 use client::{Connector, Failure, TOKEN_VARIABLE};
 use filter::Filter;
 use target::Target;
@@ -64,6 +66,9 @@ pub struct Args {
     /// Print one message as text, a line for each worker, stream and session, and exit.
     #[arg(long)]
     pub once: bool,
+    /// Begin with the nodes and links of the server's cluster (the key n); with --once, print those.
+    #[arg(long)]
+    pub nodes: bool,
     /// Only rows that match these words: part of a stream, protocol or role, beginning of an id;
     /// worker:0 role:player ...
     #[arg(long, value_name = "WORDS")]
@@ -83,7 +88,7 @@ pub fn run(args: &Args) -> ExitCode {
         Err(error) => return fail(&error, EXIT_USAGE),
     };
     if args.once {
-        return print_once(&connector, &mut app);
+        return if args.nodes { print_nodes(&connector, &mut app) } else { print_once(&connector, &mut app) };
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return fail("a terminal is needed; without one, use --once", EXIT_USAGE);
@@ -113,6 +118,9 @@ fn prepare(args: &Args) -> Result<(Connector, App), String> {
         return Err(format!("--sort {title}: there is no such column; there are {}", titles.join(", ")));
     }
     app.sessions.reversed = reversed;
+    if args.nodes {
+        app.focus = Focus::Nodes;
+    }
     app.filter = args.filter.as_deref().unwrap_or_default().chars().take(filter::TEXT_MAX).collect();
     Filter::new(&app.filter).check(None).map_err(|error| format!("--filter: {error}"))?;
     let tls = target.tls.then(|| tls::client_config(&trust)).transpose()?;
@@ -130,6 +138,19 @@ fn print_once(connector: &Connector, app: &mut App) -> ExitCode {
             }
             // A closed pipe (`| head`) is not an error.
             let _ = io::stdout().write_all(once::text(app).as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Lost(reason) | Failure::Refused(reason)) => {
+            fail(&format!("{}: {reason}", app.server), EXIT_FAILED)
+        }
+    }
+}
+
+fn print_nodes(connector: &Connector, app: &mut App) -> ExitCode {
+    match connector.cluster() {
+        Ok(cluster) => {
+            app.receive_cluster(Ok(cluster));
+            let _ = io::stdout().write_all(once::cluster_text(app).as_bytes());
             ExitCode::SUCCESS
         }
         Err(Failure::Lost(reason) | Failure::Refused(reason)) => {

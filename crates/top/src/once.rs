@@ -1,11 +1,12 @@
-//! One message as text, for scripts and pipes: `millstream top --once`.
+//! One message as text, for scripts and pipes: `millstream top --once`, with `--nodes` the cluster.
 //!
-//! A line for each worker, stream and session; the first word says which. Figures are plain numbers
-//! in the units of the message, unknown values are `-`, and no field contains spaces, so that `awk`
-//! finds its columns by number. Lines with the names of the columns begin with `#`. Sessions and
+//! A line for each worker, stream and session, or node and link; the first word says which. Figures
+//! are plain numbers in the units of the message, unknown values are `-`, and no field contains spaces,
+//! so that `awk` finds its columns by number. Lines with the names of the columns begin with `#`. Sessions and
 //! streams are filtered and sorted as on the screen.
 
 use super::app::App;
+use super::cluster::{LINKS, NODES};
 use super::columns::{Column, SESSIONS, STREAMS, Value};
 use stats::message::StatsMessage;
 
@@ -22,6 +23,14 @@ pub(crate) fn text(app: &App) -> String {
     out
 }
 
+/// The text of the cluster that `app` holds.
+pub(crate) fn cluster_text(app: &App) -> String {
+    let mut out = String::new();
+    table(&mut out, "node", &app.cluster, &NODES, app.nodes.rows());
+    table(&mut out, "link", &app.cluster, &LINKS, app.links.rows());
+    out
+}
+
 type WorkerColumn = (&'static str, fn(&StatsMessage, usize) -> Value<'_>);
 
 const WORKERS: [WorkerColumn; 6] = [
@@ -33,7 +42,7 @@ const WORKERS: [WorkerColumn; 6] = [
     ("bits_out_per_second", |m, row| Value::Count(m.workers.bits_out_per_second[row])),
 ];
 
-fn table(out: &mut String, kind: &str, message: &StatsMessage, columns: &[Column], rows: &[u32]) {
+fn table<M>(out: &mut String, kind: &str, message: &M, columns: &[Column<M>], rows: &[u32]) {
     let fields = columns.iter().map(|column| column.field);
     group(out, kind, fields, rows, |row, column| (columns[column].value)(message, row));
 }
@@ -70,6 +79,7 @@ fn group<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::sample::cluster as sample_of_cluster;
     use crate::sample;
 
     /// The load in a worker's line.
@@ -100,6 +110,19 @@ mod tests {
         assert!(text.contains("live/my%20cam"), "{text}");
         let loads: Vec<_> = text.lines().filter(|line| line.starts_with("worker")).map(load).collect();
         assert_eq!(loads, ["-", "-"], "{text}");
+    }
+
+    #[test]
+    fn nodes_and_links_have_lines_of_their_own() {
+        let mut app = App::new(String::new());
+        app.receive_cluster(Ok(sample_of_cluster(6)));
+        let text = cluster_text(&app);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let node = ["node", "node-03", "nyc", "draining", "3000", "3", "24.00", "7500000000", "0.1.0"];
+        assert_eq!(lines[4], node);
+        assert_eq!(lines[7][..5], ["#link", "link", "state", "state_ms", "rtt_ms"]);
+        assert_eq!(lines[11][..5], ["link", "node-04", "down", "244000", "-"]);
+        assert_eq!(lines.len(), 13);
     }
 
     #[test]

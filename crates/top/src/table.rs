@@ -1,4 +1,4 @@
-//! One table: which rows of the newest message it shows, in which order, and which of them is selected.
+//! One table: which rows of what came last it shows, in which order, and which of them is selected.
 //!
 //! The selection belongs to a session or stream, not to a position: it moves with its row when the
 //! order changes. Only if it was moved to the first row, it stays there, whichever row that is.
@@ -7,14 +7,14 @@ use super::columns::Column;
 use stats::message::StatsMessage;
 
 /// A table's state.
-pub(crate) struct TableView {
+pub(crate) struct TableView<M: 'static = StatsMessage> {
     /// Its columns.
-    pub columns: &'static [Column],
+    pub columns: &'static [Column<M>],
     /// Index of the column it is sorted by.
     pub sort: usize,
     /// Whether that column's usual order is reversed.
     pub reversed: bool,
-    key: fn(&StatsMessage, usize) -> Key,
+    key: fn(&M, usize) -> Key,
     /// Rows of the message, in order.
     rows: Vec<u32>,
     selected: usize,
@@ -33,6 +33,8 @@ pub(crate) enum Key {
     Session(u16, u64),
     /// A stream, `app/name`.
     Stream(String),
+    /// A node, or the link to it.
+    Node(String),
 }
 
 /// A move of the selection.
@@ -52,9 +54,9 @@ pub(crate) enum Move {
     Last,
 }
 
-impl TableView {
+impl<M> TableView<M> {
     /// A table of `columns`, sorted by the one titled `sort`, whose rows are about `key`.
-    pub(crate) fn new(columns: &'static [Column], sort: &str, key: fn(&StatsMessage, usize) -> Key) -> Self {
+    pub(crate) fn new(columns: &'static [Column<M>], sort: &str, key: fn(&M, usize) -> Key) -> Self {
         let sort = columns.iter().position(|column| column.title == sort).unwrap_or(0);
         Self {
             columns,
@@ -76,6 +78,13 @@ impl TableView {
         found.is_some()
     }
 
+    /// Sorts by the column so many further, in its own order.
+    pub(crate) fn sort_by_neighbour(&mut self, step: isize) {
+        let count = self.columns.len();
+        self.sort = (self.sort + count).saturating_add_signed(step) % count;
+        self.reversed = false;
+    }
+
     /// Whether larger values come first.
     pub(crate) fn is_descending(&self) -> bool {
         self.columns[self.sort].is_figure != self.reversed
@@ -83,7 +92,7 @@ impl TableView {
 
     /// Shows `rows` of `message`, sorted. The selection stays with its session or stream, or at its
     /// position if that has left.
-    pub(crate) fn show(&mut self, message: &StatsMessage, rows: Vec<u32>) {
+    pub(crate) fn show(&mut self, message: &M, rows: Vec<u32>) {
         self.rows = self.sorted(message, rows);
         let place = self.selected_key.as_ref().map(|key| {
             let is_it = |row: &u32| (self.key)(message, *row as usize) == *key;
@@ -96,7 +105,7 @@ impl TableView {
         }
     }
 
-    fn sorted(&self, message: &StatsMessage, rows: Vec<u32>) -> Vec<u32> {
+    fn sorted(&self, message: &M, rows: Vec<u32>) -> Vec<u32> {
         let (by, first, descending) = (&self.columns[self.sort], &self.columns[0], self.is_descending());
         let mut keyed: Vec<_> =
             rows.into_iter().map(|row| ((by.value)(message, row as usize), row)).collect();
@@ -112,7 +121,7 @@ impl TableView {
     }
 
     /// Moves the selection.
-    pub(crate) fn go(&mut self, message: &StatsMessage, to: Move) {
+    pub(crate) fn go(&mut self, message: &M, to: Move) {
         let page = self.page.saturating_sub(1).max(1);
         let place = match to {
             Move::Up => self.selected.saturating_sub(1),
@@ -128,7 +137,7 @@ impl TableView {
         }
     }
 
-    fn select(&mut self, message: &StatsMessage, place: usize) {
+    fn select(&mut self, message: &M, place: usize) {
         self.selected = place.min(self.rows.len().saturating_sub(1));
         self.selected_key = self.selected_row().map(|row| (self.key)(message, row));
     }

@@ -56,6 +56,16 @@ impl Target {
         Ok(Self { tls, host, port, authority: authority.as_str().to_owned(), prefix })
     }
 
+    /// Value of the header `Host`.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What a request for `path` of the server asks for.
+    pub(crate) fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.prefix)
+    }
+
     /// URL of the WebSocket.
     pub(crate) fn stream_url(&self) -> String {
         let scheme = if self.tls { "wss" } else { "ws" };

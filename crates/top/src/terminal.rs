@@ -1,7 +1,7 @@
 //! The loop: the terminal, its keys, the connection and signals meet in one bounded queue.
 //!
-//! Three threads fill the queue (keys, messages, signals) and wait while it is full; this one takes
-//! all events that are queued, then draws once. The terminal is restored also when the program is
+//! Four threads fill the queue (keys, messages, the cluster, signals) and wait while it is full; this one
+//! takes all events that are queued, then draws once. The terminal is restored also when the program is
 //! stopped by a signal or panics.
 
 use std::io;
@@ -17,7 +17,8 @@ use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
 use ratatui::layout::{Position, Rect};
 
 use super::app::{App, Flow, Link};
-use super::client::{self, Connector, FeedEvent};
+use super::client::{self, Connector, Failure, FeedEvent};
+use super::cluster::Cluster;
 use super::draw;
 use super::theme::Theme;
 
@@ -29,16 +30,18 @@ const TICK: Duration = Duration::from_secs(1);
 enum Event {
     Input(Input),
     Feed(FeedEvent),
+    Cluster(Result<Cluster, Failure>),
     /// A signal, or the terminal is gone.
     End,
 }
 
 /// Runs until the user or a signal ends it, or the server refuses.
 pub(crate) fn run(connector: &Connector, mut app: App, theme: Theme) -> Result<(), String> {
-    let events = start_threads(connector).map_err(|error| format!("threads cannot be started: {error}"))?;
+    let (events, asks) =
+        start_threads(connector).map_err(|error| format!("threads cannot be started: {error}"))?;
     let mut terminal =
         ratatui::try_init().map_err(|error| format!("the terminal cannot be used: {error}"))?;
-    let result = turn(&mut terminal, &events, &mut app, theme);
+    let result = turn(&mut terminal, &events, &asks, &mut app, theme);
     let restored = ratatui::try_restore().map_err(|error| error.to_string());
     result.and(restored)
 }
@@ -46,12 +49,19 @@ pub(crate) fn run(connector: &Connector, mut app: App, theme: Theme) -> Result<(
 fn turn(
     terminal: &mut DefaultTerminal,
     events: &Receiver<Event>,
+    asks: &SyncSender<()>,
     app: &mut App,
     theme: Theme,
 ) -> Result<(), String> {
     let fail = |error: io::Error| format!("the terminal cannot be used: {error}");
+    let mut asked: Option<Instant> = None;
     loop {
         let now = now();
+        if app.shows_cluster() && asked.is_none_or(|at| now.duration_since(at) >= TICK) {
+            // One that waits already will do.
+            let _ = asks.try_send(());
+            asked = Some(now);
+        }
         terminal.draw(|frame| draw::draw(frame, app, theme, now)).map_err(fail)?;
         let mut event = match events.recv_timeout(TICK) {
             Ok(event) => Some(event),
@@ -75,6 +85,7 @@ fn handle(app: &mut App, event: Event) -> Result<Flow, String> {
         Event::Input(Input::Key(key)) => return Ok(app.handle_key(key)),
         // A new size is found when the screen is drawn.
         Event::Input(_) => {}
+        Event::Cluster(answer) => app.receive_cluster(answer),
         Event::Feed(FeedEvent::Connecting) => app.link = Link::Connecting,
         Event::Feed(FeedEvent::Message(message)) => app.receive(*message),
         Event::Feed(FeedEvent::Lost { reason, retry }) => app.lose(reason, retry, now()),
@@ -95,7 +106,8 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     terminal.resize(Rect::from((Position::ORIGIN, size)))
 }
 
-fn start_threads(connector: &Connector) -> io::Result<Receiver<Event>> {
+/// Starts the threads; the cluster is asked for when something is sent.
+fn start_threads(connector: &Connector) -> io::Result<(Receiver<Event>, SyncSender<()>)> {
     let (sender, events) = sync_channel(QUEUE_EVENTS);
     // Before any other thread exists that could receive them.
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
@@ -108,11 +120,16 @@ fn start_threads(connector: &Connector) -> io::Result<Receiver<Event>> {
         let read = || event::read().map_or(Event::End, Event::Input);
         while sender.send(read()).is_ok() {}
     })?;
+    let (asks, asked) = sync_channel(1);
+    let of_cluster = connector.clone();
+    start("cluster", &sender, move |sender| {
+        while asked.recv().is_ok() && sender.send(Event::Cluster(of_cluster.cluster())).is_ok() {}
+    })?;
     let connector = connector.clone();
     start("statistics", &sender, move |sender| {
         client::run(&connector, |event| sender.send(Event::Feed(event)).is_ok());
     })?;
-    Ok(events)
+    Ok((events, asks))
 }
 
 fn start(

@@ -61,6 +61,14 @@ fn a_line_for_each_worker_stream_and_session() {
     }
 }
 
+#[test]
+fn a_single_node_has_no_nodes_to_show() {
+    let server = Server::start("");
+    let output = top(&["--url", &server.http.to_string(), "--nodes"], None);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
+    assert!(text(&output.stderr).contains("this server is not part of a cluster"), "{}", text(&output.stderr));
+}
+
 /// Words of the lines of one kind.
 fn lines(printed: &str, kind: &str) -> Vec<Vec<String>> {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -271,3 +271,83 @@ fn a_port_of_something_else_is_told_as_what_it_may_be() {
         server.join().expect("the server's assertions hold");
     }
 }
+
+/// A server that checks the request for the cluster and answers with this.
+fn cluster_answer(mut stream: TcpStream, answer: &str) {
+    let mut asked = Vec::new();
+    let mut byte = [0];
+    while !asked.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("a request");
+        asked.push(byte[0]);
+    }
+    let asked = String::from_utf8(asked).expect("text");
+    let line = asked.lines().next().expect("a line");
+    assert_eq!(line, "GET /api/v1/cluster?limit=0 HTTP/1.0");
+    assert!(asked.contains("\r\nHost: localhost:") && asked.contains("\r\nAuthorization: Bearer keeper\r\n"));
+    // The client may have enough before all is written.
+    let _ = stream.write_all(answer.as_bytes());
+}
+
+#[test]
+fn the_cluster_is_read_to_its_length_or_to_the_end() {
+    let turns: Vec<Server> = vec![
+        |stream| {
+            let open = stream.try_clone().expect("a socket");
+            cluster_answer(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: 34\r\n\r\n{\"node\":\"a\",\"nodes\":[],\"links\":[]}",
+            );
+            // It is not closed before the client has closed.
+            io::copy(&mut &open, &mut io::sink()).expect("closed by the client");
+        },
+        |stream| cluster_answer(stream, "HTTP/1.0 200 OK\r\n\r\n{\"node\":\"b\",\"nodes\":[],\"links\":[]}"),
+    ];
+    let (connector, server) = serve(turns);
+    for node in ["a", "b"] {
+        assert_eq!(connector.cluster().expect("an answer").node, node);
+    }
+    server.join().expect("the server's assertions hold");
+}
+
+#[test]
+fn why_there_is_no_cluster_is_told() {
+    let cases: [(Server, Failure); 6] = [
+        (
+            |stream| cluster_answer(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}"),
+            Failure::Refused("this server is not part of a cluster".to_owned()),
+        ),
+        (
+            |stream| {
+                let body = r#"{"error":{"code":"cluster_unavailable","message":"it did not answer"}}"#;
+                cluster_answer(stream, &format!("HTTP/1.1 503 Service Unavailable\r\n\r\n{body}"));
+            },
+            Failure::Lost("the server answered 503 Service Unavailable (it did not answer)".to_owned()),
+        ),
+        (
+            |stream| cluster_answer(stream, "HTTP/1.1 403 Forbidden\r\n\r\n"),
+            Failure::Refused("not allowed from here".to_owned()),
+        ),
+        (
+            |stream| cluster_answer(stream, "220 mail.example ESMTP\r\n\r\n"),
+            Failure::Lost("what answers there is no HTTP".to_owned()),
+        ),
+        (
+            |stream| cluster_answer(stream, &"x".repeat(1 << 20)),
+            Failure::Lost("the answer is too long".to_owned()),
+        ),
+        (drop, Failure::Lost("what answers there is no HTTP".to_owned())),
+    ];
+    for (turn, expected) in cases {
+        let (connector, server) = serve(vec![turn]);
+        let found = connector.cluster().map(|_| ()).expect_err("no cluster");
+        // A socket that was closed with something unread is reset, which ends it as well.
+        let was_reset = matches!(&found, Failure::Lost(reason) if reason.contains("reset"));
+        assert!(found == expected || was_reset, "{found:?} instead of {expected:?}");
+        server.join().expect("the server's assertions hold");
+    }
+    let (connector, server) =
+        serve(vec![|stream| cluster_answer(stream, "HTTP/1.0 200 OK\r\n\r\n{\"node\":")]);
+    let Err(Failure::Lost(reason)) = connector.cluster() else { panic!("half an answer") };
+    assert!(reason.starts_with("the answer cannot be read"), "{reason}");
+    server.join().expect("the server's assertions hold");
+}

@@ -1,4 +1,4 @@
-//! Curves of the selected row: what it did in the last two minutes.
+//! The selected row: curves of what it did in the last two minutes, or a line about a node or link.
 
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -6,12 +6,15 @@ use ratatui::widgets::{Sparkline, Widget};
 
 use super::pen::{Pen, line};
 use crate::app::{App, Focus};
+use crate::cluster::Link;
 use crate::columns::{protocol_of, role_of, stream_of};
 use crate::format;
 use crate::history::{Curves, SAMPLES};
 
 /// Lines it takes: a title, figures, and two of curves.
 pub(super) const LINES: u16 = 4;
+/// Lines of the cluster's selected row.
+pub(super) const CLUSTER_LINES: u16 = 2;
 /// Least width of a curve; fewer are shown when there is no room.
 const CURVE_MIN: u16 = 26;
 
@@ -47,7 +50,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, app: &App) {
     }
     let (title, curves, of) = match app.focus {
         Focus::Sessions => session(app),
-        Focus::Streams => stream(app),
+        _ => stream(app),
     };
     pen.title(line(area, 0), &title, false);
     let Some(curves) = curves else { return };
@@ -60,6 +63,28 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, app: &App) {
     for (area, curve) in areas.iter().zip(of) {
         draw_curve(pen, *area, curves, curve);
     }
+}
+
+/// Draws what is known of the selected node or link besides its figures.
+pub(super) fn draw_cluster(pen: &mut Pen<'_>, area: Rect, app: &App) {
+    let (title, text) = match app.focus {
+        Focus::Nodes => app.nodes.selected_row().map(|row| {
+            let node = &app.cluster.nodes[row];
+            (format!("Node {}", node.name), format!("other nodes reach it at {}", node.relay_tcp))
+        }),
+        _ => app.links.selected_row().map(|row| {
+            let link = &app.cluster.links[row];
+            let problem = link.last_problem.as_deref().unwrap_or("nothing has gone wrong");
+            (format!("Link to {}", link.node), format!("{} for {}: {problem}", link.state, age(link)))
+        }),
+    }
+    .unwrap_or_default();
+    pen.title(line(area, 0), &title, false);
+    pen.left(line(area, 1), &text, Style::new());
+}
+
+fn age(link: &Link) -> String {
+    format::duration_ms(link.state_seconds.saturating_mul(1000))
 }
 
 fn session(app: &App) -> (String, Option<&Curves>, &'static [Curve]) {

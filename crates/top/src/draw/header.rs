@@ -95,6 +95,41 @@ pub(super) fn totals(pen: &mut Pen<'_>, area: Rect, app: &App) {
     }
 }
 
+/// The second line of the cluster: what there is of it, or why there is nothing newer.
+pub(super) fn cluster(pen: &mut Pen<'_>, area: Rect, app: &App) {
+    if let Some(note) = &app.cluster_note {
+        pen.left(area, note, pen.theme.level(Level::Warning));
+        return;
+    }
+    let cluster = &app.cluster;
+    let (up, links) = (cluster.links_up(), cluster.links.len());
+    let streams = &cluster.streams_by_home;
+    let directory = &cluster.directory;
+    let heard = match &directory.last_problem {
+        _ if directory.heard => format!("NATS {}", directory.server_version),
+        Some(problem) => format!("NATS not heard: {problem}"),
+        None => "NATS not heard".to_owned(),
+    };
+    let good = |holds| pen.theme.level(if holds { Level::Plain } else { Level::Bad });
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let parts = [
+        ("node ", cluster.node.clone(), bold),
+        ("  nodes ", format::grouped(cluster.nodes.len() as u64), bold),
+        ("  links up ", format!("{up} of {links}"), good(up == links).add_modifier(Modifier::BOLD)),
+        ("  streams here ", format::grouped(streams.here), bold),
+        (" fetched ", format::grouped(streams.fetched), bold),
+        (" elsewhere ", format::grouped(streams.elsewhere), bold),
+        ("  ", heard, good(directory.heard)),
+    ];
+    let mut rest = area;
+    for (name, figure, style) in &parts {
+        if width(name) + width(figure) > rest.width {
+            break;
+        }
+        rest = pen.pieces(rest, &[(name, Style::new()), (figure, *style)]);
+    }
+}
+
 /// Lines that workers take on a screen of this size: one each if there is room, or several on a line.
 pub(super) fn worker_lines(message: &StatsMessage, screen: Rect) -> u16 {
     let most = (screen.height / WORKER_LINES_SHARE).clamp(1, WORKER_LINES_MAX);

@@ -10,12 +10,13 @@ use crate::app::App;
 use crate::columns::Level;
 
 /// Keys, what they do in one word and in a sentence.
-const KEYS: [(&str, &str, &str); 10] = [
+const KEYS: [(&str, &str, &str); 11] = [
     ("q", "quit", "ends it; so does Ctrl-C"),
     ("?", "help", "this page, and back"),
     ("Tab", "table", "goes to the other table"),
+    ("n", "nodes", "nodes and links of the server's cluster, and back"),
     ("Enter", "sessions", "lists the sessions of the selected stream"),
-    ("Esc", "back", "all sessions again; takes the filter away"),
+    ("Esc", "back", "sessions, or all of them, again; takes the filter away"),
     ("/", "filter", "words that all must fit: a part of stream, protocol, role, or the"),
     ("Left Right", "sort", "sorts by the column beside; < and > too"),
     ("r", "reverse", "turns the order around"),
@@ -75,7 +76,7 @@ pub(super) fn draw(pen: &mut Pen<'_>, area: Rect, first: &mut usize) {
     for (title, columns) in all_columns() {
         lines.push(("", ""));
         lines.push((title, ""));
-        lines.extend(columns.iter().map(|column| (column.title, column.meaning)));
+        lines.extend(columns.iter().map(|[title, meaning]| (*title, *meaning)));
     }
     let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     *first = (*first).min(lines.len().saturating_sub(below.height.into()));

@@ -8,7 +8,6 @@ use crate::app::App;
 use crate::columns::{Column, FLEXIBLE, fitting};
 use crate::format::grouped;
 use crate::table::TableView;
-use stats::message::StatsMessage;
 
 /// Lines above the rows.
 pub(super) const HEAD: u16 = 2;
@@ -21,11 +20,11 @@ struct ColumnLayout {
 }
 
 /// Draws `table`.
-pub(super) fn draw(
+pub(super) fn draw<M>(
     pen: &mut Pen<'_>,
     area: Rect,
-    message: &StatsMessage,
-    table: &mut TableView,
+    message: &M,
+    table: &mut TableView<M>,
     title: &str,
     focused: bool,
 ) {
@@ -61,8 +60,18 @@ pub(super) fn sessions_title(app: &App) -> String {
     format!("Sessions{of} {}{}", counts(&app.sessions, all), filtered(app))
 }
 
+/// Title of the table of nodes.
+pub(super) fn nodes_title(app: &App) -> String {
+    format!("Nodes {}", counts(&app.nodes, app.cluster.nodes.len()))
+}
+
+/// Title of the table of links.
+pub(super) fn links_title(app: &App) -> String {
+    format!("Links of {} {}", app.cluster.node, counts(&app.links, app.cluster.links.len()))
+}
+
 /// `17/300 of 10,000`: number of the selected row, rows, and rows without the filter.
-fn counts(table: &TableView, all: usize) -> String {
+fn counts<M>(table: &TableView<M>, all: usize) -> String {
     let shown = table.rows().len();
     let place = format!("{}/{}", grouped(table.selected_place() as u64), grouped(shown as u64));
     if shown == all { place } else { format!("{place} of {}", grouped(all as u64)) }
@@ -76,7 +85,7 @@ fn filtered(app: &App) -> String {
     }
 }
 
-fn headers(pen: &mut Pen<'_>, area: Rect, table: &TableView, layouts: &[ColumnLayout]) {
+fn headers<M>(pen: &mut Pen<'_>, area: Rect, table: &TableView<M>, layouts: &[ColumnLayout]) {
     for place in layouts {
         let column = &table.columns[place.column];
         let sorted = place.column == table.sort;
@@ -91,14 +100,14 @@ fn headers(pen: &mut Pen<'_>, area: Rect, table: &TableView, layouts: &[ColumnLa
     }
 }
 
-fn cell(pen: &mut Pen<'_>, area: Rect, message: &StatsMessage, column: &Column, row: usize) {
+fn cell<M>(pen: &mut Pen<'_>, area: Rect, message: &M, column: &Column<M>, row: usize) {
     let value = (column.value)(message, row);
     let style = pen.theme.level((column.judge)(value.clone()));
     let text = (column.text)(value);
     write(pen, area, column, &text, style);
 }
 
-fn write(pen: &mut Pen<'_>, area: Rect, column: &Column, text: &str, style: Style) {
+fn write<M>(pen: &mut Pen<'_>, area: Rect, column: &Column<M>, text: &str, style: Style) {
     if column.is_figure {
         pen.right(area, text, style);
     } else {
@@ -113,7 +122,7 @@ impl ColumnLayout {
 }
 
 /// Positions of the columns that fit into `area`. The flexible one takes the remaining space.
-fn layouts(columns: &[Column], sorted: usize, area: Rect) -> Vec<ColumnLayout> {
+fn layouts<M>(columns: &[Column<M>], sorted: usize, area: Rect) -> Vec<ColumnLayout> {
     let chosen = fitting(columns, area.width, sorted);
     let fixed: u16 = chosen.iter().map(|at| columns[*at].width).sum();
     let between = u16::try_from(chosen.len().saturating_sub(1)).unwrap_or(u16::MAX);

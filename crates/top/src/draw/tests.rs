@@ -9,7 +9,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use ratatui::style::{Color, Modifier};
 
 use super::*;
-use crate::sample;
+use crate::{cluster, sample};
 
 const PLAIN: Theme = Theme { colour: false, unicode: true };
 
@@ -101,7 +101,16 @@ fn everything_is_on_a_screen_of_usual_size() {
 #[test]
 fn every_size_is_drawn_and_shows_who_is_selected() {
     let mut app = app(40, 30, 300, 2);
-    for keys in [&[][..], &[KeyCode::End], &[KeyCode::Tab, KeyCode::PageDown], &[KeyCode::Char('?')]] {
+    app.receive_cluster(Ok(cluster::sample::cluster(30)));
+    let keys = [
+        &[][..],
+        &[KeyCode::End],
+        &[KeyCode::Tab, KeyCode::PageDown],
+        &[KeyCode::Char('n')],
+        &[KeyCode::Tab, KeyCode::End],
+        &[KeyCode::Char('?')],
+    ];
+    for keys in keys {
         press(&mut app, keys);
         for (width, height) in
             (0..=40).map(|step| (step * 4, step)).chain((0..40).map(|step| (4 + step * 7, 40 - step)))
@@ -114,6 +123,42 @@ fn every_size_is_drawn_and_shows_who_is_selected() {
             }
         }
     }
+}
+
+#[test]
+fn the_cluster_has_a_screen_of_its_own() {
+    let mut app = app(2, 10, 60, 2);
+    press(&mut app, &[KeyCode::Char('n')]);
+    find(&screen(&mut app, 120, 30), "Waiting for the first answer.");
+    app.receive_cluster(Ok(cluster::sample::cluster(12)));
+    let lines = screen(&mut app, 120, 30);
+    let expected = [
+        "millstream top  http://localhost:8080  connected",
+        "node node-00  nodes 12  links up 9 of 11  streams here 1 fetched 2 elsewhere 1,200  NATS 2.10.22",
+        "─ Nodes 1/12 ───",
+        "─ Links of node-00 1/11 ───",
+        "─ Node node-00 ───",
+        "other nodes reach it at 10.0.0.0:8290",
+    ];
+    for text in expected {
+        find(&lines, text);
+    }
+    assert!(!lines.iter().any(|line| line.starts_with("worker")), "{lines:#?}");
+    let words = |text| find(&lines, text).split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words("REPAIRED")[..4], ["LINK▲", "STATE", "FOR", "RTT"]);
+    assert_eq!(words("node-04  ")[1..4], ["fra", "unreachable", "4,000"]);
+    press(&mut app, &[KeyCode::Tab, KeyCode::Down, KeyCode::Down, KeyCode::Down]);
+    find(&screen(&mut app, 120, 30), "down for 4m04s: connection refused");
+    app.receive_cluster(Err(crate::client::Failure::Refused(
+        "this server is not part of a cluster".to_owned(),
+    )));
+    let lines = screen(&mut app, 120, 30);
+    assert_eq!(lines[1], "this server is not part of a cluster");
+    find(&lines, "node-05");
+    let mut away = cluster::sample::cluster(2);
+    away.directory = cluster::Directory { last_problem: Some("timed out".to_owned()), ..Default::default() };
+    app.receive_cluster(Ok(away));
+    find(&screen(&mut app, 120, 30), "NATS not heard: timed out");
 }
 
 #[test]
@@ -256,12 +301,12 @@ fn help_lists_every_key_and_column_and_scrolls() {
     let mut app = app(1, 2, 3, 1);
     press(&mut app, &[KeyCode::Char('?')]);
     let mut seen = screen(&mut app, 80, 24).join("\n");
-    for _ in 0..3 {
+    for _ in 0..6 {
         press(&mut app, &[KeyCode::PageDown]);
         seen += &screen(&mut app, 80, 24).join("\n");
     }
-    for column in STREAMS.iter().chain(&SESSIONS) {
-        assert!(seen.contains(column.meaning), "{} in {seen}", column.title);
+    for [title, meaning] in all_columns().into_iter().flat_map(|(_, columns)| columns) {
+        assert!(seen.contains(meaning), "{title} in {seen}");
     }
     assert!(!seen.contains('…'), "nothing is cut: {seen}");
     press(&mut app, &[KeyCode::Home]);
