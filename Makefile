@@ -1,6 +1,7 @@
 # Everything one does with Millstream, by name. `make run` and `make test` are all a newcomer needs.
 #
 #   make run    build console and server, start them with a demo channel, print every URL
+#   make cluster-demo  NATS and three servers of one cluster, and every URL (needs nats-server; root for namespaces)
 #   make test   every test: crates, console, real clients, browser; needs what scripts/setup installs
 #   make quick  what changed, within a minute and a half: formatting, clippy, unit tests (BASE=revision to compare with)
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
@@ -19,8 +20,8 @@
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
-# ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`
-# and `make soak`.
+# ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`,
+# `make soak` and `make cluster-demo`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -33,7 +34,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
+.PHONY: run cluster-demo quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
@@ -41,6 +42,11 @@ run:
 	$(MAKE) console
 	cargo build --release --locked --package millstream
 	exec $(TARGET_DIR)/release/millstream demo $(ARGS)
+
+cluster-demo:
+	scripts/setup build
+	$(MAKE) console
+	scripts/cluster-demo $(ARGS)
 
 quick: console
 	scripts/quick $(BASE)
