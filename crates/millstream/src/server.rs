@@ -192,7 +192,7 @@ impl Running {
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
-            cluster: None,
+            cluster: nodes.as_ref().map(Nodes::view),
         });
         let of_notices = Arc::clone(&context);
         tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });

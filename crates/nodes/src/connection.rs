@@ -26,6 +26,7 @@ use tokio_rustls::TlsStream;
 
 use crate::clock::Clock;
 use crate::packets::RelayEnd;
+use crate::status::Rates;
 
 /// Bytes read at once, and handed to TLS at once: a record of it.
 const READ_BYTES: usize = 16 * 1024;
@@ -236,6 +237,7 @@ pub(crate) struct NodeLink {
     /// Tasks that serve a stream.
     serves: Mutex<HashMap<ServeId, Serving>>,
     pub(crate) relay: RelayEnd,
+    rates: Mutex<Rates>,
 }
 
 impl NodeLink {
@@ -249,8 +251,8 @@ impl NodeLink {
         let (peer, instance, software) = peer;
         let relay = RelayEnd::new(relay_secret, is_dialed);
         let up_since = driven.clock.now();
-        let (fetches, serves) = (Mutex::default(), Mutex::default());
-        Self { peer, instance, software, address, is_dialed, up_since, driven, fetches, serves, relay }
+        let (fetches, serves, rates) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { peer, instance, software, address, is_dialed, up_since, driven, fetches, serves, relay, rates }
     }
 
     /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
@@ -340,6 +342,19 @@ impl NodeLink {
 
     pub(crate) fn stats(&self) -> LinkStats {
         self.driven.lock().stats()
+    }
+
+    /// Streams that are served on it, and fetched.
+    pub(crate) fn streams(&self) -> (usize, usize) {
+        (self.serves().len(), self.fetches().len())
+    }
+
+    pub(crate) fn rates(&self) -> Rates {
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_rates(&self, rates: Rates) {
+        *self.rates.lock().unwrap_or_else(PoisonError::into_inner) = rates;
     }
 
     fn fetches(&self) -> MutexGuard<'_, HashMap<FetchId, mpsc::UnboundedSender<Fetched>>> {

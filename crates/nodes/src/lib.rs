@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Directory;
+use control::cluster::ClusterSource;
 use node_link::Goodbye;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
@@ -52,10 +53,10 @@ use worker_api::cluster::Elsewhere;
 use crate::center::Center;
 use crate::clock::Clock;
 use crate::local::Local;
+use crate::status::View;
 use crate::tls::Tls;
 
 pub use settings::{Redirect, Settings};
-pub use status::{LinkStatus, NodeStatus, Status, StreamStatus};
 
 /// Time for last words on all links.
 const GOODBYE_WITHIN: Duration = Duration::from_millis(600);
@@ -64,6 +65,7 @@ const GOODBYE_WITHIN: Duration = Duration::from_millis(600);
 #[derive(Debug)]
 pub struct Nodes {
     local: Arc<Local>,
+    view: Arc<View>,
     addresses: Vec<SocketAddr>,
     commands: mpsc::Sender<Command>,
 }
@@ -73,10 +75,9 @@ enum Command {
     Serve(WorkersLink, Option<SocketAddr>),
     Drain,
     Leave(oneshot::Sender<()>),
-    Status(oneshot::Sender<Status>),
 }
 
-/// Commands that wait; there are a few in a node's life, and one for each look at its status.
+/// Commands that wait; there are a few in a node's life.
 const COMMANDS_MAX: usize = 16;
 
 impl Nodes {
@@ -84,11 +85,12 @@ impl Nodes {
     /// has is an error. Without NATS it goes on after two seconds.
     pub async fn start(settings: Settings) -> Result<Self, String> {
         let local = Arc::new(Local::new(settings.redirect));
+        let view = Arc::new(View::new(settings.directory.name.to_string()));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (started, start) = oneshot::channel();
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("the thread of nodes could not start: {error}"))?;
-        let of_thread = Arc::clone(&local);
+        let of_thread = (Arc::clone(&local), Arc::clone(&view));
         let run = move || {
             // As in its tasks.
             let running = AssertUnwindSafe(|| runtime.block_on(run(settings, of_thread, received, started)));
@@ -101,12 +103,17 @@ impl Nodes {
         worker_api::thread::spawn("nodes", run)
             .map_err(|error| format!("the thread of nodes could not start: {error}"))?;
         let addresses = start.await.map_err(|_| "the thread of nodes has ended".to_owned())??;
-        Ok(Self { local, addresses, commands })
+        Ok(Self { local, view, addresses, commands })
     }
 
     /// What workers report to, and ask what other nodes publish.
     pub fn elsewhere(&self) -> Arc<dyn Elsewhere> {
         Arc::clone(&self.local) as Arc<dyn Elsewhere>
+    }
+
+    /// The cluster as this node sees it.
+    pub fn view(&self) -> Arc<dyn ClusterSource> {
+        Arc::clone(&self.view) as Arc<dyn ClusterSource>
     }
 
     /// Where other nodes reach this one.
@@ -133,13 +140,6 @@ impl Nodes {
         let _ = leaves.await;
     }
 
-    /// How things are in the cluster, as far as this node knows.
-    pub async fn status(&self) -> Status {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::Status(reply)).await;
-        answer.await.unwrap_or_default()
-    }
-
     async fn send(&self, command: Command) {
         // It takes none any more only after a defect, which was logged.
         let _ = self.commands.send(command).await;
@@ -149,7 +149,7 @@ impl Nodes {
 /// The thread of nodes.
 async fn run(
     mut settings: Settings,
-    local: Arc<Local>,
+    (local, view): (Arc<Local>, Arc<View>),
     mut commands: mpsc::Receiver<Command>,
     started: oneshot::Sender<Result<Vec<SocketAddr>, String>>,
 ) {
@@ -179,12 +179,13 @@ async fn run(
                 let _ = left.send(());
                 return;
             }
-            Some(Command::Status(_) | Command::Drain) => {}
+            Some(Command::Drain) => {}
             None => return,
         }
     };
     let center = Center::new(settings, Clock::start(), tls, directory, workers, local);
     let center = Arc::new(center);
+    view.set_center(&center);
     for listener in listeners {
         task::spawn(links::listen(Arc::clone(&center), listener));
     }
@@ -193,10 +194,10 @@ async fn run(
     task::spawn(center::follow_workers(Arc::clone(&center)));
     task::spawn(packets::follow_relay(Arc::clone(&center)));
     task::spawn(status::announce_load(Arc::clone(&center)));
+    task::spawn(status::measure_links(Arc::clone(&center)));
     loop {
         match commands.recv().await {
             Some(Command::Drain) => center.drain(),
-            Some(Command::Status(reply)) => _ = reply.send(center.status()),
             Some(Command::Leave(left)) => {
                 center.close_links(Goodbye::Leaving);
                 center.directory.leave().await;

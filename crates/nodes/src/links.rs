@@ -54,13 +54,20 @@ const LINKS_MAX: usize = cluster::INSTANCES_MAX;
 pub(crate) struct Links {
     up: Mutex<HashMap<NodeName, Arc<NodeLink>>>,
     changed: watch::Sender<()>,
+    /// Since when there was no link to a node last, and why.
+    over: Mutex<HashMap<NodeName, (Duration, String)>>,
     /// Connections of strangers, by address.
     strangers: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl Links {
     pub(crate) fn new() -> Self {
-        Self { up: Mutex::default(), changed: watch::Sender::new(()), strangers: Mutex::default() }
+        Self {
+            up: Mutex::default(),
+            changed: watch::Sender::new(()),
+            over: Mutex::default(),
+            strangers: Mutex::default(),
+        }
     }
 
     pub(crate) fn get(&self, node: &NodeName) -> Option<Arc<NodeLink>> {
@@ -69,6 +76,34 @@ impl Links {
 
     pub(crate) fn all(&self) -> Vec<Arc<NodeLink>> {
         self.lock().values().cloned().collect()
+    }
+
+    /// Since when there was no link to a node last, and why; nothing if there always was.
+    pub(crate) fn last_over(&self, node: &NodeName) -> Option<(Duration, String)> {
+        self.over().get(node).cloned()
+    }
+
+    /// The link to a node is over.
+    fn note_over(&self, node: &NodeName, now: Duration, why: &Over) {
+        let mut over = self.over();
+        if over.len() >= LINKS_MAX && !over.contains_key(node) {
+            // Nodes that came once and had names of their own.
+            over.clear();
+        }
+        over.insert(node.clone(), (now, why.to_string()));
+    }
+
+    /// There is still no link to a node.
+    fn note_attempt(&self, node: &NodeName, now: Duration, why: &Over) {
+        if let Some((_, last)) = self.over().get_mut(node) {
+            *last = why.to_string();
+        } else {
+            self.note_over(node, now, why);
+        }
+    }
+
+    fn over(&self) -> MutexGuard<'_, HashMap<NodeName, (Duration, String)>> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something of this changes when links come and go.
@@ -289,6 +324,7 @@ async fn run(center: &Arc<Center>, met: Met, address: SocketAddr, is_dialed: boo
     let over = link.run(io, begin, connect).await;
     packets::disconnect(center, &link);
     if center.links.remove(&link) {
+        center.links.note_over(&link.peer, center.clock.now(), &over);
         let is_leaving = matches!(over, Over::Goodbye(Goodbye::Leaving));
         center.directory.set_reachable(&link.peer, is_leaving);
         match over {
@@ -313,6 +349,7 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
         match dial(&center, &node).await {
             Ok((met, address)) => run(&center, met, address, true).await,
             Err(over) => {
+                center.links.note_attempt(&node.name, center.clock.now(), &over);
                 if center.complaints.may(&node.name) {
                     warn!(node = %node.name, address = node.addresses.relay_tcp, "no link: {over}");
                 }

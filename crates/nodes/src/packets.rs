@@ -73,6 +73,11 @@ impl RelayEnd {
         Self { secret, role, link: watch::Sender::new(None) }
     }
 
+    /// The relay's number of the link, if there is one now.
+    pub(crate) fn id(&self) -> Option<LinkId> {
+        *self.link.borrow()
+    }
+
     /// The relay's number of the link, if there is one in time.
     async fn link(&self) -> Option<LinkId> {
         let mut link = self.link.subscribe();

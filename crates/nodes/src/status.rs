@@ -1,121 +1,251 @@
-//! What is seen of the cluster from here, and what the others are told of this node's load.
+//! What is seen of the cluster from here: for the API ([`View`]), what links carry in a second, and what the
+//! others are told of this node's load.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use cluster::Load;
-use node_link::LinkStats;
-use tokio::time::{MissedTickBehavior, interval};
+use cluster::{Home, Load, NodeName, StreamName};
+use control::cluster::{
+    Answer, ClusterLink, ClusterNode, ClusterSnapshot, ClusterSource, ClusterStream, DirectoryHealth, Lane,
+    LinkDirection, LinkState, ListedStreams, NodeLoad, StreamEdge, StreamsByHome,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use worker_api::relay::{LinkId, RelayCommand, RelayLinkStats};
 
 use crate::center::Center;
-use crate::stream::Serving;
+use crate::connection::NodeLink;
 
 /// How often this node's load is measured.
 const LOAD_EVERY: Duration = Duration::from_secs(3);
+/// Rates of links are over this time.
+const RATES_EVERY: Duration = Duration::from_secs(1);
 
-/// The cluster as one node sees it.
-#[derive(Debug, Clone, Default)]
-pub struct Status {
-    /// This node's name.
-    pub node: String,
-    /// NATS is heard.
-    pub directory_heard: bool,
-    /// Version of the NATS server.
-    pub nats_version: String,
-    /// What last went wrong with NATS.
-    pub last_problem: Option<String>,
-    /// This node and all others that live.
-    pub nodes: Vec<NodeStatus>,
-    /// Links that are up.
-    pub links: Vec<LinkStatus>,
-    /// Streams of all nodes.
-    pub streams: Vec<StreamStatus>,
+/// The cluster as this node sees it. Answers on whatever thread asks, not on that of nodes, which has frames
+/// to pass on.
+#[derive(Debug)]
+pub(crate) struct View {
+    name: String,
+    /// Absent until streams are fetched and served; gone when the node is.
+    center: OnceLock<Weak<Center>>,
 }
 
-/// A node.
-#[derive(Debug, Clone)]
-pub struct NodeStatus {
-    /// Its name.
-    pub name: String,
-    /// Where it is.
-    pub region: String,
-    /// Version of its software.
-    pub software: String,
-    /// Its address for other nodes.
-    pub relay_tcp: String,
-    /// Its HTTP address for players.
-    pub http: String,
-    /// It takes nobody any more.
-    pub draining: bool,
-    /// How busy it is.
-    pub load: Load,
+/// Rates of a link, and the counts that they were made from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rates {
+    at: Option<Instant>,
+    sent: LinkDirection,
+    received: LinkDirection,
 }
 
-/// A link of this node.
-#[derive(Debug, Clone)]
-pub struct LinkStatus {
-    /// The other node.
-    pub node: String,
-    /// Its address.
-    pub address: String,
-    /// How long it is up.
-    pub up_for: Duration,
-    /// Its counts.
-    pub stats: LinkStats,
+impl View {
+    pub(crate) fn new(name: String) -> Self {
+        Self { name, center: OnceLock::new() }
+    }
+
+    pub(crate) fn set_center(&self, center: &Arc<Center>) {
+        let _ = self.center.set(Arc::downgrade(center));
+    }
 }
 
-/// A stream of the cluster.
-#[derive(Debug, Clone)]
-pub struct StreamStatus {
-    /// `app/name`.
-    pub stream: String,
-    /// The node that it is published on.
-    pub home: String,
-    /// Which node fetches it from which: child, parent.
-    pub feeds: Vec<(String, String)>,
-    /// This node has it, or is about to.
-    pub is_here: bool,
-    /// Nodes that this one feeds.
-    pub children: usize,
+impl ClusterSource for View {
+    fn node(&self) -> &str {
+        &self.name
+    }
+
+    fn snapshot(&self, listed: ListedStreams) -> Answer<'_> {
+        Box::pin(async move {
+            let center = self.center.get()?.upgrade()?;
+            let of_relay = center.relay_links().await;
+            Some(center.snapshot(&listed, &of_relay))
+        })
+    }
 }
 
 impl Center {
-    pub(crate) fn status(&self) -> Status {
+    fn snapshot(
+        &self,
+        listed: &ListedStreams,
+        of_relay: &HashMap<LinkId, RelayLinkStats>,
+    ) -> ClusterSnapshot {
         let health = self.directory.health();
-        let nodes = self.directory.nodes().into_iter().map(|node| NodeStatus {
+        let mut nodes = self.directory.nodes();
+        nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let others = nodes.iter().filter(|node| node.name != self.name);
+        let links = others.map(|node| self.link(&node.name, of_relay)).collect();
+        let homes = self.directory.streams();
+        let streams_by_home = self.by_home(&homes);
+        let (page, streams_total) = listed.page(homes, |(stream, _)| stream.as_str());
+        ClusterSnapshot {
+            node: self.name.to_string(),
+            directory: DirectoryHealth {
+                heard: health.heard,
+                settled: health.settled,
+                server_version: health.server_version,
+                last_problem: health.last_problem,
+                ignored: health.nonsense.total,
+                messages_in: health.messages.0,
+                messages_out: health.messages.1,
+            },
+            nodes: nodes.into_iter().map(|node| self.node(node)).collect(),
+            links,
+            streams: page.into_iter().map(|(stream, home)| self.stream(&stream, &home)).collect(),
+            streams_total,
+            streams_by_home,
+        }
+    }
+
+    fn node(&self, node: cluster::Node) -> ClusterNode {
+        ClusterNode {
+            reachable: node.name == self.name || self.links.get(&node.name).is_some(),
             name: node.name.to_string(),
             region: node.region,
-            software: node.software,
+            version: node.software,
             relay_tcp: node.addresses.relay_tcp,
+            relay_udp: node.addresses.relay_udp,
             http: node.addresses.http,
+            load: NodeLoad {
+                players: node.load.players,
+                streams: node.load.streams,
+                cpu_percent: f32::from(node.load.cpu_permille) / 10.0,
+                egress_bits_per_second: u64::from(node.load.egress_kbit_per_second) * 1000,
+            },
             draining: node.draining,
-            load: node.load,
-        });
-        let links = self.links.all().into_iter().map(|link| LinkStatus {
-            node: link.peer.to_string(),
-            address: link.address.to_string(),
-            up_for: self.clock.now().saturating_sub(link.up_since),
-            stats: link.stats(),
-        });
-        let streams = self.directory.streams().into_iter().map(|(stream, home)| {
-            let slot = self.slot(&stream);
-            let feeds = self.directory.feeds(&stream).into_iter();
-            StreamStatus {
-                home: home.node.to_string(),
-                feeds: feeds.map(|(child, parent)| (child.to_string(), parent.to_string())).collect(),
-                is_here: slot.as_ref().is_some_and(|slot| *slot.serving().borrow() != Serving::Nothing),
-                children: slot.map_or(0, |slot| slot.children_count()),
-                stream: stream.to_string(),
-            }
-        });
-        Status {
-            node: self.name.to_string(),
-            directory_heard: health.heard,
-            nats_version: health.server_version,
-            last_problem: health.last_problem,
-            nodes: nodes.collect(),
-            links: links.collect(),
-            streams: streams.collect(),
+        }
+    }
+
+    fn link(&self, node: &NodeName, of_relay: &HashMap<LinkId, RelayLinkStats>) -> ClusterLink {
+        let last = self.links.last_over(node);
+        let last_problem = last.as_ref().map(|(_, why)| why.clone());
+        let Some(link) = self.links.get(node) else {
+            let since = last.map_or(Duration::ZERO, |(at, _)| self.clock.now().saturating_sub(at));
+            return ClusterLink {
+                node: node.to_string(),
+                state_seconds: since.as_secs(),
+                last_problem,
+                ..ClusterLink::default()
+            };
+        };
+        let of_relay = link.relay.id().and_then(|id| of_relay.get(&id));
+        let [mut sent, mut received] = directions(&link, of_relay);
+        let rates = link.rates();
+        for (now, then) in [(&mut sent, rates.sent), (&mut received, rates.received)] {
+            now.bits_per_second = then.bits_per_second;
+            now.packets_per_second = then.packets_per_second;
+            now.loss_percent = then.loss_percent;
+        }
+        ClusterLink {
+            node: node.to_string(),
+            state: LinkState::Up,
+            state_seconds: self.clock.now().saturating_sub(link.up_since).as_secs(),
+            last_problem,
+            round_trip_ms: link.stats().round_trip.map(|time| time.as_secs_f32() * 1e3),
+            sent,
+            received,
+        }
+    }
+
+    fn stream(&self, stream: &StreamName, home: &Home) -> ClusterStream {
+        let feeds = self.directory.feeds(stream).into_iter();
+        ClusterStream {
+            stream: stream.to_string(),
+            lane: match home.description.lane {
+                cluster::Lane::Frames => Lane::Frames,
+                cluster::Lane::Packets => Lane::Packets,
+            },
+            codecs: home.description.codecs.clone(),
+            home: home.node.to_string(),
+            edges: feeds
+                .map(|(node, parent)| StreamEdge { node: node.to_string(), parent: parent.to_string() })
+                .collect(),
+        }
+    }
+
+    fn by_home(&self, homes: &[(StreamName, Home)]) -> StreamsByHome {
+        let here = homes.iter().filter(|(_, home)| home.node == self.name).count();
+        let slots = self.streams();
+        let fetched = slots.values().filter(|slot| slot.is_fetched()).count().min(homes.len() - here);
+        StreamsByHome { here, fetched, elsewhere: homes.len() - here - fetched }
+    }
+
+    /// What the relay of packets says of its links; nothing if there is none, or it does not answer.
+    async fn relay_links(&self) -> HashMap<LinkId, RelayLinkStats> {
+        if self.relay_address.is_none() || self.links.all().is_empty() {
+            return HashMap::new();
+        }
+        let stats = self.workers.ask_relay(|reply| RelayCommand::Statistics { reply }).await;
+        let links = stats.ok().and_then(Result::ok).map(|stats| stats.links).unwrap_or_default();
+        links.into_iter().map(|stats| (stats.link, stats)).collect()
+    }
+}
+
+/// The counts of a link each way, without rates.
+fn directions(link: &NodeLink, of_relay: Option<&RelayLinkStats>) -> [LinkDirection; 2] {
+    let (stats, (streams_out, streams_in)) = (link.stats(), link.streams());
+    let count = |streams: usize| u32::try_from(streams).unwrap_or(u32::MAX);
+    let mut sent = LinkDirection {
+        streams: count(streams_out),
+        bytes: stats.bytes_out,
+        frames: stats.frames_out,
+        dropped_frames: stats.left_out,
+        ..LinkDirection::default()
+    };
+    let mut received = LinkDirection {
+        streams: count(streams_in),
+        bytes: stats.bytes_in,
+        frames: stats.frames_in,
+        dropped_frames: stats.missed,
+        ..LinkDirection::default()
+    };
+    if let Some(relay) = of_relay {
+        sent.bytes += relay.sent.bytes;
+        sent.packets = relay.sent.packets;
+        // What the other node has said: it alone knows what arrived.
+        sent.repaired_packets = relay.sent.report.repaired;
+        sent.given_up_packets = relay.sent.report.lost;
+        received.bytes += relay.received.bytes;
+        received.packets = relay.received.received;
+        received.repaired_packets = relay.received.repaired;
+        received.given_up_packets = relay.received.lost;
+    }
+    [sent, received]
+}
+
+impl Rates {
+    fn next(&self, now: Instant, [sent, received]: [LinkDirection; 2]) -> Self {
+        let Some(at) = self.at else { return Self { at: Some(now), sent, received } };
+        let seconds = now.duration_since(at).as_secs_f64().max(1e-3);
+        Self {
+            at: Some(now),
+            sent: with_rates(&self.sent, sent, seconds),
+            received: with_rates(&self.received, received, seconds),
+        }
+    }
+}
+
+fn with_rates(before: &LinkDirection, now: LinkDirection, seconds: f64) -> LinkDirection {
+    let rate = |of: fn(&LinkDirection) -> u64| of(&now).saturating_sub(of(before)) as f64 / seconds;
+    let (packets, repaired) = (rate(|way| way.packets), rate(|way| way.repaired_packets));
+    let given_up = rate(|way| way.given_up_packets);
+    LinkDirection {
+        bits_per_second: (8.0 * rate(|way| way.bytes)) as u64,
+        packets_per_second: packets as u64,
+        loss_percent: (packets > 0.0).then(|| (100.0 * (repaired + given_up) / packets).min(100.0) as f32),
+        ..now
+    }
+}
+
+/// Measures what the links carry, until the task is ended.
+pub(crate) async fn measure_links(center: Arc<Center>) {
+    let mut ticks = interval(RATES_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let of_relay = center.relay_links().await;
+        let now = Instant::now();
+        for link in center.links.all() {
+            let of_relay = link.relay.id().and_then(|id| of_relay.get(&id));
+            link.set_rates(link.rates().next(now, directions(&link, of_relay)));
         }
     }
 }
@@ -124,12 +254,12 @@ impl Center {
 pub(crate) async fn announce_load(center: Arc<Center>) {
     let mut ticks = interval(LOAD_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut before: Option<(tokio::time::Instant, u64)> = None;
+    let mut before: Option<(Instant, u64)> = None;
     loop {
         ticks.tick().await;
         // A worker that does not answer is too busy to say so.
         let Ok(snapshots) = center.workers.snapshots().await else { continue };
-        let now = tokio::time::Instant::now();
+        let now = Instant::now();
         let sent: u64 = snapshots.iter().map(|worker| worker.counters.bytes_out).sum();
         let kbit_per_second = before.map_or(0, |(at, sent_before)| {
             let ms = now.duration_since(at).as_millis().max(1) as u64;

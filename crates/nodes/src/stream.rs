@@ -115,6 +115,11 @@ impl Slot {
         }
     }
 
+    /// Whether another node feeds this one with it.
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     pub(crate) fn lose(&self, lost: Lost) {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(lost);
         self.wake();
@@ -133,11 +138,6 @@ impl Slot {
         }
         *children.entry(node.clone()).or_default() += 1;
         Some(Child { slot: Arc::clone(self), node: node.clone() })
-    }
-
-    /// How many nodes are fed.
-    pub(crate) fn children_count(&self) -> usize {
-        self.children().len()
     }
 
     fn children(&self) -> MutexGuard<'_, HashMap<NodeName, usize>> {

@@ -196,6 +196,7 @@ impl Receiver {
             Self::handle_control(now, link, datagram, &mut self.control_due)?;
             return Ok(None);
         }
+        let bytes = datagram.len();
         // First what costs least: nothing of the datagram is believed until all of it held.
         let Media { private, index, text, tag } = Media::parse(datagram).ok_or(DropReason::Malformed)?;
         let sequence = extend(private.sequence, link.next);
@@ -210,7 +211,7 @@ impl Receiver {
         }
         let stream_id = link.handles.get(private.handle);
         let Some((stream_id, stream)) = stream_id.and_then(|id| Some((id, self.streams.get_mut(id)?))) else {
-            link.arrived(now, sequence);
+            link.arrived(now, sequence, bytes);
             self.control_due = Some(self.control_due.map_or(now, |due| due.min(now)));
             return Err(DropReason::UnknownHandle);
         };
@@ -224,7 +225,7 @@ impl Receiver {
         {
             return Err(reason);
         } else {
-            was_repaired = link.arrived(now, sequence);
+            was_repaired = link.arrived(now, sequence, bytes);
         }
         if let Some(due) = link.next_due() {
             self.control_due = Some(self.control_due.map_or(due, |next| next.min(due)));

@@ -10,3 +10,10 @@ mod hostile;
 mod nodes;
 mod quiet;
 mod three;
+
+/// Here, because tests of other crates have `server.rs` too, and no client of NATS.
+impl server::Server {
+    pub(crate) async fn client(&self) -> async_nats::Client {
+        async_nats::connect(format!("127.0.0.1:{}", self.port)).await.unwrap()
+    }
+}

@@ -66,7 +66,11 @@ fn a_single_node_has_no_nodes_to_show() {
     let server = Server::start("");
     let output = top(&["--url", &server.http.to_string(), "--nodes"], None);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()));
-    assert!(text(&output.stderr).contains("this server is not part of a cluster"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("this server is not part of a cluster"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// Words of the lines of one kind.

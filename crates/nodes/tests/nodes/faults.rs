@@ -98,7 +98,7 @@ async fn streams_go_on_while_nats_stands_still_and_names_are_settled_afterwards(
     // Granted without being asked for, since nobody answers.
     b.worker.publish("live/other", false);
     b.worker.send("live/other", frame(0));
-    while b.nodes().status().await.directory_heard {
+    while b.status().await.directory.heard {
         sleep(Duration::from_millis(20)).await;
     }
     server.freeze(false).await;
@@ -145,8 +145,8 @@ async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_s
         let (before, next) = (number(&pair[0]), number(&pair[1]));
         assert!(next == before + 1 || next > before && pair[1].is_key(), "{before}, then {next}");
     }
-    let links = a.nodes().status().await.links;
-    assert!(links[0].stats.missed > 0, "the other node said so");
+    let links = a.status().await.links;
+    assert!(links[0].received.dropped_frames > 0, "the other node said so");
 }
 
 #[tokio::test]
@@ -183,9 +183,9 @@ async fn a_link_without_streams_carries_next_to_nothing() {
     b.worker.publish(STREAM, false);
     a.knows(STREAM).await;
     let carried = wire.carried();
-    let pings = a.nodes().status().await.links[0].stats.bytes_out;
+    let pings = a.status().await.links[0].sent.bytes;
     (0..100).for_each(|number| b.worker.send(STREAM, frame(number)));
-    while a.nodes().status().await.links[0].stats.bytes_out < pings + 8 {
+    while a.status().await.links[0].sent.bytes < pings + 8 {
         sleep(Duration::from_millis(50)).await;
     }
     assert!(wire.carried() - carried < 500, "{} bytes", wire.carried() - carried);

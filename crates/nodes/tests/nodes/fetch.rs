@@ -34,9 +34,9 @@ async fn a_stream_is_fetched_while_it_is_wanted_and_let_go_afterwards() {
 
     b.worker.want(STREAM, false);
     until("it is let go", || a.worker.taps(STREAM) == 0 && !b.worker.is_fetched(STREAM)).await;
-    let sent = a.nodes().status().await.links[0].stats.frames_out;
+    let sent = a.status().await.links[0].sent.frames;
     (70..80).for_each(|number| a.worker.send(STREAM, frame(number)));
-    assert_eq!(a.nodes().status().await.links[0].stats.frames_out, sent, "the link carries nothing of it");
+    assert_eq!(a.status().await.links[0].sent.frames, sent, "the link carries nothing of it");
     b.worker.want(STREAM, true);
     received_up_to(&b, STREAM, 79).await;
 }

@@ -9,6 +9,7 @@ mod packets;
 #[path = "../../../cluster/tests/cluster/server.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]
 mod server;
+mod status;
 mod strangers;
 mod tree;
 mod wire;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cluster::NodeName;
+use control::cluster::{ClusterSnapshot, LinkState, ListedStreams};
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use node_link::Secret;
 use nodes::{Nodes, Redirect, Settings};
@@ -126,10 +127,27 @@ impl Node {
         self.nodes.as_ref().expect("it runs")
     }
 
+    /// The cluster as it sees it.
+    pub(crate) async fn status(&self) -> ClusterSnapshot {
+        let listed = ListedStreams { limit: usize::MAX, ..ListedStreams::default() };
+        loop {
+            // Not before its thread has begun.
+            if let Some(snapshot) = self.nodes().view().snapshot(listed.clone()).await {
+                return snapshot;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Links that are up.
+    pub(crate) async fn links_up(&self) -> usize {
+        self.status().await.links.iter().filter(|link| link.state == LinkState::Up).count()
+    }
+
     /// Waits until it is linked to so many others.
     pub(crate) async fn linked(&self, count: usize) {
         let begun = tokio::time::Instant::now();
-        while self.nodes().status().await.links.len() != count {
+        while self.links_up().await != count {
             assert!(begun.elapsed() < crate::server::DEADLINE, "{}: not linked to {count}", self.name);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -56,6 +56,9 @@ async fn a_node_with_another_secret_gets_no_link_and_the_others_are_not_disturbe
     c.worker.want(STREAM, true);
     b.worker.want(STREAM, true);
     received_up_to(&b, STREAM, 0).await;
-    assert!(c.nodes().status().await.links.is_empty());
+    assert_eq!(c.links_up().await, 0);
+    let links = a.status().await.links;
+    let to_c = links.iter().find(|link| link.node == "c").expect("it lives");
+    assert!(to_c.last_problem.as_deref().is_some_and(|why| why.contains("secret")), "{to_c:?}");
     assert!(c.worker.received(STREAM).is_empty());
 }

@@ -19,9 +19,11 @@ async fn start(server: &Server, names: &[&str], fan_out_max: usize) -> Vec<Node>
 
 /// Child and parent, as a node's directory has them.
 async fn feeds(node: &Node) -> BTreeMap<String, String> {
-    let streams = node.nodes().status().await.streams;
+    let streams = node.status().await.streams;
     let stream = streams.into_iter().find(|status| status.stream == STREAM);
-    stream.map(|status| status.feeds.into_iter().collect()).unwrap_or_default()
+    stream
+        .map(|stream| stream.edges.into_iter().map(|edge| (edge.node, edge.parent)).collect())
+        .unwrap_or_default()
 }
 
 #[tokio::test]

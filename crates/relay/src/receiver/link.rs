@@ -17,6 +17,8 @@ use crate::table::Id;
 pub struct InLinkStats {
     /// Numbers that arrived, each once.
     pub received: u64,
+    /// Bytes of these.
+    pub bytes: u64,
     /// Numbers that were given up.
     pub lost: u64,
     /// Of those received: arrived after they had been asked for.
@@ -80,8 +82,9 @@ impl InLink {
 
     /// An expected number has come. Returns whether it had been asked for.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Instant, number: u64) -> bool {
+    pub(super) fn arrived(&mut self, now: Instant, number: u64, bytes: usize) -> bool {
         self.stats.received += 1;
+        self.stats.bytes += bytes as u64;
         self.stats.heard_at = Some(now);
         if number < self.next {
             let was_asked = self.missing.arrived(now, number, self.round_trip.least());
@@ -253,7 +256,7 @@ mod tests {
         ] {
             assert_eq!(link.expects(extend(low, link.next)), expected, "{low:x}");
         }
-        link.arrived(now, 0x7fff_ffff);
+        link.arrived(now, 0x7fff_ffff, 100);
         link.skip_to(now, u64::MAX);
         assert_eq!(link.next, 0x8000_0000);
         assert!(link.expects(extend(0xffff_fffe, link.next)));
