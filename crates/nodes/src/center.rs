@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cluster::{Directory, Event, Events, LostBecause, NodeName, StreamName};
 use node_link::{Goodbye, Node};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use tracing::{debug, error, info};
 use worker_api::WorkersLink;
 
@@ -18,6 +20,9 @@ use crate::settings::Settings;
 use crate::stream::{self, Lost, Slot};
 use crate::task;
 use crate::tls::Tls;
+
+/// How often a node that drains looks whether others still fetch from it.
+const CHILDREN_EVERY: Duration = Duration::from_millis(5);
 
 pub(crate) struct Center {
     pub(crate) settings: Settings,
@@ -100,6 +105,19 @@ impl Center {
     pub(crate) fn drain(&self) {
         if !self.is_draining.swap(true, Ordering::Relaxed) {
             self.directory.set_draining(true);
+        }
+    }
+
+    /// Whether another node does, as the directory says.
+    pub(crate) fn is_other_draining(&self, name: &NodeName) -> bool {
+        self.directory.nodes().iter().any(|node| node.name == *name && node.draining)
+    }
+
+    /// Waits until no other node fetches here what this one fetches itself: they all have another parent, or
+    /// there is none.
+    pub(crate) async fn until_left_by_children(&self) {
+        while self.streams().values().any(|slot| slot.is_fetched() && slot.has_children()) {
+            sleep(CHILDREN_EVERY).await;
         }
     }
 

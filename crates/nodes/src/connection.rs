@@ -31,8 +31,12 @@ use crate::status::Rates;
 /// Bytes read at once, and handed to TLS at once: a record of it.
 const READ_BYTES: usize = 16 * 1024;
 const WRITE_BYTES: usize = 16 * 1024;
-/// Bytes that the kernel keeps unsent.
-const UNSENT_BYTES_MAX: u32 = 16 * 1024;
+/// The same on a slow link. What was taken from the machine cannot be left out any more, however late it is.
+const WRITE_BYTES_LEAST: usize = 2 * 1024;
+/// Bytes that the kernel keeps unsent: a tenth of a second at 300 kbit/s.
+const UNSENT_BYTES_MAX: u32 = 4 * 1024;
+/// A link is slow if what is taken at once needs longer than this.
+const WRITE_WITHIN: Duration = Duration::from_millis(50);
 /// Time for the last words on a link that ends.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
@@ -98,6 +102,9 @@ pub(crate) struct Io {
     writer: WriteHalf<TlsStream<TcpStream>>,
     input: Vec<u8>,
     output: Vec<u8>,
+    /// Bytes that are taken from the machine at once.
+    write_bytes: usize,
+    taken_at: Duration,
     /// Bytes of the output that TLS has.
     written: usize,
     /// TLS has no bytes that the socket does not have.
@@ -110,7 +117,17 @@ impl Io {
     pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let (input, output) = (vec![0; READ_BYTES], Vec::with_capacity(WRITE_BYTES * 2));
-        Self { reader, writer, input, output, written: 0, is_flushed: true, has_read: false }
+        Self {
+            reader,
+            writer,
+            input,
+            output,
+            write_bytes: WRITE_BYTES,
+            taken_at: Duration::ZERO,
+            written: 0,
+            is_flushed: true,
+            has_read: false,
+        }
     }
 
     /// Waits until something can be done, and does it. Events of the machine are the caller's to take.
@@ -118,7 +135,8 @@ impl Io {
         let timeout = {
             let mut machine = driven.lock();
             if self.output.is_empty() && self.is_flushed {
-                machine.poll_output(driven.clock.now(), &mut self.output, WRITE_BYTES);
+                self.taken_at = driven.clock.now();
+                machine.poll_output(self.taken_at, &mut self.output, self.write_bytes);
             }
             machine.next_timeout()
         };
@@ -138,7 +156,8 @@ impl Io {
             && has_unsent
             && let Some(sent) = poll_once(send.as_mut())
         {
-            return self.note_sent(sent.map_err(connection)?);
+            self.note_sent(driven.clock.now(), sent.map_err(connection)?);
+            return Ok(());
         }
         tokio::select! {
             biased;
@@ -150,7 +169,7 @@ impl Io {
                     result.map_err(Over::Link)?;
                 }
             },
-            sent = send, if has_unsent => return self.note_sent(sent.map_err(connection)?),
+            sent = send, if has_unsent => self.note_sent(driven.clock.now(), sent.map_err(connection)?),
             () = driven.wake.notified() => {}
             () = sleep_until(driven.clock.at(timeout.unwrap_or_default())), if timeout.is_some() => {
                 driven.lock().handle_timeout(driven.clock.now()).map_err(Over::Link)?;
@@ -159,7 +178,7 @@ impl Io {
         Ok(())
     }
 
-    fn note_sent(&mut self, sent: usize) -> Result<(), Over> {
+    fn note_sent(&mut self, now: Duration, sent: usize) {
         // Nothing was left to be written: what TLS had is in the socket now.
         self.is_flushed = sent == 0;
         self.written += sent;
@@ -167,7 +186,13 @@ impl Io {
             self.output.clear();
             self.written = 0;
         }
-        Ok(())
+        if self.is_flushed && self.output.is_empty() {
+            let bytes = match now.saturating_sub(self.taken_at) > WRITE_WITHIN {
+                true => self.write_bytes / 2,
+                false => self.write_bytes * 2,
+            };
+            self.write_bytes = bytes.clamp(WRITE_BYTES_LEAST, WRITE_BYTES);
+        }
     }
 
     /// Sends what the machine still has to say, and closes.

@@ -1,6 +1,7 @@
 //! Fetches a stream of another node, and publishes it here: from one parent after the other, for as long as
 //! the stream is wanted.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,6 +186,8 @@ fn choose(
     if let Some(name) = hinted {
         return center.links.get(&name);
     }
+    let is_draining: HashSet<NodeName> =
+        nodes.iter().filter(|node| node.draining).map(|node| node.name.clone()).collect();
     let candidates = nodes.into_iter().filter(|node| node.name != center.name).map(|node| {
         let link = center.links.get(&node.name);
         Candidate {
@@ -194,9 +197,12 @@ fn choose(
             region: node.region,
         }
     });
-    // The directory forgets a node that died after a second; its place is free before.
+    // The directory forgets a node that died after a second; its place is free before, and so is that of one
+    // that drains.
     let mut feeds = center.directory.feeds(&slot.stream);
-    feeds.retain(|(child, _)| *child == center.name || center.links.get(child).is_some());
+    feeds.retain(|(child, _)| {
+        *child == center.name || center.links.get(child).is_some() && !is_draining.contains(child)
+    });
     let region = &center.settings.directory.region;
     let candidates: Vec<Candidate> = candidates.collect();
     let parent =
@@ -283,7 +289,7 @@ async fn follow_frames(
                 Some(Fetched::Accepted(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
-                if is_another(center, slot, home) {
+                if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
                     break Left::Changed;
                 }
             }
@@ -351,7 +357,7 @@ async fn follow_packets(
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_)) => {}
             },
             _ = changes.changed() => {
-                if is_another(center, slot, home) {
+                if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
                     return Left::Changed;
                 }
             }
@@ -368,6 +374,13 @@ async fn follow_packets(
 fn is_another(center: &Center, slot: &Slot, home: &Home) -> bool {
     let now = elsewhere(center, slot);
     now.is_none_or(|now| (now.instance, now.epoch) != (home.instance, home.epoch))
+}
+
+/// Whether the parent drains, and another one has what it gives: it waits for its children to go there.
+fn is_parent_going(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> bool {
+    link.peer != home.node
+        && center.is_other_draining(&link.peer)
+        && choose(center, slot, home, &[], &[]).is_some_and(|other| other.peer != link.peer)
 }
 
 /// Whether this node, which feeds none, is deeper in the tree than it has to be, and another parent is there.

@@ -46,7 +46,7 @@ use node_link::Goodbye;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use worker_api::WorkersLink;
 use worker_api::cluster::Elsewhere;
 
@@ -58,6 +58,8 @@ use crate::tls::Tls;
 
 pub use settings::{Redirect, Settings};
 
+/// Time for nodes that fetch from this one to find another, when it drains.
+const CHILDREN_WITHIN: Duration = Duration::from_secs(1);
 /// Time for last words on all links.
 const GOODBYE_WITHIN: Duration = Duration::from_millis(600);
 
@@ -73,7 +75,7 @@ pub struct Nodes {
 #[derive(Debug)]
 enum Command {
     Serve(WorkersLink, Option<SocketAddr>),
-    Drain,
+    Drain(oneshot::Sender<()>),
     Leave(oneshot::Sender<()>),
 }
 
@@ -127,9 +129,12 @@ impl Nodes {
         self.send(Command::Serve(workers, relay)).await;
     }
 
-    /// Other nodes take no further stream from this one.
+    /// Other nodes take no further stream from this one. Those that have one of another node from here get
+    /// another parent first, while the stream goes on.
     pub async fn drain(&self) {
-        self.send(Command::Drain).await;
+        let (drained, drains) = oneshot::channel();
+        self.send(Command::Drain(drained)).await;
+        let _ = drains.await;
     }
 
     /// Leaves the cluster: the others forget this node at once.
@@ -179,7 +184,7 @@ async fn run(
                 let _ = left.send(());
                 return;
             }
-            Some(Command::Drain) => {}
+            Some(Command::Drain(drained)) => _ = drained.send(()),
             None => return,
         }
     };
@@ -197,7 +202,11 @@ async fn run(
     task::spawn(status::measure_links(Arc::clone(&center)));
     loop {
         match commands.recv().await {
-            Some(Command::Drain) => center.drain(),
+            Some(Command::Drain(drained)) => {
+                center.drain();
+                let _ = timeout(CHILDREN_WITHIN, center.until_left_by_children()).await;
+                let _ = drained.send(());
+            }
             Some(Command::Leave(left)) => {
                 center.close_links(Goodbye::Leaving);
                 center.directory.leave().await;
@@ -207,7 +216,7 @@ async fn run(
                         sleep(Duration::from_millis(5)).await;
                     }
                 };
-                let _ = tokio::time::timeout(GOODBYE_WITHIN, closed).await;
+                let _ = timeout(GOODBYE_WITHIN, closed).await;
                 let _ = left.send(());
                 return;
             }

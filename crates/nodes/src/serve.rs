@@ -53,7 +53,8 @@ async fn serve(
     if center.is_draining() {
         return refuse(StreamRefusal::Draining);
     }
-    let Some(child) = slot.add_child(&link.peer, center.settings.fan_out_max) else {
+    let goes = |node: &_| center.is_other_draining(node);
+    let Some(child) = slot.add_child(&link.peer, center.settings.fan_out_max, goes) else {
         return Err((StreamRefusal::Full, with_room(center, link, &slot)));
     };
     let Serving::Here { publication, worker, local, parent } = until_here(link, &slot).await? else {

@@ -130,14 +130,24 @@ impl Slot {
         lost.take_if(|lost| lost.epoch == epoch)
     }
 
-    /// Makes room for one more node, if there are fewer than `max`.
-    pub(crate) fn add_child(self: &Arc<Self>, node: &NodeName, max: usize) -> Option<Child> {
+    /// Makes room for one more node, if there are fewer than `max`. Those that go soon do not count.
+    pub(crate) fn add_child(
+        self: &Arc<Self>,
+        node: &NodeName,
+        max: usize,
+        goes: impl Fn(&NodeName) -> bool,
+    ) -> Option<Child> {
         let mut children = self.children();
-        if children.len() >= max && !children.contains_key(node) {
+        if children.keys().filter(|other| *other != node && !goes(other)).count() >= max {
             return None;
         }
         *children.entry(node.clone()).or_default() += 1;
         Some(Child { slot: Arc::clone(self), node: node.clone() })
+    }
+
+    /// Whether it is served to other nodes.
+    pub(crate) fn has_children(&self) -> bool {
+        !self.children().is_empty()
     }
 
     fn children(&self) -> MutexGuard<'_, HashMap<NodeName, usize>> {
