@@ -1,7 +1,9 @@
 //! Whoever else connects to the port for nodes.
 
-use node_link::HELLO_WITHIN;
+use std::io::{ErrorKind, Read};
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
@@ -23,20 +25,28 @@ async fn strangers_are_closed_and_nodes_get_through_while_they_are_there() {
         let read = timeout(DEADLINE, stranger.read_to_end(&mut answer)).await.expect("it is closed");
         assert!(read.is_err() || answer.len() < 100, "{} bytes for a stranger", answer.len());
     }
-    // Silent ones have three seconds; more of one address than it may have are closed at once.
+    // Silent ones have three seconds. One more of an address than may be is closed while the others still
+    // have their time, which can run out on a machine that is busy: then it is tried again.
     let begun = Instant::now();
-    let mut silent = Vec::new();
-    for _ in 0..100 {
-        silent.push(connect(address).await);
+    loop {
+        let mut silent = Vec::new();
+        for _ in 0..100 {
+            silent.push(connect(address).await);
+        }
+        for stranger in &mut silent[16..] {
+            let read = timeout(DEADLINE, stranger.read(&mut [0])).await.expect("it is closed");
+            assert!(!matches!(read, Ok(1..)), "a stranger is told nothing");
+        }
+        let is_open = |stranger: TcpStream| {
+            let read = stranger.into_std().expect("its socket").read(&mut [0]);
+            assert!(!matches!(read, Ok(1..)), "a stranger is told nothing");
+            read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        };
+        if silent.into_iter().take(16).any(is_open) {
+            break;
+        }
+        assert!(begun.elapsed() < DEADLINE, "all are closed alike");
     }
-    let mut closed_at_once = 0;
-    // The last ones are those that were too many.
-    for stranger in silent.iter_mut().rev() {
-        let read = timeout(DEADLINE, stranger.read(&mut [0])).await.expect("it is closed");
-        assert!(!matches!(read, Ok(1..)), "a stranger is told nothing");
-        closed_at_once += usize::from(begun.elapsed() < HELLO_WITHIN / 2);
-    }
-    assert!(closed_at_once >= 80, "{closed_at_once} were closed at once");
     let b = Node::start(&server, "b", Options::default()).await;
     b.linked(1).await;
 }
