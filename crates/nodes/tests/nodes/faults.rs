@@ -111,15 +111,18 @@ async fn streams_go_on_while_nats_stands_still_and_names_are_settled_afterwards(
 }
 
 #[tokio::test]
-async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_stream() {
+async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_stream_or_link() {
     let Some(server) = Server::start().await else { return };
     let (a, b, wire) = wired(&server).await;
-    let (large, small) = ("live/large", "live/small");
-    for stream in [large, small] {
+    let c = Node::start(&server, "c", Options::default()).await;
+    c.linked(2).await;
+    // The third one is as large as the first, and goes by another link.
+    let (large, small, other) = ("live/large", "live/small", "live/other");
+    for (stream, node) in [(large, &a), (small, &a), (other, &c)] {
         b.worker.publish(stream, false);
         b.worker.send(stream, frame(0));
-        a.worker.want(stream, true);
-        received_up_to(&a, stream, 0).await;
+        node.worker.want(stream, true);
+        received_up_to(node, stream, 0).await;
     }
     let big = |number: i64| {
         let role = if number % 10 == 0 { FrameRole::Key } else { FrameRole::Inter };
@@ -131,13 +134,16 @@ async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_s
     for number in 1..150 {
         b.worker.send(large, big(number));
         b.worker.send(small, frame(number));
+        b.worker.send(other, big(number));
         sleep(Duration::from_millis(40)).await;
     }
     received_up_to(&a, small, 149).await;
     assert_eq!(numbers(&a.worker.received(small)), (0..150).collect::<Vec<_>>());
+    let number = |frame: &Frame| frame.dts.millis() / 40;
+    until("the other link has all", || c.worker.received(other).last().map(number) == Some(149)).await;
+    assert!(c.worker.received(other).iter().map(number).eq(0..150), "each once, in order");
     wire.set_rate(u64::MAX);
     b.worker.send(large, big(150));
-    let number = |frame: &Frame| frame.dts.millis() / 40;
     until("the link recovers", || a.worker.received(large).last().map(number) == Some(150)).await;
     let received = a.worker.received(large);
     assert!((20..130).contains(&received.len()), "{} of 151", received.len());
