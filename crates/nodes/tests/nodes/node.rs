@@ -298,6 +298,11 @@ impl Worker {
         self.lock().relayed.clone()
     }
 
+    /// Keys of the one stream of packets that came here.
+    pub(crate) fn keys(&self) -> Vec<OpenKey> {
+        self.lock().keys.clone()
+    }
+
     /// The relay says something of a stream.
     pub(crate) fn notice(&self, notice: RelayNotice) {
         self.lock().notices.as_ref().expect("somebody asked for notices").send(notice).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use worker_api::EndReason;
 use worker_api::relay::RelayNotice;
 
-use crate::node::{Node, Options, STREAM};
+use crate::node::{Node, Options, STREAM, frame, received_up_to};
 use crate::server::{DEADLINE, Server, until};
 
 /// Waits until the relay was asked for this last, leaving out what links alone have it asked for.
@@ -113,4 +113,34 @@ async fn what_the_relay_ends_is_asked_for_again_or_is_over() {
     })
     .await
     .expect("it is not published any more");
+}
+
+#[tokio::test]
+async fn no_key_secret_or_media_goes_through_nats() {
+    let Some(server) = Server::start().await else { return };
+    let overheard = server.listen_in();
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish("live/frames", false);
+    a.worker.send("live/frames", frame(0));
+    b.worker.want("live/frames", true);
+    received_up_to(&b, "live/frames", 0).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]"]).await;
+    let (app, name) = STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
+    a.worker.notice(RelayNotice::KeyWorn { app, name });
+    until("the next key has come", || b.worker.keys().len() == 2).await;
+    until("both streams were heard of", || {
+        [&b"s.live_2Fframes"[..], b"f.live_2Fa.b"].iter().all(|key| overheard.contains(key))
+    })
+    .await;
+    for key in b.worker.keys() {
+        // Without its number.
+        assert!(!overheard.contains(&key.to_bytes()[4..]), "{key:?}");
+    }
+    assert!(!overheard.contains(Options::default().secret));
+    assert!(!overheard.contains(&frame(0).data()[..32]));
 }
