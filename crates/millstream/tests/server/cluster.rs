@@ -1,16 +1,17 @@
 //! Servers that are nodes of one cluster: what is published on one is played on another.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use rtmp::MediaKind;
 
 use crate::common::bridge::{LivePublisher, Viewed};
-use crate::common::cluster::{Cluster, wait_for_lines};
+use crate::common::cluster::{Cluster, play, publish_when_free, wait_for_lines};
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::rtc::{Client, Options, start_flow};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
+use crate::common::websocket::{self, Messages};
 use crate::common::{eventually, http};
 
 #[test]
@@ -24,7 +25,7 @@ fn frames_of_one_node_arrive_on_another_byte_for_byte() {
     publisher.send_tags(&tags[..half]);
     wait_for_lines(&a, "published in the cluster", 1);
 
-    let mut player = TagReader::new(play(&b));
+    let mut player = play(&b);
     let first = player.next().expect("the stream");
     publisher.send_tags(&tags[half..]);
     // A player begins with headers and the newest key frame; from there on it has everything.
@@ -58,26 +59,22 @@ fn frames_of_one_node_arrive_on_another_byte_for_byte() {
 }
 
 #[test]
-fn play_begins_within_half_a_second() {
+fn a_player_that_comes_later_begins_with_a_key_frame_each_time_the_stream_is_fetched() {
     let Some(cluster) = Cluster::start() else { return };
     let (a, b) = (cluster.node("a"), cluster.node("b"));
     wait_for_lines(&b, "linked to a node", 1);
     let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
     publisher.send_tags(sample_tags().iter().filter(|tag| tag.timestamp < 1_000));
     wait_for_lines(&a, "published in the cluster", 1);
-    // On a machine that others use as well, the best of a few is what the server can do.
-    let begins = (0..5).map(|_| {
-        #[expect(clippy::disallowed_methods, reason = "a player waits in real time")]
-        let begun = Instant::now();
-        let mut player = TagReader::new(play(&b));
-        while !is_key_frame(&player.next().expect("the stream")) {}
-        let took = begun.elapsed();
+    for _ in 0..3 {
+        let mut player = play(&b);
+        let is_picture = |tag: &rtmp::flv::Tag| tag.kind == MediaKind::Video && !is_config(tag);
+        // Nothing is sent meanwhile: it is what the other node keeps.
+        let first = std::iter::from_fn(|| player.next()).find(is_picture).expect("a picture");
+        assert!(is_key_frame(&first));
         drop(player);
         b.wait_for_publisher("live/mill", false);
-        took
-    });
-    let best = begins.min().expect("five");
-    assert!(best < Duration::from_millis(500), "{best:?}");
+    }
 }
 
 #[test]
@@ -93,37 +90,85 @@ fn a_second_publisher_is_refused_on_every_node_and_told_where_the_first_is() {
     a.wait_for_publisher("live/mill", true);
     publisher.end();
     // It is free again.
-    let _second = eventually("the name is free", || {
-        let mut second = RtmpClient::begin_publish(b.rtmp, "live/mill");
-        second.wait_started().ok().map(|()| second)
-    });
+    let _second = publish_when_free(&b);
     wait_for_lines(&b, "published in the cluster", 1);
 }
 
 #[test]
-fn without_nats_streams_go_on_and_new_ones_are_published_and_played_where_they_are() {
-    let Some(mut cluster) = Cluster::start() else { return };
-    let (a, b) = (cluster.node("a"), cluster.node("b"));
+fn by_policy_a_publisher_takes_the_name_over_from_another_node_and_players_stay() {
+    let Some(cluster) = Cluster::start() else { return };
+    let config = |name| cluster.config(name, "[stream]\nsecond_publisher = \"take_over\"");
+    let (a, b) = (Server::start_workers(2, &config("a")), Server::start_workers(2, &config("b")));
     wait_for_lines(&b, "linked to a node", 1);
     let tags = sample_tags();
-    let half = tags.len() / 2;
-    let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
-    publisher.send_tags(&tags[..half]);
-    let mut player = TagReader::new(play(&b));
-    player.next().expect("the stream");
-    cluster.set_nats(false);
-    wait_for_lines(&a, "the directory is not heard", 1);
-    publisher.send_tags(&tags[half..]);
-    while player.next().expect("the stream goes on").body != tags[tags.len() - 1].body {}
-    let mut local = RtmpClient::publish(b.rtmp, "live/local");
-    local.send_tags(&tags[..half]);
-    RtmpClient::play(b.rtmp, "live/local").take_frames(3);
-    cluster.set_nats(true);
-    wait_for_lines(&a, "the directory is heard", 1);
-    // What began meanwhile is known everywhere.
-    let mut elsewhere = RtmpClient::play(a.rtmp, "live/local");
-    local.send_tags(&tags[half..]);
-    elsewhere.take_frames(3);
+    let mut first = RtmpClient::publish(a.rtmp, "live/mill");
+    first.send_tags(&tags[..200]);
+    wait_for_lines(&a, "published in the cluster", 1);
+    let mut players = [play(&a), play(&b)];
+    for player in &mut players {
+        player.next().expect("the stream");
+    }
+    let mut second = RtmpClient::publish(b.rtmp, "live/mill");
+    let told = first.last_words();
+    assert!(told.contains("published on another node"), "{told}");
+    second.send_tags(&tags);
+    for player in &mut players {
+        while player.next().expect("the player is not disconnected").body != tags[tags.len() - 1].body {}
+    }
+}
+
+#[test]
+fn players_of_all_protocols_share_one_fetch() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (a, b) = (cluster.node("a"), cluster.node("b"));
+    wait_for_lines(&b, "linked to a node", 1);
+    let _publisher = LivePublisher::start(a.rtmp, "live/mill", sample_tags());
+    // Some are on one worker and some on the other.
+    let mut by_http: Vec<_> = (0..4).map(|_| play(&b)).collect();
+    let mut by_rtmp: Vec<_> = (0..4).map(|_| RtmpClient::play(b.rtmp, "live/mill")).collect();
+    let connect = || TagReader::new(Messages::new(websocket::connect(&b, "live/mill")));
+    let mut by_websocket: Vec<_> = (0..4).map(|_| connect()).collect();
+    let (mut viewer, mut viewed) = (Client::play_h264(&b, "live/mill"), Viewed::default());
+    by_http.iter_mut().for_each(|player| _ = player.next().expect("the stream"));
+    by_rtmp.iter_mut().for_each(|player| _ = player.take_frames(3));
+    by_websocket.iter_mut().for_each(|player| _ = player.next().expect("the stream"));
+    viewer.until("a frame and audio", |viewer| {
+        viewed.take(viewer);
+        viewed.key_frame && viewed.audio > 0
+    });
+    assert_eq!(a.sessions("stream=live/mill&role=player").len(), 1, "the node, and nobody else");
+    assert_eq!(b.log().matches("fetched from another node").count(), 1);
+    drop((by_http, by_rtmp, by_websocket));
+    // One viewer is enough to keep it.
+    b.wait_for_players("live/mill", 1);
+    assert_eq!(viewer.delete(), 200);
+    b.wait_for_publisher("live/mill", false);
+    a.wait_for_players("live/mill", 0);
+}
+
+#[test]
+fn tokens_secrets_and_media_do_not_go_through_nats() {
+    let Some(cluster) = Cluster::start() else { return };
+    let overheard = cluster.listen_in();
+    let tokens = "linger_ms = 300\n[auth]\npublish_token = \"sluice-7351\"\nplay_token = \"meadow-9042\"";
+    let (a, b) = (Server::start(&cluster.config("a", tokens)), Server::start(&cluster.config("b", tokens)));
+    wait_for_lines(&b, "linked to a node", 1);
+    let tags = sample_tags();
+    let mut publisher = RtmpClient::publish(a.rtmp, "live/mill?token=sluice-7351");
+    publisher.send_tags(&tags[..200]);
+    RtmpClient::play(b.rtmp, "live/mill?token=meadow-9042").take_frames(3);
+    // The stream, its codecs, and who fetches it.
+    for said in [&b"s.live_2Fmill"[..], b"f.live_2Fmill.b"] {
+        eventually("it was overheard", || overheard.contains(said).then_some(()));
+    }
+    for secret in [&b"sluice-7351"[..], b"meadow-9042", b"the secret of this cluster"] {
+        assert!(!overheard.contains(secret), "{}", String::from_utf8_lossy(secret));
+    }
+    // Headers of codecs are described; what is inside frames is not.
+    let frames = tags[..200].iter().filter(|tag| tag.kind != MediaKind::Data && !is_config(tag));
+    for frame in frames.filter(|tag| tag.body.len() >= 64) {
+        assert!(!overheard.contains(&frame.body[32..64]), "of the frame at {} ms", frame.timestamp);
+    }
 }
 
 #[test]
@@ -134,14 +179,11 @@ fn players_of_a_node_that_is_killed_get_the_publisher_that_comes_to_another() {
     let tags = sample_tags();
     let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
     publisher.send_tags(&tags[..200]);
-    let mut player = TagReader::new(play(&c));
+    let mut player = play(&c);
     player.next().expect("the stream");
     drop(a);
     drop(publisher);
-    let mut second = eventually("the name is free", || {
-        let mut second = RtmpClient::begin_publish(b.rtmp, "live/mill");
-        second.wait_started().ok().map(|()| second)
-    });
+    let mut second = publish_when_free(&b);
     second.send_tags(&tags);
     while player.next().expect("the player is not disconnected").body != tags[tags.len() - 1].body {}
 }
@@ -174,7 +216,7 @@ fn a_node_that_stops_lets_its_publishers_and_players_know_and_is_forgotten_at_on
     let tags = sample_tags();
     let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
     publisher.send_tags(&tags[..200]);
-    let mut player = TagReader::new(play(&b));
+    let mut player = play(&b);
     player.next().expect("the stream");
     let mut a = a;
     a.terminate();
@@ -255,7 +297,7 @@ fn a_stream_of_packets_is_played_as_frames_on_another_node() {
     wait_for_lines(&a, "published in the cluster", 1);
     let player = std::thread::scope(|scope| {
         let player = scope.spawn(|| {
-            let mut player = TagReader::new(play(&b));
+            let mut player = play(&b);
             std::iter::from_fn(|| player.next()).find(|tag| tag.kind == MediaKind::Audio)
         });
         let mut number = 0;
@@ -278,7 +320,7 @@ fn a_node_that_stands_still_is_given_up_and_comes_back_with_its_stream() {
     let (first, rest) = tags.split_at(tags.len() / 2);
     let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
     publisher.send_tags(first);
-    let mut player = TagReader::new(play(&b));
+    let mut player = play(&b);
     player.next().expect("the stream");
     a.signal(Signal::SIGSTOP);
     wait_for_lines(&b, "link lost: nothing was heard of the other node", 1);
@@ -324,14 +366,6 @@ fn players_are_sent_to_the_node_of_the_publisher_if_that_is_wanted() {
     player.next().expect("the stream");
     // RTMP has no such answer: it is played here.
     RtmpClient::play(b.rtmp, "live/mill").take_frames(3);
-}
-
-/// FLV of the stream, once the other node's publication is known.
-fn play(server: &Server) -> http::Streaming {
-    eventually("the stream is known", || {
-        let response = http::open(server.http, "GET", "/live/mill.flv", &[]).expect("play");
-        (response.status == 200).then_some(response)
-    })
 }
 
 fn is_config(tag: &rtmp::flv::Tag) -> bool {

@@ -29,6 +29,8 @@ mod channel_shutdown;
 mod channel_start;
 mod channel_tracks;
 mod cluster;
+mod cluster_faults;
+mod cluster_hostile;
 mod configuration;
 mod demo;
 mod enhanced_rtmp;

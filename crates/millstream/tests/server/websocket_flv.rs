@@ -1,14 +1,14 @@
 //! WebSocket-FLV with an independent WebSocket client: the binary messages, joined, are the FLV of HTTP.
 
-use std::io::{self, Read};
-use std::net::TcpStream;
+use std::io;
 
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
+use crate::common::websocket::{Messages, connect};
 use rtmp::MediaKind;
-use tungstenite::{Message, WebSocket};
+use tungstenite::Message;
 
 #[test]
 fn binary_messages_carry_the_flv_stream() {
@@ -20,7 +20,7 @@ fn binary_messages_carry_the_flv_stream() {
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     publisher.send_tags(&tags);
     let published: Vec<_> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
-    let mut reader = TagReader::new(Messages { socket, rest: Vec::new() });
+    let mut reader = TagReader::new(Messages::new(socket));
     let mut first = None;
     for (index, want) in published.iter().enumerate() {
         let got = loop {
@@ -89,36 +89,4 @@ fn an_upgrade_without_its_headers_is_refused() {
     let answer = http::request(server.http, "GET", "/live/mill.flv", &headers).expect("an answer");
     assert_eq!(answer.status, 426, "version 8 is not spoken");
     assert_eq!(answer.header("sec-websocket-version"), Some("13"), "RFC 6455 section 4.4");
-}
-
-fn connect(server: &Server, stream: &str) -> WebSocket<TcpStream> {
-    let socket = TcpStream::connect(server.http).expect("connect");
-    socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
-    let url = format!("ws://{}/{stream}.flv", server.http);
-    let (socket, response) = tungstenite::client(url, socket).expect("the server upgrades the connection");
-    assert_eq!(response.status(), 101);
-    socket
-}
-
-/// Payloads of binary messages as one byte stream.
-struct Messages {
-    socket: WebSocket<TcpStream>,
-    rest: Vec<u8>,
-}
-
-impl Read for Messages {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
-            match self.socket.read().map_err(io::Error::other)? {
-                Message::Binary(payload) => self.rest = payload.into(),
-                Message::Close(_) => return Ok(0),
-                Message::Text(text) => panic!("a text message: {text}"),
-                _ => {}
-            }
-        }
-        let count = self.rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&self.rest[..count]);
-        self.rest.drain(..count);
-        Ok(count)
-    }
 }

@@ -21,6 +21,8 @@ pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod tls;
 pub(crate) mod tools;
+pub(crate) mod websocket;
+pub(crate) mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};

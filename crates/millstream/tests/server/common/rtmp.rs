@@ -175,6 +175,15 @@ impl RtmpClient {
         let _ = self.flush();
     }
 
+    /// All that still comes from the server until it closes, as text: a status has its reason in plain words.
+    pub(crate) fn last_words(&self) -> String {
+        let mut words = Vec::new();
+        if let Err(error) = (&self.socket).read_to_end(&mut words) {
+            assert!(is_closed(&error), "the server does not close the connection: {error}");
+        }
+        String::from_utf8_lossy(&words).into_owned()
+    }
+
     /// Writes what the session has to say.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let output = self.session.output();
