@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use relay::{LinkSecret, Role, SetupError};
 
-use super::fetch::Fetch;
+use super::lifecycle::Fetch;
 use super::{Ends, Link, Nodes};
 use crate::context::Context;
 use crate::event_loop::Worker;

@@ -11,15 +11,11 @@ use relay::{
 use sfu::Received;
 
 use super::starts::Starts;
-use super::{Arrived, Counts, Link, Nodes, split};
+use super::{Arrived, Counts, Link, Nodes};
 use crate::context::Context;
-use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
-use crate::packets::inputs;
-use crate::publication::{LaneStream, Source};
-use crate::registry::{Claimant, Epoch, Origin, PublishedTracks, StreamId};
-use worker_api::EndReason;
-use worker_api::relay::{Attached, LinkId, RelayNotice, RelayRefusal};
+use crate::registry::{Epoch, StreamId};
+use worker_api::relay::{Attached, LinkId, RelayRefusal};
 
 /// Keys that a stream may have at a time; `relay` holds no more.
 const KEYS_MAX: usize = 3;
@@ -29,7 +25,7 @@ pub(super) struct Fetched {
     /// `app/name`.
     pub(super) key: Arc<str>,
     pub(super) stream: PacketStreamId,
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     pub(super) into: InStreamId,
     /// The newest last.
     pub(super) keys: Vec<OpenKey>,
@@ -188,7 +184,7 @@ impl Nodes {
     }
 
     /// A stream with these keys that comes over a link, and the handle it has there.
-    fn attach_stream(
+    pub(super) fn attach_stream(
         &mut self,
         ctx: &Context,
         link: LinkId,
@@ -204,107 +200,4 @@ impl Nodes {
         let handle = attached.inspect_err(|_| self.receiver.remove_stream(ctx.now, stream))?;
         Ok((stream, handle))
     }
-}
-
-/// A stream that is to be fetched.
-pub(super) struct Fetch<'a> {
-    pub(super) link: LinkId,
-    pub(super) app: &'a str,
-    pub(super) name: &'a str,
-    pub(super) tracks: PublishedTracks,
-    pub(super) keys: Vec<OpenKey>,
-    pub(super) serves: bool,
-}
-
-impl Worker {
-    /// Publishes another node's stream here.
-    pub(super) fn fetch(&mut self, fetch: Fetch<'_>) -> Result<worker_api::relay::Fetched, RelayRefusal> {
-        let Fetch { link, app, name, tracks, keys, serves } = fetch;
-        if self.ctx.draining_until.is_some() {
-            return Err(RelayRefusal::Draining);
-        }
-        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-        let key = format!("{app}/{name}");
-        let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
-        let claim =
-            self.ctx.directory.claim(&key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
-        let Ok(claim) = claim else {
-            nodes.receiver.remove_stream(self.ctx.now, into);
-            return Err(RelayRefusal::Taken);
-        };
-        let (id, epoch) = (claim.id, claim.epoch);
-        let stream = self.claimed_packets(&claim, (app, name), &tracks);
-        let entry = &mut self.packets.streams[stream];
-        entry.sfu.relayed_publisher_started(self.ctx.now, epoch.0, inputs::relayed(&tracks));
-        if let Some(nodes) = &mut self.nodes {
-            let fetched = Fetched {
-                key: key.into(),
-                stream,
-                epoch,
-                into,
-                keys,
-                parents: vec![link],
-                out: None,
-                starts: Starts::default(),
-                newest: None,
-                counts: Counts::default(),
-            };
-            tracing::info!(stream = &*fetched.key, ?link, "stream of another node");
-            nodes.fetched.insert(id, fetched);
-            let len = nodes.of_in.len().max(into.index() + 1);
-            nodes.of_in.resize(len, None);
-            nodes.of_in[into.index()] = Some(id);
-            if serves && nodes.forwarded(id).is_err() {
-                tracing::warn!(stream = key_of(nodes, id), "nothing is kept for further nodes");
-            }
-        }
-        self.start_packets(&claim, stream, Origin::Node, tracks);
-        self.packets.update_watched(self.ctx.now, stream);
-        Ok(worker_api::relay::Fetched { epoch, handle })
-    }
-
-    /// A stream is not fetched any more, and this node has not been told to let it go.
-    pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
-        let Some(nodes) = &self.nodes else { return };
-        let Some(fetched) = nodes.fetched.get(&id) else { return };
-        let (app, name) = split(&fetched.key);
-        nodes.notify(RelayNotice::FetchEnded { app, name, epoch: fetched.epoch, reason });
-        self.forget_fetched(id, reason);
-    }
-
-    /// A stream is not fetched any more.
-    pub(super) fn forget_fetched(&mut self, id: StreamId, reason: EndReason) {
-        self.end_served(id);
-        let Some(nodes) = &mut self.nodes else { return };
-        let Some(fetched) = nodes.fetched.remove(&id) else { return };
-        nodes.receiver.remove_stream(self.ctx.now, fetched.into);
-        nodes.of_in[fetched.into.index()] = None;
-        if let Some(out) = fetched.out {
-            nodes.sender.remove_stream(out);
-            nodes.of_out.remove(&out);
-            nodes.kept_onward -= 1;
-        }
-        let Counts { packets, bytes } = fetched.counts;
-        tracing::info!(
-            stream = &*fetched.key,
-            reason = reason.text(),
-            packets,
-            bytes,
-            "stream of another node ended"
-        );
-        let source = Source { epoch: fetched.epoch, origin: Origin::Node };
-        self.end_publication(LaneStream::Packets(fetched.stream), source);
-    }
-
-    /// Ends a publication of another node, if it is still this one.
-    pub(super) fn end_fetch_of(&mut self, id: StreamId, epoch: Epoch) {
-        let is_it = |nodes: &Nodes| nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch);
-        if self.nodes.as_ref().is_some_and(|nodes| is_it(nodes)) {
-            self.forget_fetched(id, EndReason::ClosedByPeer);
-        }
-    }
-}
-
-fn key_of(nodes: &Nodes, id: StreamId) -> &str {
-    nodes.fetched.get(&id).map_or("", |fetched| &fetched.key)
 }

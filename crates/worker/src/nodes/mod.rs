@@ -9,10 +9,13 @@
 //! **served** is subscribed here as by a player, from whichever worker is its home. One that is **fetched** is
 //! published here, with this worker as its home, and if other nodes get it from here it goes on to them as it
 //! was sealed. Commands (`commands.rs`) come from whoever has the connections between nodes
-//! (`worker_api::relay`). What takes other subsystems as well is a method of the worker.
+//! (`worker_api::relay`). What takes other subsystems as well is a method of the worker: `run.rs`,
+//! `lifecycle.rs`, `commands.rs`.
 
 mod commands;
 mod fetch;
+mod lifecycle;
+mod run;
 mod serve;
 mod starts;
 
@@ -28,7 +31,6 @@ use sfu::{Received, TrackIndex};
 use self::fetch::{Fetched, Onward};
 use self::serve::Served;
 use crate::context::Context;
-use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
 use crate::net::relay_port::RelayPort;
 use crate::net::{EventQueue, ReceivedBatch};
@@ -39,8 +41,6 @@ use worker_api::relay::{
 };
 use worker_api::settings::{RelaySettings, WorkerSettings};
 
-/// Datagrams after which no more are read in a turn; what is left is read in the next one.
-const DATAGRAMS_MAX: usize = 4_096;
 /// Packets of what is kept that a link gets in one go, and time until the next: a path that takes 300 Mbit/s
 /// loses nothing of it, and a group of pictures of a megabyte takes 30 ms.
 const CATCH_UP_PACKETS: usize = 32;
@@ -391,55 +391,5 @@ impl std::fmt::Debug for Nodes {
             .field("served", &self.served.len())
             .field("fetched", &self.fetched.len())
             .finish()
-    }
-}
-
-impl Worker {
-    /// The socket has datagrams, which [`Worker::receive_from_nodes`] reads.
-    pub(crate) fn nodes_readable(&mut self) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.port.readable = true;
-        }
-    }
-
-    /// Takes in what other nodes have sent, and forwards after each batch.
-    pub(crate) fn receive_from_nodes(&mut self) {
-        let Some(nodes) = self.nodes.as_mut().filter(|nodes| nodes.port.readable) else { return };
-        let mut read = 0;
-        while nodes.port.readable && read < DATAGRAMS_MAX {
-            let packets = &mut self.packets;
-            read += nodes.receive_batch(&mut self.ctx, &mut self.received, |ctx, arrived| {
-                packets.receive_relayed(ctx, arrived)
-            });
-            self.packets.forward(&mut self.ctx);
-        }
-        self.carry_out_actions();
-    }
-
-    /// Sends other nodes what is due by the clock, and asks publishers for the key frames that they want.
-    pub(crate) fn run_node_timers(&mut self) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let (packets, now) = (&mut self.packets, self.ctx.now);
-        let mut is_any_asked = false;
-        nodes.run_timers(&self.ctx, |id, track| {
-            let Some(stream) = packets.streams.find(id) else { return };
-            packets.streams[stream].sfu.request_key_frame(now, track);
-            packets.streams.mark_dirty(stream);
-            is_any_asked = true;
-        });
-        if is_any_asked {
-            self.packets.forward(&mut self.ctx);
-            self.carry_out_actions();
-        }
-    }
-
-    /// Ends what is over by the clock.
-    pub(crate) fn sweep_nodes(&mut self) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let bytes = nodes.bytes_out();
-        self.ctx.load.bytes_out += bytes - std::mem::replace(&mut nodes.sampled_bytes, bytes);
-        for id in nodes.sweep(self.ctx.now) {
-            self.forget_served(id);
-        }
     }
 }

@@ -12,10 +12,9 @@ use sfu::{NtpRtpMapping, Packet, TrackIndex, WallClock};
 use super::starts::Starts;
 use super::{Counts, Link, Nodes, split};
 use crate::context::Context;
-use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
-use crate::registry::{Epoch, Lane, Published, PublishedTracks, StreamId};
-use worker_api::relay::{LinkId, Offered, RelayNotice, RelayRefusal};
+use crate::registry::{Epoch, PublishedTracks, StreamId};
+use worker_api::relay::{LinkId, RelayNotice, RelayRefusal};
 
 /// Time between two sender reports of a track.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,10 +25,10 @@ const WORN_AT: u32 = 1 << 31;
 pub(super) struct Served {
     /// `app/name`.
     pub(super) key: Arc<str>,
-    stream: PacketStreamId,
-    epoch: Epoch,
+    pub(super) stream: PacketStreamId,
+    pub(super) epoch: Epoch,
     pub(super) out: OutStreamId,
-    source: ServedSource,
+    pub(super) source: ServedSource,
     /// By position of the track.
     tracks: Vec<Track>,
     pub(super) starts: Starts,
@@ -41,7 +40,7 @@ pub(super) struct Served {
 }
 
 /// Where its packets come from.
-enum ServedSource {
+pub(super) enum ServedSource {
     /// This node is the source: they are sealed here.
     Sealed {
         /// The key in use, and the next one if nodes are getting it.
@@ -75,7 +74,7 @@ struct Piece {
 }
 
 impl Served {
-    fn new(
+    pub(super) fn new(
         (key, stream, epoch): (Arc<str>, PacketStreamId, Epoch),
         (out, source): (OutStreamId, ServedSource),
         tracks: &PublishedTracks,
@@ -151,7 +150,7 @@ impl Served {
 
 impl Nodes {
     /// Seals packets of a stream and sends them to all links that get it.
-    fn seal(&mut self, ctx: &Context, clock: WallClock, id: StreamId, packets: &[Arc<Packet>]) {
+    pub(super) fn seal(&mut self, ctx: &Context, clock: WallClock, id: StreamId, packets: &[Arc<Packet>]) {
         let Self { served, sender, port, group, written, counters, .. } = self;
         let Some(served) = served.get_mut(&id) else { return };
         written.clear();
@@ -275,132 +274,10 @@ impl Nodes {
     }
 
     /// Keys of a stream that nodes have to have.
-    fn keys(&self, id: StreamId) -> Vec<OpenKey> {
+    pub(super) fn keys(&self, id: StreamId) -> Vec<OpenKey> {
         match self.served.get(&id).map(|served| &served.source) {
             Some(ServedSource::Sealed { keys, .. }) => keys.clone(),
             _ => self.fetched.get(&id).map_or(Vec::new(), |fetched| fetched.keys.clone()),
-        }
-    }
-}
-
-impl Worker {
-    /// Prepares to serve a stream, and says what it is.
-    pub(super) fn offer(&mut self, (app, name): (&str, &str)) -> Result<Offered, RelayRefusal> {
-        if self.ctx.draining_until.is_some() {
-            return Err(RelayRefusal::Draining);
-        }
-        let key = format!("{app}/{name}");
-        let Some((id, home, tracks)) = self.ctx.directory.packets(&key) else {
-            return Err(match self.ctx.directory.published(&key) {
-                Published::Nobody | Published::Packets(_) => RelayRefusal::NoStream,
-                Published::Frames(_) => RelayRefusal::NotPackets,
-            });
-        };
-        let known = self.nodes.as_ref().and_then(|nodes| nodes.served.get(&id));
-        if known.is_some_and(|served| served.epoch != home.epoch) {
-            self.end_served(id);
-        }
-        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-        if let Some(served) = nodes.served.get_mut(&id) {
-            served.idle_since = self.ctx.now;
-        } else if let Some(fetched) = nodes.fetched.get(&id) {
-            let stream = fetched.stream;
-            let out = nodes.forwarded(id)?;
-            let of = (key.into(), stream, home.epoch);
-            let served = Served::new(of, (out, ServedSource::Forwarded), &tracks, self.ctx.now);
-            nodes.served.insert(id, served);
-        } else {
-            let first = SealKey::random(0);
-            let keys = vec![first.open_key()];
-            let out = nodes.sender.add_stream(first)?;
-            let subscribed = self.subscribe(Lane::Packets, &key, (app, name));
-            let stream = subscribed.and_then(|id| self.packets.streams.find(id));
-            let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-            let Some(stream) = stream else {
-                nodes.sender.remove_stream(out);
-                return Err(RelayRefusal::NoStream);
-            };
-            let source = ServedSource::Sealed { keys, next: None, is_worn: false };
-            let served = Served::new((key.into(), stream, home.epoch), (out, source), &tracks, self.ctx.now);
-            nodes.served.insert(id, served);
-            nodes.of_out.insert(out, id);
-            // What waits is in the cache already, and would be sealed twice.
-            self.packets.forward(&mut self.ctx);
-            let entry = &mut self.packets.streams[stream];
-            entry.publication.players += 1;
-            entry.is_served = true;
-            self.packets.update_watched(self.ctx.now, stream);
-            self.seal_cached(id, stream);
-        }
-        let keys = self.nodes.as_ref().map_or(Vec::new(), |nodes| nodes.keys(id));
-        Ok(Offered { epoch: home.epoch, tracks, keys })
-    }
-
-    /// Seals what a player would begin with, for nodes that come.
-    fn seal_cached(&mut self, id: StreamId, stream: PacketStreamId) {
-        let entry = &self.packets.streams[stream];
-        let mut cached: Vec<Arc<Packet>> = entry.sfu.cached(self.ctx.now).cloned().collect();
-        cached.sort_by_key(|packet| packet.arrival());
-        self.serve_packets(id, &cached);
-    }
-
-    /// Packets of a stream that other nodes get have come in.
-    pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[Arc<Packet>]) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.seal(&self.ctx, self.packets.streams.clock, id, packets);
-        }
-    }
-
-    /// A stream has a source, maybe another one than the nodes that get it were told of.
-    pub(crate) fn review_served(&mut self, stream: PacketStreamId) {
-        let Some(nodes) = &self.nodes else { return };
-        let publication = &self.packets.streams[stream].publication;
-        let epoch = publication.source.map(|source| source.epoch);
-        if nodes.served.get(&publication.id).is_some_and(|served| Some(served.epoch) != epoch) {
-            self.end_served(publication.id);
-        }
-    }
-
-    /// The publication that other nodes get has ended.
-    pub(crate) fn end_served(&mut self, id: StreamId) {
-        let Some(nodes) = &self.nodes else { return };
-        let Some(served) = nodes.served.get(&id) else { return };
-        let (app, name) = split(&served.key);
-        nodes.notify(RelayNotice::ServedEnded { app, name, epoch: served.epoch });
-        self.forget_served(id);
-    }
-
-    /// Other nodes get no more of a stream.
-    pub(super) fn forget_served(&mut self, id: StreamId) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let Some(served) = nodes.served.remove(&id) else { return };
-        nodes.catching_up.retain(|(of, _)| *of != id);
-        match served.source {
-            // What is kept of a stream that is fetched is kept as long as that.
-            ServedSource::Forwarded => {
-                for link in served.children.iter().filter_map(|link| nodes.links.get(link)) {
-                    nodes.sender.unsubscribe(served.out, link.ends.out);
-                }
-            }
-            ServedSource::Sealed { .. } => {
-                nodes.sender.remove_stream(served.out);
-                nodes.of_out.remove(&served.out);
-                let entry = self.packets.streams.get_mut(served.stream);
-                if let Some(entry) = entry.filter(|entry| entry.publication.id == id) {
-                    entry.is_served = false;
-                    self.packets.player_left(&mut self.ctx, served.stream);
-                }
-            }
-        }
-        tracing::debug!(stream = &*served.key, "stream goes to no node any more");
-    }
-
-    /// A node here needs a key frame of a stream that it fetches.
-    pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex) {
-        let Some(nodes) = &mut self.nodes else { return };
-        if let Some(fetched) = nodes.fetched.get(&id) {
-            nodes.counters.key_frame_requests_out += 1;
-            nodes.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
         }
     }
 }

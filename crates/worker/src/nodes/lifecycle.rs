@@ -1,0 +1,225 @@
+//! Streams of other nodes begin and end here, and streams that other nodes get.
+
+use std::sync::Arc;
+
+use relay::{OpenKey, SealKey};
+use sfu::Packet;
+
+use super::fetch::Fetched;
+use super::serve::{Served, ServedSource};
+use super::starts::Starts;
+use super::{Counts, Nodes, split};
+use crate::event_loop::Worker;
+use crate::ids::PacketStreamId;
+use crate::packets::inputs;
+use crate::publication::{LaneStream, Source};
+use crate::registry::{Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId};
+use worker_api::EndReason;
+use worker_api::relay::{LinkId, Offered, RelayNotice, RelayRefusal};
+
+/// A stream that is to be fetched.
+pub(super) struct Fetch<'a> {
+    pub(super) link: LinkId,
+    pub(super) app: &'a str,
+    pub(super) name: &'a str,
+    pub(super) tracks: PublishedTracks,
+    pub(super) keys: Vec<OpenKey>,
+    pub(super) serves: bool,
+}
+
+impl Worker {
+    /// Publishes another node's stream here.
+    pub(super) fn fetch(&mut self, fetch: Fetch<'_>) -> Result<worker_api::relay::Fetched, RelayRefusal> {
+        let Fetch { link, app, name, tracks, keys, serves } = fetch;
+        if self.ctx.draining_until.is_some() {
+            return Err(RelayRefusal::Draining);
+        }
+        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        let key = format!("{app}/{name}");
+        let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
+        let claim =
+            self.ctx.directory.claim(&key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
+        let Ok(claim) = claim else {
+            nodes.receiver.remove_stream(self.ctx.now, into);
+            return Err(RelayRefusal::Taken);
+        };
+        let (id, epoch) = (claim.id, claim.epoch);
+        let stream = self.claimed_packets(&claim, (app, name), &tracks);
+        let entry = &mut self.packets.streams[stream];
+        entry.sfu.relayed_publisher_started(self.ctx.now, epoch.0, inputs::relayed(&tracks));
+        if let Some(nodes) = &mut self.nodes {
+            let fetched = Fetched {
+                key: key.into(),
+                stream,
+                epoch,
+                into,
+                keys,
+                parents: vec![link],
+                out: None,
+                starts: Starts::default(),
+                newest: None,
+                counts: Counts::default(),
+            };
+            tracing::info!(stream = &*fetched.key, ?link, "stream of another node");
+            nodes.fetched.insert(id, fetched);
+            let len = nodes.of_in.len().max(into.index() + 1);
+            nodes.of_in.resize(len, None);
+            nodes.of_in[into.index()] = Some(id);
+            if serves && nodes.forwarded(id).is_err() {
+                tracing::warn!(stream = key_of(nodes, id), "nothing is kept for further nodes");
+            }
+        }
+        self.start_packets(&claim, stream, Origin::Node, tracks);
+        self.packets.update_watched(self.ctx.now, stream);
+        Ok(worker_api::relay::Fetched { epoch, handle })
+    }
+
+    /// A stream is not fetched any more, and this node has not been told to let it go.
+    pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
+        let Some(nodes) = &self.nodes else { return };
+        let Some(fetched) = nodes.fetched.get(&id) else { return };
+        let (app, name) = split(&fetched.key);
+        nodes.notify(RelayNotice::FetchEnded { app, name, epoch: fetched.epoch, reason });
+        self.forget_fetched(id, reason);
+    }
+
+    /// A stream is not fetched any more.
+    pub(super) fn forget_fetched(&mut self, id: StreamId, reason: EndReason) {
+        self.end_served(id);
+        let Some(nodes) = &mut self.nodes else { return };
+        let Some(fetched) = nodes.fetched.remove(&id) else { return };
+        nodes.receiver.remove_stream(self.ctx.now, fetched.into);
+        nodes.of_in[fetched.into.index()] = None;
+        if let Some(out) = fetched.out {
+            nodes.sender.remove_stream(out);
+            nodes.of_out.remove(&out);
+            nodes.kept_onward -= 1;
+        }
+        let Counts { packets, bytes } = fetched.counts;
+        tracing::info!(
+            stream = &*fetched.key,
+            reason = reason.text(),
+            packets,
+            bytes,
+            "stream of another node ended"
+        );
+        let source = Source { epoch: fetched.epoch, origin: Origin::Node };
+        self.end_publication(LaneStream::Packets(fetched.stream), source);
+    }
+
+    /// Ends a publication of another node, if it is still this one.
+    pub(super) fn end_fetch_of(&mut self, id: StreamId, epoch: Epoch) {
+        let is_it = |nodes: &Nodes| nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch);
+        if self.nodes.as_ref().is_some_and(|nodes| is_it(nodes)) {
+            self.forget_fetched(id, EndReason::ClosedByPeer);
+        }
+    }
+
+    /// Prepares to serve a stream, and says what it is.
+    pub(super) fn offer(&mut self, (app, name): (&str, &str)) -> Result<Offered, RelayRefusal> {
+        if self.ctx.draining_until.is_some() {
+            return Err(RelayRefusal::Draining);
+        }
+        let key = format!("{app}/{name}");
+        let Some((id, home, tracks)) = self.ctx.directory.packets(&key) else {
+            return Err(match self.ctx.directory.published(&key) {
+                Published::Nobody | Published::Packets(_) => RelayRefusal::NoStream,
+                Published::Frames(_) => RelayRefusal::NotPackets,
+            });
+        };
+        let known = self.nodes.as_ref().and_then(|nodes| nodes.served.get(&id));
+        if known.is_some_and(|served| served.epoch != home.epoch) {
+            self.end_served(id);
+        }
+        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        if let Some(served) = nodes.served.get_mut(&id) {
+            served.idle_since = self.ctx.now;
+        } else if let Some(fetched) = nodes.fetched.get(&id) {
+            let stream = fetched.stream;
+            let out = nodes.forwarded(id)?;
+            let of = (key.into(), stream, home.epoch);
+            let served = Served::new(of, (out, ServedSource::Forwarded), &tracks, self.ctx.now);
+            nodes.served.insert(id, served);
+        } else {
+            let first = SealKey::random(0);
+            let keys = vec![first.open_key()];
+            let out = nodes.sender.add_stream(first)?;
+            let subscribed = self.subscribe(Lane::Packets, &key, (app, name));
+            let stream = subscribed.and_then(|id| self.packets.streams.find(id));
+            let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+            let Some(stream) = stream else {
+                nodes.sender.remove_stream(out);
+                return Err(RelayRefusal::NoStream);
+            };
+            let source = ServedSource::Sealed { keys, next: None, is_worn: false };
+            let served = Served::new((key.into(), stream, home.epoch), (out, source), &tracks, self.ctx.now);
+            nodes.served.insert(id, served);
+            nodes.of_out.insert(out, id);
+            // What waits is in the cache already, and would be sealed twice.
+            self.packets.forward(&mut self.ctx);
+            let entry = &mut self.packets.streams[stream];
+            entry.publication.players += 1;
+            entry.is_served = true;
+            self.packets.update_watched(self.ctx.now, stream);
+            self.seal_cached(id, stream);
+        }
+        let keys = self.nodes.as_ref().map_or(Vec::new(), |nodes| nodes.keys(id));
+        Ok(Offered { epoch: home.epoch, tracks, keys })
+    }
+
+    /// Seals what a player would begin with, for nodes that come.
+    fn seal_cached(&mut self, id: StreamId, stream: PacketStreamId) {
+        let entry = &self.packets.streams[stream];
+        let mut cached: Vec<Arc<Packet>> = entry.sfu.cached(self.ctx.now).cloned().collect();
+        cached.sort_by_key(|packet| packet.arrival());
+        self.serve_packets(id, &cached);
+    }
+
+    /// A stream has a source, maybe another one than the nodes that get it were told of.
+    pub(crate) fn review_served(&mut self, stream: PacketStreamId) {
+        let Some(nodes) = &self.nodes else { return };
+        let publication = &self.packets.streams[stream].publication;
+        let epoch = publication.source.map(|source| source.epoch);
+        if nodes.served.get(&publication.id).is_some_and(|served| Some(served.epoch) != epoch) {
+            self.end_served(publication.id);
+        }
+    }
+
+    /// The publication that other nodes get has ended.
+    pub(crate) fn end_served(&mut self, id: StreamId) {
+        let Some(nodes) = &self.nodes else { return };
+        let Some(served) = nodes.served.get(&id) else { return };
+        let (app, name) = split(&served.key);
+        nodes.notify(RelayNotice::ServedEnded { app, name, epoch: served.epoch });
+        self.forget_served(id);
+    }
+
+    /// Other nodes get no more of a stream.
+    pub(super) fn forget_served(&mut self, id: StreamId) {
+        let Some(nodes) = &mut self.nodes else { return };
+        let Some(served) = nodes.served.remove(&id) else { return };
+        nodes.catching_up.retain(|(of, _)| *of != id);
+        match served.source {
+            // What is kept of a stream that is fetched is kept as long as that.
+            ServedSource::Forwarded => {
+                for link in served.children.iter().filter_map(|link| nodes.links.get(link)) {
+                    nodes.sender.unsubscribe(served.out, link.ends.out);
+                }
+            }
+            ServedSource::Sealed { .. } => {
+                nodes.sender.remove_stream(served.out);
+                nodes.of_out.remove(&served.out);
+                let entry = self.packets.streams.get_mut(served.stream);
+                if let Some(entry) = entry.filter(|entry| entry.publication.id == id) {
+                    entry.is_served = false;
+                    self.packets.player_left(&mut self.ctx, served.stream);
+                }
+            }
+        }
+        tracing::debug!(stream = &*served.key, "stream goes to no node any more");
+    }
+}
+
+fn key_of(nodes: &Nodes, id: StreamId) -> &str {
+    nodes.fetched.get(&id).map_or("", |fetched| &fetched.key)
+}

@@ -1,0 +1,77 @@
+//! Packets of other nodes within a turn of the loop, and what other nodes are due.
+
+use std::sync::Arc;
+
+use sfu::{Packet, TrackIndex};
+
+use crate::event_loop::Worker;
+use crate::registry::StreamId;
+
+/// Datagrams after which no more are read in a turn; what is left is read in the next one.
+const DATAGRAMS_MAX: usize = 4_096;
+
+impl Worker {
+    /// The socket has datagrams, which [`Worker::receive_from_nodes`] reads.
+    pub(crate) fn nodes_readable(&mut self) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.port.readable = true;
+        }
+    }
+
+    /// Takes in what other nodes have sent, and forwards after each batch.
+    pub(crate) fn receive_from_nodes(&mut self) {
+        let Some(nodes) = self.nodes.as_mut().filter(|nodes| nodes.port.readable) else { return };
+        let mut read = 0;
+        while nodes.port.readable && read < DATAGRAMS_MAX {
+            let packets = &mut self.packets;
+            read += nodes.receive_batch(&mut self.ctx, &mut self.received, |ctx, arrived| {
+                packets.receive_relayed(ctx, arrived)
+            });
+            self.packets.forward(&mut self.ctx);
+        }
+        self.carry_out_actions();
+    }
+
+    /// Sends other nodes what is due by the clock, and asks publishers for the key frames that they want.
+    pub(crate) fn run_node_timers(&mut self) {
+        let Some(nodes) = &mut self.nodes else { return };
+        let (packets, now) = (&mut self.packets, self.ctx.now);
+        let mut is_any_asked = false;
+        nodes.run_timers(&self.ctx, |id, track| {
+            let Some(stream) = packets.streams.find(id) else { return };
+            packets.streams[stream].sfu.request_key_frame(now, track);
+            packets.streams.mark_dirty(stream);
+            is_any_asked = true;
+        });
+        if is_any_asked {
+            self.packets.forward(&mut self.ctx);
+            self.carry_out_actions();
+        }
+    }
+
+    /// Ends what is over by the clock.
+    pub(crate) fn sweep_nodes(&mut self) {
+        let Some(nodes) = &mut self.nodes else { return };
+        let bytes = nodes.bytes_out();
+        self.ctx.load.bytes_out += bytes - std::mem::replace(&mut nodes.sampled_bytes, bytes);
+        for id in nodes.sweep(self.ctx.now) {
+            self.forget_served(id);
+        }
+    }
+
+    /// Packets of a stream that other nodes get have come in.
+    pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[Arc<Packet>]) {
+        if let Some(nodes) = &mut self.nodes {
+            nodes.seal(&self.ctx, self.packets.streams.clock, id, packets);
+        }
+    }
+
+    /// A node here needs a key frame of a stream that it fetches.
+    pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex) {
+        let Some(nodes) = &mut self.nodes else { return };
+        if let Some(fetched) = nodes.fetched.get(&id) {
+            nodes.counters.key_frame_requests_out += 1;
+            nodes.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
+        }
+    }
+}
