@@ -58,7 +58,7 @@ pub const OLD_EPOCH_VALID: Duration = Duration::from_secs(3);
 
 /// Keys of a stream that a receiver holds: old, current and next. A fourth is refused until the oldest
 /// has expired.
-pub(crate) const EPOCHS_MAX: usize = 3;
+pub const EPOCHS_MAX: usize = 3;
 
 /// Padding that makes packets of one call equally long; packets that lack more are left as they are.
 pub(crate) const PADDING_MAX: usize = 16;

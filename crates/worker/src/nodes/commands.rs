@@ -1,4 +1,4 @@
-//! What the relay is asked for by whoever has the connections to other nodes.
+//! Commands from the thread of `nodes`, which has the links to other nodes.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::registry::StreamId;
 use worker_api::relay::{LinkId, RelayCommand, RelayRefusal};
 
 impl Worker {
-    /// Does what is asked for. An asker that has given up waiting for the answer does not get it.
+    /// Carries out a command. The answer is lost if the task that asked for it has ended.
     pub(crate) fn handle_relay_command(&mut self, command: RelayCommand) {
         let Some(nodes) = &mut self.nodes else { return command.refuse(RelayRefusal::NoRelay) };
         match command {

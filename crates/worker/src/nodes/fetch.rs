@@ -5,20 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use relay::{
-    DropReason, Forwarded, InLinkId, InStreamId, OpenKey, OutStreamId, PACKETS_PER_CALL_MAX, Position,
-    SetupError,
+    DropReason, EPOCHS_MAX, Forwarded, InLinkId, InStreamId, OpenKey, OutStreamId, PACKETS_PER_CALL_MAX,
+    Position, SetupError,
 };
 use sfu::Received;
 
 use super::starts::Starts;
-use super::{Arrived, Counts, Link, Nodes};
+use super::{Counts, Link, Nodes, RelayedPacket};
 use crate::context::Context;
 use crate::ids::PacketStreamId;
 use crate::registry::{Epoch, StreamId};
 use worker_api::relay::{Attached, LinkId, RelayRefusal};
-
-/// Keys that a stream may have at a time; `relay` holds no more.
-const KEYS_MAX: usize = 3;
 
 /// A stream of another node.
 pub(super) struct Fetched {
@@ -46,7 +43,7 @@ pub(super) struct Onward {
     ssrc: u32,
     /// Where in the copies it is.
     copy: Range<usize>,
-    /// It begins a key frame, and everything before it may be let go.
+    /// It begins a key frame, and nothing before it is needed any more.
     start: Option<Position>,
 }
 
@@ -57,7 +54,7 @@ impl Nodes {
         ctx: &mut Context,
         link: InLinkId,
         datagram: &mut [u8],
-        take: &mut impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+        take: &mut impl FnMut(&mut Context, RelayedPacket<'_>) -> Option<Received>,
     ) -> Result<(), DropReason> {
         // It is opened in place, and what goes on does so as it came.
         let copy = self.copies.len();
@@ -79,7 +76,7 @@ impl Nodes {
         ctx: &mut Context,
         link: InLinkId,
         datagram: &mut [u8],
-        take: &mut impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+        take: &mut impl FnMut(&mut Context, RelayedPacket<'_>) -> Option<Received>,
     ) -> Result<Option<Onward>, DropReason> {
         let Some(received) = self.receiver.handle_datagram(ctx.now, link, datagram)? else { return Ok(None) };
         let id = self.of_in.get(received.stream.index()).copied().flatten();
@@ -90,7 +87,8 @@ impl Nodes {
         let position = received.position;
         fetched.newest = Some(Position { index: position.index.wrapping_add(1), ..position });
         let &mut Fetched { stream, epoch, .. } = fetched;
-        let taken = take(ctx, Arrived { stream, epoch, packet: received.packet, is_rtcp: received.is_rtcp });
+        let taken =
+            take(ctx, RelayedPacket { stream, epoch, packet: received.packet, is_rtcp: received.is_rtcp });
         let mut start = None;
         if let Some(taken) = taken.filter(|taken| taken.starts_key_frame)
             && let Ok(packet) = rtp::Packet::parse(received.packet)
@@ -130,7 +128,7 @@ impl Nodes {
         copies.clear();
     }
 
-    /// What is kept of a fetched stream for further nodes; from now on if nothing was.
+    /// The outgoing stream by which further nodes get a fetched one; made if there is none yet.
     pub(super) fn forwarded(&mut self, id: StreamId) -> Result<OutStreamId, RelayRefusal> {
         let Self { fetched, sender, of_out, kept_onward, .. } = self;
         let fetched = fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
@@ -177,7 +175,7 @@ impl Nodes {
         let fetched = self.fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
         self.receiver.add_key(ctx.now, fetched.into, &key)?;
         fetched.keys.push(key);
-        if fetched.keys.len() > KEYS_MAX {
+        if fetched.keys.len() > EPOCHS_MAX {
             fetched.keys.remove(0);
         }
         Ok(())

@@ -74,7 +74,7 @@ impl Worker {
         Ok(worker_api::relay::Fetched { epoch, handle })
     }
 
-    /// A stream is not fetched any more, and this node has not been told to let it go.
+    /// Ends a fetched stream because of something on this worker, and notifies the thread of `nodes`.
     pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
         let Some(nodes) = &self.nodes else { return };
         let Some(fetched) = nodes.fetched.get(&id) else { return };
@@ -83,7 +83,7 @@ impl Worker {
         self.forget_fetched(id, reason);
     }
 
-    /// A stream is not fetched any more.
+    /// Ends a fetched stream.
     pub(super) fn forget_fetched(&mut self, id: StreamId, reason: EndReason) {
         self.end_served(id);
         let Some(nodes) = &mut self.nodes else { return };
@@ -175,7 +175,7 @@ impl Worker {
         self.serve_packets(id, &cached);
     }
 
-    /// A stream has a source, maybe another one than the nodes that get it were told of.
+    /// A stream has a source. If that is another publication than the one other nodes get, serving ends.
     pub(crate) fn review_served(&mut self, stream: PacketStreamId) {
         let Some(nodes) = &self.nodes else { return };
         let publication = &self.packets.streams[stream].publication;

@@ -8,7 +8,7 @@
 //! The protocol is `relay`'s, a machine without sockets and clock; this is what drives it. A stream that is
 //! **served** is subscribed here as by a player, from whichever worker is its home. One that is **fetched** is
 //! published here, with this worker as its home, and if other nodes get it from here it goes on to them as it
-//! was sealed. Commands (`commands.rs`) come from whoever has the connections between nodes
+//! was sealed. Commands (`commands.rs`) come from the thread of `nodes`, which has the links
 //! (`worker_api::relay`). What takes other subsystems as well is a method of the worker: `run.rs`,
 //! `lifecycle.rs`, `commands.rs`.
 
@@ -54,7 +54,7 @@ pub(crate) struct Nodes {
     sender: relay::Sender,
     receiver: relay::Receiver,
     links: BTreeMap<LinkId, Link>,
-    /// Of each link that comes in, by its index, the one that goes out.
+    /// The outgoing direction of each link, by the index of its incoming one.
     back: Vec<Option<OutLinkId>>,
     served: HashMap<StreamId, Served>,
     fetched: HashMap<StreamId, Fetched>,
@@ -96,9 +96,9 @@ struct Link {
     address: SocketAddr,
 }
 
-/// A packet of another node, for the stream that it belongs to.
+/// A packet of another node for a stream that is fetched.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrived<'a> {
+pub(crate) struct RelayedPacket<'a> {
     pub(crate) stream: PacketStreamId,
     pub(crate) epoch: Epoch,
     pub(crate) packet: &'a [u8],
@@ -111,7 +111,7 @@ impl Nodes {
     /// # Errors
     /// Those of the socket, with its address.
     pub(crate) fn open(relay: &RelaySettings, settings: &WorkerSettings) -> io::Result<Self> {
-        // The same value everywhere: what a node cannot be served from is what a node that serves has not.
+        // All nodes have the same limits: what one keeps for resending is what the others may ask for.
         let limits = Limits::default();
         Ok(Self {
             port: RelayPort::open(relay, &settings.rtc, settings.workers)?,
@@ -177,7 +177,7 @@ impl Nodes {
         &mut self,
         ctx: &mut Context,
         batch: &mut ReceivedBatch,
-        mut take: impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+        mut take: impl FnMut(&mut Context, RelayedPacket<'_>) -> Option<Received>,
     ) -> usize {
         if let Err(error) = self.port.receive(batch) {
             if error.kind() != io::ErrorKind::WouldBlock {
@@ -198,7 +198,7 @@ impl Nodes {
         ctx: &mut Context,
         source: SocketAddr,
         datagram: &mut [u8],
-        take: &mut impl FnMut(&mut Context, Arrived<'_>) -> Option<Received>,
+        take: &mut impl FnMut(&mut Context, RelayedPacket<'_>) -> Option<Received>,
     ) {
         let bytes = datagram.len() as u64;
         self.counters.datagrams_in += 1;
@@ -290,8 +290,8 @@ impl Nodes {
         }
     }
 
-    /// Lets go of what is not kept any longer; of streams that are offered, returns those that nobody is
-    /// served.
+    /// Drops what is too old for nodes that join. Returns the streams that are offered and that no node has
+    /// taken for a while.
     fn sweep(&mut self, now: Instant) -> Vec<StreamId> {
         let Self { sender, served, fetched, gop_duration_max, .. } = self;
         for served in served.values_mut() {

@@ -24,8 +24,8 @@ impl Worker {
         let mut read = 0;
         while nodes.port.readable && read < DATAGRAMS_MAX {
             let packets = &mut self.packets;
-            read += nodes.receive_batch(&mut self.ctx, &mut self.received, |ctx, arrived| {
-                packets.receive_relayed(ctx, arrived)
+            read += nodes.receive_batch(&mut self.ctx, &mut self.received, |ctx, packet| {
+                packets.receive_relayed(ctx, packet)
             });
             self.packets.forward(&mut self.ctx);
         }

@@ -46,7 +46,7 @@ pub(super) enum ServedSource {
         /// The key in use, and the next one if nodes are getting it.
         keys: Vec<OpenKey>,
         next: Option<SealKey>,
-        /// That the key is worn has been said.
+        /// The notice that the key is worn was sent.
         is_worn: bool,
     },
     /// Another node is: they go on as they came.
@@ -65,8 +65,8 @@ struct Track {
     reported_at: Option<Instant>,
 }
 
-/// What a packet is to those that join.
-struct Piece {
+/// A packet or report as other nodes get it, in one buffer with others.
+struct Written {
     /// End of its bytes.
     end: usize,
     /// Track and timestamp, if it is of a key frame.
@@ -112,8 +112,8 @@ impl Served {
         clock: WallClock,
         packets: &[Arc<Packet>],
         out: &mut Vec<u8>,
-    ) -> Vec<Piece> {
-        let mut pieces = Vec::with_capacity(packets.len() + 2);
+    ) -> Vec<Written> {
+        let mut entries = Vec::with_capacity(packets.len() + 2);
         for packet in packets.iter().filter(|packet| packet.epoch() == self.epoch.0) {
             let track = &mut self.tracks[packet.track().position()];
             let payload_type = track.payload_types.iter().find(|(codec, _)| *codec == packet.codec());
@@ -127,7 +127,7 @@ impl Served {
                 track.clock = Some((mapping, packet.clock_rate()));
             }
             let key_frame = packet.is_key_frame().then_some((packet.track(), packet.timestamp()));
-            pieces.push(Piece { end: out.len(), key_frame });
+            entries.push(Written { end: out.len(), key_frame });
         }
         for (index, track) in TrackIndex::all().zip(&mut self.tracks) {
             let is_due =
@@ -141,10 +141,10 @@ impl Served {
                     payload_bytes: track.payload_bytes,
                 };
                 SenderReport::write(out, index.relayed_ssrc(), &info, &[]);
-                pieces.push(Piece { end: out.len(), key_frame: None });
+                entries.push(Written { end: out.len(), key_frame: None });
             }
         }
-        pieces
+        entries
     }
 }
 
@@ -154,14 +154,14 @@ impl Nodes {
         let Self { served, sender, port, group, written, counters, .. } = self;
         let Some(served) = served.get_mut(&id) else { return };
         written.clear();
-        let pieces = served.write(ctx.now, clock, packets, written);
-        let starts = std::iter::once(0).chain(pieces.iter().map(|piece| piece.end));
-        let bytes: Vec<&[u8]> = starts.zip(&pieces).map(|(from, piece)| &written[from..piece.end]).collect();
+        let entries = served.write(ctx.now, clock, packets, written);
+        let starts = std::iter::once(0).chain(entries.iter().map(|entry| entry.end));
+        let bytes: Vec<&[u8]> = starts.zip(&entries).map(|(from, entry)| &written[from..entry.end]).collect();
         // What is too long for a datagram would keep the others from being sealed.
         let fits = |bytes: &&[u8]| bytes.len() <= PACKET_BYTES_MAX;
-        let (bytes, pieces): (Vec<&[u8]>, Vec<Piece>) =
-            bytes.into_iter().zip(pieces).filter(|(bytes, _)| fits(bytes)).unzip();
-        for (bytes, pieces) in bytes.chunks(PACKETS_PER_CALL_MAX).zip(pieces.chunks(PACKETS_PER_CALL_MAX)) {
+        let (bytes, entries): (Vec<&[u8]>, Vec<Written>) =
+            bytes.into_iter().zip(entries).filter(|(bytes, _)| fits(bytes)).unzip();
+        for (bytes, entries) in bytes.chunks(PACKETS_PER_CALL_MAX).zip(entries.chunks(PACKETS_PER_CALL_MAX)) {
             let Some(first) = sender.next_position(served.out) else { return };
             if let Err(error) = sender.send(ctx.now, served.out, bytes, group) {
                 counters.not_sealed += bytes.len() as u64;
@@ -169,9 +169,9 @@ impl Nodes {
                 continue;
             }
             port.send_group(group, ctx.now_ms);
-            for (at, piece) in (0u32..).zip(pieces) {
+            for (at, entry) in (0u32..).zip(entries) {
                 let position = Position { index: first.index.wrapping_add(at), ..first };
-                if let Some((track, timestamp)) = piece.key_frame
+                if let Some((track, timestamp)) = entry.key_frame
                     && served.starts.note(ctx.now, track, timestamp, position)
                     && let Some(start) = served.starts.oldest()
                 {

@@ -18,7 +18,7 @@ use super::session::{Route, State};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
 use crate::net::{Interest, Readiness, ReceivedBatch, Token};
-use crate::nodes::Arrived;
+use crate::nodes::RelayedPacket;
 use crate::publication::Source;
 use crate::registry::Origin;
 use crate::stats::columns::Reception;
@@ -236,8 +236,12 @@ impl Packets {
 
     /// Takes in a packet of another node's publication, RTP or a sender report. What became of RTP. A defect
     /// that makes the stream panic ends its sessions.
-    pub(crate) fn receive_relayed(&mut self, ctx: &mut Context, arrived: Arrived<'_>) -> Option<Received> {
-        let Arrived { stream: id, epoch, packet, is_rtcp } = arrived;
+    pub(crate) fn receive_relayed(
+        &mut self,
+        ctx: &mut Context,
+        relayed: RelayedPacket<'_>,
+    ) -> Option<Received> {
+        let RelayedPacket { stream: id, epoch, packet, is_rtcp } = relayed;
         let mut received = None;
         self.guard_stream(ctx, id, |packets, ctx| {
             let source = Some(Source { epoch, origin: Origin::Node });
