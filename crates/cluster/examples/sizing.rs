@@ -354,7 +354,7 @@ impl Cluster {
             name: other.name.clone(),
             region: REGIONS[other.region].0.to_owned(),
             round_trip: Some(Duration::from_millis(ROUND_TRIP_MS[me.region][other.region])),
-            shunned: false,
+            excluded: false,
         });
         let candidates: Vec<_> = candidates.collect();
         let (region, home) = (REGIONS[me.region].0, &self.nodes[stream.home].name);

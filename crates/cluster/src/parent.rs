@@ -20,7 +20,7 @@ pub struct Candidate {
     /// Measured round trip, if there is a link.
     pub round_trip: Option<Duration>,
     /// It leaves, or cannot be reached: nobody new fetches from it.
-    pub shunned: bool,
+    pub excluded: bool,
 }
 
 /// Round trips that differ by less are alike: noise must not shape the tree.
@@ -51,7 +51,7 @@ pub fn choose_parent(
     let height = height_below(me, &parents);
     let in_tree = parents.keys().copied().chain([home, me]).collect::<BTreeSet<_>>().len();
     let depth_max = depth_max(in_tree, fan_out_max);
-    let places = candidates.iter().filter(|candidate| candidate.name != *me && !candidate.shunned);
+    let places = candidates.iter().filter(|candidate| candidate.name != *me && !candidate.excluded);
     let places = places.filter_map(|candidate| {
         // Who gets it by way of `me` ends at `me`, not at the home.
         let depth = depth(&candidate.name, home, &parents)?;
@@ -124,7 +124,7 @@ mod tests {
 
     fn candidate(text: &str, region: &str, round_trip_ms: u64) -> Candidate {
         let round_trip = Some(Duration::from_millis(round_trip_ms));
-        Candidate { name: name(text), region: region.to_owned(), round_trip, shunned: false }
+        Candidate { name: name(text), region: region.to_owned(), round_trip, excluded: false }
     }
 
     fn feeds(pairs: &[(&str, &str)]) -> Vec<(NodeName, NodeName)> {
@@ -156,8 +156,8 @@ mod tests {
         ] {
             assert_eq!(chosen(fed, candidates, fan_out_max).as_deref(), parent, "{remark}");
         }
-        let shunned = Candidate { shunned: true, ..a };
-        assert_eq!(chosen(&[("a", "home")], &[home, shunned], 8).as_deref(), Some("home"), "it leaves");
+        let excluded = Candidate { excluded: true, ..a };
+        assert_eq!(chosen(&[("a", "home")], &[home, excluded], 8).as_deref(), Some("home"), "it leaves");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tracing::{debug, error, info};
 use worker_api::WorkersLink;
 
 use crate::clock::Clock;
-use crate::links::{self, Complaints, Links};
+use crate::links::{self, Links, Warnings};
 use crate::local::Local;
 use crate::settings::Settings;
 use crate::stream::{self, Lost, Slot};
@@ -38,7 +38,7 @@ pub(crate) struct Center {
     pub(crate) relay_socket: Option<SocketAddr>,
     pub(crate) local: Arc<Local>,
     pub(crate) links: Links,
-    pub(crate) complaints: Complaints,
+    pub(crate) warnings: Warnings,
     /// Streams that are published or wanted here.
     streams: Mutex<HashMap<StreamName, Arc<Slot>>>,
     is_draining: AtomicBool,
@@ -79,7 +79,7 @@ impl Center {
             relay_socket,
             local,
             links: Links::new(),
-            complaints: Complaints::default(),
+            warnings: Warnings::default(),
             streams: Mutex::default(),
             is_draining: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),

@@ -37,7 +37,7 @@ const WRITE_BYTES_LEAST: usize = 2 * 1024;
 const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 /// A link is slow if what is taken at once needs longer than this.
 const WRITE_WITHIN: Duration = Duration::from_millis(50);
-/// Time for the last words on a link that ends.
+/// Time to send what is left on a link that ends.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// For the log.
@@ -141,7 +141,7 @@ impl Io {
             machine.next_timeout()
         };
         let connection = |error: std::io::Error| match error.kind() {
-            // Without the last words of TLS, which add nothing to those of the protocol.
+            // No close_notify of TLS; the protocol has a goodbye of its own.
             ErrorKind::UnexpectedEof => Over::Connection(CLOSED.to_owned()),
             _ => Over::Connection(error.to_string()),
         };
@@ -198,11 +198,11 @@ impl Io {
     /// Sends what the machine still has to say, and closes.
     pub(crate) async fn close(mut self, driven: &Driven) {
         driven.lock().poll_output(driven.clock.now(), &mut self.output, 0);
-        let last_words = async {
+        let sent = async {
             self.writer.write_all(&self.output[self.written..]).await?;
             self.writer.shutdown().await
         };
-        let _ = timeout(CLOSE_WITHIN, last_words).await;
+        let _ = timeout(CLOSE_WITHIN, sent).await;
     }
 }
 

@@ -25,8 +25,8 @@ use crate::stream::{Serving, Slot};
 
 /// Time a parent has to answer. It may wait for its own.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// A parent that refused, or did not have the stream, is left alone for this long.
-const SHUN_FOR: Duration = Duration::from_millis(250);
+/// A parent that refused, or did not have the stream, is not asked for this long.
+const EXCLUDE_FOR: Duration = Duration::from_millis(250);
 /// A stream that nobody can give now is asked for again after this, at the latest.
 const RETRY: Duration = Duration::from_millis(250);
 /// The same where nothing but a change can help.
@@ -72,7 +72,7 @@ impl Output {
 }
 
 /// Why a parent's stream is not followed any more.
-enum Left {
+enum FollowEnd {
     /// The parent does not have it, or not for this node; others may.
     Refused(StreamRefusal, Vec<String>),
     /// It had it.
@@ -91,11 +91,11 @@ enum Left {
 pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
     let mut changes = slot.changes();
     let mut output: Option<Output> = None;
-    let mut shunned: Vec<(NodeName, Instant)> = Vec::new();
+    let mut excluded: Vec<(NodeName, Instant)> = Vec::new();
     let mut hints: Vec<String> = Vec::new();
     loop {
         changes.borrow_and_update();
-        shunned.retain(|(_, until)| *until > Instant::now());
+        excluded.retain(|(_, until)| *until > Instant::now());
         let home = elsewhere(center, slot);
         let is_other =
             |output: &Output, home: &Home| (output.instance, output.epoch) != (home.instance.0, home.epoch.0);
@@ -111,11 +111,11 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
             let _ = changes.changed().await;
             continue;
         };
-        let Some(link) = choose(center, slot, &home, &shunned, &std::mem::take(&mut hints)) else {
+        let Some(link) = choose(center, slot, &home, &excluded, &std::mem::take(&mut hints)) else {
             slot.set_serving(Serving::Nothing);
             slot.set_feed(center, None);
-            // Links and nodes that come are changes; what passes by itself is that a parent was shunned.
-            let wait = if shunned.is_empty() { RETRY_QUIETLY } else { RETRY };
+            // New links and nodes are changes; only an exclusion ends by itself.
+            let wait = if excluded.is_empty() { RETRY_QUIETLY } else { RETRY };
             let _ = timeout(wait, changes.changed()).await;
             continue;
         };
@@ -125,25 +125,28 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
         debug!(stream = %slot.stream, %parent, home = %home.node, "fetching");
         let left = follow(center, slot, &link, &home, &mut output).await;
         match &left {
-            Left::Refused(why, _) => debug!(stream = %slot.stream, %parent, "refused: {why}"),
-            Left::End(why) => debug!(stream = %slot.stream, %parent, "ended: {why}"),
-            Left::LinkLost => info!(stream = %slot.stream, %parent, "the node that it came from is gone"),
-            Left::NoAnswer => info!(stream = %slot.stream, %parent, "no answer"),
-            Left::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
-            Left::Workers(why) if center.complaints.may(format!("workers {} {why}", slot.stream)) => {
+            FollowEnd::Refused(why, _) => debug!(stream = %slot.stream, %parent, "refused: {why}"),
+            FollowEnd::End(why) => debug!(stream = %slot.stream, %parent, "ended: {why}"),
+            FollowEnd::LinkLost => {
+                info!(stream = %slot.stream, %parent, "the node that it came from is gone")
+            }
+            FollowEnd::NoAnswer => info!(stream = %slot.stream, %parent, "no answer"),
+            FollowEnd::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
+            FollowEnd::Workers(why) if center.warnings.may_log(format!("workers {} {why}", slot.stream)) => {
                 warn!(stream = %slot.stream, "not published here: {why}");
             }
-            Left::Workers(why) => debug!(stream = %slot.stream, "not published here: {why}"),
+            FollowEnd::Workers(why) => debug!(stream = %slot.stream, "not published here: {why}"),
         }
         match left {
-            Left::Refused(_, others) => {
+            FollowEnd::Refused(_, others) => {
                 hints = others;
-                shunned.push((parent, Instant::now() + SHUN_FOR));
+                excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
-            Left::NoAnswer | Left::End(StreamEnd::Lost | StreamEnd::Stopped | StreamEnd::Unsubscribed) => {
-                shunned.push((parent, Instant::now() + SHUN_FOR));
+            FollowEnd::NoAnswer
+            | FollowEnd::End(StreamEnd::Lost | StreamEnd::Stopped | StreamEnd::Unsubscribed) => {
+                excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
-            Left::End(StreamEnd::PublisherEnded) => {
+            FollowEnd::End(StreamEnd::PublisherEnded) => {
                 // As on the node that it was published on. The directory says whether there is another one.
                 slot.set_serving(Serving::Nothing);
                 if let Some(ended) = output.take() {
@@ -151,8 +154,8 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
                 }
                 let _ = timeout(RETRY, changes.changed()).await;
             }
-            Left::LinkLost | Left::Changed => {}
-            Left::Workers(_) => {
+            FollowEnd::LinkLost | FollowEnd::Changed => {}
+            FollowEnd::Workers(_) => {
                 output = None;
                 let _ = timeout_at(Instant::now() + RETRY_WORKERS, changes.changed()).await;
             }
@@ -174,14 +177,14 @@ fn choose(
     center: &Center,
     slot: &Slot,
     home: &Home,
-    shunned: &[(NodeName, Instant)],
+    excluded: &[(NodeName, Instant)],
     hints: &[String],
 ) -> Option<Arc<NodeLink>> {
-    let is_shunned = |name: &NodeName| shunned.iter().any(|(other, _)| other == name);
+    let is_excluded = |name: &NodeName| excluded.iter().any(|(other, _)| other == name);
     let nodes = center.directory.nodes();
     let hinted = hints.iter().filter_map(|name| NodeName::new(name)).find(|name| {
         let lives = nodes.iter().any(|node| node.name == *name && !node.draining);
-        lives && *name != center.name && !is_shunned(name) && center.links.get(name).is_some()
+        lives && *name != center.name && !is_excluded(name) && center.links.get(name).is_some()
     });
     if let Some(name) = hinted {
         return center.links.get(&name);
@@ -192,7 +195,7 @@ fn choose(
         let link = center.links.get(&node.name);
         Candidate {
             round_trip: link.as_ref().and_then(|link| link.stats().round_trip),
-            shunned: node.draining || link.is_none() || is_shunned(&node.name),
+            excluded: node.draining || link.is_none() || is_excluded(&node.name),
             name: node.name,
             region: node.region,
         }
@@ -217,18 +220,18 @@ async fn follow(
     link: &Arc<NodeLink>,
     home: &Home,
     output: &mut Option<Output>,
-) -> Left {
-    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return Left::LinkLost };
+) -> FollowEnd {
+    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return FollowEnd::LinkLost };
     let publication = match timeout(ANSWER_WITHIN, subscription.next()).await {
-        Err(_) => return Left::NoAnswer,
-        Ok(None) => return Left::LinkLost,
+        Err(_) => return FollowEnd::NoAnswer,
+        Ok(None) => return FollowEnd::LinkLost,
         Ok(Some(Fetched::Accepted(publication))) => publication,
-        Ok(Some(Fetched::Refused(why, others))) => return Left::Refused(why, others),
-        Ok(Some(_)) => return Left::End(StreamEnd::Lost),
+        Ok(Some(Fetched::Refused(why, others))) => return FollowEnd::Refused(why, others),
+        Ok(Some(_)) => return FollowEnd::End(StreamEnd::Lost),
     };
     if (publication.instance, publication.epoch) != (home.instance.0, home.epoch.0) {
         // The parent or this node knows of a newer one first; the directory brings both together.
-        return Left::Refused(StreamRefusal::NotHere, Vec::new());
+        return FollowEnd::Refused(StreamRefusal::NotHere, Vec::new());
     }
     match publication.lane {
         node_link::Lane::Frames => {
@@ -248,7 +251,7 @@ async fn follow_frames(
     subscription: &mut Subscription,
     publication: Publication,
     output: &mut Option<Output>,
-) -> Left {
+) -> FollowEnd {
     if let Some(Output { media: Media::Frames { worker, splice, .. }, .. }) = output {
         splice.change_parent(center.clock.now());
         slot.set_serving(here(&publication, link, *worker, None));
@@ -259,15 +262,15 @@ async fn follow_frames(
     let left = loop {
         tokio::select! {
             biased;
-            reason = ended(output) => break Left::Workers(reason.text().to_owned()),
+            reason = ended(output) => break FollowEnd::Workers(reason.text().to_owned()),
             fetched = subscription.next() => match fetched {
-                None => break Left::LinkLost,
+                None => break FollowEnd::LinkLost,
                 Some(Fetched::Frame(frame)) => {
                     let cost = node_link::cost(&frame);
                     let taken = hand_on(center, slot, link, &publication, output, frame).await;
                     subscription.used(cost);
                     if let Err(why) = taken {
-                        break Left::Workers(why);
+                        break FollowEnd::Workers(why);
                     }
                     if let Some(Output { media: Media::Frames { publisher, .. }, .. }) = output
                         && !subscription.has_next()
@@ -277,25 +280,25 @@ async fn follow_frames(
                 }
                 Some(Fetched::Gap(frames)) => {
                     missed += u64::from(frames);
-                    if center.complaints.may(format!("gap {} {}", link.peer, slot.stream)) {
+                    if center.warnings.may_log(format!("gap {} {}", link.peer, slot.stream)) {
                         warn!(
                             stream = %slot.stream, parent = %link.peer, frames,
                             "the link is slower than the stream: frames were left out up to a key frame"
                         );
                     }
                 }
-                Some(Fetched::End(why)) => break Left::End(why),
-                Some(Fetched::Refused(why, others)) => break Left::Refused(why, others),
+                Some(Fetched::End(why)) => break FollowEnd::End(why),
+                Some(Fetched::Refused(why, others)) => break FollowEnd::Refused(why, others),
                 Some(Fetched::Accepted(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
                 if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
-                    break Left::Changed;
+                    break FollowEnd::Changed;
                 }
             }
             _ = review.tick() => {
                 if is_misplaced(center, slot, link, home) {
-                    break Left::Changed;
+                    break FollowEnd::Changed;
                 }
             }
         }
@@ -314,15 +317,15 @@ async fn follow_packets(
     subscription: &mut Subscription,
     publication: Publication,
     output: &mut Option<Output>,
-) -> Left {
+) -> FollowEnd {
     // All keys that are in use come behind the acceptance.
     let mut keys = Vec::new();
     while keys.is_empty() || subscription.has_next() {
         match timeout(ANSWER_WITHIN, subscription.next()).await {
-            Err(_) => return Left::NoAnswer,
-            Ok(None) => return Left::LinkLost,
+            Err(_) => return FollowEnd::NoAnswer,
+            Ok(None) => return FollowEnd::LinkLost,
             Ok(Some(Fetched::Key(key))) => keys.push(OpenKey::from_bytes(&key.0)),
-            Ok(Some(Fetched::End(why))) => return Left::End(why),
+            Ok(Some(Fetched::End(why))) => return FollowEnd::End(why),
             Ok(Some(_)) => {}
         }
     }
@@ -335,10 +338,10 @@ async fn follow_packets(
     let local = packets.as_ref().map(|packets| packets.local);
     let (instance, epoch) = (*instance, *epoch);
     *output = packets.map(|packets| Output { instance, epoch, media: Media::Packets(packets) });
-    // Let go when this ends: the next parent has the stream go on.
+    // Dropped when this ends; the next parent continues the stream.
     let (_parent, handle, from) = match attached {
         Ok(attached) => attached,
-        Err(why) => return Left::Workers(why),
+        Err(why) => return FollowEnd::Workers(why),
     };
     subscription.attach(handle, from);
     info!(stream = %slot.stream, parent = %link.peer, "fetched from another node");
@@ -348,22 +351,22 @@ async fn follow_packets(
     loop {
         tokio::select! {
             biased;
-            reason = ended(output) => return Left::Workers(reason.text().to_owned()),
+            reason = ended(output) => return FollowEnd::Workers(reason.text().to_owned()),
             fetched = subscription.next() => match fetched {
-                None => return Left::LinkLost,
+                None => return FollowEnd::LinkLost,
                 Some(Fetched::Key(key)) => packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await,
-                Some(Fetched::End(why)) => return Left::End(why),
-                Some(Fetched::Refused(why, others)) => return Left::Refused(why, others),
+                Some(Fetched::End(why)) => return FollowEnd::End(why),
+                Some(Fetched::Refused(why, others)) => return FollowEnd::Refused(why, others),
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_)) => {}
             },
             _ = changes.changed() => {
                 if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
-                    return Left::Changed;
+                    return FollowEnd::Changed;
                 }
             }
             _ = review.tick() => {
                 if is_misplaced(center, slot, link, home) {
-                    return Left::Changed;
+                    return FollowEnd::Changed;
                 }
             }
         }

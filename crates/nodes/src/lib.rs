@@ -60,7 +60,7 @@ pub use settings::{Redirect, Settings};
 
 /// Time for nodes that fetch from this one to find another, when it drains.
 const CHILDREN_WITHIN: Duration = Duration::from_secs(1);
-/// Time for last words on all links.
+/// Time for the goodbyes on all links.
 const GOODBYE_WITHIN: Duration = Duration::from_millis(600);
 
 /// This node's part in its cluster. Dropping it ends that at once, without a word to the others.

@@ -26,7 +26,7 @@ use crate::serve;
 use crate::task;
 use crate::tls;
 
-/// A node that did not get a link by the other one's doing opens it itself after this.
+/// A node that waits for the other one to open the link opens it itself after this.
 const OTHERS_TURN: Duration = Duration::from_secs(2);
 /// While a node cannot be reached, a further attempt begins this often: what was sent into a cut may be
 /// repeated by TCP only seconds after it has healed.
@@ -37,8 +37,8 @@ const ATTEMPTS_MAX: usize = 8;
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// Pause after a node said no: that changes only when somebody does something about it.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
-/// The same complaint about a node is made this often at most.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// The same warning is logged this often at most.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Two links of one pair that are no further apart were opened by both at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
@@ -154,7 +154,7 @@ pub(crate) async fn listen(center: Arc<Center>, listener: TcpListener) {
             sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Some(stranger) = Stranger::enter(&center, address.ip()) else {
+        let Some(stranger) = Stranger::admit(&center, address.ip()) else {
             debug!(%address, "too many connections of strangers, closed");
             continue;
         };
@@ -170,7 +170,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    fn enter(center: &Arc<Center>, address: IpAddr) -> Option<Self> {
+    fn admit(center: &Arc<Center>, address: IpAddr) -> Option<Self> {
         let address = address.to_canonical();
         let mut strangers = center.links.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         let total: usize = strangers.values().sum();
@@ -195,8 +195,8 @@ impl Drop for Stranger {
     }
 }
 
-/// What became of the introductions.
-struct Met {
+/// A connection on which both nodes have introduced themselves.
+struct Introduced {
     io: Io,
     driven: Driven,
     node: Node,
@@ -205,24 +205,24 @@ struct Met {
 
 async fn take_in(center: &Arc<Center>, socket: TcpStream, address: SocketAddr, stranger: Stranger) {
     let _ = connection::prepare(&socket);
-    let met = timeout(HELLO_WITHIN, async {
+    let introduced = timeout(HELLO_WITHIN, async {
         let stream = center.tls.accept(socket).await.map_err(Over::Connection)?;
-        meet(center, stream, Role::Listener).await
+        introduce(center, stream, Role::Listener).await
     });
-    match met.await.unwrap_or(Err(Over::Link(LinkError::NoHello))) {
-        Ok(met) => {
+    match introduced.await.unwrap_or(Err(Over::Link(LinkError::NoHello))) {
+        Ok(introduced) => {
             drop(stranger);
-            run(center, met, address, false).await;
+            run(center, introduced, address, false).await;
         }
         // What strangers do is not worth a line of the log each; a node of another cluster is.
-        Err(over) if is_worth_a_line(&over) && center.complaints.may(address.ip()) => {
+        Err(over) if is_worth_a_warning(&over) && center.warnings.may_log(address.ip()) => {
             warn!(%address, "a node was refused: {over}");
         }
         Err(over) => debug!(%address, %over, "not a node"),
     }
 }
 
-fn is_worth_a_line(over: &Over) -> bool {
+fn is_worth_a_warning(over: &Over) -> bool {
     matches!(
         over,
         Over::Link(LinkError::WrongSecret | LinkError::OtherVersion { .. } | LinkError::Refused(_))
@@ -230,7 +230,7 @@ fn is_worth_a_line(over: &Over) -> bool {
 }
 
 /// Both nodes introduce themselves.
-async fn meet(center: &Center, stream: TlsStream<TcpStream>, role: Role) -> Result<Met, Over> {
+async fn introduce(center: &Center, stream: TlsStream<TcpStream>, role: Role) -> Result<Introduced, Over> {
     let (binding, relay_secret) = tls::exported(&stream).map_err(Over::Connection)?;
     let (me, secret, now) = (center.me.clone(), center.settings.secret.clone(), center.clock.now());
     let machine = match role {
@@ -244,12 +244,12 @@ async fn meet(center: &Center, stream: TlsStream<TcpStream>, role: Role) -> Resu
         match event {
             Some(Event::Hello(node)) => {
                 if role == Role::Dialer {
-                    return Ok(Met { io, driven, node, relay_secret });
+                    return Ok(Introduced { io, driven, node, relay_secret });
                 }
                 match center.judge(&node) {
                     Ok(()) => {
                         driven.with(|machine, now| machine.accept(now));
-                        return Ok(Met { io, driven, node, relay_secret });
+                        return Ok(Introduced { io, driven, node, relay_secret });
                     }
                     Err(refusal) => {
                         driven.with(|machine, _| machine.refuse(refusal));
@@ -294,8 +294,8 @@ impl Center {
 }
 
 /// Runs a link from its introduction to its end.
-async fn run(center: &Arc<Center>, met: Met, address: SocketAddr, is_dialed: bool) {
-    let Met { io, driven, node, relay_secret } = met;
+async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, is_dialed: bool) {
+    let Introduced { io, driven, node, relay_secret } = introduced;
     // Names were checked: by the listener as `judge` does, by the dialer against the one it meant.
     let Some(name) = NodeName::new(&node.name) else { return };
     let peer = (name, InstanceId(node.instance), node.software);
@@ -347,13 +347,13 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
             continue;
         }
         match dial(&center, &node).await {
-            Ok((met, address)) => run(&center, met, address, true).await,
+            Ok((introduced, address)) => run(&center, introduced, address, true).await,
             Err(over) => {
                 center.links.note_attempt(&node.name, center.clock.now(), &over);
-                if center.complaints.may(&node.name) {
+                if center.warnings.may_log(&node.name) {
                     warn!(node = %node.name, address = node.addresses.relay_tcp, "no link: {over}");
                 }
-                let pause = if is_worth_a_line(&over) { AFTER_REFUSAL } else { ATTEMPT_EVERY };
+                let pause = if is_worth_a_warning(&over) { AFTER_REFUSAL } else { ATTEMPT_EVERY };
                 has_link(&center, &node.name, pause).await;
             }
         }
@@ -371,9 +371,9 @@ async fn has_link(center: &Center, node: &NodeName, wait: Duration) -> bool {
     timeout(wait, comes).await.is_ok()
 }
 
-/// Opens a connection to a node: several attempts, each a little after the one before. Only on the first that
-/// succeeds a word is said, so that the other node meets this one once.
-async fn dial(center: &Arc<Center>, node: &cluster::Node) -> Result<(Met, SocketAddr), Over> {
+/// Opens a connection to a node: several attempts, each a little after the one before. Only the first that
+/// succeeds is used, so that the other node sees one link.
+async fn dial(center: &Arc<Center>, node: &cluster::Node) -> Result<(Introduced, SocketAddr), Over> {
     let address = &node.addresses.relay_tcp;
     if address.is_empty() {
         return Err(Over::Connection("it announces no address (`cluster.relay_public_address`)".to_owned()));
@@ -395,13 +395,13 @@ async fn dial(center: &Arc<Center>, node: &cluster::Node) -> Result<(Met, Socket
         }
     };
     drop(attempts);
-    let met = meet(center, stream, Role::Dialer).await?;
-    if met.node.name != node.name.as_str() {
-        met.driven.with(|machine, _| machine.say_goodbye(Goodbye::WrongNode));
-        met.io.close(&met.driven).await;
-        return Err(Over::Connection(format!("the node at {address} is {}", met.node.name)));
+    let introduced = introduce(center, stream, Role::Dialer).await?;
+    if introduced.node.name != node.name.as_str() {
+        introduced.driven.with(|machine, _| machine.say_goodbye(Goodbye::WrongNode));
+        introduced.io.close(&introduced.driven).await;
+        return Err(Over::Connection(format!("the node at {address} is {}", introduced.node.name)));
     }
-    Ok((met, address))
+    Ok((introduced, address))
 }
 
 async fn connect(center: &Center, address: &str) -> Result<(TlsStream<TcpStream>, SocketAddr), String> {
@@ -413,25 +413,25 @@ async fn connect(center: &Center, address: &str) -> Result<(TlsStream<TcpStream>
     Ok((center.tls.connect(socket).await?, address))
 }
 
-/// When which complaint was made last.
+/// Warnings in the log, and when each was written last.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(Mutex<HashMap<String, tokio::time::Instant>>);
+pub(crate) struct Warnings(Mutex<HashMap<String, tokio::time::Instant>>);
 
-impl Complaints {
-    /// Complaints that are remembered; when there are more, all are made again.
+impl Warnings {
+    /// Warnings that are remembered; when there are more, all may be logged again.
     const MAX: usize = 256;
 
-    /// Whether a complaint about `whom` may be made now.
-    pub(crate) fn may(&self, whom: impl std::fmt::Display) -> bool {
-        let (whom, now) = (whom.to_string(), tokio::time::Instant::now());
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.get(&whom).is_some_and(|at| now.duration_since(*at) < COMPLAIN_EVERY) {
+    /// Whether a warning may be logged now. `about` tells it from others.
+    pub(crate) fn may_log(&self, about: impl std::fmt::Display) -> bool {
+        let (about, now) = (about.to_string(), tokio::time::Instant::now());
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.get(&about).is_some_and(|at| now.duration_since(*at) < WARN_EVERY) {
             return false;
         }
-        if made.len() >= Self::MAX {
-            made.clear();
+        if logged.len() >= Self::MAX {
+            logged.clear();
         }
-        made.insert(whom, now);
+        logged.insert(about, now);
         true
     }
 }
@@ -484,12 +484,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_complaint_is_made_once_a_minute() {
-        let complaints = Complaints::default();
-        assert!(complaints.may("a") && !complaints.may("a") && complaints.may("b"));
-        tokio::time::advance(COMPLAIN_EVERY).await;
-        assert!(complaints.may("a"));
-        (0..=Complaints::MAX).for_each(|number| assert!(complaints.may(number)));
-        assert!(complaints.may("a"), "the memory is bounded");
+    async fn the_same_warning_is_logged_once_a_minute() {
+        let warnings = Warnings::default();
+        assert!(warnings.may_log("a") && !warnings.may_log("a") && warnings.may_log("b"));
+        tokio::time::advance(WARN_EVERY).await;
+        assert!(warnings.may_log("a"));
+        (0..=Warnings::MAX).for_each(|number| assert!(warnings.may_log(number)));
+        assert!(warnings.may_log("a"), "the memory is bounded");
     }
 }

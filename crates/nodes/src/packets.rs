@@ -139,7 +139,7 @@ fn canonical(center: &Center, address: SocketAddr) -> SocketAddr {
 /// The link is over.
 pub(crate) fn disconnect(center: &Center, link: &NodeLink) {
     if let Some(link) = link.relay.link.send_replace(None) {
-        tell(&center.workers, RelayCommand::RemoveLink { link });
+        send_command(&center.workers, RelayCommand::RemoveLink { link });
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) async fn follow_relay(center: Arc<Center>) {
         return;
     }
     let (sender, mut notices) = mpsc::unbounded_channel();
-    tell(&center.workers, RelayCommand::Notify { notices: sender });
+    send_command(&center.workers, RelayCommand::Notify { notices: sender });
     while let Some(notice) = notices.recv().await {
         let (app, name, news) = match notice {
             RelayNotice::ServedEnded { app, name, epoch } => (app, name, News::ServedEnded(epoch)),
@@ -166,9 +166,9 @@ pub(crate) async fn follow_relay(center: Arc<Center>) {
     }
 }
 
-/// A worker that takes no commands has a full queue for a moment, or has ended; streams end by their own
-/// ways.
-fn tell(workers: &WorkersLink, command: RelayCommand) {
+/// Sends the relay a command that has no answer. It is lost if the worker's queue is full, or the worker has
+/// ended.
+fn send_command(workers: &WorkersLink, command: RelayCommand) {
     if let Err(error) = workers.relay(command) {
         warn!(worker = error.worker, "a worker takes no commands");
     }
@@ -264,7 +264,7 @@ struct Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         let (app, name) = (self.app.clone(), self.name.clone());
-        tell(&self.center.workers, RelayCommand::StopServing { link: self.relay, app, name });
+        send_command(&self.center.workers, RelayCommand::StopServing { link: self.relay, app, name });
     }
 }
 
@@ -293,7 +293,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         let (app, name) = parts(&self.slot.stream);
-        tell(&self.center.workers, RelayCommand::EndFetch { app, name, epoch: self.local });
+        send_command(&self.center.workers, RelayCommand::EndFetch { app, name, epoch: self.local });
     }
 }
 
@@ -307,7 +307,7 @@ pub(crate) struct Parent {
 impl Drop for Parent {
     fn drop(&mut self) {
         let (app, name) = parts(&self.slot.stream);
-        tell(&self.center.workers, RelayCommand::RemoveParent { link: self.relay, app, name });
+        send_command(&self.center.workers, RelayCommand::RemoveParent { link: self.relay, app, name });
     }
 }
 
@@ -420,7 +420,7 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
         let epoch = key.epoch();
         let _ = slot.news.send(News::Key(key));
         sleep(KEY_SPREADS).await;
-        tell(&center.workers, RelayCommand::UseNewKey { app, name, epoch });
+        send_command(&center.workers, RelayCommand::UseNewKey { app, name, epoch });
         debug!(stream = %slot.stream, epoch, "another key is in use");
     }
 }
