@@ -11,7 +11,7 @@ use cluster::{Home, Lane, NodeName};
 use node_link::{Publication, StreamEnd, StreamRefusal};
 use relay::OpenKey;
 use tokio::time::{Instant, interval_at, timeout, timeout_at};
-use tracing::{debug, info, warn};
+use tracing::{debug, info, trace, warn};
 use worker_api::EndReason;
 use worker_api::internal::{PublishRequest, Publisher, Refusal, Unsent};
 use worker_api::snapshot::Protocol;
@@ -413,6 +413,7 @@ async fn hand_on(
     }
     let Some(Output { media: Media::Frames { publisher, splice, .. }, .. }) = output else { return Ok(()) };
     if !splice.takes(center.clock.now(), &frame) {
+        trace!(stream = %slot.stream, track = ?frame.track, "left out: it was here already, or waits for a key frame");
         return Ok(());
     }
     match publisher.send(Arc::new(frame)).await {
