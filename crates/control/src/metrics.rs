@@ -80,7 +80,7 @@ macro_rules! worker_counters {
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
+const WORKER_COUNTERS: [Counter; 72] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     handed_over: "millstream_connections_handed_over",
         "Connections that another worker took because the one that accepted them was full";
@@ -152,6 +152,35 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Key frame requests sent to publishers";
     rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
         "Packets dropped because the ring to another worker was full";
+    relay.datagrams_in: "millstream_relay_received_datagrams", "Datagrams received from other nodes";
+    relay.datagrams_out: "millstream_relay_sent_datagrams",
+        "Datagrams sent to other nodes: packets, repairs and control";
+    relay.send_failures: "millstream_relay_send_failures", "Datagrams to other nodes the system refused";
+    relay.send_dropped: "millstream_relay_send_dropped_datagrams",
+        "Datagrams to other nodes the system had no room for in time";
+    relay.not_sealed: "millstream_relay_not_sealed_packets",
+        "Packets that other nodes did not get: too long, of a codec not offered, or their key was used up";
+    relay.not_forwarded: "millstream_relay_not_forwarded_packets",
+        "Packets of another node that did not go on to further nodes";
+    relay.key_frame_requests_in: "millstream_relay_key_frame_requests_received",
+        "Key frame requests received from other nodes, merged";
+    relay.key_frame_requests_out: "millstream_relay_key_frame_requests_sent",
+        "Key frame requests sent to other nodes";
+    relay.unknown_source: "millstream_relay_unknown_source_datagrams",
+        "Datagrams dropped because no linked node has their address";
+    relay.malformed: "millstream_relay_malformed_datagrams",
+        "Datagrams dropped because they were not of this protocol or version";
+    relay.replayed: "millstream_relay_replayed_datagrams",
+        "Datagrams dropped because they had come before or were too late";
+    relay.forged: "millstream_relay_forged_datagrams", "Datagrams dropped because their tag was wrong";
+    relay.unknown_key: "millstream_relay_unknown_key_datagrams",
+        "Datagrams dropped because their key was not here";
+    relay.unknown_handle: "millstream_relay_unknown_stream_datagrams",
+        "Datagrams dropped because their stream is not fetched any more";
+    relay.duplicates: "millstream_relay_duplicate_packets",
+        "Packets dropped because they had come over another link";
+    relay.not_taken: "millstream_relay_not_taken_packets",
+        "Packets dropped because they were not RTP or of too many tracks";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
     bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
         "Bridges that run without audio because no transcoder was free";

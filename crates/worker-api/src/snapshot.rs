@@ -9,6 +9,7 @@ use media::config::{AudioFormat, VideoFormat};
 
 use super::EndCounters;
 use super::columns::OutboxCounters;
+use super::relay::RelayCounters;
 
 /// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -137,6 +138,8 @@ pub struct WorkerCounters {
     pub loop_busy_us: u64,
     /// WebRTC alone.
     pub rtc: RtcCounters,
+    /// Packets between nodes alone.
+    pub relay: RelayCounters,
     /// Bridges alone.
     pub bridges: BridgeCounters,
     /// Statistics that left for the control side.

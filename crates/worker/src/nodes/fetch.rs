@@ -80,9 +80,8 @@ impl Nodes {
     ) -> Result<Option<Onward>, DropReason> {
         let Some(received) = self.receiver.handle_datagram(ctx.now, link, datagram)? else { return Ok(None) };
         let id = self.of_in.get(received.stream.index()).copied().flatten();
-        let Some((id, fetched)) = id.and_then(|id| Some((id, self.fetched.get_mut(&id)?))) else {
-            return Ok(None);
-        };
+        let fetched = id.and_then(|id| Some((id, self.fetched.get_mut(&id)?)));
+        let (id, fetched) = fetched.ok_or(DropReason::UnknownHandle)?;
         fetched.counts.add(received.packet.len());
         let position = received.position;
         fetched.newest = Some(Position { index: position.index.wrapping_add(1), ..position });
@@ -102,7 +101,7 @@ impl Nodes {
 
     /// Sends on what the batch brought for further nodes, those of a stream together.
     pub(super) fn send_onward(&mut self, ctx: &Context) {
-        let Self { onward, copies, fetched, sender, port, group, .. } = self;
+        let Self { onward, copies, fetched, sender, port, group, counters, .. } = self;
         if onward.is_empty() {
             return copies.clear();
         }
@@ -117,7 +116,10 @@ impl Nodes {
                     .collect();
                 match sender.forward(ctx.now, out, &packets, group) {
                     Ok(()) => port.send_group(group, ctx.now_ms),
-                    Err(error) => tracing::debug!(%error, "packets not sent on"),
+                    Err(error) => {
+                        counters.not_forwarded += packets.len() as u64;
+                        tracing::debug!(%error, packets = packets.len(), "packets not sent on");
+                    }
                 }
             }
             if let Some(start) = run.iter().rev().find_map(|onward| onward.start) {

@@ -154,11 +154,6 @@ impl Nodes {
         self.port.readable
     }
 
-    /// Bytes sent since it began.
-    pub(crate) fn bytes_out(&self) -> u64 {
-        self.port.counts.bytes
-    }
-
     /// How long the loop may sleep as far as other nodes are concerned.
     pub(crate) fn timeout(&self, now: Instant) -> Duration {
         if self.port.readable {
@@ -322,8 +317,19 @@ impl Nodes {
         }
     }
 
-    fn stats(&self) -> RelayStats {
+    /// Totals since it began.
+    pub(crate) fn counters(&self) -> RelayCounters {
         let sent = self.port.counts;
+        RelayCounters {
+            datagrams_out: sent.datagrams,
+            bytes_out: sent.bytes,
+            send_failures: sent.failed,
+            send_dropped: sent.dropped,
+            ..self.counters
+        }
+    }
+
+    fn stats(&self) -> RelayStats {
         let links = self.links.iter().map(|(&link, &Link { ends, address })| RelayLinkStats {
             link,
             address,
@@ -350,13 +356,7 @@ impl Nodes {
         });
         RelayStats {
             backend: self.port.backend().name(),
-            counters: RelayCounters {
-                datagrams_out: sent.datagrams,
-                bytes_out: sent.bytes,
-                send_failures: sent.failed,
-                send_dropped: sent.dropped,
-                ..self.counters
-            },
+            counters: self.counters(),
             links: links.collect(),
             streams: streams.collect(),
         }

@@ -52,7 +52,7 @@ impl Worker {
     /// Ends what is over by the clock.
     pub(crate) fn sweep_nodes(&mut self) {
         let Some(nodes) = &mut self.nodes else { return };
-        let bytes = nodes.bytes_out();
+        let bytes = nodes.port.counts.bytes;
         self.ctx.load.bytes_out += bytes - std::mem::replace(&mut nodes.sampled_bytes, bytes);
         for id in nodes.sweep(self.ctx.now) {
             self.forget_served(id);

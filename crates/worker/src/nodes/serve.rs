@@ -105,21 +105,34 @@ impl Served {
         }
     }
 
-    /// Writes packets as other nodes get them, and reports that are due behind them.
+    /// Writes packets as other nodes get them, and reports that are due behind them. `left_out` counts packets
+    /// that cannot be sealed.
     fn write(
         &mut self,
         now: Instant,
         clock: WallClock,
         packets: &[Arc<Packet>],
         out: &mut Vec<u8>,
+        left_out: &mut u64,
     ) -> Vec<Written> {
         let mut entries = Vec::with_capacity(packets.len() + 2);
         for packet in packets.iter().filter(|packet| packet.epoch() == self.epoch.0) {
             let track = &mut self.tracks[packet.track().position()];
             let payload_type = track.payload_types.iter().find(|(codec, _)| *codec == packet.codec());
-            let Some(&(_, payload_type)) = payload_type else { continue };
+            let Some(&(_, payload_type)) = payload_type else {
+                *left_out += 1;
+                tracing::trace!(stream = &*self.key, codec = ?packet.codec(), "packet not sealed: not offered");
+                continue;
+            };
             let from = out.len();
             packet.write_relayed(payload_type, out);
+            if out.len() - from > PACKET_BYTES_MAX {
+                // It would keep the others from being sealed.
+                *left_out += 1;
+                tracing::trace!(stream = &*self.key, bytes = out.len() - from, "packet not sealed: too long");
+                out.truncate(from);
+                continue;
+            }
             self.counts.add(out.len() - from);
             track.packets = track.packets.wrapping_add(1);
             track.payload_bytes = track.payload_bytes.wrapping_add(packet.media().len() as u32);
@@ -154,13 +167,9 @@ impl Nodes {
         let Self { served, sender, port, group, written, counters, .. } = self;
         let Some(served) = served.get_mut(&id) else { return };
         written.clear();
-        let entries = served.write(ctx.now, clock, packets, written);
+        let entries = served.write(ctx.now, clock, packets, written, &mut counters.not_sealed);
         let starts = std::iter::once(0).chain(entries.iter().map(|entry| entry.end));
         let bytes: Vec<&[u8]> = starts.zip(&entries).map(|(from, entry)| &written[from..entry.end]).collect();
-        // What is too long for a datagram would keep the others from being sealed.
-        let fits = |bytes: &&[u8]| bytes.len() <= PACKET_BYTES_MAX;
-        let (bytes, entries): (Vec<&[u8]>, Vec<Written>) =
-            bytes.into_iter().zip(entries).filter(|(bytes, _)| fits(bytes)).unzip();
         for (bytes, entries) in bytes.chunks(PACKETS_PER_CALL_MAX).zip(entries.chunks(PACKETS_PER_CALL_MAX)) {
             let Some(first) = sender.next_position(served.out) else { return };
             if let Err(error) = sender.send(ctx.now, served.out, bytes, group) {

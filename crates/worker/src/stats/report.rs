@@ -55,7 +55,10 @@ impl Worker {
         (counters.ring_messages_out, counters.worker_wake_ups) = (messages, wake_ups);
         self.packets.count(&mut counters);
         counters.bridges = self.bridges.counters();
-        counters.bytes_out += self.nodes.as_ref().map_or(0, |nodes| nodes.bytes_out());
+        if let Some(nodes) = &self.nodes {
+            counters.relay = nodes.counters();
+            counters.bytes_out += counters.relay.bytes_out;
+        }
         counters
     }
 

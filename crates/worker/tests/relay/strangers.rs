@@ -86,6 +86,7 @@ fn datagrams_of_strangers_and_forged_ones_change_nothing_and_are_not_answered() 
         eventually("all of it is counted", || (other.stats().counters.datagrams_in >= sent).then_some(()));
     }
     let after = other.stats();
+    assert_eq!(other.counters().malformed, after.counters.malformed, "the metrics have them as well");
     let dropped = |stats: &worker_api::relay::RelayStats| {
         let counters = stats.counters;
         counters.malformed + counters.forged + counters.replayed + counters.unknown_key

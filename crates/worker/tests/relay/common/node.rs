@@ -17,9 +17,10 @@ use tokio::sync::{mpsc, oneshot};
 use worker::Workers;
 use worker_api::AddressSlots;
 use worker_api::auth::{Access, Rules};
-use worker_api::link::{Command, Handoff};
+use worker_api::link::{Command, Handoff, Listed};
 use worker_api::relay::{
-    Attached, Fetched, LinkId, Offered, RelayCommand, RelayNotice, RelayRefusal, RelayStats, Reply,
+    Attached, Fetched, LinkId, Offered, RelayCommand, RelayCounters, RelayNotice, RelayRefusal, RelayStats,
+    Reply,
 };
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRole};
 use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend, WorkerSettings};
@@ -109,6 +110,14 @@ impl Node {
     /// Its counts.
     pub(crate) fn stats(&self) -> RelayStats {
         self.ask(|reply| RelayCommand::Statistics { reply }).expect("it has a relay")
+    }
+
+    /// The counters of its relay as metrics have them.
+    pub(crate) fn counters(&self) -> RelayCounters {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Snapshot { sessions: Listed::Nothing, reply };
+        self.workers().handles()[0].send(command).expect("room in its queue");
+        answer.blocking_recv().expect("a worker answers").counters.relay
     }
 
     /// Its next notice.
