@@ -1,7 +1,7 @@
 //! Figures, printed and not judged: what one hop adds to the delay of a packet, and to the bytes of a stream.
 //!
 //! ```sh
-//! cargo test --release -p worker --test relay figures -- --ignored --nocapture
+//! cargo test --release -p worker --test worker packets::figures -- --ignored --nocapture
 //! ```
 
 use std::collections::HashMap;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rtc_test::{OfferOptions, UdpClient, audio_fields, video_fields, vp8_frame};
 
-use crate::common::node::{Node, link};
-use crate::common::{now, until};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::{now, until};
 
 /// Bytes of UDP and IPv4 in front of each payload.
 const HEADERS: u64 = 28;

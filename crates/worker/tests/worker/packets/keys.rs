@@ -4,9 +4,9 @@ use rtc_test::OfferOptions;
 use rtp::payload::MediaKind;
 use worker_api::relay::{RelayCommand, RelayRefusal};
 
-use crate::common::media::{count, send_frame, taken};
-use crate::common::node::{Node, link, names};
-use crate::common::until;
+use crate::packets::common::media::{count, send_frame, taken};
+use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::until;
 
 #[test]
 fn a_change_of_keys_is_not_seen_and_shuts_out_who_did_not_get_the_next() {

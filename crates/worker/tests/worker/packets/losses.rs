@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use rtc_test::OfferOptions;
 use rtp::payload::MediaKind;
 
-use crate::common::media::{count, send_audio, send_frame, taken};
-use crate::common::node::{Node, link_over};
-use crate::common::path::{Path, Towards};
-use crate::common::until;
+use crate::packets::common::media::{count, send_audio, send_frame, taken};
+use crate::packets::common::node::{Node, link_over};
+use crate::packets::common::path::{Path, Towards};
+use crate::packets::common::until;
 
 #[test]
 fn what_the_path_loses_is_repaired() {

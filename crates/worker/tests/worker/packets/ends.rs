@@ -6,9 +6,9 @@ use worker_api::EndReason;
 use worker_api::relay::{RelayCommand, RelayNotice};
 use worker_api::streams::Published;
 
-use crate::common::media::{count, send_frame};
-use crate::common::node::{Node, link, names};
-use crate::common::{eventually, until};
+use crate::packets::common::media::{count, send_frame};
+use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::{eventually, until};
 
 /// Sends frames, numbered from here on, until a viewer has so many packets more. The next number.
 fn play(publisher: &mut UdpClient, mut frame: u32, viewer: &mut UdpClient, packets: usize) -> u32 {
@@ -31,7 +31,7 @@ fn viewers_stay_when_the_publisher_leaves_and_go_on_with_the_next_one() {
     play(&mut publisher, 0, &mut far, 30);
     let (app, name) = names("live/a");
     let offered = one.offer("live/a").expect("it is published");
-    publisher.peer.close(crate::common::now());
+    publisher.peer.close(crate::packets::common::now());
     publisher.turn();
     let ended = RelayNotice::ServedEnded { app: app.clone(), name: name.clone(), epoch: offered.epoch };
     assert_eq!(one.notice(), ended);
@@ -78,7 +78,7 @@ fn a_publisher_that_takes_over_ends_what_is_served() {
     let link = link(&one, &other);
     // It gets the stream from a third node, and is asked for it.
     let third = Node::start(1);
-    let upper = crate::common::node::link(&third, &one);
+    let upper = crate::packets::common::node::link(&third, &one);
     let mut publisher = third.publish(0, "live/a", &OfferOptions::default());
     let fetched = one.fetch_from(&third, "live/a", upper);
     other.fetch_from(&one, "live/a", link);

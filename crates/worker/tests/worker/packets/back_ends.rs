@@ -14,11 +14,11 @@ use rtp::payload::MediaKind;
 use worker_api::rtc::RtcRole;
 use worker_api::settings::UdpBackend;
 
-use crate::common::media::{frame_payload, send_frame, taken};
-use crate::common::node::{Node, link};
-use crate::common::until;
 use crate::host::{FAR_V4, Link, NEAR_DEVICE, NEAR_V4};
 use crate::needs::Need;
+use crate::packets::common::media::{frame_payload, send_frame, taken};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::until;
 
 /// Each of them, what it is called when it is in use, and what it needs.
 const ALL: [(UdpBackend, &str, Option<BackendKind>); 7] = [

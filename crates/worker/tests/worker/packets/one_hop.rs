@@ -11,9 +11,11 @@ use worker_api::relay::RelayRefusal;
 use worker_api::rtc::RtcRole;
 use worker_api::streams::Published;
 
-use crate::common::media::{CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, count, send_audio, send_frame, taken};
-use crate::common::node::{Node, link};
-use crate::common::until;
+use crate::packets::common::media::{
+    CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, count, send_audio, send_frame, taken,
+};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::until;
 
 /// An offer with extensions.
 pub(crate) fn with_extensions(direction: Direction) -> impl FnOnce(SocketAddr) -> OfferConfig {
@@ -64,7 +66,7 @@ fn viewers_of_both_nodes_get_the_same_whichever_worker_has_the_stream_and_the_vi
             let (near, far) = (taken(&near, kind), taken(&far, kind));
             // One of them may have begun earlier.
             let from = near[0].timestamp.max(far[0].timestamp);
-            let live = |got: &[crate::common::media::Got]| {
+            let live = |got: &[crate::packets::common::media::Got]| {
                 got.iter().filter(|got| got.timestamp >= from + ten_frames).cloned().collect::<Vec<_>>()
             };
             assert!(live(&near).len() > 10, "{kind:?}: {} packets", near.len());

@@ -8,9 +8,9 @@ use rtp::HeaderFields;
 use rtp::extension::{BlockWriter, Extension, Form};
 use rtp::payload::MediaKind;
 
-use crate::common::media::{count, taken};
-use crate::common::node::{Node, link};
-use crate::common::until;
+use crate::packets::common::media::{count, taken};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::until;
 
 const RID_ID: u8 = 10;
 const LAYERS: [&str; 3] = ["full", "half", "quarter"];

@@ -6,9 +6,9 @@ use rtc_test::{AUDIO_SSRC, OfferOptions, UdpClient, VIDEO_SSRC};
 use rtp::payload::MediaKind;
 use rtp::rtcp::{NtpTime, Rtcp, SenderInfo, SenderReport};
 
-use crate::common::media::{count, send_audio, send_frame};
-use crate::common::node::{Node, link};
-use crate::common::until;
+use crate::packets::common::media::{count, send_audio, send_frame};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::until;
 
 /// When a timestamp of a kind was captured by what the server reports, in seconds of its clock.
 fn captured(client: &UdpClient, kind: MediaKind, rate: f64, timestamp: u32) -> Option<f64> {

@@ -5,9 +5,9 @@ use rtp::payload::MediaKind;
 use rtp::rtcp::{Pli, Rtcp};
 use worker_api::relay::RelayCommand;
 
-use crate::common::media::{count, send_frame, taken};
-use crate::common::node::{Node, link, names};
-use crate::common::until;
+use crate::packets::common::media::{count, send_frame, taken};
+use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::until;
 
 fn has_no_gap(client: &UdpClient) -> bool {
     let video = taken(client, MediaKind::Video);

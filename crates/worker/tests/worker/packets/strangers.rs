@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use rtc_test::OfferOptions;
 use rtp::payload::MediaKind;
 
-use crate::common::media::{count, send_frame, taken};
-use crate::common::node::{Node, link_over};
-use crate::common::path::{Path, Towards};
-use crate::common::{eventually, until};
+use crate::packets::common::media::{count, send_frame, taken};
+use crate::packets::common::node::{Node, link_over};
+use crate::packets::common::path::{Path, Towards};
+use crate::packets::common::{eventually, until};
 
 /// Media, whatever its version has it look like: the first byte.
 const MEDIA: u8 = 0xd1;
@@ -118,7 +118,7 @@ fn datagrams_of_strangers_and_forged_ones_change_nothing_and_are_not_answered() 
 #[test]
 fn a_node_that_is_not_linked_any_more_is_a_stranger() {
     let (one, other) = (Node::start(1), Node::start(1));
-    let link = crate::common::node::link(&one, &other);
+    let link = crate::packets::common::node::link(&one, &other);
     let mut publisher = one.publish(0, "live/a", &OfferOptions::default());
     other.fetch_from(&one, "live/a", link);
     let mut far = other.play(0, "live/a");

@@ -3,14 +3,6 @@
 
 mod common;
 
-// Those of group-send's trials.
-#[expect(dead_code, reason = "what is not needed here")]
-#[path = "../../../../libs/group-send/tests/namespaces/host.rs"]
-mod host;
-#[expect(dead_code, unexpected_cfgs, reason = "what is not needed here, and features of that package")]
-#[path = "../../../../libs/group-send/tests/namespaces/backends.rs"]
-mod needs;
-
 mod back_ends;
 mod bridges;
 mod ends;

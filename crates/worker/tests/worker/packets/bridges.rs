@@ -8,9 +8,9 @@ use rtc_test::OfferOptions;
 use rtmp::MediaKind as FlvKind;
 use rtmp::flv::{FlvReader, Tag};
 
-use crate::common::media::{send_audio, send_frame};
-use crate::common::node::{Node, link};
-use crate::common::{TIMEOUT, eventually, now};
+use crate::packets::common::media::{send_audio, send_frame};
+use crate::packets::common::node::{Node, link};
+use crate::packets::common::{TIMEOUT, eventually, now};
 
 /// Plays a stream as HTTP-FLV; its tags come by the channel.
 fn play(node: SocketAddr, stream: &str) -> Receiver<Tag> {
