@@ -277,7 +277,7 @@ struct Worker {
     /// When to look at the sockets next, with `turn_ms`.
     turn_at: Instant,
     status_at: Instant,
-    patience_at: Instant,
+    start_timeouts_at: Instant,
     window: OpenWindow,
 }
 
@@ -336,7 +336,7 @@ impl Worker {
             counters: Counters::default(),
             turn_at: now,
             status_at: now + STATUS_INTERVAL,
-            patience_at: now + PATIENCE_INTERVAL,
+            start_timeouts_at: now + START_TIMEOUT_INTERVAL,
             window: OpenWindow::default(),
             config,
         })
@@ -360,9 +360,9 @@ impl Worker {
         self.handle_events();
         self.send_due();
         self.start_sessions();
-        if clock::monotonic() >= self.patience_at {
-            self.patience_at += PATIENCE_INTERVAL;
-            self.lose_patience();
+        if clock::monotonic() >= self.start_timeouts_at {
+            self.start_timeouts_at += START_TIMEOUT_INTERVAL;
+            self.check_start_timeouts();
         }
         Ok(())
     }
@@ -438,9 +438,9 @@ impl Worker {
     }
 
     /// Fails sessions that did not come up in time.
-    fn lose_patience(&mut self) {
-        let patience_ns = self.config.start_timeout.as_nanos() as u64;
-        let overdue_before = clock::wall_ns().saturating_sub(patience_ns);
+    fn check_start_timeouts(&mut self) {
+        let timeout_ns = self.config.start_timeout.as_nanos() as u64;
+        let overdue_before = clock::wall_ns().saturating_sub(timeout_ns);
         let seconds = self.config.start_timeout.as_secs_f64();
         for session in &mut self.sessions {
             if session.begun_ns >= overdue_before {
@@ -633,7 +633,7 @@ const STARTS_PER_TURN: usize = 64;
 const UNANSWERED_MAX: usize = 256;
 const IDLE_TURN: Duration = Duration::from_millis(10);
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
-const PATIENCE_INTERVAL: Duration = Duration::from_millis(500);
+const START_TIMEOUT_INTERVAL: Duration = Duration::from_millis(500);
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Longer than any merge period with its jitter, shorter than a measured window.

@@ -112,7 +112,7 @@ enum LinkState {
     /// The other node has not introduced itself.
     Waiting,
     /// It has, and is to be accepted or refused.
-    Met,
+    Introduced,
     Up,
     /// Nothing is read any more.
     Over,
@@ -266,7 +266,7 @@ impl Link {
 
     /// Lets the other node in, after [`Event::Hello`].
     pub fn accept(&mut self, now: Duration) {
-        if self.state == LinkState::Met {
+        if self.state == LinkState::Introduced {
             self.put_hello();
             self.come_up(now);
         }
@@ -274,7 +274,7 @@ impl Link {
 
     /// Refuses the other node, after [`Event::Hello`].
     pub fn refuse(&mut self, refusal: Refusal) {
-        if self.state == LinkState::Met {
+        if self.state == LinkState::Introduced {
             hello::put_refusal(&mut self.control, &self.me.software, refusal);
             self.state = LinkState::Over;
         }
@@ -423,7 +423,7 @@ impl Link {
                 Some((Said::Refusal(refusal), _)) => return Err(LinkError::Refused(refusal)),
                 Some((Said::Hello(node), len)) => {
                     used = len;
-                    self.state = LinkState::Met;
+                    self.state = LinkState::Introduced;
                     self.events.push_back(Event::Hello(node));
                     if self.role == Role::Dialer {
                         self.come_up(now);
@@ -438,7 +438,7 @@ impl Link {
             self.handle(now, message)?;
         }
         // A node that was not let in yet has nothing to say.
-        if self.state == LinkState::Met && input.len() > used {
+        if self.state == LinkState::Introduced && input.len() > used {
             return Err(LinkError::Malformed("a message before the answer"));
         }
         Ok(if self.state == LinkState::Over { input.len() } else { used })
@@ -609,8 +609,8 @@ impl Link {
     fn check(&mut self, now: Duration) -> Result<(), LinkError> {
         match self.state {
             LinkState::Over => return Ok(()),
-            LinkState::Waiting | LinkState::Met if now >= self.due => return Err(LinkError::NoHello),
-            LinkState::Waiting | LinkState::Met => return Ok(()),
+            LinkState::Waiting | LinkState::Introduced if now >= self.due => return Err(LinkError::NoHello),
+            LinkState::Waiting | LinkState::Introduced => return Ok(()),
             LinkState::Up => {}
         }
         if let Some(since) = self.unheard_since {

@@ -118,7 +118,7 @@ impl Viewer {
             until_decrypt: number as u32 % config.decrypt_one_in.max(1),
             ssrc: 0x4d00_0000 | number as u32,
             report_at: now + REPORT_INTERVAL + phase,
-            ask_for_key_at: now + KEY_PATIENCE,
+            ask_for_key_at: now + KEY_FRAME_WAIT,
             tracer: None,
         }
     }
@@ -320,7 +320,7 @@ impl Viewer {
             SourceDescription::write_cname(scratch, self.ssrc, "millbench");
         }
         if self.up_at.is_none() && now >= self.ask_for_key_at {
-            self.ask_for_key_at = now + KEY_PATIENCE;
+            self.ask_for_key_at = now + KEY_FRAME_WAIT;
             if let Some(source) = self.sources[Track::Video.index()] {
                 counters.plis_sent += 1;
                 Pli { sender_ssrc: self.ssrc, media_ssrc: source.ssrc }.write(scratch);
@@ -405,7 +405,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const JOIN_TIME: Duration = Duration::from_secs(4);
 
 /// After this time without a key frame a viewer requests one, as browsers do.
-const KEY_PATIENCE: Duration = Duration::from_millis(500);
+const KEY_FRAME_WAIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

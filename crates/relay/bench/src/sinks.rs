@@ -135,7 +135,7 @@ impl Sinks {
             if opens { nodes.packets >= until * all } else { nodes.datagrams >= until }
         };
         let mut last = Instant::now();
-        while !has_all(nodes) && last.elapsed() < PATIENCE {
+        while !has_all(nodes) && last.elapsed() < DELIVERY_WAIT {
             for (node, socket) in nodes.nodes.iter_mut().zip(&*sockets) {
                 while batch.recv(socket).is_ok() {
                     let now = Instant::now();
@@ -181,7 +181,7 @@ impl Sinks {
 }
 
 /// How long nothing may come. Repairs take less.
-const PATIENCE: Duration = Duration::from_millis(400);
+const DELIVERY_WAIT: Duration = Duration::from_millis(400);
 
 impl Node {
     /// Whether a datagram is a right packet; `None` if it is none.

@@ -29,7 +29,7 @@ use path::{Bottleneck, Shape, Window};
 use crate::Options;
 
 /// How long to wait for what is in flight when standard input has ended.
-const LAST_WORDS_NS: u64 = 2_000_000_000;
+const DRAIN_NS: u64 = 2_000_000_000;
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// Runs until standard input ends.
@@ -121,7 +121,7 @@ impl Link {
                 match who {
                     Ready::Input => {
                         if io::stdin().read(&mut self.scratch)? == 0 {
-                            end = Some(self.now() + LAST_WORDS_NS);
+                            end = Some(self.now() + DRAIN_NS);
                         }
                     }
                     Ready::Listener => self.accept()?,
