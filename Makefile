@@ -8,7 +8,7 @@
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
 #   make miri   their unsafe code in an interpreter
-#   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels and pulls with other implementations
+#   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels, pulls and clusters with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
 #   make test-scripts  parts of the benchmarks that need no server
@@ -89,7 +89,7 @@ DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server -
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, the directory of a cluster on a newer nats-server than Debian's, other WebRTC stacks, ffmpeg on the other side
-# of a bridge, and nginx as origin of channels and pulls.
+# of a bridge, nginx as origin of channels and pulls, and all of them on three nodes of a cluster.
 test-interop: test-interop-files test-interop-live
 
 test-interop-files:
@@ -105,6 +105,7 @@ test-interop-live: console
 	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-channels $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-cluster $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console

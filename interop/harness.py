@@ -107,7 +107,39 @@ class Program:
         self.log.close()
 
 
-class Server:
+class Served:
+    """Where a server is: what is published and played there, and its API. Asked with a token if it wants one."""
+
+    def __init__(self, http, rtmp, token=""):
+        self.base, self.rtmp, self.token = f"http://{http}", f"rtmp://{rtmp}", token
+
+    def url(self, action, stream):
+        return f"{self.base}/{'whip' if action == 'publish' else 'whep'}/interop/{stream}{self.query()}"
+
+    def frames_url(self, protocol, stream):
+        """Where the stream is to be had, or published, as frames."""
+        where = f"{self.rtmp}/interop/{stream}" if protocol == "rtmp" else f"{self.base}/interop/{stream}.flv"
+        return where + self.query()
+
+    def query(self):
+        return f"?token={self.token}" if self.token else ""
+
+    def api(self, path, method="GET", body=None):
+        """What the management API answers; fails with its words if it refuses."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        if self.token:
+            headers["authorization"] = f"Bearer {self.token}"
+        request = urllib.request.Request(f"{self.base}/api/v1{path}", content, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+                return json.loads(response.read() or "null")
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")[:500]
+            raise Failed(f"{method} {path}: {error.code} {text}") from None
+
+
+class Server(Served):
     """A server with ports of its own. `more` are further arguments."""
 
     def __init__(self, binary, folder, workers, address="127.0.0.1", more=()):
@@ -128,26 +160,7 @@ class Server:
                 raise Failed(f"the server did not start: {(self.folder / 'server.log').read_text()[-2000:]}")
             time.sleep(0.05)
         known = json.loads(ports.read_text())
-        self.base, self.rtmp = f"http://{known['http'][0]}", f"rtmp://{known['rtmp'][0]}"
-
-    def url(self, action, stream):
-        return f"{self.base}/{'whip' if action == 'publish' else 'whep'}/interop/{stream}"
-
-    def frames_url(self, protocol, stream):
-        """Where the stream is to be had, or published, as frames."""
-        return f"{self.rtmp}/interop/{stream}" if protocol == "rtmp" else f"{self.base}/interop/{stream}.flv"
-
-    def api(self, path, method="GET", body=None):
-        """What the management API answers; fails with its words if it refuses."""
-        content = None if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
-        request = urllib.request.Request(f"{self.base}/api/v1{path}", content, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-                return json.loads(response.read() or "null")
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")[:500]
-            raise Failed(f"{method} {path}: {error.code} {text}") from None
+        super().__init__(known["http"][0], known["rtmp"][0])
 
     def stop(self):
         self.process.terminate()
