@@ -48,6 +48,11 @@ async function showsTrees(test) {
   await until('the map has the tree', async () => (await page.locator('.map-tree').count()) === 29);
   await says(page.locator('.tree-card[data-node="fra-edge-02"]'), 'feeds 8');
   await shot(page, 'tree');
+  // A tree that is wider than its panel is scrolled there.
+  await page.setViewportSize({ width: 900, height: 900 });
+  await until('the tree is wider than its place', () => page.locator('.tree-row .tree-scroll').evaluate((tree) => tree.scrollWidth > tree.clientWidth));
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  if (width > 900) throw new Error(`the page is ${width} pixels wide`);
   // It stays when the list has others.
   await search.fill('room-39');
   await until('the list has others', async () => (await page.locator('tr[data-stream]').count()) === 10);

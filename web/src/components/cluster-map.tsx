@@ -198,7 +198,7 @@ function NodeCard(props: {
           {link.received.streams > 0 && (
             <span class="map-rate-in">↓ {rate(link.received.bits_per_second)}</span>
           )}
-          {link.sent.streams + link.received.streams === 0 && 'no stream'}
+          {link.sent.streams + link.received.streams === 0 && 'idle link'}
         </span>
       ) : (
         <span

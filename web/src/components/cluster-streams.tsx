@@ -120,7 +120,8 @@ function Row({ stream, self, shown }: { stream: ClusterStream; self: string; sho
       <td data-label="Fetched by">
         {edgesWords(stream)}
         <span class="sub">
-          {stream.edges.some((edge) => edge.node === self) ? 'this node among them' : ''}
+          {stream.edges.some((edge) => edge.node === self) &&
+            (stream.edges.length === 1 ? 'this node' : 'this node among them')}
         </span>
       </td>
       <td class="action">

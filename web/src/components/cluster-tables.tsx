@@ -52,7 +52,7 @@ export function NodesTable(props: Marks & { cluster: Cluster; gone: readonly Gon
             </td>
             <td data-label="Region">{node.region || UNKNOWN}</td>
             <td colspan={6} class="muted">
-              since {duration(Math.max(0, (Date.now() - atMs) / 1000))}
+              for {duration(Math.max(0, (Date.now() - atMs) / 1000))}
             </td>
           </tr>
         ))}
