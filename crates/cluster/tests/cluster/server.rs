@@ -1,12 +1,11 @@
 //! A nats-server of a test's own, on a free port, and directories on it. The program is the one that
 //! `NATS_SERVER` names, or else the one in the path.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Description, Directory, Lane, NodeName, Settings, StreamName};
@@ -135,37 +134,6 @@ impl Server {
 
     pub(crate) async fn directory(&self, node: &str) -> Directory {
         Directory::connect(self.settings(node)).await.unwrap()
-    }
-}
-
-/// All that passes through a server, as the bytes of its protocol.
-pub(crate) struct Overheard(Arc<Mutex<Vec<u8>>>);
-
-impl Server {
-    /// Listens in from now on. It is a client of a few lines, because not all tests that need it have one.
-    pub(crate) fn listen_in(&self) -> Overheard {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        socket.write_all(b"CONNECT {\"verbose\":false}\r\nSUB > 1\r\nPING\r\n").unwrap();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let keep = Arc::clone(&heard);
-        // Until the server ends.
-        std::thread::spawn(move || {
-            let mut piece = [0; 64 << 10];
-            while let Ok(len @ 1..) = socket.read(&mut piece) {
-                keep.lock().unwrap().extend_from_slice(&piece[..len]);
-            }
-        });
-        let overheard = Overheard(heard);
-        while !overheard.contains(b"PONG\r\n") {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        overheard
-    }
-}
-
-impl Overheard {
-    pub(crate) fn contains(&self, what: &[u8]) -> bool {
-        self.0.lock().unwrap().windows(what.len()).any(|window| window == what)
     }
 }
 

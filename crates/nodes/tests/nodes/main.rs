@@ -5,6 +5,8 @@ mod claims;
 mod faults;
 mod fetch;
 mod node;
+#[path = "../../../cluster/tests/cluster/overheard.rs"]
+mod overheard;
 mod packets;
 #[path = "../../../cluster/tests/cluster/server.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]

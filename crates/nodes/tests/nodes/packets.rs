@@ -6,6 +6,7 @@ use worker_api::EndReason;
 use worker_api::relay::RelayNotice;
 
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
+use crate::overheard::Overheard;
 use crate::server::{DEADLINE, Server, until};
 
 /// Waits until the relay was asked for this last, leaving out what links alone have it asked for.
@@ -118,7 +119,7 @@ async fn what_the_relay_ends_is_asked_for_again_or_is_over() {
 #[tokio::test]
 async fn no_key_secret_or_media_goes_through_nats() {
     let Some(server) = Server::start().await else { return };
-    let overheard = server.listen_in();
+    let overheard = Overheard::at(server.port);
     let a = Node::start(&server, "a", Options::default()).await;
     let b = Node::start(&server, "b", Options::default()).await;
     b.linked(1).await;

@@ -17,6 +17,8 @@ use super::{eventually, flv};
 #[path = "../../../../cluster/tests/cluster/server.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]
 mod nats;
+#[path = "../../../../cluster/tests/cluster/overheard.rs"]
+mod overheard;
 
 /// What the nodes of a cluster share.
 pub(crate) struct Cluster {
@@ -58,8 +60,8 @@ impl Cluster {
     }
 
     /// Listens in on all that goes through NATS.
-    pub(crate) fn listen_in(&self) -> nats::Overheard {
-        self.nats.listen_in()
+    pub(crate) fn listen_in(&self) -> overheard::Overheard {
+        overheard::Overheard::at(self.nats.port)
     }
 
     /// Starts a node within this process, with two workers.
