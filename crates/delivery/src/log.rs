@@ -207,8 +207,9 @@ pub struct Cursor {
     message: u64,
     state: CursorState,
     paused: bool,
-    /// Head of the log when the player began: it is not slow because it began with a long GOP.
-    begun_at: u64,
+    /// Head of the log when the player began: it is not slow because it began with a long GOP. `None` until
+    /// there is something for it.
+    begun_at: Option<u64>,
     progressed_ms: u64,
     dropped: u64,
 }
@@ -235,15 +236,7 @@ impl Cursor {
         let state = CursorState::Waiting { entry_from, missing_from: None };
         let message = log.next_message();
         let position = log.head();
-        Self {
-            position,
-            message,
-            state,
-            paused: false,
-            begun_at: position,
-            progressed_ms: now_ms,
-            dropped: 0,
-        }
+        Self { position, message, state, paused: false, begun_at: None, progressed_ms: now_ms, dropped: 0 }
     }
 
     /// A new player that takes every message from now on: it joined before the publisher, and what
@@ -303,7 +296,7 @@ impl Cursor {
                 tracing::trace!(messages = dropped, "messages dropped: the player is too slow");
             }
             self.dropped += dropped;
-            (self.position, self.message, self.begun_at) = (mark.position, number, log.head());
+            (self.position, self.message, self.begun_at) = (mark.position, number, Some(log.head()));
             (self.state, self.progressed_ms) = (CursorState::Flowing, now_ms);
             return PlayerAction::Begin(log.head());
         }
@@ -316,10 +309,12 @@ impl Cursor {
             self.progressed_ms = now_ms;
             return PlayerAction::Idle;
         }
+        // It joined before a GOP that has come all at once, from the worker that is the stream's home.
+        self.begun_at.get_or_insert(log.head());
         if let Some(action) = self.overdue(log, limits, now_ms) {
             return action;
         }
-        let fallen_from = self.position.max(self.begun_at);
+        let fallen_from = self.fallen_from();
         let fallen = log.head() - fallen_from;
         let is_late = || lag_ms(log, fallen_from) > limits.duration_ms_max;
         if fallen > LAG_CHECK_BYTES && (fallen > limits.bytes_max || is_late()) {
@@ -336,7 +331,13 @@ impl Cursor {
         if stalled_since(self.progressed_ms) && log.message_at(self.position).is_some_and(waits_since) {
             return Some(PlayerAction::Stalled);
         }
-        (log.head() - self.position > 2 * limits.bytes_max).then_some(PlayerAction::TooFarBehind)
+        (log.head() - self.fallen_from() > 2 * limits.bytes_max).then_some(PlayerAction::TooFarBehind)
+    }
+
+    /// Where what it is behind by begins: the group of pictures that it began with, which the GOP cache
+    /// limits, is not its fault.
+    fn fallen_from(&self) -> u64 {
+        self.position.max(self.begun_at.unwrap_or_default())
     }
 
     /// `bytes` from the position on were written at `now_ms`; returns how many messages that
@@ -653,6 +654,26 @@ mod cursor_tests {
     }
 
     #[test]
+    fn a_player_that_begins_with_a_long_gop_is_not_too_far_behind() {
+        let mut log = DeliveryLog::default();
+        (0..300).for_each(|number| append(&mut log, 40 * number, number == 0, 1_000));
+        let mut cursor = Cursor::join(&log, true, 0);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Begin(300_000));
+        let mut earlier = Cursor::join_at_head(&DeliveryLog::default(), 0);
+        assert_eq!(earlier.review(&log, &LIMITS, 0), PlayerAction::Send(300_000));
+        cursor.advance(&log, 20_500, 0);
+        assert_eq!(cursor.review(&log, &LIMITS, 0), PlayerAction::Send(300_000));
+        // It takes no more: what has come since is what it is behind by.
+        let mut behind = 0;
+        while cursor.review(&log, &LIMITS, 0) != PlayerAction::TooFarBehind {
+            append(&mut log, 12_000, false, 1_000);
+            behind += 1_000;
+            assert!(behind <= 2 * LIMITS.bytes_max + 1_000, "never disconnected");
+        }
+        assert_eq!(behind, 2 * LIMITS.bytes_max + 1_000);
+    }
+
+    #[test]
     fn player_stuck_in_one_message_cannot_hold_the_log_for_ever() {
         let mut log = log_with_key_frame();
         let mut cursor = Cursor::join(&log, true, 0);
@@ -661,7 +682,8 @@ mod cursor_tests {
             append(&mut log, 40 * step, false, 1_000);
             cursor.advance(&log, 1, 40 * step);
             if cursor.review(&log, &LIMITS, 40 * step) == PlayerAction::TooFarBehind {
-                assert!(log.head() - cursor.position().unwrap() <= 201_000);
+                // Twice the bytes, and those that it began with.
+                assert!(log.head() - cursor.position().unwrap() <= 201_000 + 11_000);
                 return;
             }
         }
