@@ -27,6 +27,8 @@ pub struct Checker {
     awaits_key: bool,
     /// It has got audio of a publication, and no picture yet.
     has_no_picture: bool,
+    /// It has paused: what it does not get is not all counted.
+    has_paused: bool,
     /// Of what a bridge has made: the last of audio, and of video.
     bridged: [Option<(u64, u32)>; 2],
     bridged_timestamps: [Option<u32>; 2],
@@ -51,6 +53,7 @@ impl Checker {
             has_bridged_config: [false; 2],
             awaits_key: false,
             has_no_picture: false,
+            has_paused: false,
             bridged: [None; 2],
             bridged_timestamps: [None; 2],
             received: 0,
@@ -115,6 +118,7 @@ impl Checker {
                 // Pictures before the first key frame are nobody's loss.
                 let gap = u64::from(number.saturating_sub(last + 1));
                 let missed = if self.has_no_picture { gap / 2 } else { gap };
+                let missed = if self.has_paused { 0 } else { missed };
                 self.has_no_picture &= !is_picture;
                 self.missed += missed;
                 ledger.frames_missed += missed;
@@ -225,6 +229,23 @@ impl Checker {
         // Every second packet comes with a picture.
         let old = old.div_ceil(2);
         ledger.check(video >= old, || format!("{}: has {video} of {old} pictures of {id}", self.who));
+    }
+
+    /// It pauses, or goes on.
+    pub fn skips(&mut self) {
+        self.has_paused = true;
+    }
+
+    /// A player that reads what it gets is ended: only where nobody publishes its stream, or somebody had it
+    /// ended.
+    pub fn is_ended_for_a_reason(&self, ledger: &mut Ledger) {
+        let known = Duration::from_secs(2) + ledger.slack;
+        let goes_on = ledger.live(self.key).filter(|record| record.is_steady).and_then(|record| {
+            let first = record.sent.first().copied()?;
+            (first + known < netsim::kernel::now()).then_some(record.content.id)
+        });
+        let may_end = goes_on.is_none() || ledger.is_draining || ledger.ends_sessions;
+        ledger.check(may_end, || format!("{}: ended, and publication {goes_on:?} goes on", self.who));
     }
 
     /// A player whose stream has had no publisher for long is told so and disconnected.

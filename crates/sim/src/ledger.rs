@@ -110,6 +110,8 @@ pub struct Ledger {
     pub is_crowded: bool,
     /// The servers stop: whoever is thrown out does not come back.
     pub is_draining: bool,
+    /// Sessions are ended at the API.
+    pub ends_sessions: bool,
     /// Nobody asks for more than one thing on an HTTP connection, and there are no sources inside: sessions
     /// and reasons are as many.
     pub is_plain_http: bool,
@@ -145,6 +147,7 @@ impl Ledger {
             slack: Duration::ZERO,
             is_crowded: false,
             is_draining: false,
+            ends_sessions: false,
             is_plain_http: false,
             loses_between_workers: false,
             frames_received: 0,

@@ -52,6 +52,8 @@ pub struct Config {
     pub internal: u64,
     /// The API of each server is used; sessions are ended by it as well.
     pub operator: Option<bool>,
+    /// Players by RTMP of ten that pause for a while.
+    pub pauses: u64,
     /// Hostile clients of each server.
     pub hostile: usize,
     /// Second publishers of streams that have one.
@@ -167,6 +169,7 @@ impl Config {
             bridged: more.below(3) as usize,
             internal: pick(more, &[0, 0, 2, 5]),
             operator: [None, Some(false), Some(true)][more.below(3) as usize],
+            pauses: 0,
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
             rivals: if random.chance(0.4) { 2 } else { 0 },
             fights: false,
@@ -213,6 +216,7 @@ impl Config {
         // A port takes a descriptor, of which there may be just enough.
         let ports = &mut Random::new(seed ^ 0x0070_6f72_7473);
         config.ports = if ports.chance(0.25) && config.faults.descriptors.is_none() { 2 } else { 1 };
+        config.pauses = pick(&mut Random::new(seed ^ 0x7061_7573_6573), &[0, 0, 2, 5]);
         config
     }
 
@@ -232,6 +236,7 @@ impl Config {
             bridged: 1,
             internal: 0,
             operator: Some(false),
+            pauses: 0,
             hostile: 1,
             rivals: 0,
             fights: false,
@@ -256,7 +261,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 22] = [
+        const CHANGES: [Change; 23] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -271,6 +276,7 @@ impl Config {
             ("no clumps", |config| config.clumps = 0),
             ("no bad paths", |config| config.bad_paths = 0),
             ("no hostile clients", |config| config.hostile = 0),
+            ("no pauses", |config| config.pauses = 0),
             ("no rivals", |config| config.rivals = 0),
             ("no bridges", |config| config.bridged = 0),
             ("no operator", |config| config.operator = None),
@@ -315,6 +321,7 @@ impl Config {
         ledger.slack = if self.schedule.stall > 0.0 { ms(5_000) } else { Duration::ZERO };
         ledger.is_crowded = self.faults.descriptors.is_some() || self.settings.sessions_max < 1_000;
         ledger.loses_between_workers = self.workers > 1 && self.settings.ring_frames < 1_000;
+        ledger.ends_sessions = self.operator == Some(true);
         ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
@@ -529,6 +536,7 @@ impl Config {
             is_steady,
             shows: if random.chance(0.1) { Shows::Nothing } else { Shows::Token },
             naps: None,
+            pauses: None,
         };
         let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x706c_6179);
         let from_to = own.up_to(self.lasts / 2);
@@ -547,6 +555,14 @@ impl Config {
         let (after, plan) = match self.is_full {
             true => (after / 30, rtmp_play::Plan { lasts: self.lasts * 2, ..plan }),
             false => (after, plan),
+        };
+        let own = &mut Random::new(self.seed ^ u64::from(*host) << 32 ^ 0x7061_7573);
+        let plan = match own.below(10) < self.pauses {
+            true => {
+                let from = own.up_to(self.lasts / 2);
+                rtmp_play::Plan { pauses: Some((from, from + own.up_to(ms(15_000)))), ..plan }
+            }
+            false => plan,
         };
         let carrier = [None, Some(Carrier::Plain), Some(Carrier::Chunked), Some(Carrier::WebSocket)]
             [random.below(4) as usize];

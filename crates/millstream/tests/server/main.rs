@@ -54,7 +54,7 @@ mod kick;
 mod load_tool_sample;
 mod logs;
 mod metrics;
-mod publisher_pause;
+mod player_pause;
 mod publisher_reconnect;
 mod pull;
 mod pull_and_publisher;

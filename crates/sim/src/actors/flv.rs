@@ -189,6 +189,9 @@ impl Actor for FlvPlayer {
             let ended = self.line.read(most, &mut self.inbox);
             if self.take_apart(ledger) || ended.is_some() {
                 ledger.say(|| format!("FLV player {} over: {ended:?}", self.plan.from));
+                if self.started && self.plan.may_stay() {
+                    self.checker.is_ended_for_a_reason(ledger);
+                }
                 return Next::Done;
             }
         }

@@ -34,6 +34,8 @@ pub struct Plan {
     pub shows: Shows,
     /// It reads nothing between these times after it came, and then all.
     pub naps: Option<(Duration, Duration)>,
+    /// It has paused between these times after it came, if its protocol knows that.
+    pub pauses: Option<(Duration, Duration)>,
 }
 
 impl Plan {
@@ -50,8 +52,14 @@ impl Plan {
 
     /// Whether it reads all it gets, and has for a while, so that it is in time.
     pub(super) fn is_attentive(&self, now: Instant, began: Instant) -> bool {
-        let is_rested = self.naps.is_none_or(|(from, to)| now < began + from || now > began + to + NAP_SLACK);
+        let is_over = |(from, to)| now < began + from || now > began + to + NAP_SLACK;
+        let is_rested = self.naps.is_none_or(is_over) && self.pauses.is_none_or(is_over);
         self.is_steady && self.bytes_per_second.is_none() && is_rested
+    }
+
+    /// Whether nothing that it does, or does not do, is a reason to end it.
+    pub(super) fn may_stay(&self) -> bool {
+        self.is_steady && self.bytes_per_second.is_none() && self.naps.is_none()
     }
 
     /// The longest a frame may be under way to a player that reads all.
@@ -79,6 +87,8 @@ pub struct RtmpPlayer {
     began: Instant,
     started: bool,
     leaving: bool,
+    /// Since when it has paused.
+    paused: Option<Instant>,
     next_look: Instant,
     /// When it is looked at next whether it is in time.
     next_check: Instant,
@@ -107,6 +117,7 @@ impl RtmpPlayer {
             began: now,
             started: false,
             leaving: false,
+            paused: None,
             next_look: now,
             next_check: now,
             inbox: Vec::new(),
@@ -136,6 +147,11 @@ impl Actor for RtmpPlayer {
                         ledger.check(may, || format!("{:?}: let in without a token", self.plan));
                     }
                     ClientEvent::Media(media) => {
+                        let under_way = self.plan.delay_max(ledger) + ledger.slack;
+                        let is_quiet = self.paused.is_some_and(|since| now > since + under_way);
+                        ledger.check(!is_quiet || !self.plan.may_stay(), || {
+                            format!("RTMP player {}: gets media in a pause", self.plan.from)
+                        });
                         self.checker.message(ledger, media.kind, media.timestamp, &media.payload);
                     }
                     ClientEvent::Rejected { .. } | ClientEvent::Ended { .. } => over = true,
@@ -144,6 +160,9 @@ impl Actor for RtmpPlayer {
             }
             if over {
                 ledger.say(|| format!("RTMP player {} over: {ended:?}", self.plan.from));
+                if self.started && self.plan.may_stay() {
+                    self.checker.is_ended_for_a_reason(ledger);
+                }
                 return Next::Done;
             }
         }
@@ -159,6 +178,13 @@ impl Actor for RtmpPlayer {
                 Leave::Closing | Leave::Silently => {}
             }
             return Next::Done;
+        }
+        let pauses = |(from, to)| (self.began + from..self.began + to).contains(&now);
+        let pauses = self.started && self.plan.pauses.is_some_and(pauses);
+        if pauses != self.paused.is_some() {
+            self.paused = pauses.then_some(now);
+            self.session.pause(pauses, 0);
+            self.checker.skips();
         }
         let is_checked = self.started && self.plan.is_attentive(now, self.began);
         if is_checked && now >= self.next_check {

@@ -2,9 +2,9 @@
 
 use sim::swarm::Config;
 
-/// What a seed stood for when workers had one port.
+/// What a seed stood for when workers had one port, and no player paused.
 fn with_one_port(seed: u64) -> Config {
-    Config { ports: 1, ..Config::of(seed) }
+    Config { ports: 1, pauses: 0, ..Config::of(seed) }
 }
 
 fn finds_nothing(seed: u64, config: &Config) {
@@ -71,7 +71,7 @@ fn what_came_before_a_publisher_is_not_bridged_again() {
 /// repetition came behind the first packets of the next publication.
 #[test]
 fn a_repetition_may_come_when_the_next_publication_has_begun() {
-    finds_nothing(5868, &Config::of(5868));
+    finds_nothing(5868, &Config { pauses: 0, ..Config::of(5868) });
 }
 
 /// A publisher on a slow line fell silent with eleven seconds of bytes on their way, which the server went on
@@ -86,4 +86,11 @@ fn a_publisher_is_silent_once_its_last_byte_has_arrived() {
 #[test]
 fn requests_are_answered_in_time_from_when_a_worker_accepts_their_connection() {
     finds_nothing(9852, &with_one_port(9852));
+}
+
+/// The first player on a worker joined before the group of pictures had come from the home of the stream. All
+/// of it at once was more than twice what a player may be behind by, and the player was thrown out.
+#[test]
+fn a_player_that_begins_with_a_long_gop_is_not_thrown_out() {
+    finds_nothing(39, &Config::of(39));
 }

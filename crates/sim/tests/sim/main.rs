@@ -4,3 +4,4 @@ mod contract;
 mod found;
 mod replay;
 mod seeds;
+mod silence;
