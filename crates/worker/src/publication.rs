@@ -61,11 +61,12 @@ pub(crate) struct Publication {
     /// When the present or last source began.
     pub(crate) live_since_ms: u64,
     ended_ms: u64,
-    /// Another node had the stream when a player came, or when the last source ended: it is being fetched.
+    /// Another node or worker had the stream when a player came, or another node when the last source ended: it
+    /// is on its way.
     pub(crate) is_elsewhere: bool,
 }
 
-/// How long players wait for a stream that another node publishes, also where they do not wait for
+/// How long players wait for a stream that another node or worker publishes, also where they do not wait for
 /// publishers.
 pub(crate) const FETCH_WAIT: Duration = Duration::from_secs(3);
 

@@ -444,8 +444,9 @@ impl Worker {
         };
         // With players here already this worker has been a subscriber since before.
         let is_first = self.publication(stream).is_some_and(|publication| publication.players == 0);
+        let is_mirrored = home.is_some_and(|home| home.worker != self.ctx.worker);
         if let Some(publication) = self.publication_mut(stream) {
-            publication.is_elsewhere |= is_elsewhere;
+            publication.is_elsewhere |= is_elsewhere || is_mirrored;
         }
         if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
             self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);

@@ -94,3 +94,10 @@ fn requests_are_answered_in_time_from_when_a_worker_accepts_their_connection() {
 fn a_player_that_begins_with_a_long_gop_is_not_thrown_out() {
     finds_nothing(39, &Config::of(39));
 }
+
+/// Players there wait for no publisher, and one of them came on another worker than the publisher's. The home
+/// had not answered yet when deadlines were looked at, and the player was ended for want of a publisher.
+#[test]
+fn a_player_waits_for_what_another_worker_publishes() {
+    finds_nothing(14231, &Config::of(14231));
+}
