@@ -1,8 +1,8 @@
 """A cluster in network namespaces: NATS and the clients in one, each node in its own, on two networks.
 
-Clients and NATS reach a node by 10.78.0.0/24. What nodes send each other goes by 10.79.0.0/24 and nothing else does, so
-that its bytes can be counted at an interface. The namespaces are named after this process; those that a killed run left
-behind are removed by the next one.
+Clients and NATS reach a node by 10.78.0.0/24. What nodes send each other goes by 10.79.0.0/24 and nothing
+else does, so that its bytes can be counted at an interface. The namespaces are named after this process;
+those that a killed run left behind are removed by the next one.
 """
 
 import atexit

@@ -1,7 +1,7 @@
 """Where the time of scripts/bench relay goes, by samples of the origin's core (perf record -e cpu-clock).
 
-The origin switches sampling on while it measures time, and only then. Samples of its process and of its core's soft
-interrupt thread are what its meter counts; each is of one kind:
+The origin switches sampling on while it measures time, and only then. Samples of its process and of its
+core's soft interrupt thread are what its meter counts; each is of one kind:
 
 own        the process's own code and the C library's, but for the stubs of system calls: sealing, lists, loops
 interrupt  waking the other core when it has nothing to do. In a virtual machine that leaves the guest

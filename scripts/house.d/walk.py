@@ -16,8 +16,8 @@ WALKS = ("whip-whep", "rtmp-flv", "rtmp-whep")
 # Libraries that stand alone, and what only tests and measurements have: no part of a walk.
 OTHER_PACKAGES = {"group-send", "msgpack-array", "range-reader", "ssrc-map", "netsim", "millbench", "rtc-test", "sim", "sim-worker"}
 
-# Paths traced for one walk, of some groups of pictures: what the caches drop depends on where in one a packet is. A function
-# is on the path if it runs in this share of them.
+# Paths traced for one walk, of some groups of pictures: what the caches drop depends on where in one a
+# packet is. A function is on the path if it runs in this share of them.
 PATHS, SHARE = 300, 0.7
 # A list may have, but need not have, what runs in a share between these: it depends on how busy the
 # machine is.
@@ -182,7 +182,8 @@ def idle_functions(root, sources, binaries, starts):
 
 
 def record(root, sources, walk, binaries):
-    """Traces one walk: functions in the order in which a packet meets them, as [(function, share of the paths)], and the
+    """Traces one walk: functions in the order in which a packet meets them, as [(function, share of the
+    paths)], and the
     place of each on every path."""
     if why := trace.problem():
         raise RuntimeError(why)
@@ -223,7 +224,8 @@ def record(root, sources, walk, binaries):
             ranks.setdefault(key, []).append(rank / len(order))
     every = [(statistics.median(each), seen[key], len(each) / len(found)) for key, each in ranks.items()]
     traced = [(function, share) for _, function, share in sorted(every, key=lambda entry: entry[0])]
-    # Places among all functions of a path are coarse: of two neighbours, what most paths meet first comes first.
+    # Places among all functions of a path are coarse: of two neighbours, what most paths meet first comes
+    # first.
     for _ in traced:
         for at in range(len(traced) - 1):
             if share_of_reversed(traced[at][0], traced[at + 1][0], places) > 0.5:

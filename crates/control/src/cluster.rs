@@ -1,7 +1,8 @@
 //! The cluster as this node sees it: plain values, which the API answers with as they are.
 //!
-//! Whoever runs the node's part in the cluster fills them in ([`ClusterSource`]); here they are asked for, with
-//! a deadline. What this node cannot know is not in them: how links between two other nodes do is seen there.
+//! Whoever runs the node's part in the cluster fills them in ([`ClusterSource`]); here they are asked for,
+//! with a deadline. What this node cannot know is not in them: how links between two other nodes do is
+//! seen there.
 
 use std::fmt;
 use std::pin::Pin;

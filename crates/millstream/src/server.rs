@@ -2,8 +2,8 @@
 //! order.
 //!
 //! Start: the cluster, listeners and workers, control side, sources. Stop: not ready any more, other nodes
-//! take no further streams, sources end, workers tell their sessions and drain with a deadline, the cluster is
-//! left. `run.rs` does it for a process; [`Server`] for a program that
+//! take no further streams, sources end, workers tell their sessions and drain with a deadline, the
+//! cluster is left. `run.rs` does it for a process; [`Server`] for a program that
 //! has one within it.
 
 use std::io;

@@ -18,7 +18,7 @@ pub(crate) struct Fetch {
     before: Timestamp,
     /// Bytes that the other node may still send; below 0 when it has finished a frame.
     window: i64,
-    /// Bytes used that it was not yet told of.
+    /// Bytes used that it does not know of yet.
     used: u32,
     /// The next frame says that others were left out before it.
     has_gap: bool,

@@ -1,5 +1,5 @@
-//! What is seen of the cluster from here: for the API ([`View`]), what links carry in a second, and what the
-//! others are told of this node's load.
+//! What is seen of the cluster from here: for the API ([`View`]), what links carry in a second, and this
+//! node's load, which the others get.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};

@@ -2,8 +2,8 @@
 //!
 //! A line for each worker, stream and session, or node and link; the first word says which. Figures
 //! are plain numbers in the units of the message, unknown values are `-`, and no field contains spaces,
-//! so that `awk` finds its columns by number. Lines with the names of the columns begin with `#`. Sessions and
-//! streams are filtered and sorted as on the screen.
+//! so that `awk` finds its columns by number. Lines with the names of the columns begin with `#`. Sessions
+//! and streams are filtered and sorted as on the screen.
 
 use super::app::App;
 use super::cluster::{LINKS, NODES};

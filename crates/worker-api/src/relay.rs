@@ -361,8 +361,8 @@ pub struct RelayCounters {
     pub send_failures: u64,
     /// Datagrams that it had no room for in time; they are repaired like others that are lost.
     pub send_dropped: u64,
-    /// Packets that were not sealed: too long for a datagram, of a codec that was not offered, or their key has
-    /// sealed all it may.
+    /// Packets that were not sealed: too long for a datagram, of a codec that was not offered, or their
+    /// key has sealed all it may.
     pub not_sealed: u64,
     /// Packets of another node that did not go on to further nodes.
     pub not_forwarded: u64,

@@ -196,8 +196,8 @@ impl Workers {
         move |key, is_full| directory.redirect(key, is_full)
     }
 
-    /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes: those
-    /// reported as wanted. From any thread, but not with a lock that [`Elsewhere`] takes for reports.
+    /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes:
+    /// those reported as wanted. From any thread, but not with a lock that [`Elsewhere`] takes for reports.
     pub fn wanted(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {
         let directory = Arc::clone(&self.directory);
         move || directory.wanted()

@@ -61,8 +61,8 @@ pub(crate) struct Publication {
     /// When the present or last source began.
     pub(crate) live_since_ms: u64,
     ended_ms: u64,
-    /// Another node or worker had the stream when a player came, or another node when the last source ended: it
-    /// is on its way.
+    /// Another node or worker had the stream when a player came, or another node when the last source
+    /// ended: it is on its way.
     pub(crate) is_elsewhere: bool,
 }
 

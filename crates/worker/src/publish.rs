@@ -310,8 +310,8 @@ impl Worker {
         (app, name): (&str, &str),
         tracks: &PublishedTracks,
     ) -> PacketStreamId {
-        // What waits is of the publication before, which may have been on another worker and have had a bridge
-        // there: a bridge that begins here would make the same frames of it once more.
+        // What waits is of the publication before, which may have been on another worker and have had a
+        // bridge there: a bridge that begins here would make the same frames of it again.
         self.packets.forward(&mut self.ctx);
         self.carry_out_actions();
         self.end_replaced(claim, Lane::Packets);

@@ -1,5 +1,5 @@
-//! Silence is no fault of players: of a publisher, between two publishers, and their own if they pause. All of
-//! it lasts longer than a player may take no byte while some wait for it.
+//! Silence is no fault of players: of a publisher, between two publishers, and their own if they pause.
+//! All of it lasts longer than a player may take no byte while some wait for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What is published as a stream, as bytes: the directory of a cluster carries it to other nodes, which answer
-//! WHEP by it before they have fetched the stream.
+//! What is published as a stream, as bytes: the directory of a cluster carries it to other nodes, which
+//! answer WHEP by it before they have fetched the stream.
 //!
 //! ```text
 //! description   version:1 = 1, then
@@ -576,7 +576,8 @@ mod tests {
     #[test]
     fn what_no_publisher_negotiates_is_refused() {
         let bytes = Published::Packets([audio()].into()).to_bytes().expect("it is small");
-        // version, packets, one format: 96 codec clock:4 channels rtx feedback fmtp, one track: kind mixed mid ..
+        // version, packets, one format: 96 codec clock:4 channels rtx feedback fmtp, one track: kind mixed
+        // mid ..
         let fmtp = 12 + 2;
         let track = fmtp + "useinbandfec=1".len() + 1;
         for (at, to, remark) in [

@@ -130,7 +130,8 @@ impl Worker {
         let before = entry.tracks.replace(Arc::clone(&tracks));
         let had_video = before.iter().flat_map(|tracks| tracks.iter()).any(|track| track.kind == VIDEO);
         if without_video && had_video {
-            // Viewers with video end, and get the reason when they connect again. Those with audio alone stay.
+            // Viewers with video end, and get the reason when they connect again. Those with audio alone
+            // stay.
             for remote in entry.publication.remotes.clone() {
                 let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
                 let body = MessageBody::Start(Box::new(start));

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The protocol is `relay`'s, a machine without sockets and clock; this is what drives it. A stream that is
-//! **served** is subscribed here as by a player, from whichever worker is its home. One that is **fetched** is
-//! published here, with this worker as its home, and if other nodes get it from here it goes on to them as it
-//! was sealed. Commands (`commands.rs`) come from the thread of `nodes`, which has the links
-//! (`worker_api::relay`). What takes other subsystems as well is a method of the worker: `run.rs`,
+//! **served** is subscribed here as by a player, from whichever worker is its home. One that is
+//! **fetched** is published here, with this worker as its home, and if other nodes get it from here it
+//! goes on to them as it was sealed. Commands (`commands.rs`) come from the thread of `nodes`, which has
+//! the links (`worker_api::relay`). What takes other subsystems as well is a method of the worker: `run.rs`,
 //! `lifecycle.rs`, `commands.rs`.
 
 mod commands;

@@ -105,8 +105,8 @@ impl Served {
         }
     }
 
-    /// Writes packets as other nodes get them, and reports that are due behind them. `left_out` counts packets
-    /// that cannot be sealed.
+    /// Writes packets as other nodes get them, and reports that are due behind them. `left_out` counts
+    /// packets that cannot be sealed.
     fn write(
         &mut self,
         now: Instant,

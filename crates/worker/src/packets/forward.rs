@@ -257,7 +257,8 @@ impl Packets {
                 None => {}
             }
         }
-        // Viewers that join are left for the next turn because it was their share, or because nobody has room.
+        // Viewers that join are left for the next turn because it was their share, or because nobody has
+        // room.
         let goes_on = left == 0 || self.video.has_joining() && !is_blocked;
         self.video.waits_for_room = !goes_on && (!waiting.is_empty() || self.video.has_joining());
         for id in waiting {

@@ -6,7 +6,6 @@ mod common;
 mod back_ends;
 mod bridges;
 mod ends;
-mod figures;
 mod keys;
 mod losses;
 mod one_hop;
