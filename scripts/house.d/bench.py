@@ -14,7 +14,7 @@ BENCHMARKS = {
     "rtmp-players": ["--only", "millstream"],
     "bridge": ["--only", "players"],
     "live-stats": [],
-    "rtmp-publishers": [],
+    "rtmp-publishers": ["--only", "millstream"],
 }
 COSTS = ("us_per_packet", "cpu_ms_per_client_s", "core_percent", "worker_us")
 MEMORY = ("rss_kb_per_client",)

@@ -42,8 +42,9 @@ pub(crate) struct WorkerMessage {
 /// What a message says.
 #[derive(Debug)]
 pub(crate) enum MessageBody {
-    /// From the home: the next frame; `after_loss` when frames before it were dropped.
-    Frame { frame: Arc<Frame>, after_loss: bool },
+    /// From the home: the next frame, or one again that goes before it; the number of the newest that was
+    /// sent; `after_loss` when frames before it were dropped.
+    Frame { frame: Arc<Frame>, number: u32, after_loss: bool },
     /// From the home: the next packet.
     Packet(Arc<Packet>),
     /// To the home: send me this lane of the stream.
@@ -70,8 +71,8 @@ pub(crate) enum Start {
         frames: Vec<Arc<Frame>>,
         /// There is no key frame among them, and pictures that follow need one: players wait for the next.
         wait_for_key: bool,
-        /// The newest frame there was, kept or not.
-        newest: Option<Arc<Frame>>,
+        /// The number of the newest frame there was, kept or not.
+        newest: u32,
     },
     /// What is published, and the packets since the last key frame.
     Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
@@ -81,7 +82,7 @@ impl Start {
     /// Of frames that begin now: whoever has come before gets all of them, from a key frame on if they wait
     /// for that.
     pub(crate) fn new_frames(wait_for_key: bool) -> Self {
-        Self::Frames { frames: Vec::new(), wait_for_key, newest: None }
+        Self::Frames { frames: Vec::new(), wait_for_key, newest: 0 }
     }
 }
 
@@ -381,7 +382,7 @@ mod tests {
     fn frame(time_ms: i64) -> WorkerMessage {
         let time = Timestamp::from_millis(time_ms);
         let frame = Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Opus, (time, time), Vec::new());
-        message(MessageBody::Frame { frame: Arc::new(frame), after_loss: false })
+        message(MessageBody::Frame { frame: Arc::new(frame), number: 0, after_loss: false })
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Worker {
     fn handle_message(&mut self, from: WorkerIndex, message: WorkerMessage) {
         let WorkerMessage { stream: id, epoch, lane, body } = message;
         match body {
-            MessageBody::Frame { frame, after_loss } => {
+            MessageBody::Frame { frame, number, after_loss } => {
                 let Some(LaneStream::Frames(stream)) = self.mirrored(lane, id, epoch) else {
                     tracing::trace!(
                         ?id,
@@ -54,6 +54,7 @@ impl Worker {
                 if after_loss {
                     self.frames.streams[stream].relay.frames_lost();
                 }
+                self.frames.streams[stream].newest = number;
                 self.frames.deliver(&mut self.ctx, stream, &frame);
             }
             MessageBody::Packet(packet) => {
@@ -118,7 +119,7 @@ impl Worker {
                 let Some(stream) = self.frames.find(id) else { return };
                 let before = self.frames.streams[stream].publication.source;
                 if before == Some(source) {
-                    self.continue_mirror(stream, &frames, newest.as_ref());
+                    self.continue_mirror(stream, &frames, newest);
                 } else if before.is_none_or(|before| before.epoch < epoch) {
                     self.start_source(LaneStream::Frames(stream), source, None);
                     if wait_for_key {
@@ -150,9 +151,10 @@ impl Worker {
 
     /// Somebody was here, left and came back while the home had other things to do: frames between its two
     /// starts did not come here, if there were any.
-    fn continue_mirror(&mut self, stream: FrameStreamId, frames: &[Arc<Frame>], newest: Option<&Arc<Frame>>) {
+    fn continue_mirror(&mut self, stream: FrameStreamId, frames: &[Arc<Frame>], newest: u32) {
         let local = &mut self.frames.streams[stream];
-        if local.newest.as_ref().map(Arc::as_ptr) != newest.map(Arc::as_ptr) {
+        if local.newest != newest {
+            local.newest = newest;
             local.relay.frames_lost();
         }
         for header in frames.iter().filter(|frame| is_header(frame)) {
@@ -186,7 +188,7 @@ impl Worker {
                 self.update_read_interest(stream);
                 let local = &self.frames.streams[stream];
                 let wait_for_key = local.relay.begins_later(self.ctx.now_ms);
-                Start::Frames { frames: local.beginning(), wait_for_key, newest: local.newest.clone() }
+                Start::Frames { frames: local.beginning(), wait_for_key, newest: local.newest }
             }
             LaneStream::Packets(stream) => {
                 self.packets.update_watched(self.ctx.now, stream);
@@ -250,7 +252,7 @@ mod tests {
         let frames = worker.frames.find(claim.id).expect("a bridge has begun");
         worker.packets.forward(&mut worker.ctx);
         assert!(worker.packets.take_actions().queue.is_empty(), "nothing is of this publication");
-        assert!(worker.frames.streams[frames].newest.is_none());
+        assert_eq!(worker.frames.streams[frames].newest, 0);
     }
 
     #[test]
@@ -266,23 +268,23 @@ mod tests {
         };
         let frame =
             |role| Arc::new(Frame::new(TrackId::VIDEO, role, Codec::H264, Default::default(), vec![0; 9]));
-        let next = |frame: &Arc<Frame>| MessageBody::Frame { frame: Arc::clone(frame), after_loss: false };
-        let start = |frames: &[&Arc<Frame>], newest: Option<&Arc<Frame>>| {
+        let next = |frame: &Arc<Frame>, number| MessageBody::Frame {
+            frame: Arc::clone(frame),
+            number,
+            after_loss: false,
+        };
+        let start = |frames: &[&Arc<Frame>], newest| {
             let frames = frames.iter().map(|frame| Arc::clone(frame)).collect();
-            MessageBody::Start(Box::new(Start::Frames {
-                frames,
-                wait_for_key: false,
-                newest: newest.cloned(),
-            }))
+            MessageBody::Start(Box::new(Start::Frames { frames, wait_for_key: false, newest }))
         };
         let [key, inter, missed] = [FrameRole::Key, FrameRole::Inter, FrameRole::Inter].map(frame);
-        handle(start(&[], None));
-        handle(next(&key));
-        assert_eq!(handle(next(&inter)), 2);
-        assert_eq!(handle(start(&[&key, &inter], Some(&inter))), 2, "nothing came in between");
-        assert_eq!(handle(next(&inter)), 3);
-        assert_eq!(handle(start(&[&key, &inter, &missed], Some(&missed))), 0);
-        assert_eq!(handle(next(&inter)), 0, "it cannot be decoded");
-        assert_eq!(handle(next(&key)), 1);
+        handle(start(&[], 0));
+        handle(next(&key, 1));
+        assert_eq!(handle(next(&inter, 2)), 2);
+        assert_eq!(handle(start(&[&key, &inter], 2)), 2, "nothing came in between");
+        assert_eq!(handle(next(&inter, 3)), 3);
+        assert_eq!(handle(start(&[&key, &inter, &missed], 4)), 0);
+        assert_eq!(handle(next(&inter, 5)), 0, "it cannot be decoded");
+        assert_eq!(handle(next(&key, 6)), 1);
     }
 }

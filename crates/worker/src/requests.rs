@@ -8,8 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use media::Frame;
-use rtmp::MediaMessage;
-use rtmp::flv::read_frames;
+use rtmp::flv::FlvError;
 use rtmp::server::{PlayReject, PublishReject};
 
 use crate::context::Context;
@@ -91,7 +90,7 @@ impl Worker {
             self.guard_machine(conn, |connections, _| connections.next_request(conn)).flatten()
         {
             match request {
-                ClientRequest::Media(message) => self.receive_message(conn, message),
+                ClientRequest::Frames(read) => self.receive_frames(conn, read),
                 ClientRequest::Publish(claim) => self.claim(claim, true),
                 ClientRequest::Play { app, name, token } => {
                     self.play_rtmp(conn, (&app, &name), token.as_deref());
@@ -146,13 +145,12 @@ impl Worker {
         }
     }
 
-    /// A media message of the publishing session.
-    pub(crate) fn receive_message(&mut self, conn: ConnId, message: MediaMessage) {
+    /// Frames of the publishing session.
+    fn receive_frames(&mut self, conn: ConnId, read: Result<(Frame, Vec<Frame>), FlvError>) {
         let Media::Publish(Publish { stream, .. }) = self.connections.sessions[conn].media else { return };
         self.ctx.counters.frames_in += 1;
         self.connections.columns.passed(conn, 1);
         // A message nobody can make sense of is not worth a publisher's session: leave it out.
-        let Some(read) = self.guard_machine(conn, |_, _| read_frames(message)) else { return };
         let Ok((first, others)) = read else {
             self.ctx.counters.frames_invalid += 1;
             tracing::trace!(stream = self.stream_key(stream), "message dropped: not a frame");

@@ -85,7 +85,7 @@ impl Frames {
             settings,
             queue_limits,
             relay: Stream::new(gop_limits, ctx.now_ms),
-            newest: None,
+            newest: 0,
             channels: [const { None }; Format::COUNT],
             taps: Vec::new(),
             description: Description::default(),

@@ -39,8 +39,8 @@ pub(crate) struct FrameStream {
     pub(crate) queue_limits: QueueLimits,
     /// Its timeline, headers and GOP cache.
     pub(crate) relay: Stream,
-    /// The newest frame that came, whatever became of it.
-    pub(crate) newest: Option<Arc<Frame>>,
+    /// The number of the newest frame that came, whatever became of it; a publication's first one has number 1.
+    pub(crate) newest: u32,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
     /// Players inside this process.
     pub(crate) taps: Vec<TapId>,
@@ -101,23 +101,26 @@ impl Frames {
         local.note_format(frame);
         let Source { epoch, .. } = local.publication.source?;
         let id = local.publication.id;
+        let before = local.newest;
+        local.newest = before.wrapping_add(1);
+        let number = local.newest;
         let wait_ms = MERGED_WAIT_MS.min(local.settings.merge_latency.as_millis() as u64);
         for remote in &mut local.publication.remotes {
             let (worker, after_loss) = (remote.worker, remote.lost);
-            let mut send = |frame: &Arc<Frame>| {
-                let body = MessageBody::Frame { frame: Arc::clone(frame), after_loss };
+            let mut send = |frame: &Arc<Frame>, number| {
+                let body = MessageBody::Frame { frame: Arc::clone(frame), number, after_loss };
                 let message = WorkerMessage { stream: id, epoch, lane: Lane::Frames, body };
                 ctx.mailboxes.try_send(worker, message, ctx.now_ms + wait_ms)
             };
             // Ends and headers that had no room go ahead of what needs them, ends first: a track may have
             // gone on since. A worker that has a header ignores the copy.
-            let ends = remote.lost_ends.iter().take_while(|end| send(end)).count();
+            let ends = remote.lost_ends.iter().take_while(|end| send(end, before)).count();
             remote.lost_ends.drain(..ends);
             let headers = local.relay.headers();
-            let knows_tracks =
-                remote.lost_ends.is_empty() && (!remote.lost_header || headers.iter().all(&mut send));
+            let knows_tracks = remote.lost_ends.is_empty()
+                && (!remote.lost_header || headers.iter().all(|header| send(header, before)));
             remote.lost_header &= !knows_tracks;
-            remote.lost = !(knows_tracks && send(frame));
+            remote.lost = !(knows_tracks && send(frame, number));
             if remote.lost {
                 remote.lost_header |= is_header(frame);
                 if frame.role == FrameRole::End {
@@ -140,8 +143,7 @@ impl Frames {
     ) -> Option<Received> {
         let now_ms = ctx.now_ms;
         let Self { streams, players, timers, taps, served_taps, .. } = self;
-        let FrameStream { relay, channels, settings, newest, taps: of_stream, .. } = &mut streams[stream];
-        *newest = Some(Arc::clone(frame));
+        let FrameStream { relay, channels, settings, taps: of_stream, .. } = &mut streams[stream];
         let received = relay.receive(now_ms, frame);
         for &tap in of_stream.iter() {
             let headers = || relay.headers().iter().cloned().collect();
@@ -189,7 +191,7 @@ impl FrameStream {
     pub(crate) fn publisher_started(&mut self) {
         (self.video, self.audio) = (None, None);
         self.description = Description::default();
-        self.newest = None;
+        self.newest = 0;
         self.relay.publisher_started();
         for channel in self.channels.iter_mut().flatten() {
             channel.log.forget_entry();

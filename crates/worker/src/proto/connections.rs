@@ -11,7 +11,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rtmp::MediaMessage;
+use media::Frame;
+use rtmp::flv::{FlvError, read_frames};
 use rtmp::name::{query_value, stream_of};
 use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 
@@ -63,8 +64,8 @@ pub(crate) struct Connections {
 /// What a client asks for.
 #[derive(Debug)]
 pub(crate) enum ClientRequest {
-    /// A message of its stream is to go on.
-    Media(MediaMessage),
+    /// Frames of its stream, of one message (RTMP).
+    Frames(Result<(Frame, Vec<Frame>), FlvError>),
     /// To publish a stream (RTMP).
     Publish(PendingClaim),
     /// To play a stream (RTMP).
@@ -284,7 +285,7 @@ impl Connections {
         match &mut session.state {
             State::Rtmp(rtmp) => loop {
                 return Some(match rtmp.machine.poll_event()? {
-                    ServerEvent::Media(message) => ClientRequest::Media(message),
+                    ServerEvent::Media(message) => ClientRequest::Frames(read_frames(message)),
                     ServerEvent::Connect(request) => {
                         rtmp.token = query_value(&request.query, "token");
                         rtmp.app = request.app;
