@@ -12,10 +12,10 @@ use node_link::{Publication, StreamEnd, StreamRefusal};
 use relay::OpenKey;
 use tokio::time::{Instant, interval_at, timeout, timeout_at};
 use tracing::{debug, info, trace, warn};
-use worker_api::EndReason;
 use worker_api::internal::{PublishRequest, Publisher, Refusal, Unsent};
 use worker_api::snapshot::Protocol;
 use worker_api::streams::Epoch;
+use worker_api::{EndReason, RELAY_WORKER};
 
 use crate::center::Center;
 use crate::connection::{Fetched, NodeLink, Subscription};
@@ -345,7 +345,7 @@ async fn follow_packets(
     };
     subscription.attach(handle, from);
     info!(stream = %slot.stream, parent = %link.peer, "fetched from another node");
-    slot.set_serving(here(&publication, link, packets::WORKER, local));
+    slot.set_serving(here(&publication, link, RELAY_WORKER, local));
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     loop {
@@ -427,7 +427,7 @@ async fn hand_on(
 }
 
 async fn begin(center: &Center, slot: &Slot, link: &NodeLink) -> Result<(Publisher, usize), String> {
-    let (app, name) = packets::parts(&slot.stream);
+    let (app, name) = slot.app_and_name();
     let protocol = Protocol::Node;
     let request =
         PublishRequest { app, name, protocol, address: link.address, detail: link.peer.to_string() };

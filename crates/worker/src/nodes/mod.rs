@@ -62,8 +62,6 @@ pub(crate) struct Nodes {
     of_out: HashMap<OutStreamId, StreamId>,
     /// The stream that each of the receiver's is, by its index.
     of_in: Vec<Option<StreamId>>,
-    /// Fetched streams of which something is kept for further nodes.
-    kept_onward: usize,
     /// Links that get what is kept of a stream, the next one in front.
     catching_up: VecDeque<(StreamId, LinkId)>,
     catch_up_at: Instant,
@@ -123,7 +121,6 @@ impl Nodes {
             fetched: HashMap::new(),
             of_out: HashMap::new(),
             of_in: Vec::new(),
-            kept_onward: 0,
             catching_up: VecDeque::new(),
             catch_up_at: crate::net::Clock::now(),
             notices: None,
@@ -342,12 +339,10 @@ impl Nodes {
             of_served.chain(of_fetched).map(|(id, key)| (*id, key)).collect();
         let streams = keys.into_iter().map(|(id, key)| {
             let (served, fetched) = (self.served.get(&id), self.fetched.get(&id));
-            let (app, name) = split(&key);
             let counts = fetched.map(|fetched| fetched.counts).or(served.map(|served| served.counts));
             let counts = counts.unwrap_or_default();
             RelayStreamStats {
-                app,
-                name,
+                stream: key.to_string(),
                 parents: fetched.map_or(Vec::new(), |fetched| fetched.parents.clone()),
                 children: served.map_or(Vec::new(), |served| served.children.clone()),
                 packets: counts.packets,
@@ -378,9 +373,8 @@ impl Counts {
 }
 
 /// App and name of a stream.
-fn split(key: &str) -> (String, String) {
-    let (app, name) = key.rsplit_once('/').unwrap_or(("", key));
-    (app.to_owned(), name.to_owned())
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('/').unwrap_or(("", key))
 }
 
 impl std::fmt::Debug for Nodes {

@@ -127,8 +127,7 @@ impl Node {
 
     /// The other node's stream, prepared to be served from here.
     pub(crate) fn offer(&self, key: &str) -> Result<Offered, RelayRefusal> {
-        let (app, name) = names(key);
-        self.ask(|reply| RelayCommand::Offer { app, name, reply })
+        self.ask(|reply| RelayCommand::Offer { stream: key.to_owned(), reply })
     }
 
     /// Serves what was offered over a link.
@@ -140,14 +139,14 @@ impl Node {
         handle: u16,
         from: Option<Position>,
     ) -> Result<(), RelayRefusal> {
-        let ((app, name), epoch) = (names(key), offered.epoch);
-        self.ask(|reply| RelayCommand::Serve { link, app, name, epoch, handle, from, reply })
+        let (stream, epoch) = (key.to_owned(), offered.epoch);
+        self.ask(|reply| RelayCommand::Serve { link, stream, epoch, handle, from, reply })
     }
 
     /// Fetches what was offered over a link.
     pub(crate) fn fetch(&self, key: &str, link: LinkId, offered: &Offered) -> Result<Fetched, RelayRefusal> {
-        let ((app, name), tracks, keys) = (names(key), offered.tracks.clone(), offered.keys.clone());
-        self.ask(|reply| RelayCommand::Fetch { link, app, name, tracks, keys, serves: true, reply })
+        let (stream, tracks, keys) = (key.to_owned(), offered.tracks.clone(), offered.keys.clone());
+        self.ask(|reply| RelayCommand::Fetch { link, stream, tracks, keys, reply })
     }
 
     /// Fetches a stream of `parent` over a link, from its beginning to its first packet being on its way.
@@ -161,9 +160,8 @@ impl Node {
     /// Gets a stream that it fetches already from another node as well.
     pub(crate) fn attach_to(&self, parent: &Node, key: &str, link: LinkId) -> Attached {
         let offered = parent.offer(key).expect("it has it");
-        let (app, name) = names(key);
-        let attached =
-            self.ask(|reply| RelayCommand::AddParent { link, app, name, reply }).expect("it is here");
+        let stream = key.to_owned();
+        let attached = self.ask(|reply| RelayCommand::AddParent { link, stream, reply }).expect("it is here");
         parent.serve(key, link, &offered, attached.handle, Some(attached.position)).expect("it was offered");
         attached
     }
@@ -242,7 +240,8 @@ impl Node {
             dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
             timeouts: Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() },
         };
-        let (app, stream) = names(key);
+        let (app, stream) = key.rsplit_once('/').expect("app/name");
+        let (app, stream) = (app.to_owned(), stream.to_owned());
         let (reply, opened) = oneshot::channel();
         let open = RtcOpen {
             role,
@@ -274,12 +273,6 @@ impl Drop for Node {
         }
         workers.join();
     }
-}
-
-/// App and name of a stream.
-pub(crate) fn names(key: &str) -> (String, String) {
-    let (app, name) = key.rsplit_once('/').expect("app/name");
-    (app.to_owned(), name.to_owned())
 }
 
 /// Links two nodes, which are reached at these addresses.
