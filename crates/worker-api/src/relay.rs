@@ -294,8 +294,6 @@ pub struct RelayStats {
 pub struct RelayLinkStats {
     /// Its number.
     pub link: LinkId,
-    /// Where the other node's relay is.
-    pub address: SocketAddr,
     /// What was sent to the other node.
     pub sent: OutLinkStats,
     /// What came from it.
@@ -313,8 +311,6 @@ pub struct RelayStreamStats {
     pub children: Vec<LinkId>,
     /// Packets that were sealed for it, or came in, each once.
     pub packets: u64,
-    /// Their bytes, as RTP.
-    pub bytes: u64,
 }
 
 /// Totals of the relay.
@@ -322,8 +318,6 @@ pub struct RelayStreamStats {
 pub struct RelayCounters {
     /// Datagrams that came in.
     pub datagrams_in: u64,
-    /// Their bytes.
-    pub bytes_in: u64,
     /// Datagrams that left: media for each link, repairs, control.
     pub datagrams_out: u64,
     /// Their bytes.

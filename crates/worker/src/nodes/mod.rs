@@ -194,7 +194,6 @@ impl Nodes {
     ) {
         let bytes = datagram.len() as u64;
         self.counters.datagrams_in += 1;
-        self.counters.bytes_in += bytes;
         ctx.counters.bytes_in += bytes;
         ctx.load.bytes_in += bytes;
         let Some(ends) = self.port.link_at(source) else {
@@ -327,9 +326,8 @@ impl Nodes {
     }
 
     fn stats(&self) -> RelayStats {
-        let links = self.links.iter().map(|(&link, &Link { ends, address })| RelayLinkStats {
+        let links = self.links.iter().map(|(&link, &Link { ends, .. })| RelayLinkStats {
             link,
-            address,
             sent: self.sender.link_stats(ends.out).unwrap_or_default(),
             received: self.receiver.link_stats(ends.into).unwrap_or_default(),
         });
@@ -346,7 +344,6 @@ impl Nodes {
                 parents: fetched.map_or(Vec::new(), |fetched| fetched.parents.clone()),
                 children: served.map_or(Vec::new(), |served| served.children.clone()),
                 packets: counts.packets,
-                bytes: counts.bytes,
             }
         });
         RelayStats {
