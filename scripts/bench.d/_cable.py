@@ -77,21 +77,24 @@ def problem():
     """Installs what it takes if it may; returns why there can be no cable, or None."""
     if os.geteuid() != 0:
         return "needs root, to make network namespaces"
-    packages = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    os.environ["PATH"] = path
+    os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return install({"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"})
+
+
+def install(packages):
+    """Installs the packages of tools that are missing if it may; returns what is missing then, or None."""
     missing = sorted({package for tool, package in packages.items() if not shutil.which(tool)})
     if missing and shutil.which("apt-get"):
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-        subprocess.run(install, env=environment, stdout=subprocess.DEVNULL)
+        apt = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+        subprocess.run(apt, env=environment, stdout=subprocess.DEVNULL)
         missing = [tool for tool in packages if not shutil.which(tool)]
     return f"{', '.join(missing)} not installed" if missing else None
 
 
-def remove_leftovers():
-    for host in pathlib.Path("/run/netns").glob(f"{PREFIX}-*-*"):
-        pid = host.name.removeprefix(f"{PREFIX}-").split("-")[0]
+def remove_leftovers(prefix=PREFIX):
+    for host in pathlib.Path("/run/netns").glob(f"{prefix}-*-*"):
+        pid = host.name.removeprefix(f"{prefix}-").split("-")[0]
         if not pathlib.Path("/proc", pid).exists():
             subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
 

@@ -16,7 +16,7 @@ import time
 
 import _cable
 from _bench import SERVER_CORE, prefer
-from _cable import command, run_in
+from _cable import command, remove_leftovers, run_in
 
 PREFIX = "millstream-cluster"
 CLIENTS, NODES = "10.78.0", "10.79.0"
@@ -34,7 +34,7 @@ class Cluster:
         self.settings = settings
         self.processes = {}
         self.hub = f"{PREFIX}-{os.getpid()}-hub"
-        remove_leftovers()
+        remove_leftovers(PREFIX)
         atexit.register(self.remove)
         self.lay()
         self.secret = bench.directory / "cluster-secret"
@@ -174,22 +174,4 @@ secret_file = "{self.secret}"
 
 def problem():
     """Installs what it takes if it may; returns why there can be no cluster, or None."""
-    why = _cable.problem()
-    if why:
-        return why
-    needed = {"nats-server": "nats-server", "curl": "curl"}
-    path = os.environ["PATH"] + ":/usr/sbin"
-    missing = [package for tool, package in needed.items() if not shutil.which(tool, path=path)]
-    if missing and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-        subprocess.run(install, env=environment, stdout=subprocess.DEVNULL)
-        missing = [tool for tool in needed if not shutil.which(tool, path=path)]
-    return f"{', '.join(missing)} not installed" if missing else None
-
-
-def remove_leftovers():
-    for host in pathlib.Path("/run/netns").glob(f"{PREFIX}-*-*"):
-        pid = host.name.removeprefix(f"{PREFIX}-").split("-")[0]
-        if not pathlib.Path("/proc", pid).exists():
-            subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
+    return _cable.problem() or _cable.install({"nats-server": "nats-server", "curl": "curl"})

@@ -16,9 +16,7 @@ use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
-use crate::machine::{
-    Action, ClaimId, Event, Granted, Home, Input, LostBecause, Machine, NonsenseCount, Policy, Refusal,
-};
+use crate::machine::{Action, ClaimId, Event, Granted, Home, Input, Machine, NonsenseCount, Policy, Refusal};
 use crate::names::{NodeName, StreamName};
 use crate::nats::{self, Nats};
 use crate::record::{Description, Epoch, InstanceId, Load, Node};
@@ -284,7 +282,7 @@ impl Directory {
     /// What this node's own link to another says. A node that cannot be reached is asked for, and names it
     /// has can be claimed while NATS is away.
     pub fn set_reachable(&self, node: &NodeName, reachable: bool) {
-        self.shared.with(|machine, now| machine.set_reachable(now, node, reachable));
+        self.shared.with(|machine, _| machine.set_reachable(node, reachable));
     }
 
     /// Changes from now on.
@@ -353,15 +351,6 @@ impl Future for Claiming {
             self.done = true;
             answer.unwrap_or(Err(Refusal::Leaving))
         })
-    }
-}
-
-impl Claiming {
-    /// The answer, if it is there.
-    pub fn try_answer(&mut self) -> Option<Result<Granted, Refusal>> {
-        let answer = self.answer.try_recv().ok()?;
-        self.done = true;
-        Some(answer)
     }
 }
 
@@ -500,17 +489,7 @@ fn tell(event: &Event, problem: Option<&str>) {
         Event::NotHeard => warn!(problem, "directory: NATS is not heard; what was known stays"),
         Event::NodeUp(node) => info!(node = %node.name, region = node.region, "directory: a node came"),
         Event::NodeGone(node, why) => info!(%node, ?why, "directory: a node is gone"),
-        Event::NameTaken { by } => {
-            warn!(by = by.0, "directory: another living node has this node's name; this one is out");
-        }
-        Event::Lost { stream, to, because, .. } => {
-            let why = match because {
-                LostBecause::TakenOver => "another publisher took over",
-                LostBecause::NotHeard => "this node was not heard, and another publisher began",
-                LostBecause::Split => "two nodes published it while they could not ask each other",
-            };
-            info!(%stream, %to, why, "directory: a publication has to end");
-        }
+        // Whoever ends what this node publishes then says so.
         _ => {}
     }
 }

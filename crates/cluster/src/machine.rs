@@ -513,14 +513,12 @@ impl Machine {
 
     /// What the caller's own link to a node says: of one that cannot be reached, names can be had while the
     /// directory cannot be asked, and it is asked for when it can.
-    pub(crate) fn set_reachable(&mut self, now: Duration, node: &NodeName, reachable: bool) {
+    pub(crate) fn set_reachable(&mut self, node: &NodeName, reachable: bool) {
         if reachable {
             self.unreachable.remove(node);
-        } else if self.by_name.contains_key(node) {
+        } else if let Some(&instance) = self.by_name.get(node) {
             self.unreachable.insert(node.clone());
-            if let Some(&instance) = self.by_name.get(node) {
-                self.ask(now, instance);
-            }
+            self.ask(instance);
         }
     }
 
@@ -564,7 +562,7 @@ impl Machine {
                 Timer::Settle => self.forget_remembered(now),
                 Timer::Tidy => self.tidy(now),
                 Timer::Peer(instance) => self.check_peer(now, instance),
-                Timer::Ask(instance) => self.ask(now, instance),
+                Timer::Ask(instance) => self.ask(instance),
                 Timer::Own(stream) => self.own_due(now, &stream),
                 Timer::Retry(key) => self.look_at(now, key),
             }

@@ -66,12 +66,6 @@ pub fn choose_parent(
     places.min().map(|(_, name)| name.clone())
 }
 
-/// Whether `child` still gets the stream from its home by way of its parents, without a loop.
-pub fn is_fed(child: &NodeName, home: &NodeName, feeds: &[(NodeName, NodeName)]) -> bool {
-    let parents = feeds.iter().map(|(child, parent)| (child, parent)).collect();
-    depth(child, home, &parents).is_some()
-}
-
 /// Whether `child` is deeper than it has to be, and should choose again if nobody fetches from it.
 pub fn is_too_deep(
     child: &NodeName,

@@ -16,7 +16,7 @@ use super::value::RedirectChoice;
 use worker_api::settings::RelaySettings;
 
 /// `[cluster]`, checked; `None` without NATS.
-pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings> {
+pub(super) fn settings(config: &Config, ipv6: bool, errors: &mut Errors) -> Option<Settings> {
     let cluster = &config.cluster;
     if cluster.nats.is_empty() {
         for (key, value) in
@@ -43,8 +43,6 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings>
         errors.add(&config.origin(key), message);
     }
     let secret = secret(config, errors);
-    let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
-    let listen = cluster.relay_listen.addresses(ipv6);
     let public = public_address(config, errors);
     let credentials = credentials(config, errors);
     let certificate = match (cluster.nats_certificate.as_str(), cluster.nats_key.as_str()) {
@@ -72,7 +70,7 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<Settings>
     }
     Some(Settings {
         directory,
-        listen,
+        listen: cluster.relay_listen.addresses(ipv6),
         secret: secret?,
         fan_out_max: to_usize(cluster.fan_out_max),
         linger: ms(cluster.linger_ms),

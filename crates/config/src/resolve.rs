@@ -51,13 +51,14 @@ pub fn resolve(
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Resolved, Vec<ConfigError>> {
     let mut errors = Errors(Vec::new());
-    let worker = worker_settings(config, &mut errors);
+    let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
+    let worker = worker_settings(config, ipv6, &mut errors);
     let policy = policy::policy(config, variable, &mut errors);
     let demo = demo(config, &worker.names, &mut errors);
     let sources = sources::settings(config, &worker.names, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
-    let cluster = cluster::settings(config, &mut errors);
+    let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
         let message = format!("`log.level` cannot be `{given}`: it takes a level, or a list of module=level");
@@ -78,7 +79,7 @@ impl Errors {
     }
 }
 
-fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
+fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSettings {
     let tls = tls::server_config(config).unwrap_or_else(|error| {
         errors.0.push(error);
         None
@@ -98,7 +99,6 @@ fn worker_settings(config: &Config, errors: &mut Errors) -> WorkerSettings {
         }
     }
     let cores = cores(config, errors);
-    let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
     let encrypted = |addresses: &super::value::Listen| match tls {
         Some(_) => addresses.addresses(ipv6),
         None => Vec::new(),

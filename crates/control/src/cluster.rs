@@ -39,16 +39,9 @@ pub struct ListedStreams {
     pub limit: usize,
 }
 
-/// The cluster did not answer in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Silent;
-
-/// What `source` says within the deadline.
-pub(crate) async fn ask(
-    source: &dyn ClusterSource,
-    listed: ListedStreams,
-) -> Result<ClusterSnapshot, Silent> {
-    tokio::time::timeout(ANSWER_TIMEOUT, source.snapshot(listed)).await.ok().flatten().ok_or(Silent)
+/// What `source` says; `None` if it cannot find out within the deadline.
+pub(crate) async fn ask(source: &dyn ClusterSource, listed: ListedStreams) -> Option<ClusterSnapshot> {
+    tokio::time::timeout(ANSWER_TIMEOUT, source.snapshot(listed)).await.ok().flatten()
 }
 
 impl ListedStreams {

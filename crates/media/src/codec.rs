@@ -64,6 +64,52 @@ impl Codec {
             _ => MediaKind::Audio,
         }
     }
+
+    /// Its number in what nodes of a cluster tell each other; 0 if only its four characters name it.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Unknown(_) => 0,
+            Self::H264 => 1,
+            Self::H265 => 2,
+            Self::Av1 => 3,
+            Self::Vp8 => 4,
+            Self::Vp9 => 5,
+            Self::Aac => 6,
+            Self::Mp3 => 7,
+            Self::Opus => 8,
+            Self::Ac3 => 9,
+            Self::Eac3 => 10,
+            Self::Flac => 11,
+            Self::Pcma => 12,
+            Self::Pcmu => 13,
+            Self::Speex => 14,
+            Self::None => 15,
+        }
+    }
+
+    /// The codec with this number, if one has it besides those of number 0.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::NUMBERED.into_iter().find(|codec| codec.number() == number)
+    }
+
+    /// All but [`Codec::Unknown`].
+    pub const NUMBERED: [Self; 15] = [
+        Self::H264,
+        Self::H265,
+        Self::Av1,
+        Self::Vp8,
+        Self::Vp9,
+        Self::Aac,
+        Self::Mp3,
+        Self::Opus,
+        Self::Ac3,
+        Self::Eac3,
+        Self::Flac,
+        Self::Pcma,
+        Self::Pcmu,
+        Self::Speex,
+        Self::None,
+    ];
 }
 
 impl fmt::Display for FourCc {

@@ -82,7 +82,7 @@ pub(crate) fn put_head(out: &mut Vec<u8>, frame: &Frame, before: Timestamp) {
         (FlvBody::Sent, _) => (EARLIER_BODY, None),
         (FlvBody::Missing, _) => (BARE, None),
     };
-    out.push(codec_number(frame.codec) | form << 5 | u8::from(frame.channels != 0) << 7);
+    out.push(frame.codec.number() | form << 5 | u8::from(frame.channels != 0) << 7);
     if has_index {
         out.push(frame.track.index);
     }
@@ -180,34 +180,11 @@ const ROLES: [FrameRole; 7] = [
     FrameRole::End,
     FrameRole::Other,
 ];
-const CODECS: [Codec; 15] = [
-    Codec::None,
-    Codec::H264,
-    Codec::H265,
-    Codec::Av1,
-    Codec::Vp8,
-    Codec::Vp9,
-    Codec::Aac,
-    Codec::Mp3,
-    Codec::Opus,
-    Codec::Ac3,
-    Codec::Eac3,
-    Codec::Flac,
-    Codec::Pcma,
-    Codec::Pcmu,
-    Codec::Speex,
-];
-/// Number of a codec that is named by four characters.
-const NAMED: u8 = 31;
 
 const BARE: u8 = 0;
 const BODY: u8 = 1;
 const EARLIER_BODY: u8 = 2;
 const METADATA: u8 = 3;
-
-fn codec_number(codec: Codec) -> u8 {
-    CODECS.iter().position(|known| *known == codec).map_or(NAMED, |number| number as u8)
-}
 
 fn put_fourcc(out: &mut Vec<u8>, codec: Codec) {
     if let Codec::Unknown(FourCc(name)) = codec {
@@ -216,10 +193,9 @@ fn put_fourcc(out: &mut Vec<u8>, codec: Codec) {
 }
 
 fn read_codec(read: &mut Reader<'_>, number: u8) -> Result<Codec, LinkError> {
-    match CODECS.get(usize::from(number)) {
-        Some(codec) => Ok(*codec),
-        None if number == NAMED => Ok(Codec::Unknown(FourCc(read.array()?))),
-        None => Err(read.malformed()),
+    match number {
+        0 => Ok(Codec::Unknown(FourCc(read.array()?))),
+        number => Codec::from_number(number).ok_or_else(|| read.malformed()),
     }
 }
 
@@ -227,13 +203,13 @@ fn put_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     let Metadata { video, audio } = metadata;
     out.push(u8::from(video.is_some()) | u8::from(audio.is_some()) << 1);
     if let Some((codec, width, height)) = video {
-        out.push(codec_number(*codec));
+        out.push(codec.number());
         put_fourcc(out, *codec);
         put_number(out, u64::from(*width));
         put_number(out, u64::from(*height));
     }
     if let Some((codec, rate, channels)) = audio {
-        out.push(codec_number(*codec));
+        out.push(codec.number());
         put_fourcc(out, *codec);
         put_number(out, u64::from(*rate));
         out.push(*channels);

@@ -92,11 +92,6 @@ impl Center {
         self.streams().get(stream).cloned()
     }
 
-    /// How many streams are published or wanted here.
-    pub(crate) fn streams_count(&self) -> usize {
-        self.streams().len()
-    }
-
     pub(crate) fn streams(&self) -> MutexGuard<'_, HashMap<StreamName, Arc<Slot>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,12 +10,12 @@ use cluster::parent::{Candidate, choose_parent, is_too_deep};
 use cluster::{Home, Lane, NodeName};
 use node_link::{Publication, StreamEnd, StreamRefusal};
 use relay::OpenKey;
-use tokio::time::{Instant, interval_at, timeout, timeout_at};
+use tokio::time::{Instant, interval_at, timeout};
 use tracing::{debug, info, trace, warn};
-use worker_api::EndReason;
 use worker_api::internal::{PublishRequest, Publisher, Refusal, Unsent};
 use worker_api::snapshot::Protocol;
 use worker_api::streams::Epoch;
+use worker_api::{EndReason, RELAY_WORKER};
 
 use crate::center::Center;
 use crate::connection::{Fetched, NodeLink, Subscription};
@@ -123,30 +123,18 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
         slot.set_serving(Serving::Fetching { parent: parent.clone() });
         slot.set_feed(center, Some(&parent));
         debug!(stream = %slot.stream, %parent, home = %home.node, "fetching");
-        let left = follow(center, slot, &link, &home, &mut output).await;
-        match &left {
-            FollowEnd::Refused(why, _) => debug!(stream = %slot.stream, %parent, "refused: {why}"),
-            FollowEnd::End(why) => debug!(stream = %slot.stream, %parent, "ended: {why}"),
-            FollowEnd::LinkLost => {
-                info!(stream = %slot.stream, %parent, "the node that it came from is gone")
-            }
-            FollowEnd::NoAnswer => info!(stream = %slot.stream, %parent, "no answer"),
-            FollowEnd::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
-            FollowEnd::Workers(why) if center.warnings.may_log(format!("workers {} {why}", slot.stream)) => {
-                warn!(stream = %slot.stream, "not published here: {why}");
-            }
-            FollowEnd::Workers(why) => debug!(stream = %slot.stream, "not published here: {why}"),
-        }
-        match left {
-            FollowEnd::Refused(_, others) => {
+        match follow(center, slot, &link, &home, &mut output).await {
+            FollowEnd::Refused(why, others) => {
+                debug!(stream = %slot.stream, %parent, "refused: {why}");
                 hints = others;
                 excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
-            FollowEnd::NoAnswer
-            | FollowEnd::End(StreamEnd::Lost | StreamEnd::Stopped | StreamEnd::Unsubscribed) => {
+            FollowEnd::NoAnswer => {
+                info!(stream = %slot.stream, %parent, "no answer");
                 excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
             FollowEnd::End(StreamEnd::PublisherEnded) => {
+                debug!(stream = %slot.stream, %parent, "its publisher has ended");
                 // As on the node that it was published on. The directory says whether there is another one.
                 slot.set_serving(Serving::Nothing);
                 if let Some(ended) = output.take() {
@@ -154,10 +142,22 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
                 }
                 let _ = timeout(RETRY, changes.changed()).await;
             }
-            FollowEnd::LinkLost | FollowEnd::Changed => {}
-            FollowEnd::Workers(_) => {
+            FollowEnd::End(why) => {
+                debug!(stream = %slot.stream, %parent, "ended: {why}");
+                excluded.push((parent, Instant::now() + EXCLUDE_FOR));
+            }
+            FollowEnd::LinkLost => {
+                info!(stream = %slot.stream, %parent, "the node that it came from is gone");
+            }
+            FollowEnd::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
+            FollowEnd::Workers(why) => {
+                if center.warnings.may_log(format!("workers {} {why}", slot.stream)) {
+                    warn!(stream = %slot.stream, "not published here: {why}");
+                } else {
+                    debug!(stream = %slot.stream, "not published here: {why}");
+                }
                 output = None;
-                let _ = timeout_at(Instant::now() + RETRY_WORKERS, changes.changed()).await;
+                let _ = timeout(RETRY_WORKERS, changes.changed()).await;
             }
         }
     }
@@ -233,29 +233,19 @@ async fn follow(
         // The parent or this node knows of a newer one first; the directory brings both together.
         return FollowEnd::Refused(StreamRefusal::NotHere, Vec::new());
     }
-    match publication.lane {
-        node_link::Lane::Frames => {
-            follow_frames(center, slot, (link, home), &mut subscription, publication, output).await
-        }
-        node_link::Lane::Packets => {
-            follow_packets(center, slot, (link, home), &mut subscription, publication, output).await
-        }
-    }
-}
-
-/// Hands on frames as they come.
-async fn follow_frames(
-    center: &Center,
-    slot: &Slot,
-    (link, home): (&Arc<NodeLink>, &Home),
-    subscription: &mut Subscription,
-    publication: Publication,
-    output: &mut Option<Output>,
-) -> FollowEnd {
-    if let Some(Output { media: Media::Frames { worker, splice, .. }, .. }) = output {
+    let is_frames = publication.lane == node_link::Lane::Frames;
+    if is_frames && let Some(Output { media: Media::Frames { worker, splice, .. }, .. }) = output {
         splice.change_parent(center.clock.now());
         slot.set_serving(here(&publication, link, *worker, None));
     }
+    // Dropped when this ends; the next parent continues the stream.
+    let _parent = match is_frames {
+        true => None,
+        false => match attach(center, slot, link, &mut subscription, &publication, output).await {
+            Ok(parent) => Some(parent),
+            Err(left) => return left,
+        },
+    };
     let mut missed = 0_u64;
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
@@ -265,7 +255,7 @@ async fn follow_frames(
             reason = ended(output) => break FollowEnd::Workers(reason.text().to_owned()),
             fetched = subscription.next() => match fetched {
                 None => break FollowEnd::LinkLost,
-                Some(Fetched::Frame(frame)) => {
+                Some(Fetched::Frame(frame)) if is_frames => {
                     let cost = node_link::cost(&frame);
                     let taken = hand_on(center, slot, link, &publication, output, frame).await;
                     subscription.used(cost);
@@ -278,7 +268,7 @@ async fn follow_frames(
                         publisher.flush();
                     }
                 }
-                Some(Fetched::Gap(frames)) => {
+                Some(Fetched::Gap(frames)) if is_frames => {
                     missed += u64::from(frames);
                     if center.warnings.may_log(format!("gap {} {}", link.peer, slot.stream)) {
                         warn!(
@@ -287,9 +277,12 @@ async fn follow_frames(
                         );
                     }
                 }
+                Some(Fetched::Key(key)) if !is_frames => {
+                    packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await;
+                }
                 Some(Fetched::End(why)) => break FollowEnd::End(why),
                 Some(Fetched::Refused(why, others)) => break FollowEnd::Refused(why, others),
-                Some(Fetched::Accepted(_) | Fetched::Key(_)) => {}
+                Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
                 if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
@@ -309,68 +302,39 @@ async fn follow_frames(
     left
 }
 
-/// Has the relay take packets, and gives it the keys as they come.
-async fn follow_packets(
+/// Has the relay take packets, once their keys are here.
+async fn attach(
     center: &Arc<Center>,
     slot: &Arc<Slot>,
-    (link, home): (&Arc<NodeLink>, &Home),
+    link: &Arc<NodeLink>,
     subscription: &mut Subscription,
-    publication: Publication,
+    publication: &Publication,
     output: &mut Option<Output>,
-) -> FollowEnd {
+) -> Result<packets::Ends, FollowEnd> {
     // All keys that are in use come behind the acceptance.
     let mut keys = Vec::new();
     while keys.is_empty() || subscription.has_next() {
         match timeout(ANSWER_WITHIN, subscription.next()).await {
-            Err(_) => return FollowEnd::NoAnswer,
-            Ok(None) => return FollowEnd::LinkLost,
+            Err(_) => return Err(FollowEnd::NoAnswer),
+            Ok(None) => return Err(FollowEnd::LinkLost),
             Ok(Some(Fetched::Key(key))) => keys.push(OpenKey::from_bytes(&key.0)),
-            Ok(Some(Fetched::End(why))) => return FollowEnd::End(why),
+            Ok(Some(Fetched::End(why))) => return Err(FollowEnd::End(why)),
             Ok(Some(_)) => {}
         }
     }
-    let Publication { instance, epoch, tracks, .. } = &publication;
+    let &Publication { instance, epoch, ref tracks, .. } = publication;
     let mut packets = match output.take() {
         Some(Output { media: Media::Packets(packets), .. }) => Some(packets),
         _ => None,
     };
     let attached = packets::attach(center, link, slot, (tracks, keys), &mut packets).await;
     let local = packets.as_ref().map(|packets| packets.local);
-    let (instance, epoch) = (*instance, *epoch);
     *output = packets.map(|packets| Output { instance, epoch, media: Media::Packets(packets) });
-    // Dropped when this ends; the next parent continues the stream.
-    let (_parent, handle, from) = match attached {
-        Ok(attached) => attached,
-        Err(why) => return FollowEnd::Workers(why),
-    };
+    let (parent, handle, from) = attached.map_err(FollowEnd::Workers)?;
     subscription.attach(handle, from);
     info!(stream = %slot.stream, parent = %link.peer, "fetched from another node");
-    slot.set_serving(here(&publication, link, packets::WORKER, local));
-    let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
-    let mut changes = slot.changes();
-    loop {
-        tokio::select! {
-            biased;
-            reason = ended(output) => return FollowEnd::Workers(reason.text().to_owned()),
-            fetched = subscription.next() => match fetched {
-                None => return FollowEnd::LinkLost,
-                Some(Fetched::Key(key)) => packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await,
-                Some(Fetched::End(why)) => return FollowEnd::End(why),
-                Some(Fetched::Refused(why, others)) => return FollowEnd::Refused(why, others),
-                Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_)) => {}
-            },
-            _ = changes.changed() => {
-                if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
-                    return FollowEnd::Changed;
-                }
-            }
-            _ = review.tick() => {
-                if is_misplaced(center, slot, link, home) {
-                    return FollowEnd::Changed;
-                }
-            }
-        }
-    }
+    slot.set_serving(here(publication, link, RELAY_WORKER, local));
+    Ok(parent)
 }
 
 /// Whether what this node fetches is not what the directory has any more.
@@ -427,7 +391,7 @@ async fn hand_on(
 }
 
 async fn begin(center: &Center, slot: &Slot, link: &NodeLink) -> Result<(Publisher, usize), String> {
-    let (app, name) = packets::parts(&slot.stream);
+    let (app, name) = slot.app_and_name();
     let protocol = Protocol::Node;
     let request =
         PublishRequest { app, name, protocol, address: link.address, detail: link.peer.to_string() };

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 use worker_api::relay::{LinkId, RelayCommand, RelayNotice, RelayRefusal};
 use worker_api::streams::Epoch;
-use worker_api::{EndReason, RELAY_WORKER, WorkersLink};
+use worker_api::{EndReason, WorkersLink};
 
 use crate::center::Center;
 use crate::connection::{Attachment, NodeLink};
@@ -151,15 +151,12 @@ pub(crate) async fn follow_relay(center: Arc<Center>) {
     let (sender, mut notices) = mpsc::unbounded_channel();
     send_command(&center.workers, RelayCommand::Notify { notices: sender });
     while let Some(notice) = notices.recv().await {
-        let (app, name, news) = match notice {
-            RelayNotice::ServedEnded { app, name, epoch } => (app, name, News::ServedEnded(epoch)),
-            RelayNotice::FetchEnded { app, name, epoch, reason } => {
-                (app, name, News::FetchEnded(epoch, reason))
-            }
-            RelayNotice::KeyWorn { app, name } => (app, name, News::KeyWorn),
+        let (stream, news) = match notice {
+            RelayNotice::ServedEnded { stream, epoch } => (stream, News::ServedEnded(epoch)),
+            RelayNotice::FetchEnded { stream, epoch, reason } => (stream, News::FetchEnded(epoch, reason)),
+            RelayNotice::KeyWorn { stream } => (stream, News::KeyWorn),
         };
-        if let Some(slot) = StreamName::new(&format!("{app}/{name}")).and_then(|stream| center.slot(&stream))
-        {
+        if let Some(slot) = StreamName::new(&stream).and_then(|stream| center.slot(&stream)) {
             // Nobody may be left to care.
             let _ = slot.news.send(news);
         }
@@ -174,10 +171,21 @@ fn send_command(workers: &WorkersLink, command: RelayCommand) {
     }
 }
 
-/// The application and name of a stream.
-pub(crate) fn parts(stream: &StreamName) -> (String, String) {
-    let (app, name) = stream.as_str().rsplit_once('/').expect("names of streams have a slash");
-    (app.to_owned(), name.to_owned())
+/// Something of the relay's that ends, by this command, when it is dropped.
+pub(crate) struct Ends(Arc<Center>, Option<RelayCommand>);
+
+impl Ends {
+    fn by(center: &Arc<Center>, command: RelayCommand) -> Self {
+        Self(Arc::clone(center), Some(command))
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(command) = self.1.take() {
+            send_command(&self.0.workers, command);
+        }
+    }
 }
 
 /// Serves a stream of packets, until it ends or the task does.
@@ -191,11 +199,8 @@ pub(crate) async fn serve(
     let relay = link.relay.link().await.ok_or(StreamRefusal::NotHere)?;
     // Before the offer, so that no key is missed.
     let mut news = slot.news.subscribe();
-    let (app, name) = parts(&slot.stream);
-    let offer = center.workers.ask_relay(|reply| {
-        let (app, name) = (app.clone(), name.clone());
-        RelayCommand::Offer { app, name, reply }
-    });
+    let stream = || slot.stream.to_string();
+    let offer = center.workers.ask_relay(|reply| RelayCommand::Offer { stream: stream(), reply });
     let offered = match offer.await {
         Ok(Ok(offered)) => offered,
         Ok(Err(why)) => {
@@ -216,15 +221,15 @@ pub(crate) async fn serve(
         machine.accept_stream(id, Publication { tracks, ..publication });
         offered.keys.iter().for_each(|key| machine.send_key(id, &StreamKey(key.to_bytes())));
     });
-    let _serving = Serving { center: Arc::clone(center), relay, app: app.clone(), name: name.clone() };
+    let _serving = Ends::by(center, RelayCommand::StopServing { link: relay, stream: stream() });
     loop {
         tokio::select! {
             attachment = attachments.recv() => {
                 let Some((handle, from)) = attachment else { return Ok(StreamEnd::Lost) };
                 let from = from.map(|Position { epoch, index }| relay::Position { epoch, index });
                 let served = center.workers.ask_relay(|reply| {
-                    let (app, name, epoch) = (app.clone(), name.clone(), offered.epoch);
-                    RelayCommand::Serve { link: relay, app, name, epoch, handle, from, reply }
+                    let (link, stream, epoch) = (relay, stream(), offered.epoch);
+                    RelayCommand::Serve { link, stream, epoch, handle, from, reply }
                 });
                 match served.await {
                     Ok(Ok(())) => {}
@@ -253,28 +258,12 @@ pub(crate) async fn serve(
     }
 }
 
-/// A stream that the relay serves over a link.
-struct Serving {
-    center: Arc<Center>,
-    relay: LinkId,
-    app: String,
-    name: String,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let (app, name) = (self.app.clone(), self.name.clone());
-        send_command(&self.center.workers, RelayCommand::StopServing { link: self.relay, app, name });
-    }
-}
-
 /// A stream of packets that is published here.
 pub(crate) struct Output {
-    center: Arc<Center>,
-    slot: Arc<Slot>,
     /// Which publication it is on this node.
     pub(crate) local: Epoch,
     news: broadcast::Receiver<News>,
+    _end: Ends,
 }
 
 impl Output {
@@ -290,73 +279,47 @@ impl Output {
     }
 }
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        let (app, name) = parts(&self.slot.stream);
-        send_command(&self.center.workers, RelayCommand::EndFetch { app, name, epoch: self.local });
-    }
-}
-
-/// A stream of packets that comes over a link.
-pub(crate) struct Parent {
-    center: Arc<Center>,
-    relay: LinkId,
-    slot: Arc<Slot>,
-}
-
-impl Drop for Parent {
-    fn drop(&mut self) {
-        let (app, name) = parts(&self.slot.stream);
-        send_command(&self.center.workers, RelayCommand::RemoveParent { link: self.relay, app, name });
-    }
-}
-
 /// Has the relay take a stream from a link: begins its publication, or continues it. Returns the handle, and
-/// where the stream stands if it has come from another node until now.
+/// where the stream stands if it has come from another node until now. The stream comes over the link as long
+/// as the first of what is returned is kept.
 pub(crate) async fn attach(
     center: &Arc<Center>,
     link: &NodeLink,
     slot: &Arc<Slot>,
     (tracks, keys): (&[u8], Vec<OpenKey>),
     output: &mut Option<Output>,
-) -> Result<(Parent, u16, Option<Position>), String> {
+) -> Result<(Ends, u16, Option<Position>), String> {
     let no_answer = |_| "a worker does not answer".to_owned();
     let relay = link.relay.link().await.ok_or("the other node has no address for packets")?;
-    let (app, name) = parts(&slot.stream);
-    let parent = Parent { center: Arc::clone(center), relay, slot: Arc::clone(slot) };
+    let stream = slot.stream.to_string();
+    let parent = Ends::by(center, RelayCommand::RemoveParent { link: relay, stream: stream.clone() });
     if output.is_some() {
         for key in keys {
             add_key(center, slot, key).await;
         }
         let attached =
-            center.workers.ask_relay(|reply| RelayCommand::AddParent { link: relay, app, name, reply });
+            center.workers.ask_relay(|reply| RelayCommand::AddParent { link: relay, stream, reply });
         let attached = attached.await.map_err(no_answer)?.map_err(|why| why.to_string())?;
         let relay::Position { epoch, index } = attached.position;
         return Ok((parent, attached.handle, Some(Position { epoch, index })));
     }
     let tracks = describe::read_tracks(tracks).ok_or("its tracks make no sense")?;
     let news = slot.news.subscribe();
-    let fetched = center.workers.ask_relay(|reply| RelayCommand::Fetch {
-        link: relay,
-        app,
-        name,
-        tracks,
-        keys,
-        serves: true,
-        reply,
+    let fetched = center.workers.ask_relay(|reply| {
+        let stream = stream.clone();
+        RelayCommand::Fetch { link: relay, stream, tracks, keys, reply }
     });
     let fetched = fetched.await.map_err(no_answer)?.map_err(|why| why.to_string())?;
-    let (center, slot) = (Arc::clone(center), Arc::clone(slot));
-    *output = Some(Output { center, slot, local: fetched.epoch, news });
+    let end = Ends::by(center, RelayCommand::EndFetch { stream, epoch: fetched.epoch });
+    *output = Some(Output { local: fetched.epoch, news, _end: end });
     Ok((parent, fetched.handle, None))
 }
 
 /// The next key of a fetched stream, for this node and for those that get the stream from it.
 pub(crate) async fn add_key(center: &Center, slot: &Slot, key: OpenKey) {
-    let (app, name) = parts(&slot.stream);
     let added = center.workers.ask_relay(|reply| {
-        let key = key.clone();
-        RelayCommand::AddKey { app, name, key, reply }
+        let (stream, key) = (slot.stream.to_string(), key.clone());
+        RelayCommand::AddKey { stream, key, reply }
     });
     // One that is there already is no harm; without one that is needed, packets do not open, and the stream
     // is fetched again.
@@ -406,11 +369,8 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
                 sleep_until(changed_at + KEY_CHANGE_MIN).await;
             }
         }
-        let (app, name) = parts(&slot.stream);
-        let key = center.workers.ask_relay(|reply| {
-            let (app, name) = (app.clone(), name.clone());
-            RelayCommand::NewKey { app, name, reply }
-        });
+        let stream = slot.stream.to_string();
+        let key = center.workers.ask_relay(|reply| RelayCommand::NewKey { stream: stream.clone(), reply });
         known = fed(&center, &slot);
         changed_at = Instant::now();
         let Ok(Ok(key)) = key.await else {
@@ -420,7 +380,7 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
         let epoch = key.epoch();
         let _ = slot.news.send(News::Key(key));
         sleep(KEY_SPREADS).await;
-        send_command(&center.workers, RelayCommand::UseNewKey { app, name, epoch });
+        send_command(&center.workers, RelayCommand::UseNewKey { stream, epoch });
         debug!(stream = %slot.stream, epoch, "another key is in use");
     }
 }
@@ -429,6 +389,3 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
 fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
     center.directory.feeds(&slot.stream).into_iter().map(|(child, _)| child).collect()
 }
-
-/// What serves and fetches streams of packets is on this worker.
-pub(crate) const WORKER: usize = RELAY_WORKER;

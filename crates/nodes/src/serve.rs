@@ -85,7 +85,7 @@ async fn serve_frames(
     (id, publication, local): (ServeId, Publication, Option<Epoch>),
     worker: usize,
 ) -> Result<StreamEnd, StreamRefusal> {
-    let (app, name) = packets::parts(&slot.stream);
+    let (app, name) = slot.app_and_name();
     let request = TapRequest { app, name, address: link.address, detail: link.peer.to_string() };
     let tap = match center.workers.tap(worker, request).await {
         Ok(Ok(tap)) => tap,

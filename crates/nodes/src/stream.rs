@@ -85,6 +85,12 @@ impl Slot {
         }
     }
 
+    /// Its application, and its name there.
+    pub(crate) fn app_and_name(&self) -> (String, String) {
+        let (app, name) = self.stream.as_str().rsplit_once('/').expect("names of streams have a slash");
+        (app.to_owned(), name.to_owned())
+    }
+
     /// Has its tasks look how things are.
     pub(crate) fn wake(&self) {
         self.changed.send_replace(());

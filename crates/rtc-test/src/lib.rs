@@ -7,12 +7,14 @@
 //! The load generator has a client of its own (`millbench::rtc::link`): it decrypts whole batches in
 //! place and keeps no packet, where this one keeps a copy of each for the test to look at.
 
+mod answer;
 mod client;
 mod media;
 mod offer;
 pub mod stun;
 mod udp;
 
+pub use answer::{Answered, answer};
 pub use client::{Client, DATAGRAM_MAX};
 pub use media::{audio_fields, audio_payload, video_fields, vp8_frame};
 pub use offer::{

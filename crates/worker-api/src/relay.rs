@@ -72,10 +72,8 @@ pub enum RelayCommand {
     /// A node wants a stream: prepares to serve it, and says what it needs to know. Forgotten if nobody is
     /// served within [`OFFER_VALID`].
     Offer {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// What it is.
         reply: Reply<Offered>,
     },
@@ -83,10 +81,8 @@ pub enum RelayCommand {
     Serve {
         /// The link.
         link: LinkId,
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The publication that was offered.
         epoch: Epoch,
         /// The handle that the other node chose ([`Fetched::handle`]).
@@ -101,44 +97,35 @@ pub enum RelayCommand {
     StopServing {
         /// The link.
         link: LinkId,
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
     },
     /// Makes the next key of a stream that is served, for the nodes that are to have it. Packets go on under
     /// the one before. Asked for again, there is yet another one, and the first is never used.
     NewKey {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The key.
         reply: Reply<OpenKey>,
     },
     /// The nodes have the next key: packets are sealed under it from now on.
     UseNewKey {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// Its number ([`OpenKey::epoch`]): of several the last.
         epoch: u32,
     },
-    /// Publishes another node's stream here, as it comes over a link.
+    /// Publishes another node's stream here, as it comes over a link. For further nodes, packets are kept as
+    /// they came since the last key frame.
     Fetch {
         /// The link.
         link: LinkId,
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// What it is ([`Offered::tracks`]).
         tracks: PublishedTracks,
         /// Keys that are in use, or will be, the oldest first ([`Offered::keys`]).
         keys: Vec<OpenKey>,
-        /// Other nodes may fetch it from this one: packets are kept as they came since the last key frame.
-        serves: bool,
         /// Done.
         reply: Reply<Fetched>,
     },
@@ -146,10 +133,8 @@ pub enum RelayCommand {
     AddParent {
         /// The link.
         link: LinkId,
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// Where it stands.
         reply: Reply<Attached>,
     },
@@ -157,17 +142,13 @@ pub enum RelayCommand {
     RemoveParent {
         /// The link.
         link: LinkId,
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
     },
     /// The next key of a fetched stream, before packets come under it.
     AddKey {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The key.
         key: OpenKey,
         /// Done.
@@ -176,10 +157,8 @@ pub enum RelayCommand {
     /// A stream is not fetched any more. Its players wait for a publisher, as they do when one of this node
     /// leaves.
     EndFetch {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The publication ([`Fetched::epoch`]).
         epoch: Epoch,
     },
@@ -276,19 +255,15 @@ pub enum RelayNotice {
     /// A stream that was offered or served has ended here: its publisher has left, or another one has taken
     /// its place. Links get no more of it.
     ServedEnded {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The publication.
         epoch: Epoch,
     },
     /// A stream is not fetched any more, although nobody asked for it.
     FetchEnded {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
         /// The publication.
         epoch: Epoch,
         /// Why: a publisher of this node, or a defect in the server.
@@ -296,10 +271,8 @@ pub enum RelayNotice {
     },
     /// The key of a stream that is served has sealed half of what it may: it needs another one.
     KeyWorn {
-        /// Application.
-        app: String,
-        /// Stream within it.
-        name: String,
+        /// `app/name`.
+        stream: String,
     },
 }
 
@@ -321,8 +294,6 @@ pub struct RelayStats {
 pub struct RelayLinkStats {
     /// Its number.
     pub link: LinkId,
-    /// Where the other node's relay is.
-    pub address: SocketAddr,
     /// What was sent to the other node.
     pub sent: OutLinkStats,
     /// What came from it.
@@ -332,18 +303,14 @@ pub struct RelayLinkStats {
 /// One stream of the relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayStreamStats {
-    /// Application.
-    pub app: String,
-    /// Stream within it.
-    pub name: String,
+    /// `app/name`.
+    pub stream: String,
     /// Links that it comes over, if it is fetched.
     pub parents: Vec<LinkId>,
     /// Links that it is served over.
     pub children: Vec<LinkId>,
     /// Packets that were sealed for it, or came in, each once.
     pub packets: u64,
-    /// Their bytes, as RTP.
-    pub bytes: u64,
 }
 
 /// Totals of the relay.
@@ -351,8 +318,6 @@ pub struct RelayStreamStats {
 pub struct RelayCounters {
     /// Datagrams that came in.
     pub datagrams_in: u64,
-    /// Their bytes.
-    pub bytes_in: u64,
     /// Datagrams that left: media for each link, repairs, control.
     pub datagrams_out: u64,
     /// Their bytes.
@@ -397,16 +362,16 @@ impl fmt::Debug for RelayCommand {
                 write!(f, "AddLink {link:?} as {role:?} to {address}")
             }
             Self::RemoveLink { link } => write!(f, "RemoveLink {link:?}"),
-            Self::Offer { app, name, .. } => write!(f, "Offer {app}/{name}"),
-            Self::Serve { link, app, name, .. } => write!(f, "Serve {app}/{name} over {link:?}"),
-            Self::StopServing { link, app, name } => write!(f, "StopServing {app}/{name} over {link:?}"),
-            Self::NewKey { app, name, .. } => write!(f, "NewKey {app}/{name}"),
-            Self::UseNewKey { app, name, epoch } => write!(f, "UseNewKey {epoch} of {app}/{name}"),
-            Self::Fetch { link, app, name, .. } => write!(f, "Fetch {app}/{name} over {link:?}"),
-            Self::AddParent { link, app, name, .. } => write!(f, "AddParent {app}/{name} over {link:?}"),
-            Self::RemoveParent { link, app, name } => write!(f, "RemoveParent {app}/{name} over {link:?}"),
-            Self::AddKey { app, name, key, .. } => write!(f, "AddKey {} of {app}/{name}", key.epoch()),
-            Self::EndFetch { app, name, .. } => write!(f, "EndFetch {app}/{name}"),
+            Self::Offer { stream, .. } => write!(f, "Offer {stream}"),
+            Self::Serve { link, stream, .. } => write!(f, "Serve {stream} over {link:?}"),
+            Self::StopServing { link, stream } => write!(f, "StopServing {stream} over {link:?}"),
+            Self::NewKey { stream, .. } => write!(f, "NewKey {stream}"),
+            Self::UseNewKey { stream, epoch } => write!(f, "UseNewKey {epoch} of {stream}"),
+            Self::Fetch { link, stream, .. } => write!(f, "Fetch {stream} over {link:?}"),
+            Self::AddParent { link, stream, .. } => write!(f, "AddParent {stream} over {link:?}"),
+            Self::RemoveParent { link, stream } => write!(f, "RemoveParent {stream} over {link:?}"),
+            Self::AddKey { stream, key, .. } => write!(f, "AddKey {} of {stream}", key.epoch()),
+            Self::EndFetch { stream, .. } => write!(f, "EndFetch {stream}"),
             Self::Statistics { .. } => f.write_str("Statistics"),
         }
     }

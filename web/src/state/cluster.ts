@@ -9,6 +9,7 @@ import type { Cluster, ClusterNode, ClusterStream } from '../api/cluster';
 import { compareNames } from '../lib/cluster-map';
 import { SeriesMap } from './history';
 import { PollLoop } from './poll-loop';
+import { Shown } from './shown';
 import { Store } from './store';
 
 export interface ClusterView {
@@ -40,7 +41,7 @@ export const DROPPING_MS = 10_000;
 
 type Client = Pick<ApiClient, 'cluster'>;
 
-export class ClusterState {
+export class ClusterState extends Shown {
   readonly store = new Store<ClusterView>({
     cluster: null,
     asked: false,
@@ -57,31 +58,12 @@ export class ClusterState {
   #drops = new Map<string, { frames: number; atMs: number }>();
   #search = '';
   #stream = '';
-  #users = 0;
-  #seen = true;
 
   constructor(client: Client, now: () => number = Date.now) {
+    super();
     this.#client = client;
     this.#now = now;
     this.#loop = new PollLoop({ run: (signal) => this.#poll(signal), intervalMs: POLL_MS });
-  }
-
-  /** A page shows it; the function that is returned says that it does no more. */
-  use(): () => void {
-    this.#users += 1;
-    this.#follow();
-    let used = true;
-    return () => {
-      if (used) this.#users -= 1;
-      used = false;
-      this.#follow();
-    };
-  }
-
-  /** Whether the page can be seen at all. */
-  setSeen(seen: boolean): void {
-    this.#seen = seen;
-    this.#follow();
   }
 
   /** Lists only streams with this in their name. */
@@ -100,8 +82,8 @@ export class ClusterState {
     if (listed === undefined) this.#loop.now();
   }
 
-  #follow(): void {
-    if (this.#users > 0 && this.#seen) this.#loop.start();
+  protected follow(shown: boolean): void {
+    if (shown) this.#loop.start();
     else this.#loop.stop();
   }
 

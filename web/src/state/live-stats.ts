@@ -7,6 +7,7 @@
 import type { Frame, Link, Report, Request, Sparks, Tracks, Watched } from '../stats/protocol';
 import { NOTHING_WATCHED } from '../stats/protocol';
 import { ALL, type Query } from '../stats/select';
+import { Shown } from './shown';
 import { Store } from './store';
 
 /** Rows that fly by while scrolling get no lines. */
@@ -40,7 +41,7 @@ export interface LiveStatsOptions {
   token: Store<string | null>;
 }
 
-export class LiveStats {
+export class LiveStats extends Shown {
   readonly store = new Store<LiveView>({
     link: { state: 'closed' },
     frame: null,
@@ -51,8 +52,6 @@ export class LiveStats {
   });
   readonly #options: LiveStatsOptions;
   #thread: Thread | null = null;
-  #users = 0;
-  #seen = true;
   #connected = false;
   #linger: ReturnType<typeof setTimeout> | null = null;
   #query: Query = ALL;
@@ -62,26 +61,9 @@ export class LiveStats {
   #held = false;
 
   constructor(options: LiveStatsOptions) {
+    super();
     this.#options = options;
     options.token.subscribe(() => this.#connected && this.#connect());
-  }
-
-  /** A page shows statistics; the function that is returned says that it does no more. */
-  use(): () => void {
-    this.#users += 1;
-    this.#follow();
-    let used = true;
-    return () => {
-      if (used) this.#users -= 1;
-      used = false;
-      this.#follow();
-    };
-  }
-
-  /** Whether the page can be seen at all. */
-  setSeen(seen: boolean): void {
-    this.#seen = seen;
-    this.#follow();
   }
 
   setQuery(query: Query): void {
@@ -120,9 +102,8 @@ export class LiveStats {
     if (this.#connected) this.#connect();
   }
 
-  #follow(): void {
-    const wanted = this.#users > 0 && this.#seen;
-    if (wanted) {
+  protected follow(shown: boolean): void {
+    if (shown) {
       if (this.#linger !== null) clearTimeout(this.#linger);
       this.#linger = null;
       if (!this.#connected) this.#connect();

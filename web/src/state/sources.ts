@@ -8,6 +8,7 @@ import type { ApiClient } from '../api/client';
 import type { Channel, Pull } from '../api/sources';
 import { streamKey } from '../lib/urls';
 import { PollLoop } from './poll-loop';
+import { Shown } from './shown';
 import { Store } from './store';
 
 export interface SourcesView {
@@ -20,34 +21,15 @@ export interface SourcesView {
 
 const POLL_MS = 1_000;
 
-export class Sources {
+export class Sources extends Shown {
   readonly store = new Store<SourcesView>({ channels: null, pulls: null, asked: false });
   readonly #client: Pick<ApiClient, 'channels' | 'pulls'>;
   readonly #loop: PollLoop;
-  #users = 0;
-  #seen = true;
 
   constructor(client: Pick<ApiClient, 'channels' | 'pulls'>) {
+    super();
     this.#client = client;
     this.#loop = new PollLoop({ run: (signal) => this.#poll(signal), intervalMs: POLL_MS });
-  }
-
-  /** A page shows them; the function that is returned says that it does no more. */
-  use(): () => void {
-    this.#users += 1;
-    this.#follow();
-    let used = true;
-    return () => {
-      if (used) this.#users -= 1;
-      used = false;
-      this.#follow();
-    };
-  }
-
-  /** Whether the page can be seen at all. */
-  setSeen(seen: boolean): void {
-    this.#seen = seen;
-    this.#follow();
   }
 
   /** Asks again at once, for example after something was added. */
@@ -55,8 +37,8 @@ export class Sources {
     this.#loop.now();
   }
 
-  #follow(): void {
-    if (this.#users > 0 && this.#seen) this.#loop.start();
+  protected follow(shown: boolean): void {
+    if (shown) this.#loop.start();
     else this.#loop.stop();
   }
 

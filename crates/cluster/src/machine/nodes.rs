@@ -110,7 +110,7 @@ impl Machine {
         if now >= heard + DEAD_AFTER {
             self.peer_gone(now, instance, Gone::Silent);
         } else if now >= heard + suspect_after {
-            self.ask(now, instance);
+            self.ask(instance);
             self.set_timer(heard + DEAD_AFTER, Timer::Peer(instance));
         } else {
             self.set_timer(heard + suspect_after, Timer::Peer(instance));
@@ -118,7 +118,7 @@ impl Machine {
     }
 
     /// Asks whether the instance is there, unless that is being done.
-    pub(super) fn ask(&mut self, _now: Duration, instance: InstanceId) {
+    pub(super) fn ask(&mut self, instance: InstanceId) {
         if self.is_live()
             && let Some(peer) = self.nodes.get_mut(&instance).filter(|peer| !peer.gone && !peer.asking)
         {
@@ -254,7 +254,7 @@ impl Machine {
         if !self.named
             && let Some(&other) = self.by_name.get(&self.me.name)
         {
-            self.ask(now, other);
+            self.ask(other);
             self.set_timer(now + ASK_AGAIN, Timer::Announce);
             return;
         }

@@ -217,7 +217,7 @@ impl Machine {
             OwnState::Asking { .. } => {
                 let instance = theirs.instance;
                 self.waiting.entry(instance).or_default().push(stream);
-                self.ask(now, instance);
+                self.ask(instance);
             }
             OwnState::Granted if gone || own.record.rank() > theirs.rank() => {
                 self.write_own(stream, revision)

@@ -53,5 +53,5 @@ pub(super) async fn cluster(
         context.cluster.as_deref().ok_or(Failure::NotFound("this server is not part of a cluster"))?;
     let limit = limit.unwrap_or(PAGE_DEFAULT).min(PAGE_MAX);
     let listed = ListedStreams { stream, search, offset, limit };
-    cluster::ask(source, listed).await.map(Json).map_err(|cluster::Silent| Failure::ClusterSilent)
+    cluster::ask(source, listed).await.map(Json).ok_or(Failure::ClusterSilent)
 }

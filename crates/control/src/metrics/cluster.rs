@@ -42,7 +42,7 @@ impl View {
     /// What the cluster says; `None` on a single node.
     pub(super) async fn of(context: &Context) -> Option<Self> {
         let source = context.cluster.as_deref()?;
-        let snapshot = ask(source, ListedStreams::default()).await.ok();
+        let snapshot = ask(source, ListedStreams::default()).await;
         Some(Self { node: source.node().to_owned(), snapshot })
     }
 

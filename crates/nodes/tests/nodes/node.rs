@@ -245,9 +245,6 @@ impl Worker {
         inner.relayed.push(called);
         inner.last += 1;
         let number = inner.last;
-        let found = |inner: &Inner, app: &str, name: &str| {
-            inner.streams.get(&format!("{app}/{name}")).and_then(|stream| stream.epoch)
-        };
         match command {
             RelayCommand::Notify { notices } => inner.notices = Some(notices),
             RelayCommand::AddLink { reply, .. } | RelayCommand::Serve { reply, .. } => {
@@ -257,16 +254,15 @@ impl Worker {
                 inner.keys.push(key);
                 let _ = reply.send(Ok(()));
             }
-            RelayCommand::Offer { app, name, reply } => {
+            RelayCommand::Offer { stream, reply } => {
                 let keys = inner.keys.clone();
-                let offered = found(&inner, &app, &name)
-                    .map(|epoch| Offered { epoch, tracks: [].into(), keys })
-                    .ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(offered);
+                let epoch = inner.streams.get(&stream).and_then(|stream| stream.epoch);
+                let offered = epoch.map(|epoch| Offered { epoch, tracks: [].into(), keys });
+                let _ = reply.send(offered.ok_or(RelayRefusal::NoStream));
             }
-            RelayCommand::Fetch { app, name, keys, reply, .. } => {
+            RelayCommand::Fetch { stream, keys, reply, .. } => {
                 inner.keys = keys;
-                let stream = inner.streams.entry(format!("{app}/{name}")).or_default();
+                let stream = inner.streams.entry(stream).or_default();
                 stream.epoch = Some(Epoch(number));
                 stream.publications += 1;
                 let _ = reply.send(Ok(Fetched { epoch: Epoch(number), handle: 7 }));
@@ -281,9 +277,8 @@ impl Worker {
                 inner.keys.push(key.clone());
                 let _ = reply.send(Ok(key));
             }
-            RelayCommand::EndFetch { app, name, epoch } => {
-                let stream = inner.streams.entry(format!("{app}/{name}")).or_default();
-                stream.epoch.take_if(|known| *known == epoch);
+            RelayCommand::EndFetch { stream, epoch } => {
+                inner.streams.entry(stream).or_default().epoch.take_if(|known| *known == epoch);
             }
             RelayCommand::RemoveLink { .. }
             | RelayCommand::StopServing { .. }

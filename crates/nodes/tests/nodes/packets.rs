@@ -81,8 +81,7 @@ async fn a_new_key_is_at_all_nodes_before_it_is_used() {
         node.worker.want(STREAM, true);
         asked(node, &["Fetch [0]"]).await;
     }
-    let (app, name) = STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
-    a.worker.notice(RelayNotice::KeyWorn { app, name });
+    a.worker.notice(RelayNotice::KeyWorn { stream: STREAM.to_owned() });
     asked(&c, &["Fetch [0]", "AddKey 1"]).await;
     assert!(a.worker.relayed().iter().all(|call| !call.starts_with("UseNewKey")), "not yet");
     until("it is used", || a.worker.relayed().last().is_some_and(|call| call == "UseNewKey 1")).await;
@@ -98,13 +97,12 @@ async fn what_the_relay_ends_is_asked_for_again_or_is_over() {
     b.knows(STREAM).await;
     b.worker.want(STREAM, true);
     asked(&b, &["Fetch [0]"]).await;
-    let parts = || STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
-    let ((app, name), epoch) = (parts(), b.worker.epoch(STREAM).unwrap());
-    b.worker.notice(RelayNotice::FetchEnded { app, name, epoch, reason: EndReason::Defect });
+    let (stream, epoch) = (STREAM.to_owned(), b.worker.epoch(STREAM).unwrap());
+    b.worker.notice(RelayNotice::FetchEnded { stream, epoch, reason: EndReason::Defect });
     until("it is fetched again", || b.worker.publications(STREAM) == 2).await;
     // The publisher leaves: the relay says so, and so does the directory.
-    let ((app, name), epoch) = (parts(), a.worker.epoch(STREAM).unwrap());
-    a.worker.notice(RelayNotice::ServedEnded { app, name, epoch });
+    let (stream, epoch) = (STREAM.to_owned(), a.worker.epoch(STREAM).unwrap());
+    a.worker.notice(RelayNotice::ServedEnded { stream, epoch });
     a.worker.end(STREAM);
     until("it is over", || b.worker.epoch(STREAM).is_none()).await;
     tokio::time::timeout(Duration::from_secs(30), async {
@@ -131,8 +129,7 @@ async fn no_key_secret_or_media_goes_through_nats() {
     b.knows(STREAM).await;
     b.worker.want(STREAM, true);
     asked(&b, &["Fetch [0]"]).await;
-    let (app, name) = STREAM.split_once('/').map(|(app, name)| (app.to_owned(), name.to_owned())).unwrap();
-    a.worker.notice(RelayNotice::KeyWorn { app, name });
+    a.worker.notice(RelayNotice::KeyWorn { stream: STREAM.to_owned() });
     until("the next key has come", || b.worker.keys().len() == 2).await;
     until("both streams were heard of", || {
         [&b"s.live_2Fframes"[..], b"f.live_2Fa.b"].iter().all(|key| overheard.contains(key))

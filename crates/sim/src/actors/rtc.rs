@@ -5,18 +5,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use netsim::FastMap;
 use netsim::kernel::{self, EventQueue, Interest, UdpSocket};
-use rtc::dtls::{Certificate, DtlsRole};
-use rtc::sdp::{
-    Candidate, Direction, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer, Setup,
-    Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
-};
-use rtc::{PeerConfig, Side, Timeouts};
-use rtc_test::{Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
+use rtc::Timeouts;
+use rtc::sdp::{Direction, IceCredentials, OfferConfig, RemoteAnswer};
+use rtc_test::{Answered, Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
 use rtp::HeaderFields;
 use rtp::payload::Codec;
 use tokio::sync::oneshot;
@@ -148,7 +143,6 @@ impl RtcClient {
         };
         let video = self.plan.is_bridged.then_some(Codec::H264);
         let offer = rtc_test::offer(direction, local, &OfferOptions { video, ..OfferOptions::default() });
-        let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
         let worker = ledger.random.below(ledger.servers[self.plan.key.server].handles.len() as u64) as usize;
         let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
         let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
@@ -156,42 +150,20 @@ impl RtcClient {
         let key = format!("live/{}", self.plan.key.name());
         let ports = &view.rtc[worker].udp;
         let udp = ports[ufrag as usize % ports.len()];
-        let description = LocalDescription {
-            ice: ice.clone(),
-            fingerprint: certificate().fingerprint(),
-            candidates: vec![Candidate::host(udp, Transport::Udp, 65_535)],
-            ice_lite: true,
-            session_id: ufrag >> 1,
-            first_ssrc: 0x5000_0001,
-            stream_id: key.clone(),
+        let published = (view.published)(&key);
+        let viewed = match (self.plan.role, &published) {
+            (RtcRole::Publish, _) => None,
+            (
+                RtcRole::Play,
+                Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)),
+            ) => Some(&**tracks),
+            (RtcRole::Play, _) => return,
         };
-        let answer = match self.plan.role {
-            RtcRole::Publish => answer_publish(&parsed, &description, &Policy::publish()),
-            RtcRole::Play => match (view.published)(&key) {
-                Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)) => {
-                    answer_play(&parsed, &description, &Policy::play(), &tracks)
-                }
-                _ => return,
-            },
-        };
-        let Ok(answer) = answer else { return };
-        let remote = read_answer(&answer.sdp, &offer).expect("an answer");
-        let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
-        dtls.handshake_timeout = ms(15_000);
-        dtls.seed = Some(ufrag);
-        let peer = PeerConfig {
-            side: Side::Lite,
-            local_ice: ice,
-            remote_ice: answer.remote.ice.clone(),
-            local_addresses: Vec::new(),
-            remote_candidates: answer.remote.candidates.clone(),
-            dtls,
-            dtls_role: match answer.setup {
-                Setup::Active => DtlsRole::Client,
-                _ => DtlsRole::Server,
-            },
-            timeouts: Timeouts { ice: ms(15_000), dtls: ms(15_000), ..Timeouts::default() },
-        };
+        let answered = rtc_test::answer(&offer, ice, &[udp], viewed);
+        let Some(Answered { answer, remote, mut peer }) = answered else { return };
+        peer.dtls.handshake_timeout = ms(15_000);
+        peer.dtls.seed = Some(ufrag);
+        peer.timeouts = Timeouts { ice: ms(15_000), dtls: ms(15_000), ..Timeouts::default() };
         let (reply, opening) = oneshot::channel();
         let open = RtcOpen {
             role: self.plan.role,
@@ -200,8 +172,8 @@ impl RtcClient {
             address: local,
             user_agent: None,
             peer,
-            tracks: answer.tracks.clone(),
-            published: answer.published.clone(),
+            tracks: answer.tracks,
+            published: answer.published,
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password);
@@ -447,12 +419,6 @@ fn bind(queue: &EventQueue, from: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::new(from, 0)).expect("a free port");
     queue.add(socket.id(), 0, Interest { read: true, write: false });
     socket
-}
-
-/// One certificate for all servers: generating it is not what is tested.
-fn certificate() -> Arc<Certificate> {
-    static CERTIFICATE: OnceLock<Arc<Certificate>> = OnceLock::new();
-    Arc::clone(CERTIFICATE.get_or_init(|| Arc::new(Certificate::generate().expect("random bytes"))))
 }
 
 /// H.264 of a bridge (RFC 6184, mode 1), put together again.

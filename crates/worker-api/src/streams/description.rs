@@ -14,6 +14,7 @@
 //! why?          0 | why
 //! why           1 bridges to packets are off | 2 bridges to frames are off | 3 a bug | 4 refusal? refusal?
 //! refusal?      0 | kind:1, and a codec for kinds 1, 2, 4 and 5
+//! codec         number:1 (`Codec::number`), four characters if it is 0
 //! fmtp mid rid  length:2 UTF-8
 //! ```
 //! Numbers are big-endian. Formats are in a table because the tracks of a publisher share them: a hundred
@@ -220,12 +221,9 @@ impl Writer {
     }
 
     fn codec(&mut self, codec: Codec) {
-        match codec {
-            Codec::Unknown(FourCc(name)) => {
-                self.0.push(UNKNOWN);
-                self.0.extend(name);
-            }
-            codec => self.0.push(number_of(codec)),
+        self.0.push(codec.number());
+        if let Codec::Unknown(FourCc(name)) = codec {
+            self.0.extend(name);
         }
     }
 
@@ -238,49 +236,6 @@ impl Writer {
     fn count(&mut self, count: usize, max: usize) -> Option<()> {
         self.0.push(u8::try_from(count).ok().filter(|_| count <= max)?);
         Some(())
-    }
-}
-
-/// Number of a codec that has only four characters, which follow.
-const UNKNOWN: u8 = 0;
-
-/// Codecs by their number, less one.
-const CODECS: [Codec; 15] = [
-    Codec::H264,
-    Codec::H265,
-    Codec::Av1,
-    Codec::Vp8,
-    Codec::Vp9,
-    Codec::Aac,
-    Codec::Mp3,
-    Codec::Opus,
-    Codec::Ac3,
-    Codec::Eac3,
-    Codec::Flac,
-    Codec::Pcma,
-    Codec::Pcmu,
-    Codec::Speex,
-    Codec::None,
-];
-
-fn number_of(codec: Codec) -> u8 {
-    match codec {
-        Codec::Unknown(_) => UNKNOWN,
-        Codec::H264 => 1,
-        Codec::H265 => 2,
-        Codec::Av1 => 3,
-        Codec::Vp8 => 4,
-        Codec::Vp9 => 5,
-        Codec::Aac => 6,
-        Codec::Mp3 => 7,
-        Codec::Opus => 8,
-        Codec::Ac3 => 9,
-        Codec::Eac3 => 10,
-        Codec::Flac => 11,
-        Codec::Pcma => 12,
-        Codec::Pcmu => 13,
-        Codec::Speex => 14,
-        Codec::None => 15,
     }
 }
 
@@ -392,8 +347,8 @@ impl<'a> Reader<'a> {
 
     fn codec(&mut self) -> Result<Codec, DescriptionError> {
         match self.u8()? {
-            UNKNOWN => Ok(Codec::Unknown(FourCc(self.number()?))),
-            number => CODECS.get(usize::from(number) - 1).copied().ok_or(DescriptionError::Contents),
+            0 => Ok(Codec::Unknown(FourCc(self.number()?))),
+            number => Codec::from_number(number).ok_or(DescriptionError::Contents),
         }
     }
 
@@ -500,7 +455,7 @@ mod tests {
             TrackRefusal::Transcoder(TRANSCODER),
             TrackRefusal::NoCodec(Codec::Unknown(FourCc(*b"apv1"))),
         ];
-        let of_codecs = CODECS.into_iter().flat_map(|codec| {
+        let of_codecs = Codec::NUMBERED.into_iter().flat_map(|codec| {
             [
                 TrackRefusal::NoCodec(codec),
                 TrackRefusal::NotTranscoded(codec),
@@ -542,9 +497,7 @@ mod tests {
 
     #[test]
     fn every_codec_and_extension_has_a_number_of_its_own() {
-        for (at, codec) in CODECS.into_iter().enumerate() {
-            assert_eq!(usize::from(number_of(codec)), at + 1, "{codec}");
-        }
+        assert!(Codec::NUMBERED.map(Codec::number).into_iter().eq(1..=15));
         let mut numbers = Extension::ALL.map(number_of_extension);
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(0..Extension::ALL.len() as u8));

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use relay::{LinkSecret, Role, SetupError};
 
-use super::lifecycle::Fetch;
 use super::{Ends, Link, Nodes};
 use crate::context::Context;
 use crate::event_loop::Worker;
@@ -21,46 +20,45 @@ impl Worker {
                 let _ = reply.send(nodes.add_link(&self.ctx, link, (secret, role), address));
             }
             RelayCommand::RemoveLink { link } => nodes.remove_link(&self.ctx, link),
-            RelayCommand::Offer { app, name, reply } => {
-                let _ = reply.send(self.offer((&app, &name)));
+            RelayCommand::Offer { stream, reply } => {
+                let _ = reply.send(self.offer(&stream));
             }
-            RelayCommand::Serve { link, app, name, epoch, handle, from, reply } => {
-                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+            RelayCommand::Serve { link, stream, epoch, handle, from, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.serve(&self.ctx, (id, epoch), link, handle, from)));
             }
-            RelayCommand::StopServing { link, app, name } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+            RelayCommand::StopServing { link, stream } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
                     nodes.stop_serving(self.ctx.now, link, Some(id));
                 }
             }
-            RelayCommand::NewKey { app, name, reply } => {
-                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+            RelayCommand::NewKey { stream, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.new_key(id)));
             }
-            RelayCommand::UseNewKey { app, name, epoch } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+            RelayCommand::UseNewKey { stream, epoch } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
                     nodes.use_new_key(id, epoch);
                 }
             }
-            RelayCommand::Fetch { link, app, name, tracks, keys, serves, reply } => {
-                let fetch = Fetch { link, app: &app, name: &name, tracks, keys, serves };
-                let _ = reply.send(self.fetch(fetch));
+            RelayCommand::Fetch { link, stream, tracks, keys, reply } => {
+                let _ = reply.send(self.fetch(link, &stream, tracks, keys));
             }
-            RelayCommand::AddParent { link, app, name, reply } => {
-                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+            RelayCommand::AddParent { link, stream, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.add_parent(&self.ctx, id, link)));
             }
-            RelayCommand::RemoveParent { link, app, name } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+            RelayCommand::RemoveParent { link, stream } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
                     nodes.remove_parent(&self.ctx, link, Some(id));
                 }
             }
-            RelayCommand::AddKey { app, name, key, reply } => {
-                let id = nodes.id_of(&self.ctx, &app, &name).ok_or(RelayRefusal::NoStream);
+            RelayCommand::AddKey { stream, key, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.add_key(&self.ctx, id, key)));
             }
-            RelayCommand::EndFetch { app, name, epoch } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &app, &name) {
+            RelayCommand::EndFetch { stream, epoch } => {
+                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
                     self.end_fetch_of(id, epoch);
                 }
             }
@@ -72,8 +70,8 @@ impl Worker {
 }
 
 impl Nodes {
-    fn id_of(&self, ctx: &Context, app: &str, name: &str) -> Option<StreamId> {
-        let (id, _) = ctx.directory.home(&format!("{app}/{name}"))?;
+    fn id_of(&self, ctx: &Context, stream: &str) -> Option<StreamId> {
+        let (id, _) = ctx.directory.home(stream)?;
         (self.served.contains_key(&id) || self.fetched.contains_key(&id)).then_some(id)
     }
 

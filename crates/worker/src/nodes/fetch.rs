@@ -58,7 +58,7 @@ impl Nodes {
     ) -> Result<(), DropReason> {
         // It is opened in place, and what goes on does so as it came.
         let copy = self.copies.len();
-        if self.kept_onward > 0 {
+        if !self.fetched.is_empty() {
             self.copies.extend_from_slice(datagram);
         }
         let kept =
@@ -132,7 +132,7 @@ impl Nodes {
 
     /// The outgoing stream by which further nodes get a fetched one; made if there is none yet.
     pub(super) fn forwarded(&mut self, id: StreamId) -> Result<OutStreamId, RelayRefusal> {
-        let Self { fetched, sender, of_out, kept_onward, .. } = self;
+        let Self { fetched, sender, of_out, .. } = self;
         let fetched = fetched.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
         if let Some(out) = fetched.out {
             return Ok(out);
@@ -140,7 +140,6 @@ impl Nodes {
         let out = sender.add_forwarded_stream()?;
         fetched.out = Some(out);
         of_out.insert(out, id);
-        *kept_onward += 1;
         Ok(out)
     }
 

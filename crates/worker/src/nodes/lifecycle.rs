@@ -17,34 +17,28 @@ use crate::registry::{Claimant, Epoch, Lane, Origin, Published, PublishedTracks,
 use worker_api::EndReason;
 use worker_api::relay::{LinkId, Offered, RelayNotice, RelayRefusal};
 
-/// A stream that is to be fetched.
-pub(super) struct Fetch<'a> {
-    pub(super) link: LinkId,
-    pub(super) app: &'a str,
-    pub(super) name: &'a str,
-    pub(super) tracks: PublishedTracks,
-    pub(super) keys: Vec<OpenKey>,
-    pub(super) serves: bool,
-}
-
 impl Worker {
     /// Publishes another node's stream here.
-    pub(super) fn fetch(&mut self, fetch: Fetch<'_>) -> Result<worker_api::relay::Fetched, RelayRefusal> {
-        let Fetch { link, app, name, tracks, keys, serves } = fetch;
+    pub(super) fn fetch(
+        &mut self,
+        link: LinkId,
+        key: &str,
+        tracks: PublishedTracks,
+        keys: Vec<OpenKey>,
+    ) -> Result<worker_api::relay::Fetched, RelayRefusal> {
         if self.ctx.draining_until.is_some() {
             return Err(RelayRefusal::Draining);
         }
         let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-        let key = format!("{app}/{name}");
         let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
         let claim =
-            self.ctx.directory.claim(&key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
+            self.ctx.directory.claim(key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
         let Ok(claim) = claim else {
             nodes.receiver.remove_stream(self.ctx.now, into);
             return Err(RelayRefusal::Taken);
         };
         let (id, epoch) = (claim.id, claim.epoch);
-        let stream = self.claimed_packets(&claim, (app, name), &tracks);
+        let stream = self.claimed_packets(&claim, split(key), &tracks);
         let entry = &mut self.packets.streams[stream];
         entry.sfu.relayed_publisher_started(self.ctx.now, epoch.0, inputs::relayed(&tracks));
         if let Some(nodes) = &mut self.nodes {
@@ -65,8 +59,8 @@ impl Worker {
             let len = nodes.of_in.len().max(into.index() + 1);
             nodes.of_in.resize(len, None);
             nodes.of_in[into.index()] = Some(id);
-            if serves && nodes.forwarded(id).is_err() {
-                tracing::warn!(stream = key_of(nodes, id), "nothing is kept for further nodes");
+            if nodes.forwarded(id).is_err() {
+                tracing::warn!(stream = key, "nothing is kept for further nodes");
             }
         }
         self.start_packets(&claim, stream, Origin::Node, tracks);
@@ -78,8 +72,8 @@ impl Worker {
     pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
         let Some(nodes) = &self.nodes else { return };
         let Some(fetched) = nodes.fetched.get(&id) else { return };
-        let (app, name) = split(&fetched.key);
-        nodes.notify(RelayNotice::FetchEnded { app, name, epoch: fetched.epoch, reason });
+        let stream = fetched.key.to_string();
+        nodes.notify(RelayNotice::FetchEnded { stream, epoch: fetched.epoch, reason });
         self.forget_fetched(id, reason);
     }
 
@@ -93,7 +87,6 @@ impl Worker {
         if let Some(out) = fetched.out {
             nodes.sender.remove_stream(out);
             nodes.of_out.remove(&out);
-            nodes.kept_onward -= 1;
         }
         let Counts { packets, bytes } = fetched.counts;
         tracing::info!(
@@ -116,13 +109,12 @@ impl Worker {
     }
 
     /// Prepares to serve a stream, and says what it is.
-    pub(super) fn offer(&mut self, (app, name): (&str, &str)) -> Result<Offered, RelayRefusal> {
+    pub(super) fn offer(&mut self, key: &str) -> Result<Offered, RelayRefusal> {
         if self.ctx.draining_until.is_some() {
             return Err(RelayRefusal::Draining);
         }
-        let key = format!("{app}/{name}");
-        let Some((id, home, tracks)) = self.ctx.directory.packets(&key) else {
-            return Err(match self.ctx.directory.published(&key) {
+        let Some((id, home, tracks)) = self.ctx.directory.packets(key) else {
+            return Err(match self.ctx.directory.published(key) {
                 Published::Nobody | Published::Packets(_) => RelayRefusal::NoStream,
                 Published::Frames(_) => RelayRefusal::NotPackets,
             });
@@ -144,7 +136,7 @@ impl Worker {
             let first = SealKey::random(0);
             let keys = vec![first.open_key()];
             let out = nodes.sender.add_stream(first)?;
-            let subscribed = self.subscribe(Lane::Packets, &key, (app, name));
+            let subscribed = self.subscribe(Lane::Packets, key, split(key));
             let stream = subscribed.and_then(|id| self.packets.streams.find(id));
             let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
             let Some(stream) = stream else {
@@ -189,8 +181,7 @@ impl Worker {
     pub(crate) fn end_served(&mut self, id: StreamId) {
         let Some(nodes) = &self.nodes else { return };
         let Some(served) = nodes.served.get(&id) else { return };
-        let (app, name) = split(&served.key);
-        nodes.notify(RelayNotice::ServedEnded { app, name, epoch: served.epoch });
+        nodes.notify(RelayNotice::ServedEnded { stream: served.key.to_string(), epoch: served.epoch });
         self.forget_served(id);
     }
 
@@ -218,8 +209,4 @@ impl Worker {
         }
         tracing::debug!(stream = &*served.key, "stream goes to no node any more");
     }
-}
-
-fn key_of(nodes: &Nodes, id: StreamId) -> &str {
-    nodes.fetched.get(&id).map_or("", |fetched| &fetched.key)
 }

@@ -62,8 +62,6 @@ pub(crate) struct Nodes {
     of_out: HashMap<OutStreamId, StreamId>,
     /// The stream that each of the receiver's is, by its index.
     of_in: Vec<Option<StreamId>>,
-    /// Fetched streams of which something is kept for further nodes.
-    kept_onward: usize,
     /// Links that get what is kept of a stream, the next one in front.
     catching_up: VecDeque<(StreamId, LinkId)>,
     catch_up_at: Instant,
@@ -123,7 +121,6 @@ impl Nodes {
             fetched: HashMap::new(),
             of_out: HashMap::new(),
             of_in: Vec::new(),
-            kept_onward: 0,
             catching_up: VecDeque::new(),
             catch_up_at: crate::net::Clock::now(),
             notices: None,
@@ -197,7 +194,6 @@ impl Nodes {
     ) {
         let bytes = datagram.len() as u64;
         self.counters.datagrams_in += 1;
-        self.counters.bytes_in += bytes;
         ctx.counters.bytes_in += bytes;
         ctx.load.bytes_in += bytes;
         let Some(ends) = self.port.link_at(source) else {
@@ -330,9 +326,8 @@ impl Nodes {
     }
 
     fn stats(&self) -> RelayStats {
-        let links = self.links.iter().map(|(&link, &Link { ends, address })| RelayLinkStats {
+        let links = self.links.iter().map(|(&link, &Link { ends, .. })| RelayLinkStats {
             link,
-            address,
             sent: self.sender.link_stats(ends.out).unwrap_or_default(),
             received: self.receiver.link_stats(ends.into).unwrap_or_default(),
         });
@@ -342,16 +337,13 @@ impl Nodes {
             of_served.chain(of_fetched).map(|(id, key)| (*id, key)).collect();
         let streams = keys.into_iter().map(|(id, key)| {
             let (served, fetched) = (self.served.get(&id), self.fetched.get(&id));
-            let (app, name) = split(&key);
             let counts = fetched.map(|fetched| fetched.counts).or(served.map(|served| served.counts));
             let counts = counts.unwrap_or_default();
             RelayStreamStats {
-                app,
-                name,
+                stream: key.to_string(),
                 parents: fetched.map_or(Vec::new(), |fetched| fetched.parents.clone()),
                 children: served.map_or(Vec::new(), |served| served.children.clone()),
                 packets: counts.packets,
-                bytes: counts.bytes,
             }
         });
         RelayStats {
@@ -378,9 +370,8 @@ impl Counts {
 }
 
 /// App and name of a stream.
-fn split(key: &str) -> (String, String) {
-    let (app, name) = key.rsplit_once('/').unwrap_or(("", key));
-    (app.to_owned(), name.to_owned())
+fn split(key: &str) -> (&str, &str) {
+    key.rsplit_once('/').unwrap_or(("", key))
 }
 
 impl std::fmt::Debug for Nodes {

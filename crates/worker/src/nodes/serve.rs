@@ -10,7 +10,7 @@ use rtp::rtcp::{SenderInfo, SenderReport};
 use sfu::{NtpRtpMapping, Packet, TrackIndex, WallClock};
 
 use super::starts::Starts;
-use super::{Counts, Link, Nodes, split};
+use super::{Counts, Link, Nodes};
 use crate::context::Context;
 use crate::ids::PacketStreamId;
 use crate::registry::{Epoch, PublishedTracks, StreamId};
@@ -192,8 +192,7 @@ impl Nodes {
                 && !std::mem::replace(is_worn, true)
                 && let Some(notices) = &self.notices
             {
-                let (app, name) = split(&served.key);
-                let _ = notices.send(RelayNotice::KeyWorn { app, name });
+                let _ = notices.send(RelayNotice::KeyWorn { stream: served.key.to_string() });
             }
         }
     }

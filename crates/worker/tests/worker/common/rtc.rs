@@ -1,12 +1,7 @@
 //! WebRTC sessions, signalled as the control side does it.
 
-use rtc::dtls::DtlsRole;
-use rtc::sdp::{
-    Answer, Candidate, Direction, LocalDescription, Policy, Setup, Transport, answer_play, answer_publish,
-    make_offer, parse_offer, read_answer,
-};
-use rtc::{PeerConfig, Side, Timeouts};
-use rtc_test::{OfferOptions, UdpClient, certificate, credentials, random};
+use rtc::sdp::Direction;
+use rtc_test::{Answered, OfferOptions, UdpClient, credentials};
 use rtp::payload::Codec;
 use tokio::sync::oneshot;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
@@ -40,28 +35,17 @@ async fn open(
     let local = socket.local_addr().expect("its address");
     let direction = if role == RtcRole::Publish { Direction::Send } else { Direction::Receive };
     let offer = rtc_test::offer(direction, local, &OfferOptions { video, ..OfferOptions::default() });
-    let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
-    let ice = credentials();
-    let description = LocalDescription {
-        ice: ice.clone(),
-        fingerprint: certificate().fingerprint(),
-        candidates: vec![Candidate::host(node.rtc[worker].udp[0], Transport::Udp, 65_535)],
-        ice_lite: true,
-        session_id: random() >> 1,
-        first_ssrc: 0x5000_0001,
-        stream_id: name.to_owned(),
+    let published = (node.published)(&format!("live/{name}"));
+    let viewed = match (role, &published) {
+        (RtcRole::Publish, _) => None,
+        (
+            RtcRole::Play,
+            Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)),
+        ) => Some(&**tracks),
+        (RtcRole::Play, other) => panic!("{other:?}: nothing to answer by"),
     };
-    let answer = match role {
-        RtcRole::Publish => answer_publish(&parsed, &description, &Policy::publish()),
-        RtcRole::Play => match (node.published)(&format!("live/{name}")) {
-            Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)) => {
-                answer_play(&parsed, &description, &Policy::play(), &tracks)
-            }
-            other => panic!("{other:?}: nothing to answer by"),
-        },
-    };
-    let answer = answer.expect("a codec that both have");
-    let remote = read_answer(&answer.sdp, &offer).expect("an answer");
+    let answered = rtc_test::answer(&offer, credentials(), &node.rtc[worker].udp, viewed);
+    let Answered { answer, remote, peer } = answered.expect("a codec that both have");
     let (reply, answered) = oneshot::channel();
     let open = RtcOpen {
         role,
@@ -69,29 +53,15 @@ async fn open(
         stream: name.to_owned(),
         address: local,
         user_agent: None,
-        peer: peer(ice, &answer),
-        tracks: answer.tracks.clone(),
-        published: answer.published.clone(),
+        peer,
+        tracks: answer.tracks,
+        published: answer.published,
         reply,
     };
     node.link.rtc_open(worker, open, answered).await.expect("an answer")?;
     let mut client = UdpClient::new(socket, offer, remote);
     turn_until(&mut client, "connected", |client| client.is_connected()).await;
     Ok(client)
-}
-
-fn peer(ice: rtc::sdp::IceCredentials, answer: &Answer) -> PeerConfig {
-    let dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
-    PeerConfig {
-        side: Side::Lite,
-        local_ice: ice,
-        remote_ice: answer.remote.ice.clone(),
-        local_addresses: Vec::new(),
-        remote_candidates: answer.remote.candidates.clone(),
-        dtls,
-        dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
-        timeouts: Timeouts::default(),
-    }
 }
 
 /// Runs a client until something holds.

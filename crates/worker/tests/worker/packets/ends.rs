@@ -7,7 +7,7 @@ use worker_api::relay::{RelayCommand, RelayNotice};
 use worker_api::streams::Published;
 
 use crate::packets::common::media::{count, send_frame};
-use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::node::{Node, link};
 use crate::packets::common::{eventually, until};
 
 /// Sends frames, numbered from here on, until a viewer has so many packets more. The next number.
@@ -29,14 +29,13 @@ fn viewers_stay_when_the_publisher_leaves_and_go_on_with_the_next_one() {
     let fetched = other.fetch_from(&one, "live/a", link);
     let mut far = other.play(0, "live/a");
     play(&mut publisher, 0, &mut far, 30);
-    let (app, name) = names("live/a");
     let offered = one.offer("live/a").expect("it is published");
     publisher.peer.close(crate::packets::common::now());
     publisher.turn();
-    let ended = RelayNotice::ServedEnded { app: app.clone(), name: name.clone(), epoch: offered.epoch };
-    assert_eq!(one.notice(), ended);
+    let stream = "live/a".to_owned();
+    assert_eq!(one.notice(), RelayNotice::ServedEnded { stream: stream.clone(), epoch: offered.epoch });
     assert_eq!(one.stats().streams, []);
-    other.tell(RelayCommand::EndFetch { app, name, epoch: fetched.epoch });
+    other.tell(RelayCommand::EndFetch { stream, epoch: fetched.epoch });
     eventually("it is not published any more", || {
         (other.published("live/a") == Published::Nobody).then_some(())
     });
@@ -57,11 +56,9 @@ fn a_publisher_of_this_node_takes_the_place_of_what_it_fetches() {
     let fetched = other.fetch_from(&one, "live/a", link);
     let mut far = other.play(1, "live/a");
     let mut frame = play(&mut publisher, 0, &mut far, 30);
-    let (app, name) = names("live/a");
     let mut own = other.publish(1, "live/a", &OfferOptions::default());
-    let reason = EndReason::TakenOver;
-    let ended = RelayNotice::FetchEnded { app, name, epoch: fetched.epoch, reason };
-    assert_eq!(other.notice(), ended);
+    let (stream, reason) = ("live/a".to_owned(), EndReason::TakenOver);
+    assert_eq!(other.notice(), RelayNotice::FetchEnded { stream, epoch: fetched.epoch, reason });
     assert_eq!(other.stats().streams, []);
     play(&mut own, 0, &mut far, 30);
     // What still comes changes nothing.
@@ -86,10 +83,8 @@ fn a_publisher_that_takes_over_ends_what_is_served() {
     play(&mut publisher, 0, &mut far, 20);
     let _own = one.publish(0, "live/a", &OfferOptions::default());
     let notices = [one.notice(), one.notice()];
-    let (app, name) = names("live/a");
-    let reason = EndReason::TakenOver;
-    let of_fetch =
-        RelayNotice::FetchEnded { app: app.clone(), name: name.clone(), epoch: fetched.epoch, reason };
+    let (stream, reason) = ("live/a".to_owned(), EndReason::TakenOver);
+    let of_fetch = RelayNotice::FetchEnded { stream, epoch: fetched.epoch, reason };
     assert!(notices.contains(&of_fetch), "{notices:?}");
     let is_served = |notice: &RelayNotice| match notice {
         RelayNotice::ServedEnded { epoch, .. } => *epoch == fetched.epoch,
@@ -117,8 +112,7 @@ fn a_link_that_goes_takes_along_what_is_served_over_it() {
     let second = link(&one, &other);
     other.attach_to(&one, "live/a", second);
     let frame = play(&mut publisher, frame, &mut far, 20);
-    let (app, name) = names("live/a");
-    one.tell(RelayCommand::StopServing { link: second, app, name });
+    one.tell(RelayCommand::StopServing { link: second, stream: "live/a".to_owned() });
     let sent = one.stats().links[0].sent.packets;
     let mut near = one.play(0, "live/a");
     play(&mut publisher, frame, &mut near, 20);

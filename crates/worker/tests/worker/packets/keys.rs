@@ -5,7 +5,7 @@ use rtp::payload::MediaKind;
 use worker_api::relay::{RelayCommand, RelayRefusal};
 
 use crate::packets::common::media::{count, send_frame, taken};
-use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::node::{Node, link};
 use crate::packets::common::until;
 
 #[test]
@@ -26,20 +26,19 @@ fn a_change_of_keys_is_not_seen_and_shuts_out_who_did_not_get_the_next() {
         });
     };
     send_until("pictures", &mut publisher, &mut far, &mut out, 40);
-    let (app, name) = names("live/a");
+    let stream = || "live/a".to_owned();
     for epoch in 1..=3 {
-        let new_key = |app, name, reply| RelayCommand::NewKey { app, name, reply };
         // One that nobody gets, and another one.
-        let unused = one.ask(|reply| new_key(app.clone(), name.clone(), reply)).expect("it is served");
-        let key = one.ask(|reply| new_key(app.clone(), name.clone(), reply)).expect("it is served");
+        let [unused, key] = [(); 2].map(|()| {
+            one.ask(|reply| RelayCommand::NewKey { stream: stream(), reply }).expect("it is served")
+        });
         assert_eq!((unused.epoch(), key.epoch()), (2 * epoch - 1, 2 * epoch));
         assert_ne!(unused.to_bytes()[4..], key.to_bytes()[4..]);
         // A node that comes now gets both that it needs.
         let offered = one.offer("live/a").expect("it is published");
         let epochs: Vec<u32> = offered.keys.iter().map(|key| key.epoch()).collect();
         assert_eq!(epochs, [2 * epoch - 2, 2 * epoch]);
-        let (to, as_name) = (app.clone(), name.clone());
-        let added = other.ask(|reply| RelayCommand::AddKey { app: to, name: as_name, key, reply });
+        let added = other.ask(|reply| RelayCommand::AddKey { stream: stream(), key, reply });
         // The key of two changes before has expired by then on a slow machine only: it holds three.
         if added == Err(RelayRefusal::Setup(relay::SetupError::TooManyKeys)) {
             break;
@@ -47,7 +46,7 @@ fn a_change_of_keys_is_not_seen_and_shuts_out_who_did_not_get_the_next() {
         assert_eq!(added, Ok(()));
         let seen = count(&far, MediaKind::Video);
         send_until("pictures under the key before", &mut publisher, &mut far, &mut out, seen + 10);
-        one.tell(RelayCommand::UseNewKey { app: app.clone(), name: name.clone(), epoch: 2 * epoch });
+        one.tell(RelayCommand::UseNewKey { stream: stream(), epoch: 2 * epoch });
         send_until("pictures under the next one", &mut publisher, &mut far, &mut out, seen + 60);
     }
     let video = taken(&far, MediaKind::Video);
@@ -64,10 +63,9 @@ fn only_the_source_has_keys_to_change() {
     let link = link(&one, &other);
     let _publisher = one.publish(0, "live/a", &OfferOptions::default());
     other.fetch_from(&one, "live/a", link);
-    let (app, name) = names("live/a");
     let new_key = |node: &Node| {
-        let (app, name) = (app.clone(), name.clone());
-        node.ask(|reply| RelayCommand::NewKey { app, name, reply }).map(|key| key.epoch())
+        let stream = "live/a".to_owned();
+        node.ask(|reply| RelayCommand::NewKey { stream, reply }).map(|key| key.epoch())
     };
     assert_eq!(new_key(&other), Err(RelayRefusal::NoStream), "it is not offered there");
     other.offer("live/a").expect("it has it");

@@ -6,7 +6,7 @@ use rtp::rtcp::{Pli, Rtcp};
 use worker_api::relay::RelayCommand;
 
 use crate::packets::common::media::{count, send_frame, taken};
-use crate::packets::common::node::{Node, link, names};
+use crate::packets::common::node::{Node, link};
 use crate::packets::common::until;
 
 fn has_no_gap(client: &UdpClient) -> bool {
@@ -110,27 +110,4 @@ fn key_frames_that_viewers_of_all_nodes_want_are_asked_of_the_publisher_once() {
     // Twelve requests of four viewers.
     let asked = requests(clients[0]) - before;
     assert!((1..=2).contains(&asked), "asked {asked} times");
-}
-
-#[test]
-fn a_stream_of_which_nothing_was_kept_can_be_served_all_the_same() {
-    let nodes = [(); 3].map(|()| Node::start(1));
-    let [source, middle, edge] = &nodes;
-    let (upper, lower) = (link(source, middle), link(middle, edge));
-    let mut publisher = source.publish(0, "live/a", &OfferOptions::default());
-    let offered = source.offer("live/a").expect("it is published");
-    let ((app, name), tracks, keys) = (names("live/a"), offered.tracks.clone(), offered.keys.clone());
-    let fetched = middle
-        .ask(|reply| RelayCommand::Fetch { link: upper, app, name, tracks, keys, serves: false, reply })
-        .expect("nobody publishes it");
-    source.serve("live/a", upper, &offered, fetched.handle, None).expect("it was offered");
-    edge.fetch_from(middle, "live/a", lower);
-    let mut at_edge = edge.play(0, "live/a");
-    let mut frame = 0;
-    until("pictures", &mut [&mut publisher, &mut at_edge], |clients| {
-        send_frame(clients[0], frame, 1, frame.is_multiple_of(20));
-        frame += 1;
-        count(clients[1], MediaKind::Video) > 40
-    });
-    assert!(has_no_gap(&at_edge));
 }

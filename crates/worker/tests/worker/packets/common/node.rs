@@ -6,13 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use relay::{LinkSecret, Position, Role};
-use rtc::dtls::DtlsRole;
-use rtc::sdp::{
-    Candidate, Direction, LocalDescription, OfferConfig, Policy, Setup, Transport, answer_play,
-    answer_publish, make_offer, parse_offer, read_answer,
-};
-use rtc::{PeerConfig, Side, Timeouts};
-use rtc_test::{OfferOptions, UdpClient, certificate, credentials, offer, random};
+use rtc::Timeouts;
+use rtc::sdp::{Direction, OfferConfig};
+use rtc_test::{Answered, OfferOptions, UdpClient, credentials, offer, random};
 use tokio::sync::{mpsc, oneshot};
 use worker::Workers;
 use worker_api::AddressSlots;
@@ -127,8 +123,7 @@ impl Node {
 
     /// The other node's stream, prepared to be served from here.
     pub(crate) fn offer(&self, key: &str) -> Result<Offered, RelayRefusal> {
-        let (app, name) = names(key);
-        self.ask(|reply| RelayCommand::Offer { app, name, reply })
+        self.ask(|reply| RelayCommand::Offer { stream: key.to_owned(), reply })
     }
 
     /// Serves what was offered over a link.
@@ -140,14 +135,14 @@ impl Node {
         handle: u16,
         from: Option<Position>,
     ) -> Result<(), RelayRefusal> {
-        let ((app, name), epoch) = (names(key), offered.epoch);
-        self.ask(|reply| RelayCommand::Serve { link, app, name, epoch, handle, from, reply })
+        let (stream, epoch) = (key.to_owned(), offered.epoch);
+        self.ask(|reply| RelayCommand::Serve { link, stream, epoch, handle, from, reply })
     }
 
     /// Fetches what was offered over a link.
     pub(crate) fn fetch(&self, key: &str, link: LinkId, offered: &Offered) -> Result<Fetched, RelayRefusal> {
-        let ((app, name), tracks, keys) = (names(key), offered.tracks.clone(), offered.keys.clone());
-        self.ask(|reply| RelayCommand::Fetch { link, app, name, tracks, keys, serves: true, reply })
+        let (stream, tracks, keys) = (key.to_owned(), offered.tracks.clone(), offered.keys.clone());
+        self.ask(|reply| RelayCommand::Fetch { link, stream, tracks, keys, reply })
     }
 
     /// Fetches a stream of `parent` over a link, from its beginning to its first packet being on its way.
@@ -161,9 +156,8 @@ impl Node {
     /// Gets a stream that it fetches already from another node as well.
     pub(crate) fn attach_to(&self, parent: &Node, key: &str, link: LinkId) -> Attached {
         let offered = parent.offer(key).expect("it has it");
-        let (app, name) = names(key);
-        let attached =
-            self.ask(|reply| RelayCommand::AddParent { link, app, name, reply }).expect("it is here");
+        let stream = key.to_owned();
+        let attached = self.ask(|reply| RelayCommand::AddParent { link, stream, reply }).expect("it is here");
         parent.serve(key, link, &offered, attached.handle, Some(attached.position)).expect("it was offered");
         attached
     }
@@ -209,40 +203,19 @@ impl Node {
         let socket = UdpSocket::bind((client, 0)).expect("a port");
         let address = socket.local_addr().expect("its address");
         let offer = make(address);
-        let parsed = parse_offer(&make_offer(&offer)).expect("an offer");
+        let published = self.published(key);
+        let viewed = match (role, &published) {
+            (RtcRole::Publish, _) => None,
+            (RtcRole::Play, Published::Packets(tracks)) => Some(&**tracks),
+            (RtcRole::Play, other) => panic!("{key} is {other:?}"),
+        };
         let candidates = &self.workers().rtc_endpoints()[worker].udp;
-        let local = LocalDescription {
-            ice: credentials(),
-            fingerprint: certificate().fingerprint(),
-            candidates: candidates.iter().map(|at| Candidate::host(*at, Transport::Udp, 65_535)).collect(),
-            ice_lite: true,
-            session_id: random() >> 1,
-            first_ssrc: 0x7000_0000,
-            stream_id: "test".to_owned(),
-        };
-        let answer = match role {
-            RtcRole::Publish => answer_publish(&parsed, &local, &Policy::publish()),
-            RtcRole::Play => {
-                let Published::Packets(tracks) = self.published(key) else {
-                    panic!("{key} is {:?}", self.published(key));
-                };
-                answer_play(&parsed, &local, &Policy::play(), &tracks)
-            }
-        };
-        let answer = answer.expect("an answer");
-        let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
-        dtls.handshake_timeout = TIMEOUT;
-        let peer = PeerConfig {
-            side: Side::Lite,
-            local_ice: local.ice,
-            remote_ice: answer.remote.ice.clone(),
-            local_addresses: Vec::new(),
-            remote_candidates: answer.remote.candidates.clone(),
-            dtls,
-            dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
-            timeouts: Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() },
-        };
-        let (app, stream) = names(key);
+        let answered = rtc_test::answer(&offer, credentials(), candidates, viewed);
+        let Answered { answer, remote, mut peer } = answered.expect("an answer");
+        peer.dtls.handshake_timeout = TIMEOUT;
+        peer.timeouts = Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() };
+        let (app, stream) = key.rsplit_once('/').expect("app/name");
+        let (app, stream) = (app.to_owned(), stream.to_owned());
         let (reply, opened) = oneshot::channel();
         let open = RtcOpen {
             role,
@@ -251,14 +224,13 @@ impl Node {
             address,
             user_agent: None,
             peer,
-            tracks: answer.tracks.clone(),
-            published: answer.published.clone(),
+            tracks: answer.tracks,
+            published: answer.published,
             reply,
         };
         let handle = &self.workers().handles()[worker];
         handle.send(Command::RtcOpen(Box::new(open))).expect("room in its queue");
         opened.blocking_recv().expect("a worker answers").expect("it takes it");
-        let remote = read_answer(&answer.sdp, &offer).expect("an answer that can be read");
         let mut client = UdpClient::new(socket, offer, remote);
         until("connected", &mut [&mut client], |clients| clients[0].is_connected());
         client
@@ -274,12 +246,6 @@ impl Drop for Node {
         }
         workers.join();
     }
-}
-
-/// App and name of a stream.
-pub(crate) fn names(key: &str) -> (String, String) {
-    let (app, name) = key.rsplit_once('/').expect("app/name");
-    (app.to_owned(), name.to_owned())
 }
 
 /// Links two nodes, which are reached at these addresses.
