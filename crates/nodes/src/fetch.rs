@@ -79,7 +79,7 @@ enum FollowEnd {
     End(StreamEnd),
     /// The link is gone.
     LinkLost,
-    /// It did not answer.
+    /// It did not answer, or cannot be asked: the link has as many streams as it may have.
     NoAnswer,
     /// Another parent is better, or the publication is another one by now.
     Changed,
@@ -221,7 +221,7 @@ async fn follow(
     home: &Home,
     output: &mut Option<Output>,
 ) -> FollowEnd {
-    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return FollowEnd::LinkLost };
+    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return FollowEnd::NoAnswer };
     let publication = match timeout(ANSWER_WITHIN, subscription.next()).await {
         Err(_) => return FollowEnd::NoAnswer,
         Ok(None) => return FollowEnd::LinkLost,

@@ -295,7 +295,7 @@ impl Center {
 
 /// Runs a link from its introduction to its end.
 async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, is_dialed: bool) {
-    let Introduced { io, driven, node, relay_secret } = introduced;
+    let Introduced { mut io, driven, node, relay_secret } = introduced;
     // Names were checked: by the listener as `judge` does, by the dialer against the one it meant.
     let Some(name) = NodeName::new(&node.name) else { return };
     let peer = (name, InstanceId(node.instance), node.software);
@@ -321,7 +321,7 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
     let connect = |link: &Arc<NodeLink>, address| {
         task::spawn(packets::connect(Arc::clone(&serving), Arc::clone(link), address));
     };
-    let over = link.run(io, begin, connect).await;
+    let over = link.run(&mut io, begin, connect).await;
     packets::disconnect(center, &link);
     if center.links.remove(&link) {
         center.links.note_over(&link.peer, center.clock.now(), &over);
@@ -332,6 +332,8 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
             over => warn!(node = %link.peer, "link lost: {over}"),
         }
     }
+    link.end();
+    io.close(&link.driven).await;
 }
 
 /// Keeps a link to a node, until the task is ended or this node leaves.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
 use crate::server::{Server, until};
@@ -66,6 +66,41 @@ async fn a_link_that_was_cut_is_back_after_it_has_healed_and_brings_what_was_mis
     // The group of pictures reaches back to what was there already: each frame once, without a gap.
     assert_eq!(numbers(&a.worker.received(STREAM)), (0..=8).collect::<Vec<_>>());
     assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing but the pause");
+}
+
+/// While the connection of a link that is over takes no bytes, nobody may find the link: who does asks it
+/// again, without a pause.
+#[tokio::test]
+async fn a_link_that_is_cut_while_much_waits_for_it_does_not_hold_up_its_node() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, wire) = wired(&server).await;
+    let send_large = |number: i64| {
+        let time = Timestamp::from_millis(number * 40);
+        let role = if number % 10 == 0 { FrameRole::Key } else { FrameRole::Inter };
+        let frame = Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), vec![7; 40_000]);
+        a.worker.send("live/large", frame);
+    };
+    // One gets a stream of the other, each way.
+    a.worker.publish("live/large", false);
+    send_large(0);
+    b.worker.want("live/large", true);
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    until("the large one arrives", || !b.worker.received("live/large").is_empty()).await;
+    wire.set_open(false);
+    let is_over = async {
+        let mut number = 1;
+        while a.links_up().await != 0 {
+            send_large(number);
+            number += 1;
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), is_over).await.expect("the link ends, and the node answers");
+    // That it ends is seen before it is closed, which takes as long as the other node does not read.
+    timeout(Duration::from_secs(10), a.nodes().drain()).await.expect("the node does what it is asked for");
 }
 
 #[tokio::test]
