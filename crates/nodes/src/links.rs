@@ -336,7 +336,7 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
     io.close(&link.driven).await;
 }
 
-/// Keeps a link to a node, until the task is ended or this node leaves.
+/// Opens a link to a node whenever there is none, until the task is ended or this node leaves.
 pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
     while !center.is_leaving() {
         let mut changes = center.links.changes();
@@ -349,7 +349,13 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
             continue;
         }
         match dial(&center, &node).await {
-            Ok((introduced, address)) => run(&center, introduced, address, true).await,
+            Ok((introduced, address)) => {
+                // A task of its own: the link outlives this one, which ends when the directory forgets the
+                // node.
+                let serving = Arc::clone(&center);
+                task::spawn(async move { run(&serving, introduced, address, true).await });
+                has_link(&center, &node.name, ATTEMPT_EVERY).await;
+            }
             Err(over) => {
                 center.links.note_attempt(&node.name, center.clock.now(), &over);
                 if center.warnings.may_log(&node.name) {

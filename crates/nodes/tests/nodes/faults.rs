@@ -6,7 +6,7 @@ use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use tokio::time::{sleep, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
-use crate::server::{Server, until};
+use crate::server::{DEADLINE, Server, until};
 use crate::wire::Wire;
 
 /// Two nodes, of which the first opens a link to the second by a wire.
@@ -101,6 +101,59 @@ async fn a_link_that_is_cut_while_much_waits_for_it_does_not_hold_up_its_node() 
     timeout(Duration::from_secs(10), is_over).await.expect("the link ends, and the node answers");
     // That it ends is seen before it is closed, which takes as long as the other node does not read.
     timeout(Duration::from_secs(10), a.nodes().drain()).await.expect("the node does what it is asked for");
+}
+
+/// A node that has a way to NATS of its own, which can be cut.
+async fn start_with_nats_by_wire(server: &Server, name: &str, options: Options) -> (Node, Wire) {
+    let nats = Wire::new().await;
+    nats.set_target(([127, 0, 0, 1], server.port).into());
+    let node = Node::try_start(nats.address.port(), name, options).await.unwrap();
+    (node, nats)
+}
+
+/// Waits until a node is forgotten by another one's directory.
+async fn forgets(node: &Node, name: &str) {
+    let begun = tokio::time::Instant::now();
+    while node.status().await.nodes.iter().any(|known| known.name == name) {
+        assert!(begun.elapsed() < DEADLINE, "{name} is still known");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_between_that_only_nats_cannot_reach_keeps_its_links_and_feeds_on() {
+    let Some(server) = Server::start().await else { return };
+    let options = || Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", options()).await;
+    let c = Node::start(&server, "c", options()).await;
+    for node in [&a, &b, &c] {
+        node.linked(2).await;
+    }
+    // c is the home; b gets the stream from it, and a from b.
+    c.worker.publish(STREAM, false);
+    c.worker.send(STREAM, frame(0));
+    for node in [&b, &a] {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+    }
+    until("b feeds a", || b.worker.taps(STREAM) == 1).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    forgets(&c, "b").await;
+    for number in 1..5 {
+        c.worker.send(STREAM, frame(number));
+        received_up_to(&a, STREAM, number).await;
+    }
+    nats.set_open(true);
+    for node in [&a, &b, &c] {
+        node.linked(2).await;
+    }
+    c.worker.send(STREAM, frame(5));
+    received_up_to(&a, STREAM, 5).await;
+    for node in [&a, &b] {
+        assert_eq!(node.worker.publications(STREAM), 1, "{}: players notice nothing", node.name);
+    }
 }
 
 #[tokio::test]
