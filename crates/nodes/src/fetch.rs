@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::parent::{Candidate, choose_parent, is_too_deep};
+use cluster::parent::{Candidate, can_feed, choose_parent, is_too_deep, parents};
 use cluster::{Home, Lane, NodeName};
 use node_link::{Publication, StreamEnd, StreamRefusal};
 use relay::OpenKey;
@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_millis(250);
 const RETRY_QUIETLY: Duration = Duration::from_secs(5);
 /// How often a node looks whether it is where it should be in the tree.
 const REVIEW_EVERY: Duration = Duration::from_secs(2);
+/// A parent that nobody feeds, as the directory says, may say nothing for this long.
+const SILENT_FOR: Duration = Duration::from_secs(2);
 /// What the workers did not take is tried again after this.
 const RETRY_WORKERS: Duration = Duration::from_secs(1);
 
@@ -182,9 +184,11 @@ fn choose(
 ) -> Option<Arc<NodeLink>> {
     let is_excluded = |name: &NodeName| excluded.iter().any(|(other, _)| other == name);
     let nodes = center.directory.nodes();
+    let mut feeds = center.directory.feeds(&slot.stream);
     let hinted = hints.iter().filter_map(|name| NodeName::new(name)).find(|name| {
         let lives = nodes.iter().any(|node| node.name == *name && !node.draining);
-        lives && *name != center.name && !is_excluded(name) && center.links.get(name).is_some()
+        let can_feed = can_feed(name, &center.name, &feeds);
+        lives && can_feed && !is_excluded(name) && center.links.get(name).is_some()
     });
     if let Some(name) = hinted {
         return center.links.get(&name);
@@ -202,7 +206,6 @@ fn choose(
     });
     // The directory forgets a node that died after a second; its place is free before, and so is that of one
     // that drains.
-    let mut feeds = center.directory.feeds(&slot.stream);
     feeds.retain(|(child, _)| {
         *child == center.name || center.links.get(child).is_some() && !is_draining.contains(child)
     });
@@ -247,6 +250,7 @@ async fn follow(
         },
     };
     let mut missed = 0_u64;
+    let mut heard_at = Instant::now();
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     let left = loop {
@@ -256,6 +260,7 @@ async fn follow(
             fetched = subscription.next() => match fetched {
                 None => break FollowEnd::LinkLost,
                 Some(Fetched::Frame(frame)) if is_frames => {
+                    heard_at = Instant::now();
                     let cost = node_link::cost(&frame);
                     let taken = hand_on(center, slot, link, &publication, output, frame).await;
                     subscription.used(cost);
@@ -285,12 +290,15 @@ async fn follow(
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
-                if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
+                if is_another(center, slot, home)
+                    || is_parent_going(center, slot, link, home)
+                    || is_unfed(center, slot, link, home, heard_at)
+                {
                     break FollowEnd::Changed;
                 }
             }
             _ = review.tick() => {
-                if is_misplaced(center, slot, link, home) {
+                if is_misplaced(center, slot, link, home) || is_unfed(center, slot, link, home, heard_at) {
                     break FollowEnd::Changed;
                 }
             }
@@ -357,6 +365,18 @@ fn is_misplaced(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> b
     is_leaf
         && is_too_deep(&center.name, &home.node, &feeds, center.settings.fan_out_max)
         && choose(center, slot, home, &[], &[]).is_some_and(|better| better.peer != link.peer)
+}
+
+/// Whether the parent gets nothing itself, and another one is there: nodes that chose at once may feed each
+/// other in a loop, and a node may have lost its own parent. One that gives frames is fed, whatever the
+/// directory knows, and of a node that it does not hear it knows nothing.
+fn is_unfed(center: &Center, slot: &Slot, link: &NodeLink, home: &Home, heard_at: Instant) -> bool {
+    let is_heard = |name: &NodeName| center.directory.nodes().iter().any(|node| node.name == *name);
+    let is_fed = parents(&center.name, &center.directory.feeds(&slot.stream)).is_some_and(|chain| {
+        let ends_here = |last: &NodeName| *last != home.node && is_heard(last);
+        heard_at.elapsed() < SILENT_FOR || !chain.last().is_some_and(ends_here)
+    });
+    !is_fed && choose(center, slot, home, &[], &[]).is_some_and(|other| other.peer != link.peer)
 }
 
 /// Publishes a frame here; the first one begins the publication.
