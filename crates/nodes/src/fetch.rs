@@ -95,10 +95,12 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
     let mut output: Option<Output> = None;
     let mut excluded: Vec<(NodeName, Instant)> = Vec::new();
     let mut hints: Vec<String> = Vec::new();
+    let mut fetched: Option<Home> = None;
     loop {
         changes.borrow_and_update();
         excluded.retain(|(_, until)| *until > Instant::now());
-        let home = elsewhere(center, slot);
+        let home = elsewhere(center, slot, fetched.as_ref());
+        fetched.clone_from(&home);
         let is_other =
             |output: &Output, home: &Home| (output.instance, output.epoch) != (home.instance.0, home.epoch.0);
         if let Some(ended) = output.take_if(|output| home.as_ref().is_none_or(|home| is_other(output, home)))
@@ -129,6 +131,8 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
             FollowEnd::Refused(why, others) => {
                 debug!(stream = %slot.stream, %parent, "refused: {why}");
                 hints = others;
+                // Nobody knows better.
+                fetched.take_if(|home| why == StreamRefusal::NotHere && home.node == parent);
                 excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
             FollowEnd::NoAnswer => {
@@ -139,6 +143,7 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
                 debug!(stream = %slot.stream, %parent, "its publisher has ended");
                 // As on the node that it was published on. The directory says whether there is another one.
                 slot.set_serving(Serving::Nothing);
+                fetched = None;
                 if let Some(ended) = output.take() {
                     ended.finish().await;
                 }
@@ -165,9 +170,13 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
     }
 }
 
-/// Where the stream is, if it is on another node and can be fetched.
-fn elsewhere(center: &Center, slot: &Slot) -> Option<Home> {
-    let home = center.directory.find(&slot.stream)?;
+/// Where the stream is, if it is on another node and can be fetched. A home that the directory does not hear
+/// may have a link to this node: what was `fetched` goes on until that ends, the publisher does, or another
+/// node has the name.
+fn elsewhere(center: &Center, slot: &Slot, fetched: Option<&Home>) -> Option<Home> {
+    let is_linked =
+        |home: &&Home| center.links.get(&home.node).is_some_and(|link| link.instance == home.instance);
+    let home = center.directory.find(&slot.stream).or_else(|| fetched.filter(is_linked).cloned())?;
     // Packets come to the relay of a worker.
     let can_be_fetched = home.description.lane == Lane::Frames || center.relay_address.is_some();
     (home.instance != center.directory.instance() && can_be_fetched).then_some(home)
@@ -195,15 +204,20 @@ fn choose(
     }
     let is_draining: HashSet<NodeName> =
         nodes.iter().filter(|node| node.draining).map(|node| node.name.clone()).collect();
-    let candidates = nodes.into_iter().filter(|node| node.name != center.name).map(|node| {
-        let link = center.links.get(&node.name);
+    let candidate = |name: NodeName, region: String| {
+        let link = center.links.get(&name);
         Candidate {
             round_trip: link.as_ref().and_then(|link| link.stats().round_trip),
-            excluded: node.draining || link.is_none() || is_excluded(&node.name),
-            name: node.name,
-            region: node.region,
+            excluded: is_draining.contains(&name) || link.is_none() || is_excluded(&name),
+            name,
+            region,
         }
-    });
+    };
+    // The directory may not hear the home.
+    let unheard = nodes.iter().all(|node| node.name != home.node);
+    let unheard = unheard.then(|| candidate(home.node.clone(), String::new()));
+    let others = nodes.into_iter().filter(|node| node.name != center.name);
+    let candidates = others.map(|node| candidate(node.name, node.region)).chain(unheard);
     // The directory forgets a node that died after a second; its place is free before, and so is that of one
     // that drains.
     feeds.retain(|(child, _)| {
@@ -347,7 +361,7 @@ async fn attach(
 
 /// Whether what this node fetches is not what the directory has any more.
 fn is_another(center: &Center, slot: &Slot, home: &Home) -> bool {
-    let now = elsewhere(center, slot);
+    let now = elsewhere(center, slot, Some(home));
     now.is_none_or(|now| (now.instance, now.epoch) != (home.instance, home.epoch))
 }
 

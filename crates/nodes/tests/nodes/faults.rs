@@ -121,6 +121,49 @@ async fn forgets(node: &Node, name: &str) {
 }
 
 #[tokio::test]
+async fn a_home_that_only_nats_cannot_reach_is_fetched_from_until_its_publisher_ends() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", Options::default()).await;
+    a.linked(1).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    for number in 1..5 {
+        b.worker.send(STREAM, frame(number));
+        received_up_to(&a, STREAM, number).await;
+    }
+    assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing");
+    b.worker.end(STREAM);
+    until("the end arrives", || !a.worker.is_fetched(STREAM)).await;
+}
+
+#[tokio::test]
+async fn a_publisher_that_comes_goes_before_a_home_that_only_nats_cannot_reach() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", Options::default()).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    a.linked(2).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    forgets(&c, "b").await;
+    c.worker.publish(STREAM, false);
+    c.worker.send(STREAM, frame(10));
+    received_up_to(&a, STREAM, 10).await;
+    nats.set_open(true);
+    // Which of both publishers stays is the directory's to say; there is one again, and all get it.
+    until("one of them is ended", || b.worker.ended().len() + c.worker.ended().len() == 1).await;
+}
+
+#[tokio::test]
 async fn a_node_between_that_only_nats_cannot_reach_keeps_its_links_and_feeds_on() {
     let Some(server) = Server::start().await else { return };
     let options = || Options { fan_out_max: 1, ..Options::default() };
