@@ -77,6 +77,26 @@ pub fn is_too_deep(
     depth(child, home, &parents).is_some_and(|depth| depth > depth_max(feeds.len() + 1, fan_out_max))
 }
 
+/// The nodes by which the stream comes to `node`, its parent first; `None` if they are a loop, which feeds
+/// nobody.
+pub fn parents(node: &NodeName, feeds: &[(NodeName, NodeName)]) -> Option<Vec<NodeName>> {
+    let parents: BTreeMap<_, _> = feeds.iter().map(|(child, parent)| (child, parent)).collect();
+    let (mut at, mut chain) = (node, Vec::new());
+    while let Some(parent) = parents.get(at) {
+        if chain.len() == parents.len() {
+            return None;
+        }
+        chain.push(NodeName::clone(parent));
+        at = parent;
+    }
+    Some(chain)
+}
+
+/// Whether `node` can feed `child`: it does not get the stream by way of `child`, nor in a loop.
+pub fn can_feed(node: &NodeName, child: &NodeName, feeds: &[(NodeName, NodeName)]) -> bool {
+    node != child && parents(node, feeds).is_some_and(|chain| !chain.contains(child))
+}
+
 /// The deepest a node may be in a tree of `nodes`, the home included.
 pub fn depth_max(nodes: usize, fan_out_max: usize) -> usize {
     if fan_out_max <= 1 {
@@ -167,6 +187,28 @@ mod tests {
             [(1, 8, 1), (9, 8, 2), (10, 8, 3), (73, 8, 3), (1000, 8, 5), (5, 1, 5)]
         {
             assert_eq!(depth_max(nodes, fan_out_max), depth, "{nodes} nodes, fan-out {fan_out_max}");
+        }
+    }
+
+    #[test]
+    fn a_node_cannot_feed_one_that_feeds_it() {
+        let [home, a, b, c, x, y] =
+            ["home", "a", "b", "c", "x", "y"].map(|name| NodeName::new(name).unwrap());
+        let pair = |child: &NodeName, parent: &NodeName| (child.clone(), parent.clone());
+        let feeds = [pair(&a, &home), pair(&b, &a), pair(&c, &b), pair(&x, &y), pair(&y, &x)];
+        assert_eq!(parents(&c, &feeds), Some(vec![b.clone(), a.clone(), home.clone()]));
+        assert_eq!((parents(&home, &feeds), parents(&x, &feeds)), (Some(Vec::new()), None));
+        assert_eq!(parents(&a, &feeds[3..]), Some(Vec::new()));
+        for (node, child, expected) in [
+            (&b, &c, true),
+            (&home, &c, true),
+            (&a, &x, true),
+            (&c, &a, false),
+            (&b, &a, false),
+            (&a, &a, false),
+            (&x, &a, false), // nobody feeds it
+        ] {
+            assert_eq!(can_feed(node, child, &feeds), expected, "{node} {child}");
         }
     }
 

@@ -281,14 +281,14 @@ impl NodeLink {
     }
 
     /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
-    /// address.
+    /// address. [`Self::end`] has to follow, when nobody finds the link any more.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        mut io: Io,
+        io: &mut Io,
         serve: impl Fn(&Arc<Self>, ServeId, String, mpsc::Receiver<Attachment>) -> AbortHandle,
         connect: impl Fn(&Arc<Self>, String),
     ) -> Over {
-        let over = loop {
+        loop {
             let mut goodbye = None;
             loop {
                 let Some(event) = self.driven.lock().poll_event() else { break };
@@ -304,19 +304,22 @@ impl NodeLink {
                 }
             }
             if let Some(why) = goodbye {
-                break Over::Goodbye(why);
+                return Over::Goodbye(why);
             }
             if self.driven.lock().is_over() {
-                break Over::Closed;
+                return Over::Closed;
             }
             if let Err(over) = io.turn(&self.driven).await {
-                break over;
+                return over;
             }
-        };
+        }
+    }
+
+    /// Ends what is fetched and served. Those that fetch look for another node at once, and must not find
+    /// this link.
+    pub(crate) fn end(&self) {
         self.fetches().clear();
         self.serves().drain().for_each(|(_, serving)| serving.task.abort());
-        io.close(&self.driven).await;
-        over
     }
 
     fn handle(&self, event: Event) {

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::parent::{Candidate, choose_parent, is_too_deep};
+use cluster::parent::{Candidate, can_feed, choose_parent, is_too_deep, parents};
 use cluster::{Home, Lane, NodeName};
 use node_link::{Publication, StreamEnd, StreamRefusal};
 use relay::OpenKey;
@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_millis(250);
 const RETRY_QUIETLY: Duration = Duration::from_secs(5);
 /// How often a node looks whether it is where it should be in the tree.
 const REVIEW_EVERY: Duration = Duration::from_secs(2);
+/// A parent that nobody feeds, as the directory says, may say nothing for this long.
+const SILENT_FOR: Duration = Duration::from_secs(2);
 /// What the workers did not take is tried again after this.
 const RETRY_WORKERS: Duration = Duration::from_secs(1);
 
@@ -79,7 +81,7 @@ enum FollowEnd {
     End(StreamEnd),
     /// The link is gone.
     LinkLost,
-    /// It did not answer.
+    /// It did not answer, or cannot be asked: the link has as many streams as it may have.
     NoAnswer,
     /// Another parent is better, or the publication is another one by now.
     Changed,
@@ -93,10 +95,12 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
     let mut output: Option<Output> = None;
     let mut excluded: Vec<(NodeName, Instant)> = Vec::new();
     let mut hints: Vec<String> = Vec::new();
+    let mut fetched: Option<Home> = None;
     loop {
         changes.borrow_and_update();
         excluded.retain(|(_, until)| *until > Instant::now());
-        let home = elsewhere(center, slot);
+        let home = elsewhere(center, slot, fetched.as_ref());
+        fetched.clone_from(&home);
         let is_other =
             |output: &Output, home: &Home| (output.instance, output.epoch) != (home.instance.0, home.epoch.0);
         if let Some(ended) = output.take_if(|output| home.as_ref().is_none_or(|home| is_other(output, home)))
@@ -127,6 +131,8 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
             FollowEnd::Refused(why, others) => {
                 debug!(stream = %slot.stream, %parent, "refused: {why}");
                 hints = others;
+                // Nobody knows better.
+                fetched.take_if(|home| why == StreamRefusal::NotHere && home.node == parent);
                 excluded.push((parent, Instant::now() + EXCLUDE_FOR));
             }
             FollowEnd::NoAnswer => {
@@ -137,6 +143,7 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
                 debug!(stream = %slot.stream, %parent, "its publisher has ended");
                 // As on the node that it was published on. The directory says whether there is another one.
                 slot.set_serving(Serving::Nothing);
+                fetched = None;
                 if let Some(ended) = output.take() {
                     ended.finish().await;
                 }
@@ -163,9 +170,13 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
     }
 }
 
-/// Where the stream is, if it is on another node and can be fetched.
-fn elsewhere(center: &Center, slot: &Slot) -> Option<Home> {
-    let home = center.directory.find(&slot.stream)?;
+/// Where the stream is, if it is on another node and can be fetched. A home that the directory does not hear
+/// may have a link to this node: what was `fetched` goes on until that ends, the publisher does, or another
+/// node has the name.
+fn elsewhere(center: &Center, slot: &Slot, fetched: Option<&Home>) -> Option<Home> {
+    let is_linked =
+        |home: &&Home| center.links.get(&home.node).is_some_and(|link| link.instance == home.instance);
+    let home = center.directory.find(&slot.stream).or_else(|| fetched.filter(is_linked).cloned())?;
     // Packets come to the relay of a worker.
     let can_be_fetched = home.description.lane == Lane::Frames || center.relay_address.is_some();
     (home.instance != center.directory.instance() && can_be_fetched).then_some(home)
@@ -182,27 +193,33 @@ fn choose(
 ) -> Option<Arc<NodeLink>> {
     let is_excluded = |name: &NodeName| excluded.iter().any(|(other, _)| other == name);
     let nodes = center.directory.nodes();
+    let mut feeds = center.directory.feeds(&slot.stream);
     let hinted = hints.iter().filter_map(|name| NodeName::new(name)).find(|name| {
         let lives = nodes.iter().any(|node| node.name == *name && !node.draining);
-        lives && *name != center.name && !is_excluded(name) && center.links.get(name).is_some()
+        let can_feed = can_feed(name, &center.name, &feeds);
+        lives && can_feed && !is_excluded(name) && center.links.get(name).is_some()
     });
     if let Some(name) = hinted {
         return center.links.get(&name);
     }
     let is_draining: HashSet<NodeName> =
         nodes.iter().filter(|node| node.draining).map(|node| node.name.clone()).collect();
-    let candidates = nodes.into_iter().filter(|node| node.name != center.name).map(|node| {
-        let link = center.links.get(&node.name);
+    let candidate = |name: NodeName, region: String| {
+        let link = center.links.get(&name);
         Candidate {
             round_trip: link.as_ref().and_then(|link| link.stats().round_trip),
-            excluded: node.draining || link.is_none() || is_excluded(&node.name),
-            name: node.name,
-            region: node.region,
+            excluded: is_draining.contains(&name) || link.is_none() || is_excluded(&name),
+            name,
+            region,
         }
-    });
+    };
+    // The directory may not hear the home.
+    let unheard = nodes.iter().all(|node| node.name != home.node);
+    let unheard = unheard.then(|| candidate(home.node.clone(), String::new()));
+    let others = nodes.into_iter().filter(|node| node.name != center.name);
+    let candidates = others.map(|node| candidate(node.name, node.region)).chain(unheard);
     // The directory forgets a node that died after a second; its place is free before, and so is that of one
     // that drains.
-    let mut feeds = center.directory.feeds(&slot.stream);
     feeds.retain(|(child, _)| {
         *child == center.name || center.links.get(child).is_some() && !is_draining.contains(child)
     });
@@ -221,7 +238,7 @@ async fn follow(
     home: &Home,
     output: &mut Option<Output>,
 ) -> FollowEnd {
-    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return FollowEnd::LinkLost };
+    let Some(mut subscription) = link.subscribe(slot.stream.as_str()) else { return FollowEnd::NoAnswer };
     let publication = match timeout(ANSWER_WITHIN, subscription.next()).await {
         Err(_) => return FollowEnd::NoAnswer,
         Ok(None) => return FollowEnd::LinkLost,
@@ -247,6 +264,7 @@ async fn follow(
         },
     };
     let mut missed = 0_u64;
+    let mut heard_at = Instant::now();
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     let left = loop {
@@ -256,6 +274,7 @@ async fn follow(
             fetched = subscription.next() => match fetched {
                 None => break FollowEnd::LinkLost,
                 Some(Fetched::Frame(frame)) if is_frames => {
+                    heard_at = Instant::now();
                     let cost = node_link::cost(&frame);
                     let taken = hand_on(center, slot, link, &publication, output, frame).await;
                     subscription.used(cost);
@@ -285,12 +304,15 @@ async fn follow(
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
-                if is_another(center, slot, home) || is_parent_going(center, slot, link, home) {
+                if is_another(center, slot, home)
+                    || is_parent_going(center, slot, link, home)
+                    || is_unfed(center, slot, link, home, heard_at)
+                {
                     break FollowEnd::Changed;
                 }
             }
             _ = review.tick() => {
-                if is_misplaced(center, slot, link, home) {
+                if is_misplaced(center, slot, link, home) || is_unfed(center, slot, link, home, heard_at) {
                     break FollowEnd::Changed;
                 }
             }
@@ -339,7 +361,7 @@ async fn attach(
 
 /// Whether what this node fetches is not what the directory has any more.
 fn is_another(center: &Center, slot: &Slot, home: &Home) -> bool {
-    let now = elsewhere(center, slot);
+    let now = elsewhere(center, slot, Some(home));
     now.is_none_or(|now| (now.instance, now.epoch) != (home.instance, home.epoch))
 }
 
@@ -357,6 +379,18 @@ fn is_misplaced(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> b
     is_leaf
         && is_too_deep(&center.name, &home.node, &feeds, center.settings.fan_out_max)
         && choose(center, slot, home, &[], &[]).is_some_and(|better| better.peer != link.peer)
+}
+
+/// Whether the parent gets nothing itself, and another one is there: nodes that chose at once may feed each
+/// other in a loop, and a node may have lost its own parent. One that gives frames is fed, whatever the
+/// directory knows, and of a node that it does not hear it knows nothing.
+fn is_unfed(center: &Center, slot: &Slot, link: &NodeLink, home: &Home, heard_at: Instant) -> bool {
+    let is_heard = |name: &NodeName| center.directory.nodes().iter().any(|node| node.name == *name);
+    let is_fed = parents(&center.name, &center.directory.feeds(&slot.stream)).is_some_and(|chain| {
+        let ends_here = |last: &NodeName| *last != home.node && is_heard(last);
+        heard_at.elapsed() < SILENT_FOR || !chain.last().is_some_and(ends_here)
+    });
+    !is_fed && choose(center, slot, home, &[], &[]).is_some_and(|other| other.peer != link.peer)
 }
 
 /// Publishes a frame here; the first one begins the publication.

@@ -295,7 +295,7 @@ impl Center {
 
 /// Runs a link from its introduction to its end.
 async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, is_dialed: bool) {
-    let Introduced { io, driven, node, relay_secret } = introduced;
+    let Introduced { mut io, driven, node, relay_secret } = introduced;
     // Names were checked: by the listener as `judge` does, by the dialer against the one it meant.
     let Some(name) = NodeName::new(&node.name) else { return };
     let peer = (name, InstanceId(node.instance), node.software);
@@ -321,7 +321,7 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
     let connect = |link: &Arc<NodeLink>, address| {
         task::spawn(packets::connect(Arc::clone(&serving), Arc::clone(link), address));
     };
-    let over = link.run(io, begin, connect).await;
+    let over = link.run(&mut io, begin, connect).await;
     packets::disconnect(center, &link);
     if center.links.remove(&link) {
         center.links.note_over(&link.peer, center.clock.now(), &over);
@@ -332,9 +332,11 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
             over => warn!(node = %link.peer, "link lost: {over}"),
         }
     }
+    link.end();
+    io.close(&link.driven).await;
 }
 
-/// Keeps a link to a node, until the task is ended or this node leaves.
+/// Opens a link to a node whenever there is none, until the task is ended or this node leaves.
 pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
     while !center.is_leaving() {
         let mut changes = center.links.changes();
@@ -347,7 +349,13 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
             continue;
         }
         match dial(&center, &node).await {
-            Ok((introduced, address)) => run(&center, introduced, address, true).await,
+            Ok((introduced, address)) => {
+                // A task of its own: the link outlives this one, which ends when the directory forgets the
+                // node.
+                let serving = Arc::clone(&center);
+                task::spawn(async move { run(&serving, introduced, address, true).await });
+                has_link(&center, &node.name, ATTEMPT_EVERY).await;
+            }
             Err(over) => {
                 center.links.note_attempt(&node.name, center.clock.now(), &over);
                 if center.warnings.may_log(&node.name) {

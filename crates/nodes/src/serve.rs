@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::StreamName;
+use cluster::parent::can_feed;
 use node_link::{Lane, Publication, ServeId, StreamEnd, StreamRefusal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -60,8 +61,9 @@ async fn serve(
     let Serving::Here { publication, worker, local, parent } = until_here(link, &slot).await? else {
         return refuse(StreamRefusal::NotHere);
     };
-    // A loop feeds nobody. Longer ones than this are seen by the directory (`choose_parent`).
-    if parent.is_some_and(|parent| parent == link.peer) {
+    // A loop feeds nobody. What the directory does not know yet is noticed when it does (`fetch.rs`).
+    let is_loop = || !can_feed(&center.name, &link.peer, &center.directory.feeds(&slot.stream));
+    if parent.is_some_and(|parent| parent == link.peer || is_loop()) {
         return refuse(StreamRefusal::Loop);
     }
     let served = match publication.lane {
@@ -115,12 +117,15 @@ async fn until_here(link: &NodeLink, slot: &Slot) -> Result<Serving, Refused> {
     }
 }
 
-/// Nodes that get the stream and feed fewer others than they may, as far as the directory knows.
+/// Nodes that get the stream, not by way of the one that asks, and feed fewer others than they may, as far as
+/// the directory knows.
 fn with_room(center: &Center, link: &NodeLink, slot: &Slot) -> Vec<String> {
     let feeds = center.directory.feeds(&slot.stream);
     let fed = |node| feeds.iter().filter(|(_, parent)| *parent == node).count();
     let others = feeds.iter().map(|(child, _)| child.clone()).filter(|child| {
-        *child != link.peer && *child != center.name && fed(child.clone()) < center.settings.fan_out_max
+        *child != center.name
+            && can_feed(child, &link.peer, &feeds)
+            && fed(child.clone()) < center.settings.fan_out_max
     });
     others.take(node_link::OTHERS_MAX).map(|name| name.to_string()).collect()
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
-use crate::server::{Server, until};
+use crate::server::{DEADLINE, Server, until};
 use crate::wire::Wire;
 
 /// Two nodes, of which the first opens a link to the second by a wire.
@@ -66,6 +66,137 @@ async fn a_link_that_was_cut_is_back_after_it_has_healed_and_brings_what_was_mis
     // The group of pictures reaches back to what was there already: each frame once, without a gap.
     assert_eq!(numbers(&a.worker.received(STREAM)), (0..=8).collect::<Vec<_>>());
     assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing but the pause");
+}
+
+/// While the connection of a link that is over takes no bytes, nobody may find the link: who does asks it
+/// again, without a pause.
+#[tokio::test]
+async fn a_link_that_is_cut_while_much_waits_for_it_does_not_hold_up_its_node() {
+    let Some(server) = Server::start().await else { return };
+    let (a, b, wire) = wired(&server).await;
+    let send_large = |number: i64| {
+        let time = Timestamp::from_millis(number * 40);
+        let role = if number % 10 == 0 { FrameRole::Key } else { FrameRole::Inter };
+        let frame = Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), vec![7; 40_000]);
+        a.worker.send("live/large", frame);
+    };
+    // One gets a stream of the other, each way.
+    a.worker.publish("live/large", false);
+    send_large(0);
+    b.worker.want("live/large", true);
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    until("the large one arrives", || !b.worker.received("live/large").is_empty()).await;
+    wire.set_open(false);
+    let is_over = async {
+        let mut number = 1;
+        while a.links_up().await != 0 {
+            send_large(number);
+            number += 1;
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), is_over).await.expect("the link ends, and the node answers");
+    // That it ends is seen before it is closed, which takes as long as the other node does not read.
+    timeout(Duration::from_secs(10), a.nodes().drain()).await.expect("the node does what it is asked for");
+}
+
+/// A node that has a way to NATS of its own, which can be cut.
+async fn start_with_nats_by_wire(server: &Server, name: &str, options: Options) -> (Node, Wire) {
+    let nats = Wire::new().await;
+    nats.set_target(([127, 0, 0, 1], server.port).into());
+    let node = Node::try_start(nats.address.port(), name, options).await.unwrap();
+    (node, nats)
+}
+
+/// Waits until a node is forgotten by another one's directory.
+async fn forgets(node: &Node, name: &str) {
+    let begun = tokio::time::Instant::now();
+    while node.status().await.nodes.iter().any(|known| known.name == name) {
+        assert!(begun.elapsed() < DEADLINE, "{name} is still known");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_home_that_only_nats_cannot_reach_is_fetched_from_until_its_publisher_ends() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", Options::default()).await;
+    a.linked(1).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    for number in 1..5 {
+        b.worker.send(STREAM, frame(number));
+        received_up_to(&a, STREAM, number).await;
+    }
+    assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing");
+    b.worker.end(STREAM);
+    until("the end arrives", || !a.worker.is_fetched(STREAM)).await;
+}
+
+#[tokio::test]
+async fn a_publisher_that_comes_goes_before_a_home_that_only_nats_cannot_reach() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", Options::default()).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    a.linked(2).await;
+    b.worker.publish(STREAM, false);
+    b.worker.send(STREAM, frame(0));
+    a.worker.want(STREAM, true);
+    received_up_to(&a, STREAM, 0).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    forgets(&c, "b").await;
+    c.worker.publish(STREAM, false);
+    c.worker.send(STREAM, frame(10));
+    received_up_to(&a, STREAM, 10).await;
+    nats.set_open(true);
+    // Which of both publishers stays is the directory's to say; there is one again, and all get it.
+    until("one of them is ended", || b.worker.ended().len() + c.worker.ended().len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_node_between_that_only_nats_cannot_reach_keeps_its_links_and_feeds_on() {
+    let Some(server) = Server::start().await else { return };
+    let options = || Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options()).await;
+    let (b, nats) = start_with_nats_by_wire(&server, "b", options()).await;
+    let c = Node::start(&server, "c", options()).await;
+    for node in [&a, &b, &c] {
+        node.linked(2).await;
+    }
+    // c is the home; b gets the stream from it, and a from b.
+    c.worker.publish(STREAM, false);
+    c.worker.send(STREAM, frame(0));
+    for node in [&b, &a] {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+    }
+    until("b feeds a", || b.worker.taps(STREAM) == 1).await;
+    nats.set_open(false);
+    forgets(&a, "b").await;
+    forgets(&c, "b").await;
+    for number in 1..5 {
+        c.worker.send(STREAM, frame(number));
+        received_up_to(&a, STREAM, number).await;
+    }
+    nats.set_open(true);
+    for node in [&a, &b, &c] {
+        node.linked(2).await;
+    }
+    c.worker.send(STREAM, frame(5));
+    received_up_to(&a, STREAM, 5).await;
+    for node in [&a, &b] {
+        assert_eq!(node.worker.publications(STREAM), 1, "{}: players notice nothing", node.name);
+    }
 }
 
 #[tokio::test]

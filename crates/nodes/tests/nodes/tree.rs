@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
 use crate::server::{DEADLINE, Server, until};
+use crate::wire::Wire;
 
 async fn start(server: &Server, names: &[&str], fan_out_max: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
@@ -128,4 +129,82 @@ async fn nodes_of_one_region_fetch_from_each_other() {
     }
     until("one of them feeds the other", || one.worker.taps(STREAM) == 1).await;
     assert_eq!(home.worker.taps(STREAM), 1);
+}
+
+/// Nodes of these names and fan-outs, all linked. Two of them reach each other by wires, which are theirs
+/// alone if all others come after both by name, or have opened their links themselves.
+async fn start_wired(server: &Server, names: &[(&str, usize)], wired: [&str; 2]) -> (Vec<Node>, [Wire; 2]) {
+    let wires = [Wire::new().await, Wire::new().await];
+    let mut nodes = Vec::new();
+    for &(name, fan_out_max) in names {
+        let wire = wired.iter().position(|wired| *wired == name).map(|at| &wires[at]);
+        let announced = wire.map(|wire| wire.address);
+        let node = Node::start(server, name, Options { fan_out_max, announced, ..Options::default() }).await;
+        if let Some(wire) = wire {
+            wire.set_target(node.nodes().addresses()[0]);
+        }
+        nodes.push(node);
+    }
+    for node in &nodes {
+        node.linked(names.len() - 1).await;
+    }
+    (nodes, wires)
+}
+
+/// Waits until this is the tree, child and parent.
+async fn becomes(node: &Node, tree: &[(&str, &str)]) {
+    let tree = tree.iter().map(|&(child, parent)| (child.to_owned(), parent.to_owned())).collect();
+    let begun = tokio::time::Instant::now();
+    while feeds(node).await != tree {
+        assert!(begun.elapsed() < DEADLINE, "{:?}", feeds(node).await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Sends frames until all nodes but the first have got one of them that was sent when this began.
+async fn all_are_fed(nodes: &[Node], first: i64) {
+    let last = |node: &Node| numbers(&node.worker.received(STREAM)).last().copied();
+    let begun = tokio::time::Instant::now();
+    let mut number = first;
+    while nodes[1..].iter().any(|node| last(node) < Some(first)) {
+        assert!(begun.elapsed() < DEADLINE, "{:?}", feeds(&nodes[0]).await);
+        nodes[0].worker.send(STREAM, frame(number));
+        number += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_leaves_a_parent_that_has_lost_its_own() {
+    let Some(server) = Server::start().await else { return };
+    let (nodes, wires) = start_wired(&server, &[("a", 1), ("b", 1), ("c", 1)], ["a", "b"]).await;
+    nodes[0].worker.publish(STREAM, false);
+    nodes[0].worker.send(STREAM, frame(0));
+    for node in &nodes[1..] {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+    }
+    becomes(&nodes[0], &[("b", "a"), ("c", "b")]).await;
+    wires.iter().for_each(|wire| wire.set_open(false));
+    all_are_fed(&nodes, 1).await;
+    becomes(&nodes[0], &[("b", "c"), ("c", "a")]).await;
+}
+
+/// The home is full, though others think that it has room, and knows a node with room: one that the node
+/// that asks feeds, by way of another one.
+#[tokio::test]
+async fn a_node_is_not_sent_to_one_that_it_feeds() {
+    let Some(server) = Server::start().await else { return };
+    let names = [("h", 1), ("b", 2), ("c", 2), ("d", 2), ("e", 2)];
+    let (nodes, wires) = start_wired(&server, &names, ["b", "c"]).await;
+    nodes[0].worker.publish(STREAM, false);
+    nodes[0].worker.send(STREAM, frame(0));
+    for (at, node) in nodes.iter().enumerate().skip(1) {
+        node.worker.want(STREAM, true);
+        received_up_to(node, STREAM, 0).await;
+        becomes(&nodes[0], &[("b", "h"), ("c", "b"), ("d", "c"), ("e", "d")][..at]).await;
+    }
+    wires.iter().for_each(|wire| wire.set_open(false));
+    until("c has lost its parent", || nodes[1].worker.taps(STREAM) == 0).await;
+    all_are_fed(&nodes, 1).await;
 }
