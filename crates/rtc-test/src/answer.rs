@@ -12,7 +12,6 @@ use rtc::{PeerConfig, Side, Timeouts};
 use crate::certificate;
 
 /// An offer that was answered.
-#[derive(Debug)]
 pub struct Answered {
     /// The answer.
     pub answer: Answer,
