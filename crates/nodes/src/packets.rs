@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{NodeName, StreamName};
@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
-use worker_api::relay::{LinkId, RelayCommand, RelayNotice, RelayRefusal};
+use worker_api::relay::{LinkId, RelayCommand, RelayNotice, RelayRefusal, Reply};
 use worker_api::streams::Epoch;
 use worker_api::{EndReason, WorkersLink};
 
@@ -37,6 +37,8 @@ const KEY_VALID: Duration = Duration::from_secs(2 * 3_600);
 const KEY_CHANGE_MIN: Duration = Duration::from_secs(30);
 /// Time in which all nodes of the tree have a new key: links that take longer are over.
 const KEY_SPREADS: Duration = Duration::from_secs(3);
+/// A worker that did not answer is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// News of a stream that its tasks have not read; one that is further behind starts over.
 const NEWS_MAX: usize = 16;
 
@@ -199,6 +201,7 @@ pub(crate) async fn serve(
     let relay = link.relay.link().await.ok_or(StreamRefusal::NotHere)?;
     // Before the offer, so that no key is missed.
     let mut news = slot.news.subscribe();
+    slot.key_holders.add(link.peer.clone());
     let stream = || slot.stream.to_string();
     let offer = center.workers.ask_relay(|reply| RelayCommand::Offer { stream: stream(), reply });
     let offered = match offer.await {
@@ -348,8 +351,7 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
     let mut news = slot.news.subscribe();
     let mut changes = slot.changes();
     let mut changed_at = Instant::now();
-    // Nodes that have had a key.
-    let mut known = fed(&center, &slot);
+    slot.key_holders.reset(fed(&center, &slot));
     loop {
         let due = sleep_until(changed_at + KEY_VALID);
         tokio::select! {
@@ -359,33 +361,123 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
                 _ => continue,
             },
             _ = changes.changed() => {
-                let now = fed(&center, &slot);
-                let has_left = !known.is_subset(&now);
-                known.extend(now);
-                if !has_left {
+                if !slot.key_holders.have_left(fed(&center, &slot)) {
                     continue;
                 }
                 // More may follow, as when a node goes that many were fed by.
                 sleep_until(changed_at + KEY_CHANGE_MIN).await;
             }
         }
-        let stream = slot.stream.to_string();
-        let key = center.workers.ask_relay(|reply| RelayCommand::NewKey { stream: stream.clone(), reply });
-        known = fed(&center, &slot);
+        change_key(&center, &slot).await;
         changed_at = Instant::now();
-        let Ok(Ok(key)) = key.await else {
-            // Nobody gets the stream: the next one that does gets a key of its own.
-            continue;
-        };
-        let epoch = key.epoch();
-        let _ = slot.news.send(News::Key(key));
-        sleep(KEY_SPREADS).await;
-        send_command(&center.workers, RelayCommand::UseNewKey { stream, epoch });
-        debug!(stream = %slot.stream, epoch, "another key is in use");
+    }
+}
+
+/// Gives all nodes that get the stream another key, and uses it.
+async fn change_key(center: &Center, slot: &Slot) {
+    let stream = || slot.stream.to_string();
+    // Before there is a key: whoever comes from now on gets it, and is noted.
+    slot.key_holders.reset(fed(center, slot));
+    let key = answered(center, slot, |reply| RelayCommand::NewKey { stream: stream(), reply }).await;
+    // Nobody gets the stream: the next one that does gets a key of its own.
+    let Ok(key) = key else { return };
+    let epoch = key.epoch();
+    let _ = slot.news.send(News::Key(key));
+    sleep(KEY_SPREADS).await;
+    let used =
+        answered(center, slot, |reply| RelayCommand::UseNewKey { stream: stream(), epoch, reply }).await;
+    match used {
+        Ok(()) => debug!(stream = %slot.stream, epoch, "another key is in use"),
+        Err(why) => debug!(stream = %slot.stream, epoch, "a key was not used: {why}"),
+    }
+}
+
+/// Asks the relay until it answers.
+async fn answered<T>(
+    center: &Center,
+    slot: &Slot,
+    command: impl Fn(Reply<T>) -> RelayCommand,
+) -> Result<T, RelayRefusal> {
+    loop {
+        match center.workers.ask_relay(&command).await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                warn!(stream = %slot.stream, worker = error.worker, "a worker does not answer");
+                sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Nodes that have had the key of a stream of this node since it was last changed.
+#[derive(Debug, Default)]
+pub(crate) struct KeyHolders(Mutex<BTreeSet<NodeName>>);
+
+impl KeyHolders {
+    /// A node gets the key.
+    fn add(&self, node: NodeName) {
+        self.lock().insert(node);
+    }
+
+    /// Whether some of them do not get the stream any more; `fed` do.
+    fn have_left(&self, fed: BTreeSet<NodeName>) -> bool {
+        let mut holders = self.lock();
+        let have_left = !holders.is_subset(&fed);
+        holders.extend(fed);
+        have_left
+    }
+
+    /// The key is changed, and `fed` get the next one.
+    fn reset(&self, fed: BTreeSet<NodeName>) {
+        *self.lock() = fed;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Nodes that get the stream.
 fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
-    center.directory.feeds(&slot.stream).into_iter().map(|(child, _)| child).collect()
+    all_fed(slot.child_names(), center.directory.feeds(&slot.stream), &center.name)
+}
+
+/// Those that are fed from here are known by their links: the directory may not be told that they come, and
+/// that they have left nobody may be there to tell it. It says which others there are: child, parent.
+fn all_fed(children: Vec<NodeName>, feeds: Vec<(NodeName, NodeName)>, me: &NodeName) -> BTreeSet<NodeName> {
+    let by_others = feeds.into_iter().filter(|(_, parent)| parent != me).map(|(child, _)| child);
+    children.into_iter().chain(by_others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).expect("a name")
+    }
+
+    #[test]
+    fn who_is_fed_from_here_is_known_by_links_and_who_by_others_by_the_directory() {
+        let fed = |children: &[&str], feeds: &[(&str, &str)]| {
+            let feeds = feeds.iter().map(|(child, parent)| (name(child), name(parent))).collect();
+            all_fed(children.iter().map(|child| name(child)).collect(), feeds, &name("me"))
+        };
+        let set = |names: &[&str]| names.iter().map(|text| name(text)).collect::<BTreeSet<_>>();
+        assert_eq!(fed(&["a"], &[]), set(&["a"]), "it says nothing of itself");
+        assert_eq!(fed(&[], &[("a", "me")]), set(&[]), "what it said holds no longer");
+        assert_eq!(fed(&["a"], &[("a", "me"), ("b", "a"), ("c", "b")]), set(&["a", "b", "c"]));
+    }
+
+    #[test]
+    fn a_node_that_was_given_the_key_and_is_not_fed_any_more_has_left() {
+        let holders = KeyHolders::default();
+        assert!(!holders.have_left([name("a")].into()));
+        // One that comes and goes between two looks.
+        holders.add(name("b"));
+        assert!(holders.have_left([name("a")].into()));
+        holders.reset([name("a")].into());
+        assert!(!holders.have_left([name("a"), name("c")].into()));
+        assert!(holders.have_left([name("a")].into()));
+    }
 }

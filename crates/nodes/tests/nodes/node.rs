@@ -74,6 +74,8 @@ struct Inner {
     notices: Option<RelayNotices>,
     /// Of the one stream of packets.
     keys: Vec<OpenKey>,
+    /// Commands to the relay for which there is no room, each once.
+    no_room_for: Vec<&'static str>,
 }
 
 #[derive(Default)]
@@ -216,7 +218,16 @@ impl Worker {
                 }
                 let _ = reply.send(is_it);
             }
-            Command::Relay(command) => self.relay(*command),
+            Command::Relay(command) => {
+                let mut inner = self.lock();
+                let lacks_room = |what: &&str| format!("{command:?}").starts_with(what);
+                if let Some(at) = inner.no_room_for.iter().position(lacks_room) {
+                    inner.no_room_for.remove(at);
+                    return Err(WorkerUnavailable);
+                }
+                drop(inner);
+                self.relay(*command);
+            }
             other => panic!("{other:?} was not to be asked"),
         }
         Ok(())
@@ -247,7 +258,9 @@ impl Worker {
         let number = inner.last;
         match command {
             RelayCommand::Notify { notices } => inner.notices = Some(notices),
-            RelayCommand::AddLink { reply, .. } | RelayCommand::Serve { reply, .. } => {
+            RelayCommand::AddLink { reply, .. }
+            | RelayCommand::Serve { reply, .. }
+            | RelayCommand::UseNewKey { reply, .. } => {
                 let _ = reply.send(Ok(()));
             }
             RelayCommand::AddKey { key, reply, .. } => {
@@ -282,8 +295,7 @@ impl Worker {
             }
             RelayCommand::RemoveLink { .. }
             | RelayCommand::StopServing { .. }
-            | RelayCommand::RemoveParent { .. }
-            | RelayCommand::UseNewKey { .. } => {}
+            | RelayCommand::RemoveParent { .. } => {}
             RelayCommand::Statistics { .. } => unreachable!("it was answered above"),
         }
     }
@@ -296,6 +308,11 @@ impl Worker {
     /// Keys of the one stream of packets that came here.
     pub(crate) fn keys(&self) -> Vec<OpenKey> {
         self.lock().keys.clone()
+    }
+
+    /// There is no room in its queue for the next of each of these commands to the relay.
+    pub(crate) fn has_no_room_for(&self, commands: &[&'static str]) {
+        self.lock().no_room_for = commands.to_vec();
     }
 
     /// The relay says something of a stream.

@@ -81,6 +81,7 @@ async fn a_new_key_is_at_all_nodes_before_it_is_used() {
         node.worker.want(STREAM, true);
         asked(node, &["Fetch [0]"]).await;
     }
+    a.worker.has_no_room_for(&["NewKey", "UseNewKey"]);
     a.worker.notice(RelayNotice::KeyWorn { stream: STREAM.to_owned() });
     asked(&c, &["Fetch [0]", "AddKey 1"]).await;
     assert!(a.worker.relayed().iter().all(|call| !call.starts_with("UseNewKey")), "not yet");

@@ -36,10 +36,9 @@ impl Worker {
                 let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.new_key(id)));
             }
-            RelayCommand::UseNewKey { stream, epoch } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
-                    nodes.use_new_key(id, epoch);
-                }
+            RelayCommand::UseNewKey { stream, epoch, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.use_new_key(id, epoch)));
             }
             RelayCommand::Fetch { link, stream, tracks, keys, reply } => {
                 let _ = reply.send(self.fetch(link, &stream, tracks, keys));
