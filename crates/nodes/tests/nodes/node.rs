@@ -74,6 +74,9 @@ struct Inner {
     notices: Option<RelayNotices>,
     /// Of the one stream of packets.
     keys: Vec<OpenKey>,
+    /// Commands to the relay that are not answered yet, and what answers those that were not.
+    waits_with: Vec<&'static str>,
+    answers: Vec<Box<dyn FnOnce() + Send>>,
     /// Commands to the relay for which there is no room, each once.
     no_room_for: Vec<&'static str>,
 }
@@ -258,6 +261,9 @@ impl Worker {
         let number = inner.last;
         match command {
             RelayCommand::Notify { notices } => inner.notices = Some(notices),
+            RelayCommand::AddLink { reply, .. } if inner.waits_with.contains(&"AddLink") => {
+                inner.answers.push(Box::new(|| _ = reply.send(Ok(()))));
+            }
             RelayCommand::AddLink { reply, .. }
             | RelayCommand::Serve { reply, .. }
             | RelayCommand::UseNewKey { reply, .. } => {
@@ -278,7 +284,12 @@ impl Worker {
                 let stream = inner.streams.entry(stream).or_default();
                 stream.epoch = Some(Epoch(number));
                 stream.publications += 1;
-                let _ = reply.send(Ok(Fetched { epoch: Epoch(number), handle: 7 }));
+                let fetched = Fetched { epoch: Epoch(number), handle: 7 };
+                if inner.waits_with.contains(&"Fetch") {
+                    inner.answers.push(Box::new(move || _ = reply.send(Ok(fetched))));
+                } else {
+                    let _ = reply.send(Ok(fetched));
+                }
             }
             RelayCommand::AddParent { reply, .. } => {
                 let position = Position { epoch: 0, index: 42 };
@@ -308,6 +319,17 @@ impl Worker {
     /// Keys of the one stream of packets that came here.
     pub(crate) fn keys(&self) -> Vec<OpenKey> {
         self.lock().keys.clone()
+    }
+
+    /// It answers these commands to the relay later.
+    pub(crate) fn waits_with(&self, commands: &[&'static str]) {
+        self.lock().waits_with = commands.to_vec();
+    }
+
+    /// It gives the answers that it has waited with.
+    pub(crate) fn answer(&self) {
+        let answers = std::mem::take(&mut self.lock().answers);
+        answers.into_iter().for_each(|answer| answer());
     }
 
     /// There is no room in its queue for the next of each of these commands to the relay.
