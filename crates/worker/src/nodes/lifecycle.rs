@@ -8,7 +8,7 @@ use sfu::Packet;
 use super::fetch::Fetched;
 use super::serve::{Served, ServedSource};
 use super::starts::Starts;
-use super::{Counts, Nodes, split};
+use super::{Counts, split};
 use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
 use crate::packets::inputs;
