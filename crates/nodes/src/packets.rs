@@ -9,17 +9,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::{NodeName, StreamName};
 use node_link::{Position, Publication, ServeId, StreamEnd, StreamKey, StreamRefusal};
 use relay::{LinkSecret, OpenKey, Role};
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
-use worker_api::relay::{LinkId, RelayCommand, RelayNotice, RelayRefusal};
+use worker_api::relay::{Fetched, LinkId, RelayCommand, RelayNotice, RelayRefusal, Reply};
 use worker_api::streams::Epoch;
 use worker_api::{EndReason, WorkersLink};
 
@@ -37,6 +37,8 @@ const KEY_VALID: Duration = Duration::from_secs(2 * 3_600);
 const KEY_CHANGE_MIN: Duration = Duration::from_secs(30);
 /// Time in which all nodes of the tree have a new key: links that take longer are over.
 const KEY_SPREADS: Duration = Duration::from_secs(3);
+/// A worker that did not answer is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// News of a stream that its tasks have not read; one that is further behind starts over.
 const NEWS_MAX: usize = 16;
 
@@ -62,83 +64,130 @@ pub(crate) struct RelayEnd {
     /// Until it is used.
     secret: Mutex<Option<LinkSecret>>,
     role: Role,
-    /// Once datagrams can be sent.
-    link: watch::Sender<Option<LinkId>>,
+    state: watch::Sender<RelayState>,
+}
+
+/// Whether datagrams can be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RelayState {
+    /// The other node has not said where they go, or it is not known yet what that means.
+    NotYet,
+    /// The relay has the link.
+    Up(LinkId, SocketAddr),
+    /// The link is over.
+    Over,
 }
 
 impl RelayEnd {
     pub(crate) fn new(secret: [u8; 32], is_dialed: bool) -> Self {
         let role = if is_dialed { Role::Dialer } else { Role::Listener };
         let secret = Mutex::new(Some(LinkSecret::new(secret)));
-        Self { secret, role, link: watch::Sender::new(None) }
+        Self { secret, role, state: watch::Sender::new(RelayState::NotYet) }
     }
 
     /// The relay's number of the link, if there is one now.
     pub(crate) fn id(&self) -> Option<LinkId> {
-        *self.link.borrow()
+        self.up().map(|(id, _)| id)
+    }
+
+    /// The relay's number of the link, and where its datagrams go.
+    fn up(&self) -> Option<(LinkId, SocketAddr)> {
+        match *self.state.borrow() {
+            RelayState::Up(id, address) => Some((id, address)),
+            RelayState::NotYet | RelayState::Over => None,
+        }
     }
 
     /// The relay's number of the link, if there is one in time.
     async fn link(&self) -> Option<LinkId> {
-        let mut link = self.link.subscribe();
-        let known = timeout(RELAY_WITHIN, link.wait_for(Option::is_some)).await;
-        known.ok()?.ok().and_then(|link| *link)
+        let mut state = self.state.subscribe();
+        let is_known = |state: &RelayState| *state != RelayState::NotYet;
+        let _ = timeout(RELAY_WITHIN, state.wait_for(is_known)).await;
+        self.id()
+    }
+
+    /// Waits until the link is over.
+    async fn over(&self) {
+        // It never fails: the sender is here.
+        let _ = self.state.subscribe().wait_for(|state| *state == RelayState::Over).await;
     }
 }
 
 impl fmt::Debug for RelayEnd {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RelayEnd({:?}, {:?})", self.role, *self.link.borrow())
+        write!(f, "RelayEnd({:?}, {:?})", self.role, *self.state.borrow())
     }
 }
 
-/// Gives the relay a link, now that the other node has said where its datagrams go.
+/// Gives the relay a link, now that the other node has said where its datagrams go; unless the link ends
+/// before.
 pub(crate) async fn connect(center: Arc<Center>, link: Arc<NodeLink>, address: String) {
+    tokio::select! {
+        () = add_link(&center, &link, &address) => {}
+        () = link.relay.over() => {}
+    }
+}
+
+async fn add_link(center: &Arc<Center>, link: &NodeLink, address: &str) {
     let Some(secret) = link.relay.secret.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         return;
     };
     if center.relay_address.is_none() {
         return;
     }
-    let resolved = tokio::net::lookup_host(&address).await.ok().and_then(|mut addresses| addresses.next());
-    let Some(resolved) = resolved else {
+    let resolved = tokio::net::lookup_host(address).await.ok();
+    let Some(resolved) = resolved.and_then(|addresses| reached_from(center.relay_socket, addresses)) else {
         warn!(node = %link.peer, address, "its address for packets cannot be resolved");
         return;
     };
     static NUMBER: AtomicU64 = AtomicU64::new(1);
     let id = LinkId(NUMBER.fetch_add(1, Ordering::Relaxed));
     let role = link.relay.role;
+    for other in center.links.all().iter().filter(|other| other.peer != link.peer) {
+        if other.relay.up().is_some_and(|(_, known)| known == resolved) {
+            warn!(node = %link.peer, other = %other.peer, address, "two nodes announce one address for packets");
+        }
+    }
+    let end = Ends::by(center, RelayCommand::RemoveLink { link: id });
     let added = center.workers.ask_relay(|reply| RelayCommand::AddLink {
         link: id,
         secret,
         role,
-        address: canonical(&center, resolved),
+        address: resolved,
         reply,
     });
     match added.await {
         Ok(Ok(())) => {
             debug!(node = %link.peer, address, "packets can be sent");
-            link.relay.link.send_replace(Some(id));
+            link.relay.state.send_replace(RelayState::Up(id, resolved));
+            end.keep();
         }
         Ok(Err(why)) => warn!(node = %link.peer, address, "packets cannot be sent: {why}"),
         Err(error) => warn!(node = %link.peer, worker = error.worker, "a worker does not answer"),
     }
 }
 
-/// An IPv4 address as a socket that takes both kinds sees it.
-fn canonical(center: &Center, address: SocketAddr) -> SocketAddr {
-    match (center.relay_socket, address) {
-        (Some(SocketAddr::V6(_)), SocketAddr::V4(address)) => {
-            SocketAddr::new(address.ip().to_ipv6_mapped().into(), address.port())
+/// The one of a node's addresses that this socket reaches best, as it sees it: a socket that takes both kinds
+/// has IPv4 addresses as IPv6 ones.
+fn reached_from(
+    socket: Option<SocketAddr>,
+    mut addresses: impl Iterator<Item = SocketAddr>,
+) -> Option<SocketAddr> {
+    let first = addresses.next()?;
+    let is_alike = |address: &SocketAddr| socket.is_some_and(|socket| socket.is_ipv4() == address.is_ipv4());
+    let best = std::iter::once(first).chain(addresses).find(is_alike).unwrap_or(first);
+    Some(match (socket, best) {
+        (Some(SocketAddr::V6(_)), SocketAddr::V4(best)) => {
+            SocketAddr::new(best.ip().to_ipv6_mapped().into(), best.port())
         }
-        _ => address,
-    }
+        _ => best,
+    })
 }
 
 /// The link is over.
 pub(crate) fn disconnect(center: &Center, link: &NodeLink) {
-    if let Some(link) = link.relay.link.send_replace(None) {
+    if let RelayState::Up(link, _) = link.relay.state.send_replace(RelayState::Over) {
         send_command(&center.workers, RelayCommand::RemoveLink { link });
     }
 }
@@ -178,6 +227,11 @@ impl Ends {
     fn by(center: &Arc<Center>, command: RelayCommand) -> Self {
         Self(Arc::clone(center), Some(command))
     }
+
+    /// Does not end it.
+    fn keep(mut self) {
+        self.1 = None;
+    }
 }
 
 impl Drop for Ends {
@@ -199,6 +253,7 @@ pub(crate) async fn serve(
     let relay = link.relay.link().await.ok_or(StreamRefusal::NotHere)?;
     // Before the offer, so that no key is missed.
     let mut news = slot.news.subscribe();
+    slot.key_holders.add(link.peer.clone());
     let stream = || slot.stream.to_string();
     let offer = center.workers.ask_relay(|reply| RelayCommand::Offer { stream: stream(), reply });
     let offered = match offer.await {
@@ -305,12 +360,22 @@ pub(crate) async fn attach(
     }
     let tracks = describe::read_tracks(tracks).ok_or("its tracks make no sense")?;
     let news = slot.news.subscribe();
-    let fetched = center.workers.ask_relay(|reply| {
-        let stream = stream.clone();
-        RelayCommand::Fetch { link: relay, stream, tracks, keys, reply }
+    // In a task of its own: the publication ends also if this one does before it has the answer.
+    let (answer, fetched) = oneshot::channel();
+    let center = Arc::clone(center);
+    task::spawn(async move {
+        let fetch = |reply| {
+            let stream = stream.clone();
+            RelayCommand::Fetch { link: relay, stream, tracks, keys, reply }
+        };
+        let fetched = center.workers.ask_relay(fetch).await;
+        let with_end = |fetched: Fetched| {
+            (fetched, Ends::by(&center, RelayCommand::EndFetch { stream, epoch: fetched.epoch }))
+        };
+        let _ = answer.send(fetched.map(|fetched| fetched.map(with_end)));
     });
-    let fetched = fetched.await.map_err(no_answer)?.map_err(|why| why.to_string())?;
-    let end = Ends::by(center, RelayCommand::EndFetch { stream, epoch: fetched.epoch });
+    let fetched = fetched.await.map_err(|_| "this node ends")?;
+    let (fetched, end) = fetched.map_err(no_answer)?.map_err(|why| why.to_string())?;
     *output = Some(Output { local: fetched.epoch, news, _end: end });
     Ok((parent, fetched.handle, None))
 }
@@ -348,8 +413,7 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
     let mut news = slot.news.subscribe();
     let mut changes = slot.changes();
     let mut changed_at = Instant::now();
-    // Nodes that have had a key.
-    let mut known = fed(&center, &slot);
+    slot.key_holders.reset(fed(&center, &slot));
     loop {
         let due = sleep_until(changed_at + KEY_VALID);
         tokio::select! {
@@ -359,33 +423,137 @@ async fn change_keys(center: Arc<Center>, slot: Arc<Slot>) {
                 _ => continue,
             },
             _ = changes.changed() => {
-                let now = fed(&center, &slot);
-                let has_left = !known.is_subset(&now);
-                known.extend(now);
-                if !has_left {
+                if !slot.key_holders.have_left(fed(&center, &slot)) {
                     continue;
                 }
                 // More may follow, as when a node goes that many were fed by.
                 sleep_until(changed_at + KEY_CHANGE_MIN).await;
             }
         }
-        let stream = slot.stream.to_string();
-        let key = center.workers.ask_relay(|reply| RelayCommand::NewKey { stream: stream.clone(), reply });
-        known = fed(&center, &slot);
+        change_key(&center, &slot).await;
         changed_at = Instant::now();
-        let Ok(Ok(key)) = key.await else {
-            // Nobody gets the stream: the next one that does gets a key of its own.
-            continue;
-        };
-        let epoch = key.epoch();
-        let _ = slot.news.send(News::Key(key));
-        sleep(KEY_SPREADS).await;
-        send_command(&center.workers, RelayCommand::UseNewKey { stream, epoch });
-        debug!(stream = %slot.stream, epoch, "another key is in use");
+    }
+}
+
+/// Gives all nodes that get the stream another key, and uses it.
+async fn change_key(center: &Center, slot: &Slot) {
+    let stream = || slot.stream.to_string();
+    // Before there is a key: whoever comes from now on gets it, and is noted.
+    slot.key_holders.reset(fed(center, slot));
+    let key = answered(center, slot, |reply| RelayCommand::NewKey { stream: stream(), reply }).await;
+    // Nobody gets the stream: the next one that does gets a key of its own.
+    let Ok(key) = key else { return };
+    let epoch = key.epoch();
+    let _ = slot.news.send(News::Key(key));
+    sleep(KEY_SPREADS).await;
+    let used =
+        answered(center, slot, |reply| RelayCommand::UseNewKey { stream: stream(), epoch, reply }).await;
+    match used {
+        Ok(()) => debug!(stream = %slot.stream, epoch, "another key is in use"),
+        Err(why) => debug!(stream = %slot.stream, epoch, "a key was not used: {why}"),
+    }
+}
+
+/// Asks the relay until it answers.
+async fn answered<T>(
+    center: &Center,
+    slot: &Slot,
+    command: impl Fn(Reply<T>) -> RelayCommand,
+) -> Result<T, RelayRefusal> {
+    loop {
+        match center.workers.ask_relay(&command).await {
+            Ok(answer) => return answer,
+            Err(error) => {
+                warn!(stream = %slot.stream, worker = error.worker, "a worker does not answer");
+                sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Nodes that have had the key of a stream of this node since it was last changed.
+#[derive(Debug, Default)]
+pub(crate) struct KeyHolders(Mutex<BTreeSet<NodeName>>);
+
+impl KeyHolders {
+    /// A node gets the key.
+    fn add(&self, node: NodeName) {
+        self.lock().insert(node);
+    }
+
+    /// Whether some of them do not get the stream any more; `fed` do.
+    fn have_left(&self, fed: BTreeSet<NodeName>) -> bool {
+        let mut holders = self.lock();
+        let have_left = !holders.is_subset(&fed);
+        holders.extend(fed);
+        have_left
+    }
+
+    /// The key is changed, and `fed` get the next one.
+    fn reset(&self, fed: BTreeSet<NodeName>) {
+        *self.lock() = fed;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Nodes that get the stream.
 fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
-    center.directory.feeds(&slot.stream).into_iter().map(|(child, _)| child).collect()
+    all_fed(slot.child_names(), center.directory.feeds(&slot.stream), &center.name)
+}
+
+/// Those that are fed from here are known by their links: the directory may not be told that they come, and
+/// that they have left nobody may be there to tell it. It says which others there are: child, parent.
+fn all_fed(children: Vec<NodeName>, feeds: Vec<(NodeName, NodeName)>, me: &NodeName) -> BTreeSet<NodeName> {
+    let by_others = feeds.into_iter().filter(|(_, parent)| parent != me).map(|(child, _)| child);
+    children.into_iter().chain(by_others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> NodeName {
+        NodeName::new(text).expect("a name")
+    }
+
+    #[test]
+    fn of_several_addresses_the_one_of_the_socket_s_own_kind_is_taken() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        for (socket, addresses, expected) in [
+            ("0.0.0.0:1", &["[2001:db8::1]:9", "192.0.2.1:9"][..], Some("192.0.2.1:9")),
+            ("[::]:1", &["192.0.2.1:9", "[2001:db8::1]:9"], Some("[2001:db8::1]:9")),
+            ("[::]:1", &["192.0.2.1:9"], Some("[::ffff:192.0.2.1]:9")),
+            ("0.0.0.0:1", &[], None),
+        ] {
+            let reached = reached_from(Some(at(socket)), addresses.iter().map(|text| at(text)));
+            assert_eq!(reached, expected.map(at), "{addresses:?} from {socket}");
+        }
+    }
+
+    #[test]
+    fn who_is_fed_from_here_is_known_by_links_and_who_by_others_by_the_directory() {
+        let fed = |children: &[&str], feeds: &[(&str, &str)]| {
+            let feeds = feeds.iter().map(|(child, parent)| (name(child), name(parent))).collect();
+            all_fed(children.iter().map(|child| name(child)).collect(), feeds, &name("me"))
+        };
+        let set = |names: &[&str]| names.iter().map(|text| name(text)).collect::<BTreeSet<_>>();
+        assert_eq!(fed(&["a"], &[]), set(&["a"]), "it says nothing of itself");
+        assert_eq!(fed(&[], &[("a", "me")]), set(&[]), "what it said holds no longer");
+        assert_eq!(fed(&["a"], &[("a", "me"), ("b", "a"), ("c", "b")]), set(&["a", "b", "c"]));
+    }
+
+    #[test]
+    fn a_node_that_was_given_the_key_and_is_not_fed_any_more_has_left() {
+        let holders = KeyHolders::default();
+        assert!(!holders.have_left([name("a")].into()));
+        // One that comes and goes between two looks.
+        holders.add(name("b"));
+        assert!(holders.have_left([name("a")].into()));
+        holders.reset([name("a")].into());
+        assert!(!holders.have_left([name("a"), name("c")].into()));
+        assert!(holders.have_left([name("a")].into()));
+    }
 }

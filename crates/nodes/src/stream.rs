@@ -18,7 +18,7 @@ use crate::center::Center;
 use crate::describe;
 use crate::fetch;
 use crate::local::Own;
-use crate::packets::{self, KeyChanges, News};
+use crate::packets::{self, KeyChanges, KeyHolders, News};
 
 /// A worker that did not answer is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -36,6 +36,7 @@ pub(crate) struct Slot {
     feed: Mutex<Option<NodeName>>,
     /// What tasks of a stream of packets have to know.
     pub(crate) news: broadcast::Sender<News>,
+    pub(crate) key_holders: KeyHolders,
     /// Nodes that are fed, and by how many subscriptions: one that asks again may do so before the end of
     /// the first was noticed.
     children: Mutex<HashMap<NodeName, usize>>,
@@ -81,6 +82,7 @@ impl Slot {
             lost: Mutex::default(),
             feed: Mutex::default(),
             news: packets::news(),
+            key_holders: KeyHolders::default(),
             children: Mutex::default(),
         }
     }
@@ -156,6 +158,11 @@ impl Slot {
         !self.children().is_empty()
     }
 
+    /// Nodes that are fed from here, whatever they say of themselves.
+    pub(crate) fn child_names(&self) -> Vec<NodeName> {
+        self.children().keys().cloned().collect()
+    }
+
     fn children(&self) -> MutexGuard<'_, HashMap<NodeName, usize>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -175,6 +182,8 @@ impl Drop for Child {
             *count -= 1;
             if *count == 0 {
                 children.remove(&self.node);
+                // The key that it has is to be changed.
+                self.slot.wake();
             }
         }
     }

@@ -5,8 +5,8 @@ use std::fmt;
 
 /// Why a received datagram was dropped.
 ///
-/// Of the first six, nothing but a counter has changed, with one exception: a number whose
-/// [epoch is still to come](DropReason::UnknownEpoch). The others are authentic, and count as received
+/// Of the first six, nothing but a counter has changed, with one exception: the number of a datagram
+/// whose [epoch is unknown](DropReason::UnknownEpoch). The others are authentic, and count as received
 /// on their link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
@@ -19,8 +19,8 @@ pub enum DropReason {
     Replayed,
     /// Authenticator or tag of a link are not what the peer would have written.
     Forged,
-    /// The stream has no key of this epoch, or no longer. If it may still get it, and the
-    /// authenticator is right, the number is asked for again once the key is there.
+    /// The stream has no key of this epoch, or no longer; the authenticator is right. If it may still
+    /// get the key, the number is asked for again once that is there, else it counts as received.
     UnknownEpoch,
     /// The payload is not what was sealed for the stream.
     BadPayload,

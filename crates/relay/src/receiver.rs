@@ -217,15 +217,15 @@ impl Receiver {
         };
         let mut was_repaired = false;
         let opened = stream.open(now, private.epoch, index, text, &tag);
-        if opened == Err(DropReason::UnknownEpoch) && stream.may_get(private.epoch) {
+        match opened {
             // Asked for again and again, it would take the budget that other streams' repairs need.
-            link.park(now, sequence, stream_id);
-        } else if let Err(reason) = opened
-            && !reason.is_authentic()
-        {
-            return Err(reason);
-        } else {
-            was_repaired = link.arrived(now, sequence, bytes);
+            Err(DropReason::UnknownEpoch) if stream.may_get(private.epoch) => {
+                link.park(now, sequence, stream_id);
+            }
+            // Nobody could open it, however often it came.
+            Err(DropReason::UnknownEpoch) => _ = link.arrived(now, sequence, bytes),
+            Err(reason) if !reason.is_authentic() => return Err(reason),
+            _ => was_repaired = link.arrived(now, sequence, bytes),
         }
         if let Some(due) = link.next_due() {
             self.control_due = Some(self.control_due.map_or(due, |next| next.min(due)));

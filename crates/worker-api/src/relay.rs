@@ -114,6 +114,8 @@ pub enum RelayCommand {
         stream: String,
         /// Its number ([`OpenKey::epoch`]): of several the last.
         epoch: u32,
+        /// Done, now or when it was asked for before.
+        reply: Reply<()>,
     },
     /// Publishes another node's stream here, as it comes over a link. For further nodes, packets are kept as
     /// they came since the last key frame.
@@ -366,7 +368,7 @@ impl fmt::Debug for RelayCommand {
             Self::Serve { link, stream, .. } => write!(f, "Serve {stream} over {link:?}"),
             Self::StopServing { link, stream } => write!(f, "StopServing {stream} over {link:?}"),
             Self::NewKey { stream, .. } => write!(f, "NewKey {stream}"),
-            Self::UseNewKey { stream, epoch } => write!(f, "UseNewKey {epoch} of {stream}"),
+            Self::UseNewKey { stream, epoch, .. } => write!(f, "UseNewKey {epoch} of {stream}"),
             Self::Fetch { link, stream, .. } => write!(f, "Fetch {stream} over {link:?}"),
             Self::AddParent { link, stream, .. } => write!(f, "AddParent {stream} over {link:?}"),
             Self::RemoveParent { link, stream } => write!(f, "RemoveParent {stream} over {link:?}"),
@@ -382,7 +384,10 @@ impl RelayCommand {
     pub fn refuse(self, why: RelayRefusal) {
         // An asker that has given up waiting does not need it.
         match self {
-            Self::AddLink { reply, .. } | Self::Serve { reply, .. } | Self::AddKey { reply, .. } => {
+            Self::AddLink { reply, .. }
+            | Self::Serve { reply, .. }
+            | Self::UseNewKey { reply, .. }
+            | Self::AddKey { reply, .. } => {
                 let _ = reply.send(Err(why));
             }
             Self::Offer { reply, .. } => _ = reply.send(Err(why)),
@@ -393,7 +398,6 @@ impl RelayCommand {
             Self::Notify { .. }
             | Self::RemoveLink { .. }
             | Self::StopServing { .. }
-            | Self::UseNewKey { .. }
             | Self::RemoveParent { .. }
             | Self::EndFetch { .. } => {}
         }

@@ -74,6 +74,11 @@ struct Inner {
     notices: Option<RelayNotices>,
     /// Of the one stream of packets.
     keys: Vec<OpenKey>,
+    /// Commands to the relay that are not answered yet, and what answers those that were not.
+    waits_with: Vec<&'static str>,
+    answers: Vec<Box<dyn FnOnce() + Send>>,
+    /// Commands to the relay for which there is no room, each once.
+    no_room_for: Vec<&'static str>,
 }
 
 #[derive(Default)]
@@ -216,7 +221,16 @@ impl Worker {
                 }
                 let _ = reply.send(is_it);
             }
-            Command::Relay(command) => self.relay(*command),
+            Command::Relay(command) => {
+                let mut inner = self.lock();
+                let lacks_room = |what: &&str| format!("{command:?}").starts_with(what);
+                if let Some(at) = inner.no_room_for.iter().position(lacks_room) {
+                    inner.no_room_for.remove(at);
+                    return Err(WorkerUnavailable);
+                }
+                drop(inner);
+                self.relay(*command);
+            }
             other => panic!("{other:?} was not to be asked"),
         }
         Ok(())
@@ -247,7 +261,12 @@ impl Worker {
         let number = inner.last;
         match command {
             RelayCommand::Notify { notices } => inner.notices = Some(notices),
-            RelayCommand::AddLink { reply, .. } | RelayCommand::Serve { reply, .. } => {
+            RelayCommand::AddLink { reply, .. } if inner.waits_with.contains(&"AddLink") => {
+                inner.answers.push(Box::new(|| _ = reply.send(Ok(()))));
+            }
+            RelayCommand::AddLink { reply, .. }
+            | RelayCommand::Serve { reply, .. }
+            | RelayCommand::UseNewKey { reply, .. } => {
                 let _ = reply.send(Ok(()));
             }
             RelayCommand::AddKey { key, reply, .. } => {
@@ -265,7 +284,12 @@ impl Worker {
                 let stream = inner.streams.entry(stream).or_default();
                 stream.epoch = Some(Epoch(number));
                 stream.publications += 1;
-                let _ = reply.send(Ok(Fetched { epoch: Epoch(number), handle: 7 }));
+                let fetched = Fetched { epoch: Epoch(number), handle: 7 };
+                if inner.waits_with.contains(&"Fetch") {
+                    inner.answers.push(Box::new(move || _ = reply.send(Ok(fetched))));
+                } else {
+                    let _ = reply.send(Ok(fetched));
+                }
             }
             RelayCommand::AddParent { reply, .. } => {
                 let position = Position { epoch: 0, index: 42 };
@@ -282,8 +306,7 @@ impl Worker {
             }
             RelayCommand::RemoveLink { .. }
             | RelayCommand::StopServing { .. }
-            | RelayCommand::RemoveParent { .. }
-            | RelayCommand::UseNewKey { .. } => {}
+            | RelayCommand::RemoveParent { .. } => {}
             RelayCommand::Statistics { .. } => unreachable!("it was answered above"),
         }
     }
@@ -296,6 +319,22 @@ impl Worker {
     /// Keys of the one stream of packets that came here.
     pub(crate) fn keys(&self) -> Vec<OpenKey> {
         self.lock().keys.clone()
+    }
+
+    /// It answers these commands to the relay later.
+    pub(crate) fn waits_with(&self, commands: &[&'static str]) {
+        self.lock().waits_with = commands.to_vec();
+    }
+
+    /// It gives the answers that it has waited with.
+    pub(crate) fn answer(&self) {
+        let answers = std::mem::take(&mut self.lock().answers);
+        answers.into_iter().for_each(|answer| answer());
+    }
+
+    /// There is no room in its queue for the next of each of these commands to the relay.
+    pub(crate) fn has_no_room_for(&self, commands: &[&'static str]) {
+        self.lock().no_room_for = commands.to_vec();
     }
 
     /// The relay says something of a stream.

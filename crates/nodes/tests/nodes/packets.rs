@@ -81,10 +81,41 @@ async fn a_new_key_is_at_all_nodes_before_it_is_used() {
         node.worker.want(STREAM, true);
         asked(node, &["Fetch [0]"]).await;
     }
+    a.worker.has_no_room_for(&["NewKey", "UseNewKey"]);
     a.worker.notice(RelayNotice::KeyWorn { stream: STREAM.to_owned() });
     asked(&c, &["Fetch [0]", "AddKey 1"]).await;
     assert!(a.worker.relayed().iter().all(|call| !call.starts_with("UseNewKey")), "not yet");
     until("it is used", || a.worker.relayed().last().is_some_and(|call| call == "UseNewKey 1")).await;
+}
+
+#[tokio::test]
+async fn a_fetch_that_succeeds_after_it_was_given_up_ends() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options { linger: Duration::ZERO, ..Options::default() }).await;
+    b.linked(1).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.waits_with(&["Fetch"]);
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]"]).await;
+    b.worker.want(STREAM, false);
+    asked(&b, &["Fetch [0]", "RemoveParent"]).await;
+    b.worker.answer();
+    asked(&b, &["Fetch [0]", "RemoveParent", "EndFetch"]).await;
+}
+
+#[tokio::test]
+async fn a_link_that_ends_before_the_relay_has_it_is_not_left_there() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    a.worker.waits_with(&["AddLink"]);
+    let mut b = Node::start(&server, "b", Options::default()).await;
+    let count = |what: &str| a.worker.relayed().iter().filter(|call| *call == what).count();
+    until("the relay is given the link", || count("AddLink") == 1).await;
+    b.kill();
+    until("it is taken away", || count("RemoveLink") == 1).await;
+    a.worker.answer();
 }
 
 #[tokio::test]

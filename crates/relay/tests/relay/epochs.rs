@@ -66,6 +66,27 @@ fn packets_come_again_once_a_late_key_is_there() {
 }
 
 #[test]
+fn packets_under_a_key_that_a_node_never_gets_are_not_requested_again() {
+    let mut world = World::fan_out(7, 1, &delay(5), &delay(5));
+    world.play(0, Duration::from_millis(200));
+    // It joins between the handing out of the next key and its use, and has that one alone.
+    let key = world.hand_out_key(0);
+    let edge = world.add_edge(&delay(5), &delay(5), Duration::ZERO);
+    world.subscribe(0, edge, &key.open_key());
+    world.play(0, Duration::from_secs(1));
+    let dropped = world.edges[edge].dropped[&DropReason::UnknownEpoch];
+    world.sender.rotate(world.streams[0].id, key).unwrap();
+    let before = world.streams[0].sent.len();
+    world.play(0, Duration::from_secs(1));
+    world.run(Duration::from_secs(1));
+    let edge = &world.edges[edge];
+    let stats = edge.receiver.link_stats(edge.link).unwrap();
+    assert!(dropped > 20, "{dropped} before the change");
+    assert_eq!((stats.asked, stats.lost, edge.dropped[&DropReason::UnknownEpoch]), (0, 0, dropped));
+    assert_eq!(edge.got[&edge.streams[&0]], world.streams[0].sent[before..]);
+}
+
+#[test]
 fn epochs_only_rise() {
     let mut world = World::fan_out(3, 1, &delay(5), &delay(5));
     let (id, at_edge) = (world.streams[0].id, world.edges[0].streams[&0]);

@@ -36,13 +36,16 @@ impl Worker {
                 let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.new_key(id)));
             }
-            RelayCommand::UseNewKey { stream, epoch } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
-                    nodes.use_new_key(id, epoch);
-                }
+            RelayCommand::UseNewKey { stream, epoch, reply } => {
+                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| nodes.use_new_key(id, epoch)));
             }
             RelayCommand::Fetch { link, stream, tracks, keys, reply } => {
-                let _ = reply.send(self.fetch(link, &stream, tracks, keys));
+                let fetched = self.fetch(link, &stream, tracks, keys);
+                // If nobody waits for the answer any more, nobody will end the publication.
+                if let Err(Ok(fetched)) = reply.send(fetched) {
+                    self.end_fetch_of(&stream, fetched.epoch);
+                }
             }
             RelayCommand::AddParent { link, stream, reply } => {
                 let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
@@ -57,11 +60,7 @@ impl Worker {
                 let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
                 let _ = reply.send(id.and_then(|id| nodes.add_key(&self.ctx, id, key)));
             }
-            RelayCommand::EndFetch { stream, epoch } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
-                    self.end_fetch_of(id, epoch);
-                }
-            }
+            RelayCommand::EndFetch { stream, epoch } => self.end_fetch_of(&stream, epoch),
             RelayCommand::Statistics { reply } => {
                 let _ = reply.send(Ok(nodes.stats()));
             }
@@ -70,7 +69,7 @@ impl Worker {
 }
 
 impl Nodes {
-    fn id_of(&self, ctx: &Context, stream: &str) -> Option<StreamId> {
+    pub(super) fn id_of(&self, ctx: &Context, stream: &str) -> Option<StreamId> {
         let (id, _) = ctx.directory.home(stream)?;
         (self.served.contains_key(&id) || self.fetched.contains_key(&id)).then_some(id)
     }

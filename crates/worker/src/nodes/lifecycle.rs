@@ -8,7 +8,7 @@ use sfu::Packet;
 use super::fetch::Fetched;
 use super::serve::{Served, ServedSource};
 use super::starts::Starts;
-use super::{Counts, Nodes, split};
+use super::{Counts, split};
 use crate::event_loop::Worker;
 use crate::ids::PacketStreamId;
 use crate::packets::inputs;
@@ -101,9 +101,10 @@ impl Worker {
     }
 
     /// Ends a publication of another node, if it is still this one.
-    pub(super) fn end_fetch_of(&mut self, id: StreamId, epoch: Epoch) {
-        let is_it = |nodes: &Nodes| nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch);
-        if self.nodes.as_ref().is_some_and(|nodes| is_it(nodes)) {
+    pub(super) fn end_fetch_of(&mut self, stream: &str, epoch: Epoch) {
+        let Some(nodes) = &self.nodes else { return };
+        let Some(id) = nodes.id_of(&self.ctx, stream) else { return };
+        if nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch) {
             self.forget_fetched(id, EndReason::ClosedByPeer);
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct Served {
 pub(super) enum ServedSource {
     /// This node is the source: they are sealed here.
     Sealed {
-        /// The key in use, and the next one if nodes are getting it.
+        /// The key before, if there was one, the one in use, and the next one if nodes are getting it.
         keys: Vec<OpenKey>,
         next: Option<SealKey>,
         /// The notice that the key is worn was sent.
@@ -206,6 +206,8 @@ impl Nodes {
         handle: u16,
         from: Option<Position>,
     ) -> Result<(), RelayRefusal> {
+        let keys = self.keys(id);
+        let has_key = |at: Position| keys.iter().any(|key| key.epoch() as u8 == at.epoch);
         let Self { served, fetched, sender, links, .. } = self;
         let &Link { ends, .. } = links.get(&link).ok_or(RelayRefusal::NoLink)?;
         let served = served.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
@@ -213,9 +215,10 @@ impl Nodes {
             return Err(RelayRefusal::Replaced);
         }
         // A node that has had the stream gets what is left of what it lacks; a new one begins with a key
-        // frame, or with what comes next.
+        // frame that it has the key of, or with what comes next.
         let starts = fetched.get(&id).map_or(&served.starts, |fetched| &fetched.starts);
-        let from = from.or(starts.oldest().filter(|start| sender.keeps(served.out, *start)));
+        let is_kept = |start: &Position| has_key(*start) && sender.keeps(served.out, *start);
+        let from = from.or(starts.oldest().filter(is_kept));
         match from {
             Some(from) => {
                 sender.subscribe_from(ctx.now, served.out, ends.out, handle, from)?;
@@ -260,31 +263,43 @@ impl Nodes {
         let newest = keys.last().map_or(0, OpenKey::epoch);
         let key = SealKey::random(newest.wrapping_add(1));
         let open = key.open_key();
-        keys.truncate(1);
+        if next.replace(key).is_some() {
+            keys.pop();
+        }
         keys.push(open.clone());
-        *next = Some(key);
         Ok(open)
     }
 
     /// The nodes of a stream have its next key.
-    pub(super) fn use_new_key(&mut self, id: StreamId, epoch: u32) {
+    pub(super) fn use_new_key(&mut self, id: StreamId, epoch: u32) -> Result<(), RelayRefusal> {
         let Self { served, sender, .. } = self;
-        let Some(served) = served.get_mut(&id) else { return };
-        let ServedSource::Sealed { keys, next, is_worn } = &mut served.source else { return };
-        let Some(key) = next.take_if(|key| key.epoch() == epoch) else { return };
-        match sender.rotate(served.out, key) {
-            Ok(()) => {
-                keys.remove(0);
-                *is_worn = false;
-            }
-            Err(error) => tracing::error!(stream = &*served.key, %error, "a key was not taken"),
-        }
+        let served = served.get_mut(&id).ok_or(RelayRefusal::NoStream)?;
+        let ServedSource::Sealed { keys, next, is_worn } = &mut served.source else {
+            return Err(SetupError::NotTheSource.into());
+        };
+        let Some(key) = next.take_if(|key| key.epoch() == epoch) else {
+            // It may have been asked for before.
+            let is_used = next.is_none() && keys.last().is_some_and(|key| key.epoch() == epoch);
+            return if is_used { Ok(()) } else { Err(SetupError::StaleEpoch.into()) };
+        };
+        sender.rotate(served.out, key).inspect_err(|_| _ = keys.pop())?;
+        // What is kept may still be under the one before.
+        keys.drain(..keys.len() - 2);
+        *is_worn = false;
+        Ok(())
     }
 
-    /// Keys of a stream that nodes have to have.
+    /// Keys of a stream that nodes have to have: the one before as long as something under it is kept, which
+    /// they may begin with.
     pub(super) fn keys(&self, id: StreamId) -> Vec<OpenKey> {
-        match self.served.get(&id).map(|served| &served.source) {
-            Some(ServedSource::Sealed { keys, .. }) => keys.clone(),
+        match self.served.get(&id) {
+            Some(Served { source: ServedSource::Sealed { keys, next, .. }, out, .. }) => {
+                let old = keys.len() - 1 - usize::from(next.is_some());
+                let is_kept = |key: &&OpenKey| {
+                    self.sender.keeps(*out, Position { epoch: key.epoch() as u8, index: u32::MAX })
+                };
+                keys[..old].iter().filter(is_kept).chain(&keys[old..]).cloned().collect()
+            }
             _ => self.fetched.get(&id).map_or(Vec::new(), |fetched| fetched.keys.clone()),
         }
     }

@@ -2,8 +2,9 @@
 
 use rtc_test::{OfferOptions, UdpClient};
 use rtp::payload::MediaKind;
+use tokio::sync::oneshot;
 use worker_api::EndReason;
-use worker_api::relay::{RelayCommand, RelayNotice};
+use worker_api::relay::{Offered, RelayCommand, RelayNotice};
 use worker_api::streams::Published;
 
 use crate::packets::common::media::{count, send_frame};
@@ -117,4 +118,17 @@ fn a_link_that_goes_takes_along_what_is_served_over_it() {
     let mut near = one.play(0, "live/a");
     play(&mut publisher, frame, &mut near, 20);
     assert_eq!(one.stats().links[0].sent.packets, sent);
+}
+
+#[test]
+fn a_stream_is_not_fetched_for_somebody_who_does_not_wait_for_it_any_more() {
+    let (one, other) = (Node::start(1), Node::start(1));
+    let link = link(&one, &other);
+    let _publisher = one.publish(0, "live/a", &OfferOptions::default());
+    let Offered { tracks, keys, .. } = one.offer("live/a").expect("it is published");
+    let (reply, answer) = oneshot::channel();
+    drop(answer);
+    other.tell(RelayCommand::Fetch { link, stream: "live/a".to_owned(), tracks, keys, reply });
+    assert_eq!(other.stats().streams, [], "behind it in the queue");
+    assert_eq!(other.published("live/a"), Published::Nobody);
 }
