@@ -27,7 +27,9 @@ use bytes::Bytes;
 
 pub(crate) use self::keys::{Bucket, Key};
 use crate::names::{NodeName, StreamName};
-use crate::record::{Description, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord};
+use crate::record::{
+    Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
+};
 
 /// A node announces itself this often: twenty nodes cost each 13 messages a second.
 pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(1500);
@@ -58,6 +60,10 @@ const RETRY_REFUSED: Duration = Duration::from_millis(1000);
 const TIDY_AFTER: Duration = Duration::from_secs(60);
 /// A machine that nobody called for this long past its time was not running: others may have forgotten it.
 const AWAY_AFTER: Duration = Duration::from_millis(1500);
+
+/// An epoch this far beyond all that are known was made up: a cluster has a thousand publications a second
+/// for 35 years before a node that knows none meets such a one.
+const EPOCH_STEP_MAX: u64 = 1 << 40;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 128;
@@ -654,8 +660,22 @@ impl Machine {
     }
 
     fn next_epoch(&mut self) -> Epoch {
-        self.lamport = (self.lamport + 1).min(crate::record::EPOCH_MAX.0);
+        self.lamport = (self.lamport + 1).min(EPOCH_MAX.0);
         Epoch(self.lamport)
+    }
+
+    /// The next epoch, larger than `other` if there is a larger one.
+    fn epoch_after(&mut self, other: Epoch) -> Epoch {
+        self.hear_epoch(other);
+        let next = self.next_epoch();
+        next.max(Epoch(other.0.saturating_add(1)).min(EPOCH_MAX))
+    }
+
+    /// Later epochs of this node are larger, unless this one was made up: nothing would be left then.
+    fn hear_epoch(&mut self, epoch: Epoch) {
+        if epoch.0 < self.lamport.saturating_add(EPOCH_STEP_MAX) {
+            self.lamport = self.lamport.max(epoch.0);
+        }
     }
 
     /// Brings what readers see of `stream` up to date, and tells them of the difference.

@@ -96,7 +96,7 @@ impl Machine {
             peer.wrote_at = now;
         }
         match &record {
-            Some(record) => self.lamport = self.lamport.max(record.epoch.0),
+            Some(record) => self.hear_epoch(record.epoch),
             None => self.bury(now, Key::Stream(stream.clone()), revision),
         }
         self.streams.insert(stream.clone(), Entry { revision, generation: self.generation, record });
@@ -208,9 +208,10 @@ impl Machine {
             OwnState::Asking { policy, .. } if gone || policy == Policy::TakeOver => {
                 own.record.how = if gone { How::AfterSilence } else { How::TookOver };
                 own.replaced = Some(theirs.node.clone());
-                if own.record.epoch <= theirs.epoch {
-                    self.lamport = self.lamport.max(theirs.epoch.0) + 1;
-                    own.record.epoch.0 = self.lamport;
+                let theirs = theirs.epoch;
+                if own.record.epoch <= theirs {
+                    let epoch = self.epoch_after(theirs);
+                    self.own.get_mut(&stream).expect("it was there").record.epoch = epoch;
                 }
                 self.write_own(stream, revision);
             }
@@ -418,14 +419,16 @@ impl Machine {
                 (Some(record), Policy::TakeOver) => {
                     own.record.how = How::TookOver;
                     own.replaced = Some(record.node.clone());
-                    if own.record.epoch <= record.epoch {
-                        self.lamport = self.lamport.max(record.epoch.0) + 1;
-                        own.record.epoch.0 = self.lamport;
+                    let theirs = record.epoch;
+                    if own.record.epoch <= theirs {
+                        let epoch = self.epoch_after(theirs);
+                        self.own.get_mut(stream).expect("it was there").record.epoch = epoch;
                     }
                 }
                 (None, _) => own.record.how = How::Provisional,
             },
         }
+        let own = self.own.get_mut(stream).expect("it was there");
         own.state = OwnState::Granted;
         let granted = Granted { epoch: own.record.epoch, provisional: true, replaced: own.replaced.clone() };
         self.actions.push(Action::Answer(claim, Ok(granted)));

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::world::{World, ms, stream};
 
-fn pair() -> (World, usize, usize) {
+pub(super) fn pair() -> (World, usize, usize) {
     let mut world = World::new(1);
     let (a, b) = (world.start("a"), world.start("b"));
     world.until(ms(500), "both have their names", |world| {

@@ -431,6 +431,19 @@ impl World {
         }
     }
 
+    /// Somebody who is no node writes.
+    pub(super) fn put(&mut self, key: &Key, value: &Bytes) {
+        self.revision += 1;
+        let stored = Stored { revision: self.revision, at: self.now, value: Some(value.clone()) };
+        self.stored.insert(key.clone(), stored);
+        for node in 0..self.nodes.len() {
+            let (session, revision) = (self.nodes[node].session, self.revision);
+            let input =
+                Input::Seen { bucket: key.bucket(), key: key.text(), revision, value: Some(value.clone()) };
+            self.send(Message::Input { to: node, session, input });
+        }
+    }
+
     pub(super) fn stored(&self) -> impl Iterator<Item = (&Key, Option<&Bytes>)> {
         self.stored.iter().map(|(key, stored)| (key, stored.value.as_ref()))
     }
