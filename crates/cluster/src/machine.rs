@@ -58,6 +58,9 @@ const SETTLE: Duration = Duration::from_millis(2000);
 const RETRY_REFUSED: Duration = Duration::from_millis(1000);
 /// Marks of deleted keys are removed after this.
 const TIDY_AFTER: Duration = Duration::from_secs(60);
+/// After it left out what was too much, a node looks this often whether there is room, and reads the directory
+/// again.
+const ROOM_AGAIN: Duration = Duration::from_secs(10);
 /// A machine that nobody called for this long past its time was not running: others may have forgotten it.
 const AWAY_AFTER: Duration = Duration::from_millis(1500);
 
@@ -321,6 +324,7 @@ enum Timer {
     Echo,
     Settle,
     Tidy,
+    Room,
     Peer(InstanceId),
     Ask(InstanceId),
     Own(StreamName),
@@ -535,6 +539,7 @@ impl Machine {
                 self.lose_link(now);
                 self.generation += 1;
                 self.tombstones.clear();
+                self.stop_timer(&Timer::Room);
                 self.link = Link::Syncing;
             }
             Input::Seen { bucket, key, revision, value } => self.seen(now, bucket, &key, revision, value),
@@ -567,6 +572,8 @@ impl Machine {
                 }
                 Timer::Settle => self.forget_remembered(now),
                 Timer::Tidy => self.tidy(now),
+                Timer::Room if self.has_room() => self.restart_link(now),
+                Timer::Room => self.set_timer(now + ROOM_AGAIN, Timer::Room),
                 Timer::Peer(instance) => self.check_peer(now, instance),
                 Timer::Ask(instance) => self.ask(instance),
                 Timer::Own(stream) => self.own_due(now, &stream),
@@ -744,6 +751,25 @@ impl Machine {
         if let Some(at) = self.timer_at.remove(timer) {
             self.timers.remove(&(at, timer.clone()));
         }
+    }
+
+    /// One more than the limit is ignored, until there is room and the directory is read again.
+    fn leave_out(&mut self, now: Duration) {
+        self.ignore(Nonsense::TooMany);
+        if !self.timer_at.contains_key(&Timer::Room) {
+            self.set_timer(now + ROOM_AGAIN, Timer::Room);
+        }
+    }
+
+    /// Whether any entry could be taken.
+    fn has_room(&self) -> bool {
+        let of_each = |peer: &Peer| {
+            peer.streams.len() < STREAMS_PER_NODE_MAX && peer.feeds.len() < STREAMS_PER_NODE_MAX
+        };
+        self.nodes.len() < INSTANCES_MAX
+            && self.streams.len() < STREAMS_MAX
+            && self.feeds_count < FEEDS_MAX
+            && self.nodes.values().all(of_each)
     }
 
     fn ignore(&mut self, nonsense: Nonsense) {

@@ -80,7 +80,7 @@ impl Machine {
             return true;
         }
         if self.nodes.len() >= INSTANCES_MAX {
-            self.ignore(Nonsense::TooMany);
+            self.leave_out(now);
             return false;
         }
         let peer = Peer {

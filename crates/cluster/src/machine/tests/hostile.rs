@@ -44,3 +44,30 @@ fn a_record_with_the_largest_epoch_leaves_other_names_their_own_and_can_be_taken
     world.run_for(ms(100));
     assert!(granted(&mut world, a, "live/x") < Epoch(100), "nothing is left of it");
 }
+
+#[test]
+fn what_was_too_much_is_found_when_there_is_room_and_a_claim_of_it_is_not_written_without_end() {
+    let (mut world, a, b) = pair();
+    for number in 0..INSTANCES_MAX as u64 + 100 {
+        put(&mut world, &format!("evil/{number}"), 50_000_000 + number, Epoch(5));
+    }
+    world.run_for(ms(200));
+    assert!(world.nodes[a].machine.nonsense().total > 0);
+    let c = world.start("c");
+    world.run_for(ms(500));
+    granted(&mut world, c, "live/c");
+    world.run_for(ms(100));
+    assert_eq!(world.home(a, "live/c"), None, "there is no room for it");
+
+    let before = world.writes;
+    let claim = world.claim(a, "live/c", Policy::Refuse);
+    world.run_for(ms(1_500));
+    assert!(world.writes - before < 10, "{} writes", world.writes - before);
+    // Those that never were there are forgotten meanwhile.
+    world.until(ms(30_000), "it is found", |world| {
+        [a, b].iter().all(|&node| world.home(node, "live/c").as_deref() == Some("c"))
+    });
+    world.until(ms(5_000), "an answer", |world| world.nodes[a].answers.contains_key(&claim));
+    assert!(world.nodes[a].answers[&claim].is_err());
+    world.until(ms(5_000), "quiet", |world| world.problem().is_none());
+}
