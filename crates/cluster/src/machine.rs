@@ -51,6 +51,9 @@ const RETURN_GRACE: Duration = Duration::from_millis(1500);
 const ALONE_AFTER: Duration = Duration::from_millis(750);
 /// A claim waits this long for word of a node that may be dead.
 const VERDICT_WITHIN: Duration = Duration::from_millis(5000);
+/// So long a node counts as later than all others of its name: an earlier one may not have been heard since the
+/// directory lost what it had.
+const NEWCOMER_FOR: Duration = Duration::from_secs(60);
 /// What the directory lost is remembered this long after its return, for its owners to write it again; and
 /// what was granted without it may be contested this long.
 const SETTLE: Duration = Duration::from_millis(2000);
@@ -340,6 +343,8 @@ pub(crate) struct Machine {
     unheard_since: Duration,
     /// This node's name is not known to be its own until it was seen to be free.
     named: bool,
+    /// When its name was first its own.
+    named_at: Option<Duration>,
     /// It leaves, or another has its name.
     out: bool,
     generation: u64,
@@ -378,6 +383,7 @@ impl Machine {
             link: Link::Down,
             unheard_since: now,
             named: false,
+            named_at: None,
             out: false,
             generation: 0,
             lamport: 0,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::record::{Addresses, Lane};
+use crate::record::{Addresses, Lane, NEWCOMER};
 
 pub(super) const NODE_MAX_AGE: Duration = Duration::from_secs(5);
 
@@ -140,7 +140,7 @@ impl World {
             addresses: Addresses::default(),
             draining: false,
             load: Load::default(),
-            joined: Epoch(0),
+            joined: NEWCOMER,
         }
     }
 
