@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 use crate::machine::{Action, ClaimId, Event, Granted, Home, Input, Machine, NonsenseCount, Policy, Refusal};
 use crate::names::{NodeName, StreamName};
 use crate::nats::{self, Nats};
-use crate::record::{Description, Epoch, InstanceId, Load, Node};
+use crate::record::{Description, Epoch, InstanceId, Load, NEWCOMER, Node};
 use crate::settings::Settings;
 
 /// Events kept for a reader that is slow; a slower one is told that it missed some.
@@ -184,7 +184,7 @@ impl Directory {
             addresses: settings.addresses.clone(),
             draining: false,
             load: Load::default(),
-            joined: Epoch(0),
+            joined: NEWCOMER,
         };
         let inner = Inner {
             machine: Machine::new(me, Duration::ZERO),

@@ -27,7 +27,9 @@ use bytes::Bytes;
 
 pub(crate) use self::keys::{Bucket, Key};
 use crate::names::{NodeName, StreamName};
-use crate::record::{Description, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord};
+use crate::record::{
+    Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
+};
 
 /// A node announces itself this often: twenty nodes cost each 13 messages a second.
 pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(1500);
@@ -49,6 +51,9 @@ const RETURN_GRACE: Duration = Duration::from_millis(1500);
 const ALONE_AFTER: Duration = Duration::from_millis(750);
 /// A claim waits this long for word of a node that may be dead.
 const VERDICT_WITHIN: Duration = Duration::from_millis(5000);
+/// So long a node counts as later than all others of its name: an earlier one may not have been heard since the
+/// directory lost what it had.
+const NEWCOMER_FOR: Duration = Duration::from_secs(60);
 /// What the directory lost is remembered this long after its return, for its owners to write it again; and
 /// what was granted without it may be contested this long.
 const SETTLE: Duration = Duration::from_millis(2000);
@@ -56,8 +61,15 @@ const SETTLE: Duration = Duration::from_millis(2000);
 const RETRY_REFUSED: Duration = Duration::from_millis(1000);
 /// Marks of deleted keys are removed after this.
 const TIDY_AFTER: Duration = Duration::from_secs(60);
+/// After it left out what was too much, a node looks this often whether there is room, and reads the directory
+/// again.
+const ROOM_AGAIN: Duration = Duration::from_secs(10);
 /// A machine that nobody called for this long past its time was not running: others may have forgotten it.
 const AWAY_AFTER: Duration = Duration::from_millis(1500);
+
+/// An epoch this far beyond all that are known was made up: a cluster has a thousand publications a second
+/// for 35 years before a node that knows none meets such a one.
+const EPOCH_STEP_MAX: u64 = 1 << 40;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 128;
@@ -315,6 +327,7 @@ enum Timer {
     Echo,
     Settle,
     Tidy,
+    Room,
     Peer(InstanceId),
     Ask(InstanceId),
     Own(StreamName),
@@ -330,6 +343,8 @@ pub(crate) struct Machine {
     unheard_since: Duration,
     /// This node's name is not known to be its own until it was seen to be free.
     named: bool,
+    /// When its name was first its own.
+    named_at: Option<Duration>,
     /// It leaves, or another has its name.
     out: bool,
     generation: u64,
@@ -368,6 +383,7 @@ impl Machine {
             link: Link::Down,
             unheard_since: now,
             named: false,
+            named_at: None,
             out: false,
             generation: 0,
             lamport: 0,
@@ -529,6 +545,7 @@ impl Machine {
                 self.lose_link(now);
                 self.generation += 1;
                 self.tombstones.clear();
+                self.stop_timer(&Timer::Room);
                 self.link = Link::Syncing;
             }
             Input::Seen { bucket, key, revision, value } => self.seen(now, bucket, &key, revision, value),
@@ -561,6 +578,8 @@ impl Machine {
                 }
                 Timer::Settle => self.forget_remembered(now),
                 Timer::Tidy => self.tidy(now),
+                Timer::Room if self.has_room() => self.restart_link(now),
+                Timer::Room => self.set_timer(now + ROOM_AGAIN, Timer::Room),
                 Timer::Peer(instance) => self.check_peer(now, instance),
                 Timer::Ask(instance) => self.ask(instance),
                 Timer::Own(stream) => self.own_due(now, &stream),
@@ -654,8 +673,22 @@ impl Machine {
     }
 
     fn next_epoch(&mut self) -> Epoch {
-        self.lamport = (self.lamport + 1).min(crate::record::EPOCH_MAX.0);
+        self.lamport = (self.lamport + 1).min(EPOCH_MAX.0);
         Epoch(self.lamport)
+    }
+
+    /// The next epoch, larger than `other` if there is a larger one.
+    fn epoch_after(&mut self, other: Epoch) -> Epoch {
+        self.hear_epoch(other);
+        let next = self.next_epoch();
+        next.max(Epoch(other.0.saturating_add(1)).min(EPOCH_MAX))
+    }
+
+    /// Later epochs of this node are larger, unless this one was made up: nothing would be left then.
+    fn hear_epoch(&mut self, epoch: Epoch) {
+        if epoch.0 < self.lamport.saturating_add(EPOCH_STEP_MAX) {
+            self.lamport = self.lamport.max(epoch.0);
+        }
     }
 
     /// Brings what readers see of `stream` up to date, and tells them of the difference.
@@ -724,6 +757,25 @@ impl Machine {
         if let Some(at) = self.timer_at.remove(timer) {
             self.timers.remove(&(at, timer.clone()));
         }
+    }
+
+    /// One more than the limit is ignored, until there is room and the directory is read again.
+    fn leave_out(&mut self, now: Duration) {
+        self.ignore(Nonsense::TooMany);
+        if !self.timer_at.contains_key(&Timer::Room) {
+            self.set_timer(now + ROOM_AGAIN, Timer::Room);
+        }
+    }
+
+    /// Whether any entry could be taken.
+    fn has_room(&self) -> bool {
+        let of_each = |peer: &Peer| {
+            peer.streams.len() < STREAMS_PER_NODE_MAX && peer.feeds.len() < STREAMS_PER_NODE_MAX
+        };
+        self.nodes.len() < INSTANCES_MAX
+            && self.streams.len() < STREAMS_MAX
+            && self.feeds_count < FEEDS_MAX
+            && self.nodes.values().all(of_each)
     }
 
     fn ignore(&mut self, nonsense: Nonsense) {

@@ -77,7 +77,8 @@ pub struct Node {
     pub draining: bool,
     /// How busy it was then.
     pub load: Load,
-    /// When it came to have its name, in epochs: of two nodes of one name, the earlier keeps it.
+    /// When it came to have its name, in epochs: of two nodes of one name, the earlier keeps it. It is
+    /// [`NEWCOMER`] for the first while.
     pub(crate) joined: Epoch,
 }
 
@@ -277,6 +278,9 @@ impl FeedRecord {
 
 /// Epochs grow by one per publication; a value beyond this was made up, and would leave no room for others.
 pub(crate) const EPOCH_MAX: Epoch = Epoch(1 << 56);
+
+/// Of a node that has not had its name for long.
+pub(crate) const NEWCOMER: Epoch = Epoch(u64::MAX);
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());

@@ -38,6 +38,9 @@ pub const WINDOW_BYTES: u32 = 4 << 20;
 /// them has waited this long. Far below the two seconds that a player may be behind: the path's own
 /// queues and the key frame itself come on top.
 pub const LATE_AFTER: Duration = Duration::from_millis(900);
+/// By so much later, at most, the wait of frames begins that a node begins with: half of a group of pictures
+/// of twenty seconds.
+pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a stream that wait to be sent; beyond, the same happens. Frames are shared with all other
 /// nodes and players of the stream, so that this is no memory of the link alone.
 pub const QUEUE_BYTES_MAX: usize = 32 << 20;

@@ -19,7 +19,7 @@
 //! | 9 gap | serving | number, frames that were left out before the next one |
 //! | 10 ping, 11 pong | both | a number |
 //! | 12 goodbye | both | why the link is closed |
-//! | 13 tracks | serving | number, other tracks than before |
+//! | 13 relay | both | address of the node for datagrams |
 //! | 14 key | serving | number, a key of the stream, which packets are sealed with after the one before |
 //! | 15 attach | fetching | number, handle in datagrams, the first packet it lacks |
 //!

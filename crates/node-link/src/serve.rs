@@ -5,6 +5,10 @@
 //! late, video goes up to the newest key frame that is not late itself, or to the next one to come; audio
 //! goes only as far as it is late. Configurations and metadata always stay: a decoder needs them, and of each
 //! track only the newest is kept then.
+//!
+//! A node begins with frames of the past, all at once. They count as having come at twice the stream's own
+//! pace, and so do the live ones behind them until these are caught up with: a link of twice the stream's rate
+//! carries all of it, and a slower one leaves out as soon as it falls behind that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +18,7 @@ use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use tracing::trace;
 
 use crate::frame::{FRAME_COST, bytes, put_head};
-use crate::limits::{CHUNK_BYTES_MAX, FRAME_BYTES_MAX, LATE_AFTER, QUEUE_BYTES_MAX};
+use crate::limits::{CATCH_UP_MAX, CHUNK_BYTES_MAX, FRAME_BYTES_MAX, LATE_AFTER, QUEUE_BYTES_MAX};
 use crate::message::{HEADER_BYTES, Message};
 
 #[derive(Debug, Default)]
@@ -32,11 +36,23 @@ pub(crate) struct Serve {
     gap: u32,
     /// Of the frame sent last.
     before: Timestamp,
+    pace: Pace,
+}
+
+/// Whether what is sent is still behind live, because of what the node began with.
+#[derive(Debug, Default, Clone, Copy)]
+enum Pace {
+    #[default]
+    NotBegun,
+    /// Since the first frame, which has this time.
+    Behind(Duration, Timestamp),
+    Live,
 }
 
 #[derive(Debug)]
 struct Waiting {
     frame: Arc<Frame>,
+    /// When its wait began; of what a node begins with maybe later than now.
     since: Duration,
 }
 
@@ -57,11 +73,28 @@ impl Serve {
             if frame.role == FrameRole::Key {
                 self.until_key.retain(|track| *track != frame.track);
             }
+            let since = self.since(now, &frame);
             self.waiting_bytes += bytes(&frame).len();
-            self.waiting.push_back(Waiting { frame, since: now });
+            self.waiting.push_back(Waiting { frame, since });
         }
         self.leave_out_late(now);
         self.gap.saturating_sub(gap)
+    }
+
+    /// From when on a frame that comes now waits.
+    fn since(&mut self, now: Duration, frame: &Frame) -> Duration {
+        if is_kept(frame) {
+            return now;
+        }
+        if let Pace::NotBegun = self.pace {
+            self.pace = Pace::Behind(now, frame.dts);
+        }
+        let Pace::Behind(begun, first) = self.pace else { return now };
+        let since = begun + (frame.dts - first).to_duration() / 2;
+        if since < now || self.waiting.is_empty() && now > begun + LATE_AFTER {
+            self.pace = Pace::Live;
+        }
+        since.clamp(now, now + CATCH_UP_MAX)
     }
 
     /// Frames that never came to be sent.

@@ -16,6 +16,8 @@
 
 use std::fmt::Debug;
 
+use rtmp::name::has_query_key;
+
 use crate::streams::{Epoch, Published};
 
 /// The rest of the cluster. `key` is `app/name` everywhere.
@@ -64,4 +66,38 @@ pub struct Publication<'a> {
     pub published: &'a Published,
     /// It may take the name over from another node, by `stream.second_publisher`.
     pub takes_over: bool,
+}
+
+/// Where a player that asked for `target`, a path with its query, goes on the node at `base`. `None` if it was
+/// sent here like that: nobody is sent on, so that of nodes that are all full none sends players in circles.
+pub fn redirected(base: &str, target: &str) -> Option<String> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let separator = if query.is_empty() { "" } else { "&" };
+    (!has_query_key(query, REDIRECTED)).then(|| format!("{base}{path}?{query}{separator}{REDIRECTED}"))
+}
+
+/// What a query has when another node sent the player.
+const REDIRECTED: &str = "redirected";
+
+#[cfg(test)]
+mod tests {
+    use super::redirected;
+
+    #[test]
+    fn a_player_is_sent_to_another_node_once() {
+        // (target, where it goes)
+        for (target, expected) in [
+            ("/live/a.flv", Some("http://b/live/a.flv?redirected")),
+            ("/live/a.flv?", Some("http://b/live/a.flv?redirected")),
+            ("/live/a.flv?token=x&y", Some("http://b/live/a.flv?token=x&y&redirected")),
+            (
+                "/live/redirected?token=redirected",
+                Some("http://b/live/redirected?token=redirected&redirected"),
+            ),
+            ("/live/a.flv?redirected", None),
+            ("/live/a.flv?token=x&redirected&y", None),
+        ] {
+            assert_eq!(redirected("http://b", target).as_deref(), expected, "{target}");
+        }
+    }
 }

@@ -16,9 +16,8 @@
 //! asked for again and again: [`RelayCommand::NewKey`] here, [`RelayCommand::AddKey`] at every node that has
 //! the stream, and only then [`RelayCommand::UseNewKey`] here.
 //!
-//! A node that changes the one it gets a stream from attaches the new one first
-//! ([`RelayCommand::AddParent`]), which then serves it from the position in the answer, and lets the old one
-//! go. What comes twice is dropped.
+//! A node that changes the one it gets a stream from lets the old one go and attaches the new one
+//! ([`RelayCommand::AddParent`]), which serves it from the position in the answer. What comes twice is dropped.
 
 use std::fmt;
 use std::net::SocketAddr;

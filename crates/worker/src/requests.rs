@@ -31,6 +31,7 @@ use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, So
 use crate::registry::{Origin, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
+use worker_api::cluster::redirected;
 use worker_api::columns::NO_STREAM;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::link::Handoff;
@@ -381,7 +382,7 @@ impl Worker {
         }
         let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), false)?;
         self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
-        Some(format!("{base}{}", request.target))
+        redirected(&base, &request.target)
     }
 
     /// Answers a request that gets no stream, with a status and a line of text if it is refused. The

@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use super::{
     ANNOUNCE_EVERY, ASK_AGAIN, Action, Answer, DEAD_AFTER, ECHO_WITHIN, Event, Gone, INSTANCES_MAX, Key,
-    Link, Machine, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER, SUSPECT_AFTER_RETURN, Timer,
-    UNREACHED_MAX,
+    Link, Machine, NEWCOMER_FOR, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER, SUSPECT_AFTER_RETURN,
+    Timer, UNREACHED_MAX,
 };
 use crate::names::{NodeName, StreamName};
-use crate::record::{Epoch, InstanceId, Node, Nonsense};
+use crate::record::{InstanceId, NEWCOMER, Node, Nonsense};
 
 impl Machine {
     /// A node's key has this value, or was deleted.
@@ -34,6 +34,7 @@ impl Machine {
         if node.instance == self.me.instance {
             self.echo_due = None;
             self.named = !self.out;
+            self.named_at.get_or_insert(now);
             return;
         }
         if name == self.me.name && self.is_live() && !self.out {
@@ -53,6 +54,7 @@ impl Machine {
             return;
         }
         self.by_name.insert(name, node.instance);
+        self.hear_epoch(node.joined);
         let generation = self.generation;
         let peer = self.nodes.get_mut(&node.instance).expect("it is there or was made");
         let was_there = !peer.gone && peer.record.is_some();
@@ -80,7 +82,7 @@ impl Machine {
             return true;
         }
         if self.nodes.len() >= INSTANCES_MAX {
-            self.ignore(Nonsense::TooMany);
+            self.leave_out(now);
             return false;
         }
         let peer = Peer {
@@ -258,7 +260,7 @@ impl Machine {
             self.set_timer(now + ASK_AGAIN, Timer::Announce);
             return;
         }
-        if self.me.joined == Epoch(0) {
+        if self.me.joined == NEWCOMER && self.named_at.is_some_and(|at| now >= at + NEWCOMER_FOR) {
             self.me.joined = self.next_epoch();
         }
         let key = Key::Node(self.me.name.clone());

@@ -76,11 +76,12 @@ impl Machine {
                 && (old.is_some() || self.streams.len() < STREAMS_MAX)
                 && (old == Some(instance) || self.nodes[&instance].streams.len() < STREAMS_PER_NODE_MAX);
             if !room {
-                self.ignore(Nonsense::TooMany);
+                self.leave_out(now);
                 return;
             }
         }
-        if record.is_none() && is_new && self.streams.len() >= STREAMS_MAX {
+        let is_own = self.own.contains_key(&stream);
+        if record.is_none() && is_new && !is_own && self.streams.len() >= STREAMS_MAX {
             // A mark of a deletion that is not known costs the next claim another round.
             return;
         }
@@ -96,7 +97,7 @@ impl Machine {
             peer.wrote_at = now;
         }
         match &record {
-            Some(record) => self.lamport = self.lamport.max(record.epoch.0),
+            Some(record) => self.hear_epoch(record.epoch),
             None => self.bury(now, Key::Stream(stream.clone()), revision),
         }
         self.streams.insert(stream.clone(), Entry { revision, generation: self.generation, record });
@@ -126,7 +127,7 @@ impl Machine {
                     && self.feeds_count < FEEDS_MAX
                     && self.nodes[&instance].feeds.len() < STREAMS_PER_NODE_MAX;
             if !room {
-                self.ignore(Nonsense::TooMany);
+                self.leave_out(now);
                 return;
             }
         }
@@ -208,9 +209,10 @@ impl Machine {
             OwnState::Asking { policy, .. } if gone || policy == Policy::TakeOver => {
                 own.record.how = if gone { How::AfterSilence } else { How::TookOver };
                 own.replaced = Some(theirs.node.clone());
-                if own.record.epoch <= theirs.epoch {
-                    self.lamport = self.lamport.max(theirs.epoch.0) + 1;
-                    own.record.epoch.0 = self.lamport;
+                let theirs = theirs.epoch;
+                if own.record.epoch <= theirs {
+                    let epoch = self.epoch_after(theirs);
+                    self.own.get_mut(&stream).expect("it was there").record.epoch = epoch;
                 }
                 self.write_own(stream, revision);
             }
@@ -329,6 +331,14 @@ impl Machine {
                 match (current, &key) {
                     (Some((revision, value)), _) => {
                         self.key_seen(now, key.clone(), revision, value.as_deref());
+                        if let Key::Stream(stream) = &key
+                            && !self.streams.contains_key(stream)
+                        {
+                            // Somebody has it of whom there is no room to know.
+                            self.refuse_unknown(now, stream, value.as_deref());
+                            self.set_timer(now + RETRY_REFUSED, Timer::Retry(key));
+                            return self.write_queued(now);
+                        }
                         if writing.expected == Some(revision) {
                             // An answer from before the write that won: the next one will be newer.
                             self.set_timer(now + ASK_AGAIN, Timer::Retry(key));
@@ -355,6 +365,18 @@ impl Machine {
         }
         self.look_at(now, key);
         self.write_queued(now);
+    }
+
+    /// A claim of a name that a node has of which nothing is kept ends when it had its time.
+    fn refuse_unknown(&mut self, now: Duration, stream: &StreamName, value: Option<&[u8]>) {
+        if let Some(OwnState::Asking { claim, since, .. }) = self.own.get(stream).map(|own| own.state)
+            && now >= since + VERDICT_WITHIN
+            && let Some(Ok(record)) = value.map(StreamRecord::decode)
+        {
+            self.own.remove(stream);
+            self.stop_timer(&Timer::Own(stream.clone()));
+            self.actions.push(Action::Answer(claim, Err(Refusal::TakenBy(record.node))));
+        }
     }
 
     fn write_queued(&mut self, now: Duration) {
@@ -418,14 +440,16 @@ impl Machine {
                 (Some(record), Policy::TakeOver) => {
                     own.record.how = How::TookOver;
                     own.replaced = Some(record.node.clone());
-                    if own.record.epoch <= record.epoch {
-                        self.lamport = self.lamport.max(record.epoch.0) + 1;
-                        own.record.epoch.0 = self.lamport;
+                    let theirs = record.epoch;
+                    if own.record.epoch <= theirs {
+                        let epoch = self.epoch_after(theirs);
+                        self.own.get_mut(stream).expect("it was there").record.epoch = epoch;
                     }
                 }
                 (None, _) => own.record.how = How::Provisional,
             },
         }
+        let own = self.own.get_mut(stream).expect("it was there");
         own.state = OwnState::Granted;
         let granted = Granted { epoch: own.record.epoch, provisional: true, replaced: own.replaced.clone() };
         self.actions.push(Action::Answer(claim, Ok(granted)));

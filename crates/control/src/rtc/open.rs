@@ -21,6 +21,7 @@ use super::refusal::Refusal;
 use super::target::Target;
 use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
+use worker_api::cluster::redirected;
 use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 
@@ -46,9 +47,9 @@ pub(super) async fn open(
         return Err(denied.into());
     }
     if role == RtcRole::Play
-        && let Some(base) = (control.parts.redirect)(&target.key(), false)
+        && let Some(response) = redirect(control, &target.key(), request.uri(), false)
     {
-        return redirected(&base, request.uri());
+        return response;
     }
     if let Some(ip) = target.address.filter(|ip| !control.parts.settings.addresses_on_request.contains(ip)) {
         tracing::info!(peer = %peer.address, stream = %target.key(), address = %ip, "refused: outside address");
@@ -76,22 +77,23 @@ pub(super) async fn open(
     });
     match opened {
         Ok((token, answer, tag)) => created(control, &token, &tag, answer.sdp),
-        Err(Refusal::Full) if role == RtcRole::Play => match (control.parts.redirect)(&key, true) {
-            Some(base) => redirected(&base, &uri),
-            None => Err(Refusal::Full),
-        },
+        Err(Refusal::Full) if role == RtcRole::Play => {
+            redirect(control, &key, &uri, true).unwrap_or(Err(Refusal::Full))
+        }
         Err(refusal) => Err(refusal),
     }
 }
 
-/// Sends a viewer to another node (RFC 9725 section 4.5): it makes the same request there.
-fn redirected(base: &str, uri: &Uri) -> Result<Response, Refusal> {
-    let target = uri.path_and_query().map_or("", |target| target.as_str());
-    let location = HeaderValue::from_str(&format!("{base}{target}"));
-    let location = location.map_err(|_| Refusal::Internal("the address of another node"))?;
+/// Sends a viewer to another node (RFC 9725 section 4.5), if it is to go: it makes the same request there.
+fn redirect(control: &RtcControl, key: &str, uri: &Uri, is_full: bool) -> Option<Result<Response, Refusal>> {
+    let base = (control.parts.redirect)(key, is_full)?;
+    let location = redirected(&base, uri.path_and_query().map_or("", |target| target.as_str()))?;
+    let Ok(location) = HeaderValue::from_str(&location) else {
+        return Some(Err(Refusal::Internal("the address of another node")));
+    };
     let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();
     response.headers_mut().insert(header::LOCATION, location);
-    Ok(response)
+    Some(Ok(response))
 }
 
 /// What can be played.

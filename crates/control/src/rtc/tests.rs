@@ -675,15 +675,17 @@ async fn viewers_are_sent_to_another_node_and_publishers_are_not() {
     let viewer = server.post("/whep/live/elsewhere?x=1", play_offer()).await;
     assert_eq!(
         (viewer.status, viewer.field("location")),
-        (307, "https://edge-2.example.com/whep/live/elsewhere?x=1")
+        (307, "https://edge-2.example.com/whep/live/elsewhere?x=1&redirected")
     );
     assert_eq!(server.post("/whip/live/elsewhere", publish_offer()).await.status, 201);
     *server.workers.refusal.lock().expect("not poisoned") = Some(RtcRefusal::Full);
     let viewer = server.post("/whep/live/bridged", play_offer()).await;
     assert_eq!(
         (viewer.status, viewer.field("location")),
-        (307, "https://edge-2.example.com/whep/live/bridged")
+        (307, "https://edge-2.example.com/whep/live/bridged?redirected")
     );
+    let sent_here = server.post("/whep/live/bridged?redirected", play_offer()).await;
+    assert_eq!(sent_here.status, 503, "nobody is sent on");
 }
 
 #[tokio::test]

@@ -361,7 +361,9 @@ fn players_are_sent_to_the_node_of_the_publisher_if_that_is_wanted() {
         let response = http::open(b.http, "GET", "/live/mill.flv?x=1", &[]).expect("an answer");
         (response.status == 307).then(|| response.header("location").map(str::to_owned))
     });
-    assert_eq!(location.as_deref(), Some(&*format!("http://{address}/live/mill.flv?x=1")));
+    assert_eq!(location.as_deref(), Some(&*format!("http://{address}/live/mill.flv?x=1&redirected")));
+    let sent_here = http::open(b.http, "GET", "/live/mill.flv?redirected", &[]).expect("an answer");
+    assert_eq!(sent_here.status, 200, "nobody is sent on");
     let mut player = TagReader::new(http::open(a.http, "GET", "/live/mill.flv", &[]).expect("play"));
     player.next().expect("the stream");
     // RTMP has no such answer: it is played here.

@@ -126,3 +126,47 @@ fn two_streams_of_one_rate_get_equal_shares() {
     assert!(least * 4 > most * 3, "{pictures:?}");
     assert!(streams.iter().all(|stream| stream.behind_ms < 2_000));
 }
+
+/// A node begins with a group of pictures but its last five, and then gets a group of live ones. Says how many
+/// pictures came, and how many were left out.
+fn join(bits_per_second: usize, group: i64, link_bits_per_second: u64) -> (i64, i64) {
+    let mut pair = Pair::up();
+    let (fetched, served) = pair.fetch("live/a");
+    pair.rate = link_bits_per_second / 8;
+    let picture = |number: i64| {
+        let bytes = bits_per_second / 8 / 25;
+        let (role, bytes) =
+            if number % group == 0 { (FrameRole::Key, bytes * 5) } else { (FrameRole::Inter, bytes) };
+        frame(TrackId::VIDEO, role, number * 40, bytes)
+    };
+    let (mut came, mut missed) = (0, 0);
+    for number in 0..group - 5 {
+        pair.listener.link.send(pair.now, served, picture(number));
+    }
+    for number in group - 5..group * 3 {
+        pair.run(ms(40));
+        pair.listener.link.send(pair.now, served, picture(number));
+        came += pair.dialer.take_frames(fetched).len() as i64;
+        for event in pair.dialer.events.drain(..) {
+            missed += if let Event::Gap(_, frames) = event { i64::from(frames) } else { 0 };
+        }
+    }
+    (came, missed)
+}
+
+#[test]
+fn a_node_that_begins_misses_nothing_over_a_link_of_twice_the_rate() {
+    // (bit/s, pictures in a group, bit/s of the link)
+    for (rate, group, link) in [
+        (2_500_000, 50, 5_500_000),
+        (2_500_000, 250, 5_500_000),
+        (2_500_000, 250, 20_000_000),
+        (2_500_000, 250, 100_000_000),
+    ] {
+        let (came, missed) = join(rate, group, link);
+        assert_eq!(missed, 0, "{link} bit/s, groups of {group}");
+        assert!(came > group * 3 - 20, "{link} bit/s, groups of {group}: {came} came");
+    }
+    let (came, missed) = join(2_500_000, 250, 1_250_000);
+    assert!(missed > 250 && came < 500, "half the rate: {came} came, {missed} missed");
+}

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::world::{World, ms, stream};
 
-fn pair() -> (World, usize, usize) {
+pub(super) fn pair() -> (World, usize, usize) {
     let mut world = World::new(1);
     let (a, b) = (world.start("a"), world.start("b"));
     world.until(ms(500), "both have their names", |world| {
@@ -186,6 +186,31 @@ fn a_second_node_of_a_name_is_out_and_a_restarted_one_gets_it() {
     let time = world.until(ms(6000), "the name", |world| world.nodes[restarted].machine.is_named());
     assert!(time < ms(3000), "{time:?}");
     world.until(ms(100), "it is seen", |world| world.nodes[b].machine.living().count() == 2);
+}
+
+#[test]
+fn a_node_that_has_its_name_keeps_it_when_another_came_first_to_a_directory_that_lost_everything() {
+    let (mut world, a, b) = pair();
+    world.claim(a, "live/a", Policy::Refuse);
+    world.run_for(NEWCOMER_FOR + ms(2_000));
+    for cut in [a, b] {
+        world.cut(cut, true);
+    }
+    world.kill_server();
+    world.run_for(ms(1_000));
+    world.server_up = true;
+    let second = world.start("a");
+    world.until(ms(1_000), "nobody is there", |world| world.nodes[second].machine.is_named());
+    world.run_for(ms(3_000));
+    for healed in [a, b] {
+        world.cut(healed, false);
+    }
+    world.until(ms(3_000), "it is told", |world| {
+        world.nodes[second].events.iter().any(|event| matches!(event, Event::NameTaken { .. }))
+    });
+    world.until(ms(5_000), "quiet", |world| world.nodes[a].machine.is_settled());
+    assert!(world.nodes[a].machine.is_named());
+    assert_eq!(world.home(b, "live/a").as_deref(), Some("a"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::*;
-use crate::record::{Addresses, Lane};
+use crate::record::{Addresses, Lane, NEWCOMER};
 
 pub(super) const NODE_MAX_AGE: Duration = Duration::from_secs(5);
 
@@ -140,7 +140,7 @@ impl World {
             addresses: Addresses::default(),
             draining: false,
             load: Load::default(),
-            joined: Epoch(0),
+            joined: NEWCOMER,
         }
     }
 
@@ -428,6 +428,19 @@ impl World {
                 self.send(Message::Input { to: from, session, input });
             }
             Message::Input { .. } => unreachable!("delivered by the caller"),
+        }
+    }
+
+    /// Somebody who is no node writes.
+    pub(super) fn put(&mut self, key: &Key, value: &Bytes) {
+        self.revision += 1;
+        let stored = Stored { revision: self.revision, at: self.now, value: Some(value.clone()) };
+        self.stored.insert(key.clone(), stored);
+        for node in 0..self.nodes.len() {
+            let (session, revision) = (self.nodes[node].session, self.revision);
+            let input =
+                Input::Seen { bucket: key.bucket(), key: key.text(), revision, value: Some(value.clone()) };
+            self.send(Message::Input { to: node, session, input });
         }
     }
 
