@@ -202,7 +202,11 @@ async fn a_node_is_not_sent_to_one_that_it_feeds() {
     for (at, node) in nodes.iter().enumerate().skip(1) {
         node.worker.want(STREAM, true);
         received_up_to(node, STREAM, 0).await;
-        becomes(&nodes[0], &[("b", "h"), ("c", "b"), ("d", "c"), ("e", "d")][..at]).await;
+        // The last one may already have found a place that is less deep.
+        let chain = [("b", "h"), ("c", "b"), ("d", "c")];
+        if let Some(chain) = chain.get(..at) {
+            becomes(&nodes[0], chain).await;
+        }
     }
     wires.iter().for_each(|wire| wire.set_open(false));
     until("c has lost its parent", || nodes[1].worker.taps(STREAM) == 0).await;
