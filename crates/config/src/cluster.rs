@@ -28,6 +28,12 @@ pub(super) fn settings(config: &Config, ipv6: bool, errors: &mut Errors) -> Opti
         }
         return None;
     }
+    let has_password = |url: &String| url.split_once("://").map_or(&**url, |(_, rest)| rest).contains('@');
+    if cluster.nats.iter().any(has_password) {
+        let message = "`cluster.nats` takes no user or password in URLs, which are printed: set \
+                       `cluster.nats_user` and `cluster.nats_password`, or `cluster.nats_token`";
+        errors.add(&config.origin("cluster.nats"), message);
+    }
     let name = NodeName::new(&cluster.node_name);
     if name.is_none() {
         let message = if cluster.node_name.is_empty() {
@@ -143,8 +149,20 @@ fn public_address(config: &Config, errors: &mut Errors) -> String {
             }
         };
     }
-    if let Ok(ip) = text.parse::<std::net::IpAddr>() {
-        return std::net::SocketAddr::new(ip, first.port).to_string();
+    let with_port = |ip| std::net::SocketAddr::new(ip, first.port);
+    let literal = || text.parse::<std::net::SocketAddr>().ok().filter(|address| address.port() > 0);
+    if let Some(address) = text.parse().ok().map(with_port).or_else(literal) {
+        let listens = |ip: Option<std::net::IpAddr>| ip.is_none_or(|ip| ip.is_ipv6() == address.is_ipv6());
+        let problem = if address.ip().is_unspecified() {
+            "other nodes cannot connect to"
+        } else if !relay_listen.0.iter().any(|listen| listens(listen.ip)) {
+            "`cluster.relay_listen` has no address of the kind of"
+        } else {
+            return address.to_string();
+        };
+        let origin = config.origin("cluster.relay_public_address");
+        errors.add(&origin, format!("`cluster.relay_public_address`: {problem} `{text}`"));
+        return String::new();
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host, port.parse::<u16>().ok().filter(|port| *port > 0)),

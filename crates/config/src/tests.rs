@@ -476,6 +476,13 @@ fn a_cluster_needs_nats_a_name_a_secret_and_an_address() {
         (whole.to_owned(), "cannot connect to `*`"),
         (format!("{whole}relay_public_address = \"a:b\""), "takes HOST or HOST:PORT, not `a:b`"),
         (format!("{whole}relay_listen = []"), "takes at least one address"),
+        (format!("{whole}relay_public_address = \"0.0.0.0\""), "cannot connect to `0.0.0.0`"),
+        (format!("{whole}relay_public_address = \"[::]:99\""), "cannot connect to `[::]:99`"),
+        (
+            format!("{whole}relay_listen = [\"127.0.0.1:0\"]\nrelay_public_address = \"2001:db8::1\""),
+            "has no address of the kind of `2001:db8::1`",
+        ),
+        (whole.replace("://", "://me:word@") + public, "takes no user or password in URLs"),
         (format!("{head}secret_file = \"{short}\""), "16 bytes are needed at least"),
         (format!("{head}secret_file = \"/nowhere\""), "`cluster.secret_file` /nowhere: No such file"),
         ("[cluster]\nnode_name = \"a\"".to_owned(), "needs `cluster.nats`"),
