@@ -1,8 +1,8 @@
 //! What each fuzz target checks, apart from the fuzzer: one file per crate, one function per target.
 //!
 //! The targets hand their input to these functions under a nightly compiler. `fuzz_corpus.rs`
-//! in the tests of the crate concerned includes its file and replays the kept corpus with the stable one, so
-//! that `cargo test` covers it.
+//! in the tests of the crate concerned includes its file and replays the kept corpus (`replay.rs`) with the
+//! stable one, so that `cargo test` covers it.
 
 pub mod bridge_b_frames;
 pub mod bridge_frame_to_rtp;

@@ -4,25 +4,10 @@
 #[path = "../../../../fuzz/src/media.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]
 mod checks;
-
-use std::path::Path;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 
 #[test]
 fn every_kept_input_passes_its_check() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    for (name, check) in checks::CHECKS {
-        let files: Vec<_> =
-            std::fs::read_dir(corpus.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(files.len() >= 10, "{name} has {} inputs", files.len());
-        for file in files {
-            let input = std::fs::read(&file).unwrap();
-            // The name shows in the output of a failing test.
-            println!("{}", file.display());
-            check(&input);
-            // And cut short anywhere.
-            for eighth in 1..8 {
-                check(&input[..input.len() * eighth / 8]);
-            }
-        }
-    }
+    replay::kept(checks::CHECKS, 8);
 }

@@ -1,24 +1,13 @@
 //! The kept fuzz corpus, replayed through the same checks as the fuzz targets, with a stable
 //! compiler.
 
-use std::path::Path;
-
 use crate::common::twin;
+
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 
 #[test]
 #[cfg_attr(miri, ignore = "reads files; the other tests do the like")]
 fn every_kept_input_passes_its_check() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    for (name, check) in twin::CHECKS {
-        let files: Vec<_> =
-            std::fs::read_dir(corpus.join(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(files.len() >= 10, "{name} has {} inputs", files.len());
-        for file in files {
-            let input = std::fs::read(&file).unwrap();
-            // The name shows in the output of a failing test.
-            println!("{}", file.display());
-            check(&input);
-            check(&input[..input.len() / 2]);
-        }
-    }
+    replay::kept(twin::CHECKS, 2);
 }
