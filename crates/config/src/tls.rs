@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::Config;
 use super::error::ConfigError;
@@ -15,7 +15,7 @@ pub fn server_config(config: &Config) -> Result<Option<Arc<rustls::ServerConfig>
     let tls = &config.tls;
     let at = |key: &str, message: String| ConfigError::new(&config.origin(key), message);
     let (chain, key) = match (tls.certificate.as_str(), tls.key.as_str()) {
-        ("", "") if tls.self_signed => self_signed(&tls.self_signed_names)
+        ("", "") if tls.self_signed => self_signed::certificate(tls.self_signed_names.as_slice())
             .map_err(|error| at("tls.self_signed_names", format!("`tls.self_signed_names`: {error}")))?,
         ("", "") => return Ok(None),
         ("", _) => return Err(at("tls.key", "`tls.key` needs `tls.certificate`".to_owned())),
@@ -59,12 +59,4 @@ fn read_chain(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| format!("no PEM certificate could be read ({error})"))?;
     if chain.is_empty() { Err("holds no PEM certificate".to_owned()) } else { Ok(chain) }
-}
-
-fn self_signed(
-    names: &[String],
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rcgen::Error> {
-    let made = rcgen::generate_simple_self_signed(names.to_vec())?;
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    Ok((vec![made.cert.der().clone()], key.into()))
 }

@@ -192,6 +192,13 @@ pub struct LinkDirection {
     pub frames: u64,
     /// Frames left out up to a key frame because the link was too slow.
     pub dropped_frames: u64,
+    /// Frames dropped because another node had brought them: after a change, a stream comes again from a key
+    /// frame on.
+    pub repeated_frames: u64,
+    /// Frames dropped because the key frame that they need was missing after such a change.
+    pub undecodable_frames: u64,
+    /// Frames dropped because their stream was not wanted from that node any more.
+    pub unwanted_frames: u64,
     /// Packets, over UDP, each once.
     pub packets: u64,
     /// The same, as a rate.

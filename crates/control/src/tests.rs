@@ -627,6 +627,15 @@ begin at zero with each connection.
 | `taken_over`, `preempted` | another publisher took the stream over |
 | `abandoned`, `worker`, `defect` | a request of the server itself was given up; a defect in the server |
 
+`cause` of `millstream_cluster_link_dropped_frames_total` is one of:
+
+| cause | frames that were not passed on because |
+|---|---|
+| `too_slow` | the link was slower than its streams; both ends count them |
+| `repeated` | another node had brought them: after a change, a stream comes again from a key frame on |
+| `undecodable` | the key frame that they need was missing after such a change |
+| `unwanted` | their stream was not wanted from that node any more |
+
 | metric | type | labels | meaning |
 |---|---|---|---|
 ";

@@ -86,6 +86,11 @@ impl Fetch {
         self.go_on(read.rest())
     }
 
+    /// Whether a frame has come in part.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
     /// The next bytes of a frame; returned if it is complete.
     pub(crate) fn go_on(&mut self, part: &[u8]) -> Result<Option<Frame>, LinkError> {
         let Some((head, bytes)) = &mut self.coming else {

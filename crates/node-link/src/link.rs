@@ -75,6 +75,8 @@ pub struct LinkStats {
     pub left_out: u64,
     /// Frames that the other node left out.
     pub missed: u64,
+    /// Frames that came of a stream that this node had let go.
+    pub unwanted: u64,
     /// The shortest of the last round trips.
     pub round_trip: Option<Duration>,
 }
@@ -311,12 +313,16 @@ impl Link {
             && fetch.state != State::LetGo
         {
             fetch.state = State::LetGo;
-            let is_it = |event: &Event| match event {
-                Event::Accepted(of, _) | Event::Frame(of, _) | Event::Gap(of, _) => *of == id,
-                Event::Key(of, _) => *of == id,
-                _ => false,
-            };
-            self.events.retain(|event| !is_it(event));
+            let mut unwanted = u64::from(fetch.is_coming());
+            self.events.retain(|event| match event {
+                Event::Frame(of, _) if *of == id => {
+                    unwanted += 1;
+                    false
+                }
+                Event::Accepted(of, _) | Event::Gap(of, _) | Event::Key(of, _) => *of != id,
+                _ => true,
+            });
+            self.note_unwanted(id.0, unwanted);
             self.put(&Message::Unsubscribe { id: id.0 });
         }
     }
@@ -490,10 +496,13 @@ impl Link {
                     self.events.push_back(Event::End(FetchId(id), why));
                 }
             }
-            Message::Frame { id, head_and_bytes } => {
-                let frame = self.accepted(id)?.map(|fetch| fetch.begin(head_and_bytes)).transpose()?;
-                self.received(id, frame.flatten());
-            }
+            Message::Frame { id, head_and_bytes } => match self.accepted(id)? {
+                Some(fetch) => {
+                    let frame = fetch.begin(head_and_bytes)?;
+                    self.received(id, frame);
+                }
+                None => self.note_unwanted(id, 1),
+            },
             Message::More { id, bytes } => {
                 let frame = self.accepted(id)?.map(|fetch| fetch.go_on(bytes)).transpose()?;
                 self.received(id, frame.flatten());
@@ -562,6 +571,13 @@ impl Link {
         trace!(id, bytes = frame::bytes(&frame).len(), "frame");
         self.stats.frames_in += 1;
         self.events.push_back(Event::Frame(FetchId(id), frame));
+    }
+
+    fn note_unwanted(&mut self, id: u32, frames: u64) {
+        if frames > 0 {
+            trace!(id, frames, "frames dropped: their stream was let go");
+            self.stats.unwanted += frames;
+        }
     }
 
     fn make_ready(&mut self, id: u32) {

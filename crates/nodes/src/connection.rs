@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,14 +19,15 @@ use node_link::{
     StreamKey, StreamRefusal,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep_until, timeout};
 use tokio_rustls::TlsStream;
+use tracing::trace;
 
 use crate::clock::Clock;
 use crate::packets::RelayEnd;
+use crate::socket::Socket;
 use crate::status::Rates;
 
 /// Bytes read at once, and handed to TLS at once: a record of it.
@@ -33,8 +35,6 @@ const READ_BYTES: usize = 16 * 1024;
 const WRITE_BYTES: usize = 16 * 1024;
 /// The same on a slow link. What was taken from the machine cannot be left out any more, however late it is.
 const WRITE_BYTES_LEAST: usize = 2 * 1024;
-/// Bytes that the kernel keeps unsent: a tenth of a second at 300 kbit/s.
-const UNSENT_BYTES_MAX: u32 = 4 * 1024;
 /// A link is slow if what is taken at once needs longer than this.
 const WRITE_WITHIN: Duration = Duration::from_millis(50);
 /// Time to send what is left on a link that ends.
@@ -98,8 +98,8 @@ impl Driven {
 
 /// The bytes of a connection.
 pub(crate) struct Io {
-    reader: ReadHalf<TlsStream<TcpStream>>,
-    writer: WriteHalf<TlsStream<TcpStream>>,
+    reader: ReadHalf<TlsStream<Socket>>,
+    writer: WriteHalf<TlsStream<Socket>>,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Bytes that are taken from the machine at once.
@@ -114,7 +114,7 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(stream: TlsStream<TcpStream>) -> Self {
+    pub(crate) fn new(stream: TlsStream<Socket>) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         let (input, output) = (vec![0; READ_BYTES], Vec::with_capacity(WRITE_BYTES * 2));
         Self {
@@ -214,12 +214,6 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// What a socket of a link is set to.
-pub(crate) fn prepare(socket: &TcpStream) -> std::io::Result<()> {
-    socket.set_nodelay(true)?;
-    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
-}
-
 /// What comes of a fetched stream. The link is gone when no more does.
 #[derive(Debug)]
 pub(crate) enum Fetched {
@@ -246,6 +240,17 @@ struct Serving {
     attachments: mpsc::Sender<Attachment>,
 }
 
+/// Why a frame that came is not handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeftOut {
+    /// Another node had brought it before.
+    Repeated,
+    /// The key frame that it needs is missing.
+    Undecodable,
+    /// Its stream was let go.
+    Unwanted,
+}
+
 /// A link that is up.
 #[derive(Debug)]
 pub(crate) struct NodeLink {
@@ -263,6 +268,7 @@ pub(crate) struct NodeLink {
     serves: Mutex<HashMap<ServeId, Serving>>,
     pub(crate) relay: RelayEnd,
     rates: Mutex<Rates>,
+    left_out: [AtomicU64; 3],
 }
 
 impl NodeLink {
@@ -274,10 +280,20 @@ impl NodeLink {
         relay_secret: [u8; 32],
     ) -> Self {
         let (peer, instance, software) = peer;
-        let relay = RelayEnd::new(relay_secret, is_dialed);
-        let up_since = driven.clock.now();
-        let (fetches, serves, rates) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { peer, instance, software, address, is_dialed, up_since, driven, fetches, serves, relay, rates }
+        Self {
+            peer,
+            instance,
+            software,
+            address,
+            is_dialed,
+            up_since: driven.clock.now(),
+            driven,
+            fetches: Mutex::default(),
+            serves: Mutex::default(),
+            relay: RelayEnd::new(relay_secret, is_dialed),
+            rates: Mutex::default(),
+            left_out: Default::default(),
+        }
     }
 
     /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
@@ -377,6 +393,15 @@ impl NodeLink {
         (self.serves().len(), self.fetches().len())
     }
 
+    pub(crate) fn count_left_out(&self, why: LeftOut, frames: u64) {
+        self.left_out[why as usize].fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Frames that came since the link is up and were not handed on.
+    pub(crate) fn left_out(&self, why: LeftOut) -> u64 {
+        self.left_out[why as usize].load(Ordering::Relaxed)
+    }
+
     pub(crate) fn rates(&self) -> Rates {
         *self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -427,6 +452,12 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.link.fetches().remove(&self.id);
+        let unread = std::iter::from_fn(|| self.events.try_recv().ok());
+        let frames = unread.filter(|fetched| matches!(fetched, Fetched::Frame(_))).count();
+        if frames > 0 {
+            trace!(node = %self.link.peer, frames, "frames dropped: their stream was let go");
+            self.link.count_left_out(LeftOut::Unwanted, frames as u64);
+        }
         self.link.driven.with(|machine, _| machine.unsubscribe(self.id));
     }
 }

@@ -410,8 +410,9 @@ async fn hand_on(
         *output = Some(Output { instance: publication.instance, epoch: publication.epoch, media });
     }
     let Some(Output { media: Media::Frames { publisher, splice, .. }, .. }) = output else { return Ok(()) };
-    if !splice.takes(center.clock.now(), &frame) {
-        trace!(stream = %slot.stream, track = ?frame.track, "left out: it was here already, or waits for a key frame");
+    if let Err(why) = splice.take(center.clock.now(), &frame) {
+        trace!(stream = %slot.stream, track = ?frame.track, ?why, "frame dropped behind a change of parents");
+        link.count_left_out(why, 1);
         return Ok(());
     }
     match publisher.send(Arc::new(frame)).await {

@@ -29,6 +29,7 @@ mod local;
 mod packets;
 mod serve;
 mod settings;
+mod socket;
 mod splice;
 mod status;
 mod stream;

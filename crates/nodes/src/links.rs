@@ -20,9 +20,10 @@ use tokio_rustls::TlsStream;
 use tracing::{debug, info, warn};
 
 use crate::center::Center;
-use crate::connection::{self, Driven, Io, NodeLink, Over};
+use crate::connection::{Driven, Io, NodeLink, Over};
 use crate::packets;
 use crate::serve;
+use crate::socket::Socket;
 use crate::task;
 use crate::tls;
 
@@ -204,8 +205,8 @@ struct Introduced {
 }
 
 async fn take_in(center: &Arc<Center>, socket: TcpStream, address: SocketAddr, stranger: Stranger) {
-    let _ = connection::prepare(&socket);
     let introduced = timeout(HELLO_WITHIN, async {
+        let socket = Socket::new(socket).map_err(|error| Over::Connection(error.to_string()))?;
         let stream = center.tls.accept(socket).await.map_err(Over::Connection)?;
         introduce(center, stream, Role::Listener).await
     });
@@ -230,7 +231,7 @@ fn is_worth_a_warning(over: &Over) -> bool {
 }
 
 /// Both nodes introduce themselves.
-async fn introduce(center: &Center, stream: TlsStream<TcpStream>, role: Role) -> Result<Introduced, Over> {
+async fn introduce(center: &Center, stream: TlsStream<Socket>, role: Role) -> Result<Introduced, Over> {
     let (binding, relay_secret) = tls::exported(&stream).map_err(Over::Connection)?;
     let (me, secret, now) = (center.me.clone(), center.settings.secret.clone(), center.clock.now());
     let machine = match role {
@@ -412,12 +413,12 @@ async fn dial(center: &Arc<Center>, node: &cluster::Node) -> Result<(Introduced,
     Ok((introduced, address))
 }
 
-async fn connect(center: &Center, address: &str) -> Result<(TlsStream<TcpStream>, SocketAddr), String> {
+async fn connect(center: &Center, address: &str) -> Result<(TlsStream<Socket>, SocketAddr), String> {
     let socket = timeout(CONNECT_WITHIN, TcpStream::connect(address)).await;
     let socket = socket.map_err(|_| "no connection in time")?.map_err(|error| error.to_string())?;
     let fail = |error: std::io::Error| error.to_string();
-    connection::prepare(&socket).map_err(fail)?;
     let address = socket.peer_addr().map_err(fail)?;
+    let socket = Socket::new(socket).map_err(fail)?;
     Ok((center.tls.connect(socket).await?, address))
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
 
+use crate::connection::LeftOut;
+
 /// For so long after a change of parents, frames may be ones that were there already. Afterwards a publisher
 /// has set its clock back.
 const SPLICE_WITHIN: Duration = Duration::from_secs(10);
@@ -45,14 +47,14 @@ impl Splice {
         self.tracks.iter_mut().for_each(|track| track.state = State::Changed);
     }
 
-    /// Whether the frame is to be handed on.
-    pub(crate) fn takes(&mut self, now: Duration, frame: &Frame) -> bool {
+    /// Whether the frame is to be handed on, and why not.
+    pub(crate) fn take(&mut self, now: Duration, frame: &Frame) -> Result<(), LeftOut> {
         if !matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio | FrameRole::Other) {
-            return true;
+            return Ok(());
         }
         let Some(track) = self.tracks.iter_mut().find(|track| track.id == frame.track) else {
             self.tracks.push(Track { id: frame.track, last: frame.dts, state: State::Continuous });
-            return true;
+            return Ok(());
         };
         let is_over = self.changed_at.is_none_or(|at| now.saturating_sub(at) > SPLICE_WITHIN);
         let is_later = frame.dts > track.last;
@@ -67,11 +69,14 @@ impl Splice {
         if track.state == State::CatchingUp && (is_later || is_over) {
             track.state = State::Continuous;
         }
-        let takes = track.state == State::Continuous;
-        if takes {
-            track.last = frame.dts;
+        match track.state {
+            State::Continuous => {
+                track.last = frame.dts;
+                Ok(())
+            }
+            State::Changed | State::CatchingUp => Err(LeftOut::Repeated),
+            State::UntilKey => Err(LeftOut::Undecodable),
         }
-        takes
     }
 }
 
@@ -95,7 +100,7 @@ mod tests {
     }
 
     fn taken(splice: &mut Splice, frames: impl IntoIterator<Item = Frame>) -> Vec<i64> {
-        let frames = frames.into_iter().filter(|frame| splice.takes(Duration::ZERO, frame));
+        let frames = frames.into_iter().filter(|frame| splice.take(Duration::ZERO, frame).is_ok());
         frames.map(|frame| frame.dts.millis() / 40).collect()
     }
 
@@ -114,12 +119,21 @@ mod tests {
 
     #[test]
     fn without_a_group_of_pictures_what_was_there_continues_and_what_was_not_waits_for_a_key_frame() {
-        // (first frame of the new parent, what is taken)
-        for (first, expected) in [(13, 15..25), (16, 20..25), (20, 20..25)] {
+        // (first frame of the new parent, what is taken, why the others are not)
+        let rows = [
+            (13, 15..25, &[LeftOut::Repeated; 2][..]),
+            (16, 20..25, &[LeftOut::Undecodable; 4]),
+            (20, 20..25, &[]),
+        ];
+        for (first, expected, why) in rows {
             let mut splice = Splice::default();
             taken(&mut splice, (0..15).map(video));
             splice.change_parent(Duration::ZERO);
-            assert_eq!(taken(&mut splice, (first..25).map(video)), expected.collect::<Vec<_>>(), "{first}");
+            let frames = (first..25).map(video).map(|frame| (splice.take(Duration::ZERO, &frame), frame));
+            let (taken, left_out): (Vec<_>, Vec<_>) = frames.partition(|(result, _)| result.is_ok());
+            let numbers = taken.iter().map(|(_, frame)| frame.dts.millis() / 40);
+            assert!(numbers.eq(expected), "{first}");
+            assert!(left_out.iter().filter_map(|(result, _)| result.err()).eq(why.iter().copied()), "{first}");
         }
     }
 
@@ -129,8 +143,9 @@ mod tests {
         taken(&mut splice, (0..15).map(video));
         splice.change_parent(Duration::ZERO);
         let config = frame(V, FrameRole::Config, 0);
-        assert!(splice.takes(Duration::ZERO, &config));
-        assert!(splice.takes(Duration::ZERO, &frame(TrackId { index: 1, ..V }, FrameRole::Inter, 0)));
+        assert_eq!(splice.take(Duration::ZERO, &config), Ok(()));
+        let other = frame(TrackId { index: 1, ..V }, FrameRole::Inter, 0);
+        assert_eq!(splice.take(Duration::ZERO, &other), Ok(()));
     }
 
     #[test]
@@ -138,11 +153,11 @@ mod tests {
         let mut splice = Splice::default();
         taken(&mut splice, (1_000..1_015).map(video));
         // Without a change of parents, for no time at all.
-        assert!(splice.takes(Duration::ZERO, &video(11)));
+        assert_eq!(splice.take(Duration::ZERO, &video(11)), Ok(()));
         taken(&mut splice, (1_020..1_025).map(video));
         splice.change_parent(Duration::ZERO);
-        assert!(!splice.takes(Duration::ZERO, &video(20)));
+        assert_eq!(splice.take(Duration::ZERO, &video(20)), Err(LeftOut::Repeated));
         let later = SPLICE_WITHIN + Duration::from_millis(1);
-        assert!(splice.takes(later, &video(30)) && splice.takes(later, &video(31)));
+        assert_eq!([30, 31].map(|number| splice.take(later, &video(number))), [Ok(()); 2]);
     }
 }

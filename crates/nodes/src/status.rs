@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use worker_api::relay::{LinkId, RelayCommand, RelayLinkStats};
 
 use crate::center::Center;
-use crate::connection::NodeLink;
+use crate::connection::{LeftOut, NodeLink};
 
 /// How often this node's load is measured.
 const LOAD_EVERY: Duration = Duration::from_secs(3);
@@ -195,6 +195,9 @@ fn directions(link: &NodeLink, of_relay: Option<&RelayLinkStats>) -> [LinkDirect
         bytes: stats.bytes_in,
         frames: stats.frames_in,
         dropped_frames: stats.missed,
+        repeated_frames: link.left_out(LeftOut::Repeated),
+        undecodable_frames: link.left_out(LeftOut::Undecodable),
+        unwanted_frames: stats.unwanted + link.left_out(LeftOut::Unwanted),
         ..LinkDirection::default()
     };
     if let Some(relay) = of_relay {

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use node_link::{BINDING_LABEL, Binding, RELAY_LABEL};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
-use tokio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::socket::Socket;
 
 /// Time a TLS handshake may take.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(3);
@@ -34,29 +33,26 @@ impl Tls {
         let fail = |error: &dyn std::fmt::Display| format!("TLS between nodes cannot be used: {error}");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let versions = &[&rustls::version::TLS13];
-        let made = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()]);
-        let made = made.map_err(|error| fail(&error))?;
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let made = self_signed::certificate([SERVER_NAME.to_owned()]);
+        let (certificate, key) = made.map_err(|error| fail(&error))?;
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|error| fail(&error))?
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .with_single_cert(certificate, key)
             .map_err(|error| fail(&error))?;
         // Links last; nothing is resumed.
         server.send_tls13_tickets = 0;
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
-            .map_err(|error| fail(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
-            .with_no_client_auth();
+            .map_err(|error| fail(&error))?;
+        let mut client = self_signed::accept_any(client).with_no_client_auth();
         client.resumption = rustls::client::Resumption::disabled();
         Ok(Self { connector: Arc::new(client).into(), acceptor: Arc::new(server).into() })
     }
 
     /// The dialer's end.
-    pub(crate) async fn connect(&self, socket: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+    pub(crate) async fn connect(&self, socket: Socket) -> Result<TlsStream<Socket>, String> {
         let name = ServerName::try_from(SERVER_NAME).expect("a name without surprises");
         let stream = timeout(HANDSHAKE_WITHIN, self.connector.connect(name, socket)).await;
         let mut stream = stream.map_err(|_| SLOW)?.map_err(|error| error.to_string())?;
@@ -65,7 +61,7 @@ impl Tls {
     }
 
     /// The listener's end.
-    pub(crate) async fn accept(&self, socket: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+    pub(crate) async fn accept(&self, socket: Socket) -> Result<TlsStream<Socket>, String> {
         let stream = timeout(HANDSHAKE_WITHIN, self.acceptor.accept(socket)).await;
         let mut stream = stream.map_err(|_| SLOW)?.map_err(|error| error.to_string())?;
         stream.get_mut().1.set_buffer_limit(Some(UNSENT_BYTES_MAX));
@@ -76,50 +72,11 @@ impl Tls {
 const SLOW: &str = "no TLS handshake in time";
 
 /// What only the two ends of this connection have: for the proofs, and for the relay of packets.
-pub(crate) fn exported(stream: &TlsStream<TcpStream>) -> Result<(Binding, [u8; 32]), String> {
+pub(crate) fn exported(stream: &TlsStream<Socket>) -> Result<(Binding, [u8; 32]), String> {
     let export = |label| match stream {
         TlsStream::Client(stream) => stream.get_ref().1.export_keying_material([0; 32], label, None),
         TlsStream::Server(stream) => stream.get_ref().1.export_keying_material([0; 32], label, None),
     };
     let fail = |error: rustls::Error| error.to_string();
     Ok((Binding(export(BINDING_LABEL).map_err(fail)?), export(RELAY_LABEL).map_err(fail)?))
-}
-
-/// Accepts every certificate. The peer must still have the key of the one it presents.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("nodes speak TLS 1.3".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

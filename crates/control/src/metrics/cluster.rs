@@ -23,19 +23,22 @@ pub(super) struct View {
 type Figure = (&'static str, &'static str, fn(&LinkDirection) -> u64);
 
 /// Per link and direction; `_total` is added.
-const COUNTERS: [Figure; 6] = [
+const COUNTERS: [Figure; 5] = [
     ("millstream_cluster_link_bytes", "Bytes on the link: frames, packets and control", |d| d.bytes),
     ("millstream_cluster_link_frames", "Frames, over TCP", |d| d.frames),
-    (
-        "millstream_cluster_link_dropped_frames",
-        "Frames left out up to a key frame because the link was too slow",
-        |d| d.dropped_frames,
-    ),
     ("millstream_cluster_link_packets", "Packets, over UDP, each once", |d| d.packets),
     ("millstream_cluster_link_repaired_packets", "Packets lost on the way and sent again in time", |d| {
         d.repaired_packets
     }),
     ("millstream_cluster_link_given_up_packets", "Packets lost for good", |d| d.given_up_packets),
+];
+
+/// Why frames were dropped. Only the first is seen by who sends them.
+const DROPS: [(&str, fn(&LinkDirection) -> u64); 4] = [
+    ("too_slow", |d| d.dropped_frames),
+    ("repeated", |d| d.repeated_frames),
+    ("undecodable", |d| d.undecodable_frames),
+    ("unwanted", |d| d.unwanted_frames),
 ];
 
 impl View {
@@ -106,7 +109,12 @@ fn encode_links(encoder: &mut DescriptorEncoder<'_>, links: &[ClusterLink]) -> f
     for (name, help, value) in COUNTERS {
         counters(encoder, name, help, directions().map(|(labels, of)| (labels, value(of))))?;
     }
-    Ok(())
+    let drops = directions().flat_map(|(labels, of)| {
+        let causes = if labels[1].1 == "sent" { &DROPS[..1] } else { &DROPS };
+        causes.iter().map(move |(cause, value)| ([labels[0], labels[1], ("cause", cause)], value(of)))
+    });
+    let help = "Frames of the link that were not passed on, by cause";
+    counters(encoder, "millstream_cluster_link_dropped_frames", help, drops)
 }
 
 fn flag(holds: bool) -> f64 {

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream as StdStream};
 
-    use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+    use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -218,13 +218,12 @@ mod tests {
     const MUCH: usize = 16 << 20;
 
     fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        let certificate: CertificateDer<'static> = made.cert.der().clone();
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let (certificate, key) =
+            self_signed::certificate(["localhost".to_owned()]).expect("a certificate");
         let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).expect("a root");
+        roots.add(certificate[0].clone()).expect("a root");
         let server = ServerConfig::builder().with_no_client_auth();
-        let server = server.with_single_cert(vec![certificate], key.into()).expect("a key that fits");
+        let server = server.with_single_cert(certificate, key).expect("a key that fits");
         let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         (Arc::new(server), Arc::new(client))
     }

@@ -60,7 +60,7 @@ fn four_nodes() -> ClusterSnapshot {
         loss_percent: Some(4.5),
         ..LinkDirection::default()
     };
-    let received = LinkDirection { bytes: 20, frames: 5, dropped_frames: 2, ..LinkDirection::default() };
+    let received = LinkDirection { bytes: 20, frames: 5, dropped_frames: 2, repeated_frames: 3, ..LinkDirection::default() };
     let link = |name: &str, state| ClusterLink { node: name.to_owned(), state, ..ClusterLink::default() };
     let stream = |name: &str, home: &str, edges: &[(&str, &str)]| ClusterStream {
         stream: name.to_owned(),
@@ -192,7 +192,10 @@ async fn nodes_links_and_streams_of_the_cluster_are_measured() {
         "millstream_cluster_link_packets_total{node=\"b\",direction=\"sent\"} 90",
         "millstream_cluster_link_repaired_packets_total{node=\"b\",direction=\"sent\"} 3",
         "millstream_cluster_link_given_up_packets_total{node=\"b\",direction=\"sent\"} 1",
-        "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\"} 2",
+        "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"sent\",cause=\"too_slow\"} 0",
+        "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\",cause=\"too_slow\"} 2",
+        "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\",cause=\"repeated\"} 3",
+        "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\",cause=\"unwanted\"} 0",
         "millstream_cluster_link_frames_total{node=\"d\",direction=\"received\"} 0",
     ];
     for line in expected {

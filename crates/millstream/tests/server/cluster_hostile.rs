@@ -4,19 +4,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme,
-    StreamOwned,
-};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::common::cluster::{Cluster, play, wait_for_lines};
 use crate::common::flv::sample_tags;
 use crate::common::rtc::{Client, Options, exchange, start_flow};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
+use crate::common::tls::credulous;
 use crate::common::{TIMEOUT, eventually, lasting_address};
 
 /// How a node of version 2, whatever that may be, introduces itself: what stands before the body is the same
@@ -31,7 +26,7 @@ fn a_node_of_another_version_is_refused_and_both_sides_learn_both_versions() {
     let a = Server::start(&cluster.config_by(cluster.nats(), "a", &listen));
 
     // It opens a link to this one.
-    let mut socket = StreamOwned::new(client(), TcpStream::connect(address).expect("a connection"));
+    let mut socket = StreamOwned::new(credulous(), TcpStream::connect(address).expect("a connection"));
     socket.sock.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     socket.write_all(VERSION_2).expect("it listens");
     names_version_1(&mut socket);
@@ -175,57 +170,9 @@ fn a_directory_full_of_nonsense_is_ignored_and_spoken_of_once() {
     player.take_frames(3);
 }
 
-fn client() -> ClientConnection {
-    let config = ClientConfig::builder();
-    let provider = Arc::clone(config.crypto_provider());
-    let config = config.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked(provider)));
-    let name = ServerName::try_from("localhost").expect("a name");
-    ClientConnection::new(Arc::new(config.with_no_client_auth()), name).expect("a session")
-}
-
 fn server() -> ServerConnection {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let (certificate, key) = self_signed::certificate(["localhost".to_owned()]).expect("a certificate");
     let config = ServerConfig::builder().with_no_client_auth();
-    let config = config.with_single_cert(vec![made.cert.der().clone()], key).expect("a certificate");
+    let config = config.with_single_cert(certificate, key).expect("a certificate");
     ServerConnection::new(Arc::new(config)).expect("a session")
-}
-
-/// Accepts every certificate, as nodes do: what they prove comes later.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("nodes speak TLS 1.3".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

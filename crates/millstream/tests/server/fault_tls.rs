@@ -2,13 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 
 use crate::common::server::Server;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use crate::common::tls::credulous;
+use rustls::ClientConnection;
 
 #[test]
 fn bytes_behind_close_notify_end_only_their_own_session() {
@@ -60,15 +57,7 @@ fn records_that_do_not_decrypt_end_only_their_own_session() {
 
 /// A connection whose handshake is complete.
 fn connect(address: SocketAddr) -> (ClientConnection, TcpStream) {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .expect("the provider has ciphers for them")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth();
-    let name = ServerName::try_from("localhost").expect("a name");
-    let mut tls = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    let mut tls = credulous();
     let mut socket = TcpStream::connect(address).expect("connect");
     socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     while tls.is_handshaking() {
@@ -84,43 +73,4 @@ fn connect(address: SocketAddr) -> (ClientConnection, TcpStream) {
         tls.write_tls(&mut socket).expect("send");
     }
     (tls, socket)
-}
-
-/// Accepts the server's self-signed certificate.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -2,13 +2,10 @@
 //! session.
 
 use std::net::TcpStream;
-use std::sync::Arc;
 
 use crate::common::server::Server;
-use crate::common::stats;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use crate::common::{stats, tls};
+use rustls::{ClientConnection, StreamOwned};
 
 #[test]
 fn messages_come_over_tls_and_so_does_the_end() {
@@ -27,55 +24,12 @@ fn messages_come_over_tls_and_so_does_the_end() {
 }
 
 fn open(address: std::net::SocketAddr) -> stats::Reader<StreamOwned<ClientConnection, TcpStream>> {
-    let config = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody));
-    let name = ServerName::try_from("localhost").expect("a name");
-    let connection =
-        ClientConnection::new(Arc::new(config.with_no_client_auth()), name).expect("a TLS session");
     let socket = TcpStream::connect(address).expect("connect");
     socket.set_read_timeout(Some(crate::common::TIMEOUT)).expect("set a timeout");
     let url = format!("wss://{address}{}", stats::PATH);
     let headers = [("Sec-WebSocket-Protocol", stats::SUBPROTOCOL)];
-    match stats::open_over(StreamOwned::new(connection, socket), &url, &headers) {
+    match stats::open_over(StreamOwned::new(tls::credulous(), socket), &url, &headers) {
         Ok(reader) => reader,
         Err((status, body)) => panic!("{status}: {body}"),
-    }
-}
-
-/// Takes any certificate: the server made its own.
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }

@@ -139,6 +139,9 @@ fn a_stream_that_is_let_go_brings_nothing_more() {
     pair.run(ms(50));
     assert_eq!(pair.listener.events, [Event::Unsubscribe(served)]);
     assert_eq!(pair.dialer.events, []);
+    let (came, sent) = (pair.dialer.link.stats(), pair.listener.link.stats());
+    assert_eq!(came.frames_in + came.unwanted, sent.frames_out, "what is dropped is counted");
+    assert!(came.unwanted > 0);
     let bytes = pair.listener.link.stats().bytes_out;
     pair.listener.link.send(pair.now, served, frame(TrackId::AUDIO, FrameRole::Audio, 101, 100_000));
     pair.run(ms(50));

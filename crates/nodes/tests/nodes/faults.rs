@@ -66,6 +66,8 @@ async fn a_link_that_was_cut_is_back_after_it_has_healed_and_brings_what_was_mis
     // The group of pictures reaches back to what was there already: each frame once, without a gap.
     assert_eq!(numbers(&a.worker.received(STREAM)), (0..=8).collect::<Vec<_>>());
     assert_eq!(a.worker.publications(STREAM), 1, "players notice nothing but the pause");
+    let received = a.status().await.links[0].received;
+    assert!(received.repeated_frames > 0, "what was there already is counted: {received:?}");
 }
 
 /// While the connection of a link that is over takes no bytes, nobody may find the link: who does asks it

@@ -5,6 +5,18 @@ use nodes::Redirect;
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
 use crate::server::{Server, until};
 
+/// Two nodes, of which the second has fetched the first frame that is published on the first.
+async fn fetched(server: &Server) -> (Node, Node) {
+    let a = Node::start(server, "a", Options::default()).await;
+    let b = Node::start(server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish(STREAM, false);
+    a.worker.send(STREAM, frame(0));
+    b.worker.want(STREAM, true);
+    received_up_to(&b, STREAM, 0).await;
+    (a, b)
+}
+
 #[tokio::test]
 async fn a_stream_is_fetched_while_it_is_wanted_and_let_go_afterwards() {
     let Some(server) = Server::start().await else { return };
@@ -114,13 +126,7 @@ async fn players_wait_for_a_publisher_that_appears_elsewhere_and_comes_back() {
 #[tokio::test]
 async fn a_publisher_here_ends_the_fetch() {
     let Some(server) = Server::start().await else { return };
-    let a = Node::start(&server, "a", Options::default()).await;
-    let b = Node::start(&server, "b", Options::default()).await;
-    b.linked(1).await;
-    a.worker.publish(STREAM, false);
-    a.worker.send(STREAM, frame(0));
-    b.worker.want(STREAM, true);
-    received_up_to(&b, STREAM, 0).await;
+    let (a, b) = fetched(&server).await;
     // By policy it takes the name over; the players here are its own now.
     b.worker.publish(STREAM, true);
     b.worker.want(STREAM, false);
@@ -134,13 +140,7 @@ async fn a_publisher_here_ends_the_fetch() {
 #[tokio::test]
 async fn a_fetched_stream_that_an_operator_ends_comes_back_for_its_players() {
     let Some(server) = Server::start().await else { return };
-    let a = Node::start(&server, "a", Options::default()).await;
-    let b = Node::start(&server, "b", Options::default()).await;
-    b.linked(1).await;
-    a.worker.publish(STREAM, false);
-    a.worker.send(STREAM, frame(0));
-    b.worker.want(STREAM, true);
-    received_up_to(&b, STREAM, 0).await;
+    let (a, b) = fetched(&server).await;
     b.worker.kick(STREAM);
     until("it is fetched again", || b.worker.publications(STREAM) == 2).await;
     a.worker.send(STREAM, frame(1));

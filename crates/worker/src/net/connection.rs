@@ -190,24 +190,22 @@ fn write_tls(tls: &mut ServerConnection, socket: &mut TcpSocket) -> io::Result<b
 mod tests {
     use std::net::TcpListener;
 
-    use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+    use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
     use super::*;
 
     /// A handshaken TLS connection over loopback: the server's side, and the client's with its socket.
     fn tls_pair() -> (Connection, ClientConnection, TcpStream) {
-        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let certificate = issued.cert.der().clone();
-        let key = PrivatePkcs8KeyDer::from(issued.signing_key.serialize_der());
+        let (certificate, key) = self_signed::certificate(["localhost".to_owned()]).unwrap();
         let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
+        roots.add(certificate[0].clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![certificate], key.into())
+            .with_single_cert(certificate, key)
             .unwrap();
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

@@ -1,4 +1,4 @@
-//! A server with a certificate, and a TLS client that trusts it.
+//! A server with a certificate, and TLS clients: one that trusts it, one that trusts anybody.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -37,4 +37,11 @@ pub(crate) fn connect(
     socket.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     socket.set_nodelay(true).expect("a socket option");
     StreamOwned::new(connection, socket)
+}
+
+/// A client that takes any certificate.
+pub(crate) fn credulous() -> ClientConnection {
+    let config = self_signed::accept_any(ClientConfig::builder()).with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    ClientConnection::new(Arc::new(config), name).expect("a session")
 }
