@@ -45,6 +45,7 @@ mod cluster;
 mod cluster_back_ends;
 mod cluster_faults;
 mod cluster_hostile;
+mod cluster_off;
 mod cluster_redirects;
 mod configuration;
 mod demo;
