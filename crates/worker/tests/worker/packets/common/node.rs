@@ -26,7 +26,10 @@ use worker_api::rtc::{RtcNotice, RtcOpen, RtcRole};
 use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend, WorkerSettings};
 use worker_api::streams::Published;
 
-use super::{TIMEOUT, eventually, until};
+use super::{eventually, until};
+
+/// Longer than a machine stands still.
+const FOREVER: Duration = Duration::from_secs(3_600);
 
 /// Workers of one node.
 pub(crate) struct Node {
@@ -50,6 +53,8 @@ impl Node {
         let mut settings = WorkerSettings {
             workers,
             http: vec![at],
+            handshake_timeout: FOREVER,
+            publisher_idle_timeout: FOREVER,
             rtc: RtcSettings { udp: vec![at], ..RtcSettings::default() },
             relay: Some(RelaySettings { listen: at, udp_backend: UdpBackend::Auto, interface: None }),
             ..WorkerSettings::default()
@@ -231,7 +236,7 @@ impl Node {
         };
         let answer = answer.expect("an answer");
         let mut dtls = rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone());
-        dtls.handshake_timeout = TIMEOUT;
+        dtls.handshake_timeout = FOREVER;
         let peer = PeerConfig {
             side: Side::Lite,
             local_ice: local.ice,
@@ -240,7 +245,7 @@ impl Node {
             remote_candidates: answer.remote.candidates.clone(),
             dtls,
             dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
-            timeouts: Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() },
+            timeouts: Timeouts { ice: FOREVER, dtls: FOREVER, consent: FOREVER },
         };
         let (app, stream) = names(key);
         let (reply, opened) = oneshot::channel();
