@@ -58,6 +58,8 @@ pub struct Load {
     pub cpu_permille: u16,
     /// Sent to players and nodes, in kbit/s.
     pub egress_kbit_per_second: u32,
+    /// It has no room for players of some protocol.
+    pub full: bool,
 }
 
 /// A node, as it announces itself.
@@ -171,7 +173,7 @@ impl Node {
         let mut out = vec![VERSION, b'N'];
         out.extend(self.instance.0.to_be_bytes());
         out.extend(self.joined.0.to_be_bytes());
-        out.push(u8::from(self.draining));
+        out.push(u8::from(self.draining) | u8::from(self.load.full) << 1);
         out.extend(self.load.players.to_be_bytes());
         out.extend(self.load.streams.to_be_bytes());
         out.extend(self.load.cpu_permille.to_be_bytes());
@@ -186,9 +188,8 @@ impl Node {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Nonsense> {
         let mut read = Reader::new(bytes, b'N')?;
         let (instance, joined) = (InstanceId(read.u64()?), Epoch(read.u64()?));
-        let draining = match read.u8()? {
-            0 => false,
-            1 => true,
+        let (draining, full) = match read.u8()? {
+            state @ 0..=3 => (state & 1 != 0, state & 2 != 0),
             _ => return Err(Nonsense::Contents),
         };
         let load = Load {
@@ -196,6 +197,7 @@ impl Node {
             streams: read.u32()?,
             cpu_permille: read.u16()?,
             egress_kbit_per_second: read.u32()?,
+            full,
         };
         let name = read.node()?;
         let [region, software, relay_tcp, relay_udp, http] = [
@@ -369,7 +371,7 @@ mod tests {
             software: "0.1.0".to_owned(),
             addresses: Addresses { relay_tcp: "192.0.2.1:4000".to_owned(), ..Addresses::default() },
             draining: true,
-            load: Load { players: 1, streams: 2, cpu_permille: 3, egress_kbit_per_second: 4 },
+            load: Load { players: 1, streams: 2, cpu_permille: 3, egress_kbit_per_second: 4, full: true },
             joined: Epoch(9),
         }
     }

@@ -80,7 +80,7 @@ macro_rules! worker_counters {
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 72] = worker_counters! {
+const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     handed_over: "millstream_connections_handed_over",
         "Connections that another worker took because the one that accepted them was full";
@@ -152,6 +152,24 @@ const WORKER_COUNTERS: [Counter; 72] = worker_counters! {
         "Key frame requests sent to publishers";
     rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
         "Packets dropped because the ring to another worker was full";
+    bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
+    bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
+        "Bridges that run without audio because no transcoder was free";
+    bridges.b_frames_dropped: "millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC";
+    bridges.undecodable: "millstream_bridge_dropped_undecodable",
+        "Video frames bridges dropped because the key frame they need had not come";
+    bridges.other_tracks: "millstream_bridge_dropped_other_tracks",
+        "Frames bridges dropped because they were not of the first audio or video track";
+    bridges.broken: "millstream_bridge_dropped_broken",
+        "Frames and packets bridges could not use: broken, late or incomplete";
+    bridges.audio_dropped: "millstream_bridge_dropped_audio", "Audio frames transcoders had no room for";
+    stats.made: "millstream_stats_snapshots", "Snapshots made for the live statistics";
+    stats.dropped: "millstream_stats_snapshots_dropped",
+        "Snapshots dropped because they were not read in time";
+};
+
+/// The same of nodes of a cluster.
+const RELAY_COUNTERS: [Counter; 16] = worker_counters! {
     relay.datagrams_in: "millstream_relay_received_datagrams", "Datagrams received from other nodes";
     relay.datagrams_out: "millstream_relay_sent_datagrams",
         "Datagrams sent to other nodes: packets, repairs and control";
@@ -181,20 +199,6 @@ const WORKER_COUNTERS: [Counter; 72] = worker_counters! {
         "Packets dropped because they had come over another link";
     relay.not_taken: "millstream_relay_not_taken_packets",
         "Packets dropped because they were not RTP or of too many tracks";
-    bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
-    bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
-        "Bridges that run without audio because no transcoder was free";
-    bridges.b_frames_dropped: "millstream_bridge_dropped_b_frames", "B-frames dropped by bridges to WebRTC";
-    bridges.undecodable: "millstream_bridge_dropped_undecodable",
-        "Video frames bridges dropped because the key frame they need had not come";
-    bridges.other_tracks: "millstream_bridge_dropped_other_tracks",
-        "Frames bridges dropped because they were not of the first audio or video track";
-    bridges.broken: "millstream_bridge_dropped_broken",
-        "Frames and packets bridges could not use: broken, late or incomplete";
-    bridges.audio_dropped: "millstream_bridge_dropped_audio", "Audio frames transcoders had no room for";
-    stats.made: "millstream_stats_snapshots", "Snapshots made for the live statistics";
-    stats.dropped: "millstream_stats_snapshots_dropped",
-        "Snapshots dropped because they were not read in time";
 };
 
 /// Times per worker, of which the table has microseconds; `_total` is added.
@@ -302,7 +306,8 @@ impl Scrape {
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let label = |worker: &WorkerSnapshot| [("worker", worker.index.to_string())];
-        for (name, help, value) in WORKER_COUNTERS {
+        let of_nodes: &[Counter] = if self.cluster.is_some() { &RELAY_COUNTERS } else { &[] };
+        for (name, help, value) in WORKER_COUNTERS.iter().chain(of_nodes) {
             counters(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }
         for (name, help, microseconds) in WORKER_SECONDS {

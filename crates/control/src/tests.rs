@@ -609,8 +609,8 @@ const METRICS_PAGE_HEAD: &str = "\
 `GET /metrics` answers in the OpenMetrics text format (Prometheus reads it); it needs the token of
 the API where one is set. Counters only grow. Series per stream are limited by
 `metrics.streams_max`, the streams with most players first; those of channels and pulls have the
-labels `app` and `stream` as well. A node of a cluster has series per other node; totals of a link
-begin at zero with each connection.
+labels `app` and `stream` as well. Only nodes of a cluster have `millstream_cluster_*` and
+`millstream_relay_*`; totals of a link begin at zero with each connection.
 
 `cause` of `millstream_sessions_ended_total` is one of:
 

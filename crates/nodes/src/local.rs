@@ -156,7 +156,8 @@ fn choose_other(
 ) -> Option<Node> {
     let is_busy = is_full || me.load.cpu_permille >= FULL_PERMILLE;
     let has_room = |node: &Node| {
-        !node.draining && !node.addresses.http.is_empty() && node.load.cpu_permille < FULL_PERMILLE
+        let is_busy = node.load.full || node.load.cpu_permille >= FULL_PERMILLE;
+        !node.draining && !node.addresses.http.is_empty() && !is_busy
     };
     let mut others = others.into_iter().filter(has_room);
     match redirect {

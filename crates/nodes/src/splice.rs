@@ -133,7 +133,10 @@ mod tests {
             let (taken, left_out): (Vec<_>, Vec<_>) = frames.partition(|(result, _)| result.is_ok());
             let numbers = taken.iter().map(|(_, frame)| frame.dts.millis() / 40);
             assert!(numbers.eq(expected), "{first}");
-            assert!(left_out.iter().filter_map(|(result, _)| result.err()).eq(why.iter().copied()), "{first}");
+            assert!(
+                left_out.iter().filter_map(|(result, _)| result.err()).eq(why.iter().copied()),
+                "{first}"
+            );
         }
     }
 

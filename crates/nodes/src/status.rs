@@ -12,6 +12,7 @@ use control::cluster::{
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use worker_api::relay::{LinkId, RelayCommand, RelayLinkStats};
+use worker_api::snapshot::WorkerSnapshot;
 
 use crate::center::Center;
 use crate::connection::{LeftOut, NodeLink};
@@ -271,12 +272,14 @@ pub(crate) async fn announce_load(center: Arc<Center>) {
         before = Some((now, sent));
         let busiest = snapshots.iter().map(|worker| worker.load_percent).fold(0.0, f32::max);
         let streams = center.streams().len();
+        let no_worker = |has_room: fn(&WorkerSnapshot) -> bool| !snapshots.iter().any(has_room);
         let players: u64 = snapshots.iter().map(|worker| worker.counters.players).sum();
         center.directory.set_load(Load {
             players: u32::try_from(players).unwrap_or(u32::MAX),
             streams: u32::try_from(streams).unwrap_or(u32::MAX),
             cpu_permille: (busiest * 10.0) as u16,
             egress_kbit_per_second: u32::try_from(kbit_per_second).unwrap_or(u32::MAX),
+            full: no_worker(|worker| !worker.is_full) || no_worker(|worker| !worker.is_full_of_rtc),
         });
     }
 }

@@ -34,6 +34,7 @@ pub struct Client {
     srtp_profiles: Option<Vec<Profile>>,
     /// See [`Config::seed`].
     dtls_seed: Option<u64>,
+    timeouts: Timeouts,
     inbound: Option<InboundContext>,
     outbound: Option<OutboundContext>,
     /// Decrypted RTP in order of arrival.
@@ -57,12 +58,13 @@ impl Client {
     /// If no peer can be made of the answer.
     pub fn new(now: Instant, local: SocketAddr, offer: OfferConfig, answer: RemoteAnswer) -> Self {
         Self {
-            peer: peer(now, local, &offer, &answer, (None, None)),
+            peer: peer(now, local, &offer, &answer, (None, None), Timeouts::default()),
             offer,
             answer,
             local,
             srtp_profiles: None,
             dtls_seed: None,
+            timeouts: Timeouts::default(),
             inbound: None,
             outbound: None,
             media: VecDeque::new(),
@@ -94,7 +96,7 @@ impl Client {
 
     fn remake_peer(&mut self, now: Instant) {
         let dtls = (self.srtp_profiles.as_deref(), self.dtls_seed);
-        self.peer = peer(now, self.local, &self.offer, &self.answer, dtls);
+        self.peer = peer(now, self.local, &self.offer, &self.answer, dtls, self.timeouts);
     }
 
     /// Sends every datagram of its handshake, which has not begun, at a time that follows from this.
@@ -103,6 +105,15 @@ impl Client {
     /// As [`Client::new`].
     pub fn set_dtls_seed(&mut self, now: Instant, seed: u64) {
         self.dtls_seed = Some(seed);
+        self.remake_peer(now);
+    }
+
+    /// Waits for the server, which it has not reached yet, for as long as this.
+    ///
+    /// # Panics
+    /// As [`Client::new`].
+    pub fn set_timeouts(&mut self, now: Instant, timeouts: Timeouts) {
+        self.timeouts = timeouts;
         self.remake_peer(now);
     }
 
@@ -237,6 +248,7 @@ fn peer(
     offer: &OfferConfig,
     answer: &RemoteAnswer,
     (srtp_profiles, seed): (Option<&[Profile]>, Option<u64>),
+    timeouts: Timeouts,
 ) -> Peer {
     let dtls_role = match answer.remote.setup {
         Setup::Passive => DtlsRole::Client,
@@ -244,6 +256,7 @@ fn peer(
     };
     let mut dtls = Config::new(certificate(), answer.remote.fingerprints.clone());
     dtls.seed = seed;
+    dtls.handshake_timeout = timeouts.dtls;
     if let Some(profiles) = srtp_profiles {
         dtls.srtp_profiles = profiles.to_vec();
     }
@@ -255,7 +268,7 @@ fn peer(
         remote_candidates: answer.remote.candidates.clone(),
         dtls,
         dtls_role,
-        timeouts: Timeouts::default(),
+        timeouts,
     };
     Peer::new(config, now).expect("a peer")
 }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
+use rtc::Timeouts;
 use rtc::sdp::{OfferConfig, RemoteAnswer};
 use rtp::HeaderFields;
 
@@ -47,7 +48,11 @@ impl UdpClient {
     /// As [`Client::new`].
     pub fn new(socket: UdpSocket, offer: OfferConfig, answer: RemoteAnswer) -> Self {
         let local = socket.local_addr().expect("its address");
-        Self { client: Client::new(now(), local, offer, answer), socket }
+        let mut client = Client::new(now(), local, offer, answer);
+        // It lives through a machine that stands still.
+        let long = Duration::from_secs(3_600);
+        client.set_timeouts(now(), Timeouts { ice: long, dtls: long, consent: long });
+        Self { client, socket }
     }
 
     /// Waits for a datagram, the next timer or `deadline`, at most 20 ms.

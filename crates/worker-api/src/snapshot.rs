@@ -63,6 +63,10 @@ pub struct WorkerSnapshot {
     pub loop_time_us_p99: u32,
     /// CPU time of the thread over wall time in the last full second, percent of a core.
     pub load_percent: f32,
+    /// It has no place for another player that could be sent to another node.
+    pub is_full: bool,
+    /// It takes no further WebRTC session.
+    pub is_full_of_rtc: bool,
     /// Bytes received in the last full second.
     pub bytes_in_per_second: u64,
     /// Bytes sent in the last full second.

@@ -248,6 +248,13 @@ impl Mailboxes {
         }
     }
 
+    /// Whether this worker, or another, has a place for a player that may be sent to another node.
+    pub(crate) fn have_place_for_player(&self, sessions_max: usize) -> bool {
+        let others = self.neighbours.iter().flatten().map(|neighbour| &neighbour.presence);
+        let mut all = others.chain([&self.own]);
+        all.any(|worker| worker.fullness.read().has_place_for_player(sessions_max))
+    }
+
     /// Takes the next connection that another worker has handed over.
     pub(crate) fn receive_connection(&mut self, from: WorkerIndex) -> Option<Accepted> {
         self.neighbour(from)?.connections_in.pop().ok()

@@ -16,6 +16,8 @@ const FULL_PERCENT: f32 = 80.0;
 /// A worker takes what another hands over if its load is lower by this, percent of a core: less is within
 /// what the load of a second says about the next.
 const DISTANCE_PERCENT: f32 = 10.0;
+/// One in so many places is kept for HTTP players that are sent to another node when all others are taken.
+const PLACES_FOR_ANSWERS: usize = 64;
 /// Load of a session before anything is known of those that a worker has, percent of a core: that of a player
 /// of 600 kbit/s in real time.
 const SESSION_PERCENT_LEAST: f32 = 0.04;
@@ -98,6 +100,12 @@ impl Room {
 
     fn has_place(self, sessions_max: usize) -> bool {
         (self.sessions as usize) < sessions_max.min(u32::MAX as usize)
+    }
+
+    /// Whether it has a place but for the last ones, in which players are told of another node: without a
+    /// place they would be told nothing.
+    pub(crate) fn has_place_for_player(self, sessions_max: usize) -> bool {
+        self.has_place(sessions_max - (sessions_max / PLACES_FOR_ANSWERS).max(1))
     }
 
     /// Whether it should not take another connection, if it can help it.

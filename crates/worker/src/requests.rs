@@ -380,7 +380,8 @@ impl Worker {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
         }
-        let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), false)?;
+        let is_full = !self.ctx.mailboxes.have_place_for_player(self.ctx.settings.sessions_max);
+        let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), is_full)?;
         self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
         redirected(&base, &request.target)
     }

@@ -7,11 +7,11 @@ mod b_frames;
 #[path = "../../../../fuzz/src/bridge_frame_to_rtp.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]
 mod frame_to_rtp;
+#[path = "../../../../fuzz/replay.rs"]
+mod replay;
 #[path = "../../../../fuzz/src/bridge_rtp_to_frame.rs"]
 #[allow(unreachable_pub, reason = "a module here, one of a library there")]
 mod rtp_to_frame;
-#[path = "../../../../fuzz/replay.rs"]
-mod replay;
 
 #[test]
 fn every_kept_input_of_b_frames_passes_its_check() {

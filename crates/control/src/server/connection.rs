@@ -218,8 +218,7 @@ mod tests {
     const MUCH: usize = 16 << 20;
 
     fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-        let (certificate, key) =
-            self_signed::certificate(["localhost".to_owned()]).expect("a certificate");
+        let (certificate, key) = self_signed::certificate(["localhost".to_owned()]).expect("a certificate");
         let mut roots = RootCertStore::empty();
         roots.add(certificate[0].clone()).expect("a root");
         let server = ServerConfig::builder().with_no_client_auth();

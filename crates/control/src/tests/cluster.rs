@@ -60,7 +60,13 @@ fn four_nodes() -> ClusterSnapshot {
         loss_percent: Some(4.5),
         ..LinkDirection::default()
     };
-    let received = LinkDirection { bytes: 20, frames: 5, dropped_frames: 2, repeated_frames: 3, ..LinkDirection::default() };
+    let received = LinkDirection {
+        bytes: 20,
+        frames: 5,
+        dropped_frames: 2,
+        repeated_frames: 3,
+        ..LinkDirection::default()
+    };
     let link = |name: &str, state| ClusterLink { node: name.to_owned(), state, ..ClusterLink::default() };
     let stream = |name: &str, home: &str, edges: &[(&str, &str)]| ClusterStream {
         stream: name.to_owned(),

@@ -7,12 +7,12 @@ use rtmp::MediaKind;
 
 use crate::common::bridge::{LivePublisher, Viewed};
 use crate::common::cluster::{Cluster, play, publish_when_free, wait_for_lines};
-use crate::common::flv::{TagReader, sample_tags};
-use crate::common::rtc::{Client, Options, start_flow};
+use crate::common::eventually;
+use crate::common::flv::{TagReader, is_frame, sample_tags};
+use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::websocket::{self, Messages};
-use crate::common::{eventually, http};
 
 #[test]
 fn frames_of_one_node_arrive_on_another_byte_for_byte() {
@@ -34,9 +34,8 @@ fn frames_of_one_node_arrive_on_another_byte_for_byte() {
     while received.last().is_none_or(|tag| tag.body != last.body) {
         received.push(player.next().expect("the stream goes on"));
     }
-    let media = |tag: &&rtmp::flv::Tag| tag.kind != MediaKind::Data && !is_config(tag);
-    let received: Vec<_> = received.iter().filter(media).collect();
-    let published: Vec<_> = tags.iter().filter(media).collect();
+    let received: Vec<_> = received.iter().filter(is_frame).collect();
+    let published: Vec<_> = tags.iter().filter(is_frame).collect();
     let skipped = published.len() - received.len();
     assert!(published[skipped].timestamp <= 3_000, "it begins before what was sent after it came");
     for (got, want) in received.iter().zip(&published[skipped..]) {
@@ -68,7 +67,7 @@ fn a_player_that_comes_later_begins_with_a_key_frame_each_time_the_stream_is_fet
     wait_for_lines(&a, "published in the cluster", 1);
     for _ in 0..3 {
         let mut player = play(&b);
-        let is_picture = |tag: &rtmp::flv::Tag| tag.kind == MediaKind::Video && !is_config(tag);
+        let is_picture = |tag: &rtmp::flv::Tag| tag.kind == MediaKind::Video && is_frame(&tag);
         // Nothing is sent meanwhile: it is what the other node keeps.
         let first = std::iter::from_fn(|| player.next()).find(is_picture).expect("a picture");
         assert!(is_key_frame(&first));
@@ -165,8 +164,7 @@ fn tokens_secrets_and_media_do_not_go_through_nats() {
         assert!(!overheard.contains(secret), "{}", String::from_utf8_lossy(secret));
     }
     // Headers of codecs are described; what is inside frames is not.
-    let frames = tags[..200].iter().filter(|tag| tag.kind != MediaKind::Data && !is_config(tag));
-    for frame in frames.filter(|tag| tag.body.len() >= 64) {
+    for frame in tags[..200].iter().filter(is_frame).filter(|tag| tag.body.len() >= 64) {
         assert!(!overheard.contains(&frame.body[32..64]), "of the frame at {} ms", frame.timestamp);
     }
 }
@@ -255,40 +253,6 @@ fn packets_of_a_webrtc_publisher_reach_viewers_of_another_node() {
 }
 
 #[test]
-fn viewers_go_on_when_the_node_between_them_and_the_publisher_is_killed() {
-    let Some(cluster) = Cluster::start() else { return };
-    let config = |name| cluster.config(name, "fan_out_max = 1\nlinger_ms = 300");
-    let a = Server::start_workers(2, &config("a"));
-    let b = Server::spawn(&config("b"));
-    let c = Server::start_workers(2, &config("c"));
-    wait_for_lines(&c, "linked to a node", 2);
-    let mut publisher = Client::publish(&a, "live/cam");
-    wait_for_lines(&a, "published in the cluster", 1);
-    let options = Options::default();
-    let mut between = Client::play_when_ready(&b, "live/cam", &options);
-    wait_for_lines(&a, "served to another node", 1);
-    let mut viewer = Client::play_when_ready(&c, "live/cam", &options);
-    wait_for_lines(&b, "served to another node", 1);
-    let number = start_flow(&mut publisher, &mut between, 0);
-    let mut number = start_flow(&mut publisher, &mut viewer, number);
-    drop(b);
-    // What is sent while nobody feeds the node comes from the history of the next one.
-    let (first, mut got) = (number, Vec::new());
-    viewer.until("packets come again", |viewer| {
-        if number < first + 100 {
-            publisher.turn();
-            publisher.send_audio(number);
-            number += 1;
-        }
-        got.extend(viewer.take_audio());
-        got.last() == Some(&(first + 99))
-    });
-    got.sort_unstable();
-    assert_eq!(got, (first..first + 100).collect::<Vec<_>>(), "each once, and none is missing");
-    wait_for_lines(&a, "served to another node", 2);
-}
-
-#[test]
 fn a_stream_of_packets_is_played_as_frames_on_another_node() {
     let Some(cluster) = Cluster::start() else { return };
     let (a, b) = (cluster.node("a"), cluster.node("b"));
@@ -343,38 +307,6 @@ fn a_viewer_on_another_node_gets_a_stream_of_frames_with_its_first_answer() {
         viewed.take(viewer);
         viewed.key_frame && viewed.audio > 0
     });
-}
-
-#[test]
-fn players_are_sent_to_the_node_of_the_publisher_if_that_is_wanted() {
-    let Some(cluster) = Cluster::start() else { return };
-    // Where it will be reached is known before it starts.
-    let address = crate::common::lasting_address();
-    let public = format!("public_url = \"http://{address}\"\n[http]\nlisten = [\"{address}\"]");
-    let a = Server::start(&cluster.config("a", &public));
-    let b = Server::start(&cluster.config("b", "redirect = \"always\""));
-    wait_for_lines(&b, "linked to a node", 1);
-    let mut publisher = RtmpClient::publish(a.rtmp, "live/mill");
-    publisher.send_tags(&sample_tags()[..200]);
-    wait_for_lines(&a, "published in the cluster", 1);
-    let location = eventually("the stream is known", || {
-        let response = http::open(b.http, "GET", "/live/mill.flv?x=1", &[]).expect("an answer");
-        (response.status == 307).then(|| response.header("location").map(str::to_owned))
-    });
-    assert_eq!(location.as_deref(), Some(&*format!("http://{address}/live/mill.flv?x=1&redirected")));
-    let sent_here = http::open(b.http, "GET", "/live/mill.flv?redirected", &[]).expect("an answer");
-    assert_eq!(sent_here.status, 200, "nobody is sent on");
-    let mut player = TagReader::new(http::open(a.http, "GET", "/live/mill.flv", &[]).expect("play"));
-    player.next().expect("the stream");
-    // RTMP has no such answer: it is played here.
-    RtmpClient::play(b.rtmp, "live/mill").take_frames(3);
-}
-
-fn is_config(tag: &rtmp::flv::Tag) -> bool {
-    match tag.kind {
-        MediaKind::Video | MediaKind::Audio => tag.body.get(1) == Some(&0),
-        MediaKind::Data => false,
-    }
 }
 
 fn is_key_frame(tag: &rtmp::flv::Tag) -> bool {

@@ -3,6 +3,19 @@
 //! Servers are processes of their own, so tests run beside each other. One binary for all of them: linking
 //! one for each module took longer than running it.
 
+// Those of group-send's trials, and of the workers' tests.
+#[expect(dead_code, reason = "what is not needed here")]
+#[path = "../../../../libs/group-send/tests/namespaces/host.rs"]
+mod host;
+#[expect(dead_code, reason = "what is not needed here")]
+#[path = "../../../worker/tests/worker/packets/common/media.rs"]
+mod media;
+#[expect(dead_code, unexpected_cfgs, reason = "what is not needed here, and features of that package")]
+#[path = "../../../../libs/group-send/tests/namespaces/backends.rs"]
+mod needs;
+#[path = "../../../worker/tests/worker/place.rs"]
+mod place;
+
 mod common;
 
 mod api_shapes;
@@ -29,8 +42,11 @@ mod channel_shutdown;
 mod channel_start;
 mod channel_tracks;
 mod cluster;
+mod cluster_back_ends;
 mod cluster_faults;
 mod cluster_hostile;
+mod cluster_off;
+mod cluster_redirects;
 mod configuration;
 mod demo;
 mod enhanced_rtmp;

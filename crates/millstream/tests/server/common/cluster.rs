@@ -32,8 +32,17 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a nats-server, or says that there is none.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same where it is reached by every address of the host.
+    pub(crate) fn start_everywhere() -> Option<Self> {
+        Self::start_with(&["-a", "0.0.0.0"])
+    }
+
+    fn start_with(options: &[&str]) -> Option<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let nats = runtime.block_on(nats::Server::start())?;
+        let nats = runtime.block_on(nats::Server::start_with(options))?;
         let dir = ScratchDir::new();
         let secret_file = dir.path().join("secret");
         fs::write(&secret_file, "the secret of this cluster\n").expect("write the secret");

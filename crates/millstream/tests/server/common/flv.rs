@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use media::FrameRole;
+use rtmp::MediaKind;
 use rtmp::flv::{FlvReader, Tag, read_frames};
 
 use super::tools::sample;
@@ -23,6 +24,11 @@ pub(crate) fn tags_of(file: &[u8]) -> Vec<Tag> {
     let is_end =
         |tag: &Tag| read_frames(tag.clone().into()).is_ok_and(|(frame, _)| frame.role == FrameRole::End);
     std::iter::from_fn(|| tags.next()).filter(|tag| !is_end(tag)).collect()
+}
+
+/// Whether a tag is a frame, and not a configuration or metadata.
+pub(crate) fn is_frame(tag: &&Tag) -> bool {
+    tag.kind != MediaKind::Data && tag.body.get(1) != Some(&0)
 }
 
 /// Reads tags from a byte stream as they come.

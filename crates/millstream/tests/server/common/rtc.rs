@@ -4,7 +4,7 @@
 //! whom, is up to the test. Real time and blocking sockets.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) audio: Option<Codec>,
     /// Offer no video.
     pub(crate) audio_only: bool,
+    /// Have a socket at this address in place of loopback.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// A WHIP or WHEP client with its session.
@@ -108,19 +110,29 @@ impl Client {
         direction: Direction,
         options: &Options,
     ) -> Result<Self, Response> {
-        let socket = UdpClient::bind();
+        Self::try_open_at(server.http, path, direction, options).expect("a response")
+    }
+
+    /// As [`Client::try_open`] of a server that may not be there.
+    pub(crate) fn try_open_at(
+        http: SocketAddr,
+        path: &str,
+        direction: Direction,
+        options: &Options,
+    ) -> io::Result<Result<Self, Response>> {
+        let Options { fingerprint, video, audio, audio_only, address, .. } = *options;
+        let socket = address.map_or_else(UdpClient::bind, |at| UdpSocket::bind((at, 0)).expect("a port"));
         let local = socket.local_addr().expect("its address");
-        let Options { fingerprint, video, audio, audio_only, .. } = *options;
         let offer = offer(direction, local, &OfferOptions { fingerprint, video, audio, audio_only });
         let headers: Vec<(&str, &str)> =
             options.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let response = post(server.http, path, &make_offer(&offer), &headers).expect("a response");
+        let response = post(http, path, &make_offer(&offer), &headers)?;
         if response.status != 201 {
-            return Err(response);
+            return Ok(Err(response));
         }
         let answer = read_answer(&response.text(), &offer).expect("an answer that can be read");
         let session = path_of(response.header("location").expect("the session's URL"));
-        Ok(Self { client: UdpClient::new(socket, offer, answer), http: server.http, session })
+        Ok(Ok(Self { client: UdpClient::new(socket, offer, answer), http, session }))
     }
 
     /// Runs until media can flow.

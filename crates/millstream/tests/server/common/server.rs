@@ -254,9 +254,12 @@ impl Server {
 
     /// Waits for the process to end.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
-        eventually_within(limit, "the server ends", || {
-            self.process_mut().try_wait().expect("ask for the exit status")
-        })
+        eventually_within(limit, "the server ends", || self.exit_status())
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.process_mut().try_wait().expect("ask for the exit status")
     }
 
     /// Fails unless the server still runs and answers.

@@ -1,7 +1,9 @@
-//! A way to a server over TCP that can be cut: bytes stop, and neither end hears that they do.
+//! Ways that can be cut: to a server over TCP, whose bytes stop, and neither end hears that they do; and
+//! between two nodes, whose datagrams are lost meanwhile.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -34,7 +36,7 @@ impl Wire {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let gate = Arc::clone(&opened);
-                if gate.is_over() {
+                if gate.state() == State::Over {
                     return;
                 }
                 thread::spawn(move || gate.carry(client.expect("a connection"), target));
@@ -57,14 +59,74 @@ impl Drop for Wire {
     }
 }
 
+/// The ways of two nodes to each other.
+pub(crate) struct Between {
+    /// Where the other one reaches each of them.
+    pub(crate) addresses: [SocketAddr; 2],
+    wires: [Wire; 2],
+    sockets: [UdpSocket; 2],
+    lost: Arc<AtomicUsize>,
+}
+
+impl Between {
+    /// The ways between nodes that listen here.
+    pub(crate) fn new(nodes: [SocketAddr; 2]) -> Self {
+        // With the same ports over UDP, which others may have.
+        let (wires, sockets) = std::iter::from_fn(|| {
+            let wires = nodes.map(Wire::to);
+            let [one, other] = wires.each_ref().map(|wire| UdpSocket::bind(wire.address));
+            Some(one.and_then(|one| Ok((wires, [one, other?]))))
+        })
+        .find_map(Result::ok)
+        .expect("free ports");
+        let lost = Arc::<AtomicUsize>::default();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let [socket, back] = [from, to].map(|at| sockets[at].try_clone().expect("a descriptor"));
+            let (gate, lost) = (Arc::clone(&wires[from].gate), Arc::clone(&lost));
+            thread::spawn(move || {
+                let mut datagram = [0; 65_536];
+                while let Ok(len) = socket.recv(&mut datagram) {
+                    match gate.state() {
+                        // It comes from where its node is known to be. A full buffer loses it.
+                        State::Open => _ = back.send_to(&datagram[..len], nodes[from]),
+                        State::Cut => _ = lost.fetch_add(1, Ordering::Relaxed),
+                        State::Over => return,
+                    }
+                }
+            });
+        }
+        Self { addresses: wires.each_ref().map(|wire| wire.address), wires, sockets, lost }
+    }
+
+    /// Cuts or heals both.
+    pub(crate) fn set_open(&self, is_open: bool) {
+        self.wires.iter().for_each(|wire| wire.set_open(is_open));
+    }
+
+    /// Datagrams that were lost.
+    pub(crate) fn lost(&self) -> usize {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        for (wire, socket) in self.wires.iter().zip(&self.sockets) {
+            wire.gate.set(State::Over);
+            // Wakes the thread that reads.
+            let _ = socket.send_to(&[], wire.address);
+        }
+    }
+}
+
 impl Gate {
     fn set(&self, state: State) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
         self.changed.notify_all();
     }
 
-    fn is_over(&self) -> bool {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) == State::Over
+    fn state(&self) -> State {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits while the way is cut; says whether there still is one.

@@ -1,11 +1,4 @@
 //! Every way of sending datagrams, to viewers and to nodes: every packet arrives.
-//!
-//! Those that need no rights run on loopback. The others need an Ethernet interface: two hosts that are
-//! network namespaces, joined by a virtual cable, and root. Without that they are left out, with a line that
-//! says so.
-
-use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
 
 use group_send::BackendKind;
 use rtc::sdp::Direction;
@@ -14,11 +7,11 @@ use rtp::payload::MediaKind;
 use worker_api::rtc::RtcRole;
 use worker_api::settings::UdpBackend;
 
-use crate::host::{FAR_V4, Link, NEAR_DEVICE, NEAR_V4};
-use crate::needs::Need;
+use crate::host::NEAR_DEVICE;
 use crate::packets::common::media::{frame_payload, send_frame, taken};
 use crate::packets::common::node::{Node, link};
 use crate::packets::common::until;
+use crate::place::Place;
 
 /// Each of them, what it is called when it is in use, and what it needs.
 const ALL: [(UdpBackend, &str, Option<BackendKind>); 7] = [
@@ -36,53 +29,12 @@ const NODES: usize = 5;
 const FRAMES: u32 = 60;
 const PARTS: u32 = 3;
 
-/// Where things are: on two hosts, or all on loopback.
-enum Place {
-    Loopback,
-    Hosts(Link),
-}
-
-impl Place {
-    fn near<T: Send>(&self, work: impl FnOnce(IpAddr) -> T + Send) -> T {
-        match self {
-            Self::Loopback => work(Ipv4Addr::LOCALHOST.into()),
-            Self::Hosts(link) => link.near.run(|| work(NEAR_V4)),
-        }
-    }
-
-    fn far<T: Send>(&self, work: impl FnOnce(IpAddr) -> T + Send) -> T {
-        match self {
-            Self::Loopback => work(Ipv4Addr::LOCALHOST.into()),
-            Self::Hosts(link) => link.far.run(|| work(FAR_V4[0])),
-        }
-    }
-
-    /// Datagrams that left the near host through the kernel's UDP stack, if that says anything.
-    fn sent_by_stack(&self) -> u64 {
-        match self {
-            Self::Loopback => 0,
-            Self::Hosts(link) => link.sent_by_stack(),
-        }
-    }
-}
-
 #[test]
 fn every_packet_arrives_by_every_back_end() {
     for (backend, name, kind) in ALL {
-        let needs_hosts = matches!(backend, UdpBackend::AfXdp | UdpBackend::TcClone);
-        let missing = kind.and_then(|kind| match needs_hosts {
-            true => Need::Backend(kind).missing(),
-            // The others need no hosts; what is missing of those is no reason.
-            false => Need::Backend(kind).missing().filter(|_| Need::Hosts.missing().is_none()),
-        });
-        if let Some(missing) = missing {
-            // Past what the harness keeps of a test that succeeds.
-            let _ = writeln!(std::io::stderr(), "back end {name}: left out, {missing}");
-            continue;
+        if let Some(place) = Place::of(kind) {
+            every_packet_arrives(&place, backend, name);
         }
-        // A queue for viewers and one for nodes.
-        let place = if needs_hosts { Place::Hosts(Link::with_queues(2)) } else { Place::Loopback };
-        every_packet_arrives(&place, backend, name);
     }
 }
 
@@ -141,7 +93,7 @@ fn every_packet_arrives(place: &Place, backend: UdpBackend, name: &str) {
     let after = (place.sent_by_stack(), source.stats().counters.datagrams_out);
     let to_nodes = after.1 - before.1;
     assert!(to_nodes >= u64::from(FRAMES * PARTS) * NODES as u64);
-    if matches!(place, Place::Hosts(_)) {
+    if place.has_hosts() {
         // Control datagrams and what was due before a route was known go through the socket.
         let by_stack = after.0 - before.0;
         assert!(by_stack < to_nodes / 2, "{name}: {by_stack} of {to_nodes} went through the socket");

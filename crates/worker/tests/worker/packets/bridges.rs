@@ -10,7 +10,7 @@ use rtmp::flv::{FlvReader, Tag};
 
 use crate::packets::common::media::{send_audio, send_frame};
 use crate::packets::common::node::{Node, link};
-use crate::packets::common::{TIMEOUT, eventually, now};
+use crate::packets::common::{eventually, now};
 
 /// Plays a stream as HTTP-FLV; its tags come by the channel.
 fn play(node: SocketAddr, stream: &str) -> Receiver<Tag> {
@@ -70,7 +70,6 @@ fn an_flv_player_at_the_other_node_gets_what_one_at_the_first_gets() {
         }
         got.iter().all(|tags| video(tags).len() > 45 && audio(tags) > 30).then_some(())
     });
-    assert!(now() < began + TIMEOUT);
     let [near, far] = got.map(|tags| video(&tags));
     let from = near.iter().position(|body| *body == far[0]).or(far.iter().position(|body| *body == near[0]));
     let from = from.expect("the same pictures");

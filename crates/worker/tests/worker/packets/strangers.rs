@@ -109,7 +109,10 @@ fn datagrams_of_strangers_and_forged_ones_change_nothing_and_are_not_answered() 
     });
     assert!(other.stats().counters.replayed >= before.counters.replayed + 19);
     let video = taken(&far, MediaKind::Video);
-    assert_eq!(usize::from(video[video.len() - 1].number - video[0].number) + 1, video.len());
+    // On a machine so slow that it lay here for over a second, it was given up.
+    let lost = |stats: &worker_api::relay::RelayStats| stats.links[0].received.lost as usize;
+    let given_up = lost(&other.stats()) - lost(&before);
+    assert!(usize::from(video[video.len() - 1].number - video[0].number) < video.len() + given_up);
     stranger.set_nonblocking(true).expect("a socket option");
     let answer = stranger.recv(&mut [0; 2_000]).map_err(|error| error.kind());
     assert_eq!(answer, Err(ErrorKind::WouldBlock), "strangers get no answer");

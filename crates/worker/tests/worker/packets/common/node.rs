@@ -22,7 +22,10 @@ use worker_api::rtc::{RtcNotice, RtcOpen, RtcRole};
 use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend, WorkerSettings};
 use worker_api::streams::Published;
 
-use super::{TIMEOUT, eventually, until};
+use super::{eventually, until};
+
+/// Longer than a machine stands still.
+const FOREVER: Duration = Duration::from_secs(3_600);
 
 /// Workers of one node.
 pub(crate) struct Node {
@@ -46,6 +49,8 @@ impl Node {
         let mut settings = WorkerSettings {
             workers,
             http: vec![at],
+            handshake_timeout: FOREVER,
+            publisher_idle_timeout: FOREVER,
             rtc: RtcSettings { udp: vec![at], ..RtcSettings::default() },
             relay: Some(RelaySettings { listen: at, udp_backend: UdpBackend::Auto, interface: None }),
             ..WorkerSettings::default()
@@ -212,8 +217,8 @@ impl Node {
         let candidates = &self.workers().rtc_endpoints()[worker].udp;
         let answered = rtc_test::answer(&offer, credentials(), candidates, viewed);
         let Answered { answer, remote, mut peer } = answered.expect("an answer");
-        peer.dtls.handshake_timeout = TIMEOUT;
-        peer.timeouts = Timeouts { ice: TIMEOUT, dtls: TIMEOUT, ..Timeouts::default() };
+        peer.dtls.handshake_timeout = FOREVER;
+        peer.timeouts = Timeouts { ice: FOREVER, dtls: FOREVER, consent: FOREVER };
         let (app, stream) = key.rsplit_once('/').expect("app/name");
         let (app, stream) = (app.to_owned(), stream.to_owned());
         let (reply, opened) = oneshot::channel();
