@@ -1,5 +1,6 @@
 """The three walks: servers and clients to trace, and the lists that are compared with what was traced."""
 
+import json
 import pathlib
 import re
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 
 import trace
 
@@ -113,19 +115,35 @@ class Scene:
         held = ["--duration", "600", "--quiet"]
         if self.walk == "whip-whep":
             base = f"http://127.0.0.1:{self.http}"
-            self.start("clients", bench, "rtc", "play", f"{base}/whep/live/walk", f"--publish={base}/whip/live/walk", *held)
-            time.sleep(4)
+            publish = f"--publish={base}/whip/live/walk"
+            self.start("clients", bench, "rtc", "play", f"{base}/whep/live/walk", publish, *held)
+            self.wait_for("player", "bytes_out")
             return
         sample = self.directory / "video.flv"
         sample.write_bytes(video_alone((self.root / "media/demo.flv").read_bytes()))
-        self.start("publisher", bench, "rtmp", "publish", f"rtmp://127.0.0.1:{self.rtmp}/live/walk", "--sample", sample, *held)
-        time.sleep(1)
+        url = f"rtmp://127.0.0.1:{self.rtmp}/live/walk"
+        self.start("publisher", bench, "rtmp", "publish", url, "--sample", sample, *held)
+        self.wait_for("publisher", "bytes_in")
         if self.walk == "rtmp-whep":
             self.start("player", bench, "rtc", "play", f"http://127.0.0.1:{self.http}/whep/live/walk", *held)
         else:
             self.player = threading.Thread(target=self.play_flv, daemon=True)
             self.player.start()
-        time.sleep(4)
+        self.wait_for("player", "bytes_out")
+
+    def wait_for(self, role, counter):
+        """Waits until media flows steadily: the counter grows from look to look, and not only at first."""
+        deadline = time.monotonic() + 30
+        url = f"http://127.0.0.1:{self.http}/api/v1/sessions?role={role}"
+        looks, last = 0, 0
+        while looks < 10:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no media of a {role} within 30 s")
+            time.sleep(0.2)
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                sessions = json.loads(answer.read())["sessions"]
+            now = sessions[0][counter] if sessions else 0
+            looks, last = (looks + 1 if now > last else 0), now
 
     def knock(self):
         """Wakes the worker now and then."""

@@ -1,20 +1,22 @@
-//! NATS killed, frozen, started again, and cut off from one node.
+//! NATS killed, frozen, started again, and cut off from one node. That each is settled in time is tested in
+//! virtual time (`src/machine/tests/rules.rs`); how long it takes here is printed.
 
 use std::io::Result;
 use std::time::Duration;
 
+use async_nats::jetstream;
 use cluster::{Directory, Event, Gone, LostBecause, Policy, Refusal};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::server::{Server, described, home, node, stream, until};
 
-/// What has to be settled after NATS is back. Measured from the first moment that it could be reached.
-const SETTLE: Duration = Duration::from_secs(2);
+/// How long NATS stands still: longer than nodes live without announcements, and longer than it keeps one.
+const STANDSTILL: Duration = Duration::from_secs(7);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nats_killed_and_started_again_without_its_memory() {
@@ -53,7 +55,6 @@ async fn nats_killed_and_started_again_without_its_memory() {
     };
     let time = until("all is settled", settled).await;
     println!("RESULT directory settle_ms={}", time.as_millis());
-    assert!(time < SETTLE, "{time:?}");
     assert_eq!(a.find(&stream("live/a")).unwrap().epoch, before.epoch);
     let winner = home(&a, "live/c").unwrap();
     let stays = if (epochs[0], a.instance()) > (epochs[1], b.instance()) { "a" } else { "b" };
@@ -78,19 +79,17 @@ async fn nats_frozen_and_thawed() {
     a.claim(&stream("live/a"), described(b""), Policy::Refuse).await.unwrap();
     until("it is found", || home(&b, "live/a").is_some()).await;
     server.freeze(true).await;
-    let begun = Instant::now();
+    let thaws = Instant::now() + STANDSTILL;
     let alone = b.claim(&stream("live/b"), described(b""), Policy::Refuse).await.unwrap();
     assert!(alone.provisional);
-    assert!(begun.elapsed() < SETTLE, "{:?}", begun.elapsed());
     until("that is noticed", || !a.health().heard && !b.health().heard).await;
-    // Longer than nodes live without announcements.
-    until("time passes", || begun.elapsed() > Duration::from_secs(7)).await;
+    // The length of the fault itself: a server that stands still does nothing that could be waited for.
+    sleep_until(thaws).await;
     assert_eq!((home(&b, "live/a").as_deref(), b.nodes().len()), (Some("a"), 2), "what was known stays");
     server.freeze(false).await;
     let settled = || home(&a, "live/b").is_some() && a.health().settled && b.health().settled;
     let time = until("all is settled", settled).await;
     println!("RESULT directory thaw_ms={}", time.as_millis());
-    assert!(time < SETTLE, "{time:?}");
     assert_eq!(home(&b, "live/a").as_deref(), Some("a"));
 }
 
@@ -104,14 +103,12 @@ async fn a_node_cut_off_loses_its_name_to_one_that_is_not() {
     let first = a.claim(&name, described(b""), Policy::Refuse).await.unwrap();
     until("it is found", || b.find(&name).is_some()).await;
     link.open.send_replace(false);
-    let begun = Instant::now();
     loop {
         if let Event::NodeGone(gone, why) = seen.next().await.unwrap() {
             assert_eq!((gone, why), (node("a"), Gone::Silent));
             break;
         }
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     assert_eq!(b.find(&name), None);
     b.claim(&name, described(b""), Policy::Refuse).await.unwrap();
     assert_eq!(a.find(&name).unwrap().epoch, first.epoch, "it cannot know");
@@ -121,7 +118,6 @@ async fn a_node_cut_off_loses_its_name_to_one_that_is_not() {
     link.open.send_replace(true);
     let time = until("both agree", || home(&a, "live/a").as_deref() == Some("b")).await;
     println!("RESULT directory heal_ms={}", time.as_millis());
-    assert!(time < SETTLE, "{time:?}");
     loop {
         if let Event::Lost { to, because, .. } = events.next().await.unwrap() {
             assert_eq!((to, because), (node("b"), LostBecause::NotHeard));
@@ -135,20 +131,16 @@ async fn a_node_cut_off_loses_its_name_to_one_that_is_not() {
 async fn a_process_that_dies_is_forgotten_and_its_names_can_be_had() {
     let Some(server) = Server::start().await else { return };
     let (a, b) = (server.directory("a").await, server.directory("b").await);
-    let begun = Instant::now();
     for name in ["live/a", "live/b"] {
         a.claim(&stream(name), described(b""), Policy::Refuse).await.unwrap();
         until("it is found", || home(&b, name).is_some()).await;
     }
-    // Nodes may still be connecting so soon after NATS came; later nobody has to wait for that.
-    until("time passes", || begun.elapsed() > SETTLE).await;
     drop(a);
     let begun = Instant::now();
     let claim = b.claim(&stream("live/a"), described(b""), Policy::Refuse).await;
     println!("RESULT directory claim_of_the_dead_ms={}", begun.elapsed().as_millis());
     assert!(claim.is_ok(), "{claim:?}");
     until("the other one is gone", || home(&b, "live/b").is_none()).await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
 /// As while three servers elect a leader: some nodes are served, others only connected.
@@ -164,8 +156,12 @@ async fn a_node_that_is_connected_and_not_served_keeps_its_streams() {
 
     link.serves.send_replace(false);
     until("it is not served", || !b.health().heard).await;
-    let begun = Instant::now();
-    until("time passes", || begun.elapsed() > Duration::from_secs(7)).await;
+    let jetstream = jetstream::new(server.client().await);
+    let nodes = jetstream.get_key_value("millstream_nodes").await.unwrap();
+    // Longer than nodes live that neither announce themselves nor are connected.
+    while nodes.get("b").await.unwrap().is_some() {
+        sleep(Duration::from_millis(50)).await;
+    }
     assert!(a.health().heard, "{:?}", a.health());
     let taken = a.claim(&stream("live/b"), described(b""), Policy::Refuse).await;
     assert_eq!(taken, Err(Refusal::TakenBy(node("b"))), "it lives");

@@ -91,7 +91,7 @@ async fn very_many_entries_are_bounded_and_a_bucket_that_is_full_stops_nobody() 
     assert!(a.health().heard);
     // A node that comes now reads all of it.
     let b = server.directory("b").await;
-    assert!(b.health().named);
+    until("it has its name", || b.health().named).await;
     let streams = context.get_stream("KV_millstream_streams").await.unwrap();
     streams.purge().await.unwrap();
     until("it is written when there is room", || home(&b, "live/a").is_some()).await;

@@ -176,7 +176,10 @@ fn a_machine_that_stood_still_for_a_moment_is_back_on_its_schedule() {
     let mut player = Player::start(&server, "live/busy");
     player.play(500);
     server.signal(nix::sys::signal::Signal::SIGSTOP);
-    std::thread::sleep(Duration::from_millis(1_500)); // how long it stands is what is tested
+    let (_, behind) = moment(1.5);
+    crate::common::eventually("the schedule is well ahead of what was played", || {
+        (SystemTime::now() >= behind).then_some(())
+    });
     server.signal(nix::sys::signal::Signal::SIGCONT);
     player.play(3_000);
     let now = wait_for_channel(&server, "live/busy", "playing", |now| now["state"] == "playing");

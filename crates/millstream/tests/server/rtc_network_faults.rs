@@ -189,6 +189,7 @@ fn loss_on_either_link_is_repaired() {
                 pair.turn_viewer();
             }
             let Some(wait) = next.checked_duration_since(Instant::now()) else { break };
+            // The publisher's pace: a frame every 5 ms.
             std::thread::sleep(wait.min(Duration::from_millis(1)));
         }
     }

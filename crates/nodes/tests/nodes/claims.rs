@@ -1,11 +1,9 @@
 //! One publisher of a name in the whole cluster.
 
-use std::time::Duration;
-
 use worker_api::EndReason;
 
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
-use crate::server::{Server, until};
+use crate::server::{DEADLINE, Server, until};
 
 #[tokio::test]
 async fn of_two_publishers_at_once_one_stays_and_the_other_learns_why() {
@@ -80,7 +78,7 @@ async fn without_nats_names_are_given_and_a_split_ends_with_one_publisher() {
     a.worker.send("live/before", frame(0));
     b.worker.want("live/before", true);
     received_up_to(&b, "live/before", 0).await;
-    tokio::time::timeout(Duration::from_secs(30), server.run()).await.expect("NATS comes back");
+    tokio::time::timeout(DEADLINE, server.run()).await.expect("NATS comes back");
     let of = |node: &Node| node.worker.ended().iter().filter(|(name, _)| name == STREAM).count();
     until("one has ended", || of(&a) + of(&b) == 1).await;
     a.worker.send("live/before", frame(1));

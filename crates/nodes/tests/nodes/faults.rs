@@ -262,7 +262,7 @@ async fn a_slow_link_leaves_frames_out_up_to_a_key_frame_and_disturbs_no_other_s
         let time = Timestamp::from_millis(number * 40);
         Frame::new(TrackId::VIDEO, role, Codec::H264, (time, time), vec![number as u8; 40_000])
     };
-    // Twice what the link carries.
+    // Twice what the link carries, by the pace of a publisher.
     wire.set_rate(500_000);
     for number in 1..150 {
         b.worker.send(large, big(number));

@@ -136,7 +136,7 @@ async fn what_the_relay_ends_is_asked_for_again_or_is_over() {
     a.worker.notice(RelayNotice::ServedEnded { stream, epoch });
     a.worker.end(STREAM);
     until("it is over", || b.worker.epoch(STREAM).is_none()).await;
-    tokio::time::timeout(Duration::from_secs(30), async {
+    tokio::time::timeout(DEADLINE, async {
         while b.published(STREAM).is_some() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

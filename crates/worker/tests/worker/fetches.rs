@@ -197,7 +197,10 @@ async fn a_stream_that_another_node_publishes_as_packets_is_answered_by_its_trac
     let viewer = rtc::play(&node, 1, "cam", None).await.expect("another node has it");
     assert!(viewer.is_connected());
     assert_eq!(node.cluster.next("live/cam").await, Report::Wanted);
-    // Players of frames are let in as well.
+    // Players of frames are let in as well. On a busy machine the viewer may have waited too long by then, and
+    // the stream is wanted again.
     let _player = RtmpClient::play(node.rtmp(), "live/cam").await.expect("another node has it");
-    assert_eq!(node.cluster.unseen(), []);
+    let unseen = node.cluster.unseen();
+    let is_of_players = |(_, report): &(String, Report)| matches!(report, Report::Wanted | Report::Unwanted);
+    assert!(unseen.iter().all(is_of_players), "{unseen:?}");
 }

@@ -36,6 +36,7 @@ impl LivePublisher {
                     // Headers come once: what follows the first round continues it.
                     let is_header = offset > 0 && is_header(tag);
                     let due = began + Duration::from_millis(u64::from(offset + tag.timestamp));
+                    // The publisher's pace.
                     thread::sleep(due.saturating_duration_since(Instant::now()));
                     if stopped.load(Ordering::Relaxed) {
                         return;
