@@ -149,6 +149,8 @@ impl Checker {
     /// Takes in what a bridge has made of a packet: Opus or VP8 in the bodies of Enhanced RTMP.
     fn packet(&mut self, ledger: &mut Ledger, kind: MediaKind, timestamp: u32, body: &[u8]) {
         let (who, is_video) = (&self.who, kind == MediaKind::Video);
+        let bridges = ledger.servers[self.key.server].bridges;
+        ledger.check(bridges, || format!("{who}: gets packets, and bridges are off"));
         // Each track has its own way through the network: between the two the order is not promised.
         let last = self.bridged_timestamps[usize::from(is_video)];
         ledger.check(last <= Some(timestamp), || format!("{who}: time went from {last:?} to {timestamp}"));
@@ -212,6 +214,9 @@ impl Checker {
 
     /// The same for what bridges make: audio and video of a publisher on a good path are there.
     fn bridged_is_in_time(&self, ledger: &mut Ledger) {
+        if !ledger.servers[self.key.server].bridges {
+            return;
+        }
         let (now, most) = (netsim::kernel::now(), Duration::from_secs(4) + ledger.slack);
         let mut of_stream = ledger.rtc.iter().filter(|(_, record)| record.key == self.key);
         let live = of_stream.next_back().filter(|(_, record)| record.ended.is_none() && record.is_steady);
@@ -253,7 +258,10 @@ impl Checker {
         let now = netsim::kernel::now();
         let Some(wait) = ledger.servers[self.key.server].wait_for_publisher else { return };
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
-        let of_rtc = ledger.rtc.values().filter(|record| record.key == self.key).map(|record| record.ended);
+        // Without bridges a publisher by WebRTC is none for it.
+        let bridges = ledger.servers[self.key.server].bridges;
+        let of_rtc = ledger.rtc.values().filter(|record| bridges && record.key == self.key);
+        let of_rtc = of_rtc.map(|record| record.ended);
         let ended = of_stream.map(|record| record.ended).chain(of_rtc).collect::<Option<Vec<_>>>();
         let Some(ended) = ended.filter(|_| !ledger.is_draining) else { return };
         let since = ended.into_iter().max().unwrap_or(self.joined).max(self.joined);

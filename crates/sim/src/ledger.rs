@@ -84,6 +84,8 @@ pub struct ServerView {
     pub gop_cache: bool,
     /// How long a player waits for a publisher.
     pub wait_for_publisher: Option<Duration>,
+    /// What is published by one kind of protocol can be played by the other.
+    pub bridges: bool,
 }
 
 /// What is shared by all actors.

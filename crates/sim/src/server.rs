@@ -104,6 +104,7 @@ impl Server {
             merge_latency: application.merge_latency,
             gop_cache: application.gop_cache,
             wait_for_publisher: application.wait_for_publisher,
+            bridges: application.bridge.enabled,
         });
         ledger.missed_by_server.push(0);
         ledger.packets_missed.push(0);
