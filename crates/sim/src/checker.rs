@@ -6,7 +6,7 @@ use rtmp::MediaKind;
 
 use crate::actors::rtc::{audio_payload, video_payload};
 use crate::content::{Stamp, stamp};
-use crate::ledger::{Ledger, StreamKey};
+use crate::ledger::{Ledger, ServerView, StreamKey};
 
 /// Checks what one player gets.
 #[derive(Debug)]
@@ -241,16 +241,30 @@ impl Checker {
         self.has_paused = true;
     }
 
-    /// A player that reads what it gets is ended: only where nobody publishes its stream, or somebody had it
-    /// ended.
+    /// A player that reads what it gets is ended: only where nobody has published its stream for as long as
+    /// players wait, or somebody had it ended.
     pub fn is_ended_for_a_reason(&self, ledger: &mut Ledger) {
-        let known = Duration::from_secs(2) + ledger.slack;
-        let goes_on = ledger.live(self.key).filter(|record| record.is_steady).and_then(|record| {
-            let first = record.sent.first().copied()?;
-            (first + known < netsim::kernel::now()).then_some(record.content.id)
+        let (now, known) = (netsim::kernel::now(), Duration::from_secs(2) + ledger.slack);
+        let ServerView { wait_for_publisher, bridges, .. } = ledger.servers[self.key.server];
+        let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
+        let of_stream = of_stream.filter(|record| record.is_steady);
+        let of_stream = of_stream.map(|record| (record.sent.first(), record.ended));
+        let of_rtc = ledger.rtc.values().filter(|record| bridges && record.key == self.key);
+        let of_rtc = of_rtc.filter(|record| record.is_steady);
+        let of_rtc = of_rtc.map(|record| (record.audio.first(), record.ended));
+        // It may have been ended just before one began.
+        let has_come = |first: Option<&Instant>| first.is_some_and(|first| *first + known < now);
+        let ends = of_stream.chain(of_rtc).filter(|(first, _)| has_come(*first)).map(|(_, ended)| ended);
+        let ends: Vec<Option<Instant>> = ends.collect();
+        let goes_on = ends.contains(&None);
+        let since = ends.into_iter().flatten().max().unwrap_or(self.joined).max(self.joined);
+        let has_waited = wait_for_publisher.is_some_and(|wait| now + known >= since + wait);
+        let may_end = !goes_on && has_waited || ledger.is_draining || ledger.ends_sessions;
+        let who = &self.who;
+        ledger.check(may_end, || match goes_on {
+            true => format!("{who}: ended, and its publication goes on"),
+            false => format!("{who}: ended {:?} after the last publisher", now - since),
         });
-        let may_end = goes_on.is_none() || ledger.is_draining || ledger.ends_sessions;
-        ledger.check(may_end, || format!("{}: ended, and publication {goes_on:?} goes on", self.who));
     }
 
     /// A player whose stream has had no publisher for long is told so and disconnected.
