@@ -1,5 +1,6 @@
 //! What a player of frames may get: a run of a publication, byte for byte, from a key frame on.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rtmp::MediaKind;
@@ -36,11 +37,14 @@ pub struct Checker {
     pub received: u64,
     /// Frames it did not get between others.
     pub missed: u64,
+    /// Its address, as long as what it misses is what its server counts as dropped, one by one: in its first
+    /// publication, without a pause. Between two of them it cannot know what there was.
+    counted_at: Option<SocketAddr>,
 }
 
 impl Checker {
-    /// Of a player that joins now.
-    pub fn new(key: StreamKey, who: String) -> Self {
+    /// Of a player that joins now from this address.
+    pub fn new(key: StreamKey, who: String, address: Option<SocketAddr>) -> Self {
         Self {
             key,
             who,
@@ -58,6 +62,7 @@ impl Checker {
             bridged_timestamps: [None; 2],
             received: 0,
             missed: 0,
+            counted_at: address,
         }
     }
 
@@ -123,6 +128,15 @@ impl Checker {
                 self.missed += missed;
                 ledger.frames_missed += missed;
                 ledger.missed_by_server[self.key.server] += missed;
+                if missed > 0
+                    && let Some(address) = self.counted_at.filter(|_| !ledger.loses_between_workers)
+                {
+                    let counted = ledger.dropped.get(&address).map_or(&[][..], Vec::as_slice);
+                    let is_counted = counted.contains(&self.missed);
+                    let missed = self.missed;
+                    let text = format!("{who}: has missed {missed} frames, and counted were {counted:?}");
+                    ledger.check(is_counted, || text);
+                }
             }
             last => {
                 if let Some((last, _)) = last {
@@ -139,6 +153,9 @@ impl Checker {
                     format!("{who}: begins with {id}, after which came {newer:?}")
                 });
                 self.awaits_key = self.has_no_picture;
+                // Before its first frame it may have been too slow already.
+                let is_first = last.is_none() && !self.has_no_picture;
+                self.counted_at.take_if(|address| !is_first || ledger.dropped.contains_key(address));
             }
         }
         self.last = Some((id, number));
@@ -238,7 +255,7 @@ impl Checker {
 
     /// It pauses, or goes on.
     pub fn skips(&mut self) {
-        self.has_paused = true;
+        (self.has_paused, self.counted_at) = (true, None);
     }
 
     /// A player that reads what it gets is ended: only where nobody has published its stream for as long as

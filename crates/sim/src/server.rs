@@ -107,6 +107,7 @@ impl Server {
             bridges: application.bridge.enabled,
         });
         ledger.missed_by_server.push(0);
+        ledger.is_cut.push(false);
         ledger.packets_missed.push(0);
         Self {
             index,
