@@ -389,6 +389,17 @@ impl Cursor {
         self.position().map_or(0, |position| lag_ms(log, position))
     }
 
+    /// Messages that are neither written as a whole nor counted as left out: it has yet to get them, or they
+    /// will count once it goes on. `None` while messages pass it by that are not for it: it has not begun, or
+    /// has paused.
+    pub fn unsettled(&self, log: &DeliveryLog) -> Option<u64> {
+        let from = match self.state {
+            CursorState::Waiting { missing_from, .. } => missing_from,
+            CursorState::Flowing | CursorState::Finishing(_) => Some(self.message),
+        };
+        from.filter(|_| !self.paused).map(|from| log.next_message() - from)
+    }
+
     /// Messages left out because the player was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped

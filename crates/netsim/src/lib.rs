@@ -1,5 +1,5 @@
 //! Test only: a virtual clock, links that lose, delay, reorder and duplicate datagrams, and the
-//! [`kernel`] of simulated hosts with TCP, UDP, event queues and disks.
+//! [`kernel`] of simulated hosts with TCP, UDP, event queues and disks, and [rings](ring) between threads.
 //!
 //! ```
 //! use std::time::Duration;
@@ -28,6 +28,7 @@ mod hash;
 pub mod kernel;
 mod link;
 mod random;
+pub mod ring;
 
 pub use clock::{Clock, earliest};
 pub use hash::{FastHasher, FastMap};

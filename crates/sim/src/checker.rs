@@ -1,12 +1,13 @@
 //! What a player of frames may get: a run of a publication, byte for byte, from a key frame on.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rtmp::MediaKind;
 
 use crate::actors::rtc::{audio_payload, video_payload};
 use crate::content::{Stamp, stamp};
-use crate::ledger::{Ledger, StreamKey};
+use crate::ledger::{Ledger, ServerView, StreamKey};
 
 /// Checks what one player gets.
 #[derive(Debug)]
@@ -36,11 +37,14 @@ pub struct Checker {
     pub received: u64,
     /// Frames it did not get between others.
     pub missed: u64,
+    /// Its address, as long as what it misses is what its server counts as dropped, one by one: in its first
+    /// publication, without a pause. Between two of them it cannot know what there was.
+    counted_at: Option<SocketAddr>,
 }
 
 impl Checker {
-    /// Of a player that joins now.
-    pub fn new(key: StreamKey, who: String) -> Self {
+    /// Of a player that joins now from this address.
+    pub fn new(key: StreamKey, who: String, address: Option<SocketAddr>) -> Self {
         Self {
             key,
             who,
@@ -58,6 +62,7 @@ impl Checker {
             bridged_timestamps: [None; 2],
             received: 0,
             missed: 0,
+            counted_at: address,
         }
     }
 
@@ -123,6 +128,15 @@ impl Checker {
                 self.missed += missed;
                 ledger.frames_missed += missed;
                 ledger.missed_by_server[self.key.server] += missed;
+                if missed > 0
+                    && let Some(address) = self.counted_at.filter(|_| !ledger.loses_between_workers)
+                {
+                    let counted = ledger.dropped.get(&address).map_or(&[][..], Vec::as_slice);
+                    let is_counted = counted.contains(&self.missed);
+                    let missed = self.missed;
+                    let text = format!("{who}: has missed {missed} frames, and counted were {counted:?}");
+                    ledger.check(is_counted, || text);
+                }
             }
             last => {
                 if let Some((last, _)) = last {
@@ -139,6 +153,9 @@ impl Checker {
                     format!("{who}: begins with {id}, after which came {newer:?}")
                 });
                 self.awaits_key = self.has_no_picture;
+                // Before its first frame it may have been too slow already.
+                let is_first = last.is_none() && !self.has_no_picture;
+                self.counted_at.take_if(|address| !is_first || ledger.dropped.contains_key(address));
             }
         }
         self.last = Some((id, number));
@@ -149,6 +166,8 @@ impl Checker {
     /// Takes in what a bridge has made of a packet: Opus or VP8 in the bodies of Enhanced RTMP.
     fn packet(&mut self, ledger: &mut Ledger, kind: MediaKind, timestamp: u32, body: &[u8]) {
         let (who, is_video) = (&self.who, kind == MediaKind::Video);
+        let bridges = ledger.servers[self.key.server].bridges;
+        ledger.check(bridges, || format!("{who}: gets packets, and bridges are off"));
         // Each track has its own way through the network: between the two the order is not promised.
         let last = self.bridged_timestamps[usize::from(is_video)];
         ledger.check(last <= Some(timestamp), || format!("{who}: time went from {last:?} to {timestamp}"));
@@ -212,6 +231,9 @@ impl Checker {
 
     /// The same for what bridges make: audio and video of a publisher on a good path are there.
     fn bridged_is_in_time(&self, ledger: &mut Ledger) {
+        if !ledger.servers[self.key.server].bridges {
+            return;
+        }
         let (now, most) = (netsim::kernel::now(), Duration::from_secs(4) + ledger.slack);
         let mut of_stream = ledger.rtc.iter().filter(|(_, record)| record.key == self.key);
         let live = of_stream.next_back().filter(|(_, record)| record.ended.is_none() && record.is_steady);
@@ -233,19 +255,33 @@ impl Checker {
 
     /// It pauses, or goes on.
     pub fn skips(&mut self) {
-        self.has_paused = true;
+        (self.has_paused, self.counted_at) = (true, None);
     }
 
-    /// A player that reads what it gets is ended: only where nobody publishes its stream, or somebody had it
-    /// ended.
+    /// A player that reads what it gets is ended: only where nobody has published its stream for as long as
+    /// players wait, or somebody had it ended.
     pub fn is_ended_for_a_reason(&self, ledger: &mut Ledger) {
-        let known = Duration::from_secs(2) + ledger.slack;
-        let goes_on = ledger.live(self.key).filter(|record| record.is_steady).and_then(|record| {
-            let first = record.sent.first().copied()?;
-            (first + known < netsim::kernel::now()).then_some(record.content.id)
+        let (now, known) = (netsim::kernel::now(), Duration::from_secs(2) + ledger.slack);
+        let ServerView { wait_for_publisher, bridges, .. } = ledger.servers[self.key.server];
+        let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
+        let of_stream = of_stream.filter(|record| record.is_steady);
+        let of_stream = of_stream.map(|record| (record.sent.first(), record.ended));
+        let of_rtc = ledger.rtc.values().filter(|record| bridges && record.key == self.key);
+        let of_rtc = of_rtc.filter(|record| record.is_steady);
+        let of_rtc = of_rtc.map(|record| (record.audio.first(), record.ended));
+        // It may have been ended just before one began.
+        let has_come = |first: Option<&Instant>| first.is_some_and(|first| *first + known < now);
+        let ends = of_stream.chain(of_rtc).filter(|(first, _)| has_come(*first)).map(|(_, ended)| ended);
+        let ends: Vec<Option<Instant>> = ends.collect();
+        let goes_on = ends.contains(&None);
+        let since = ends.into_iter().flatten().max().unwrap_or(self.joined).max(self.joined);
+        let has_waited = wait_for_publisher.is_some_and(|wait| now + known >= since + wait);
+        let may_end = !goes_on && has_waited || ledger.is_draining || ledger.ends_sessions;
+        let who = &self.who;
+        ledger.check(may_end, || match goes_on {
+            true => format!("{who}: ended, and its publication goes on"),
+            false => format!("{who}: ended {:?} after the last publisher", now - since),
         });
-        let may_end = goes_on.is_none() || ledger.is_draining || ledger.ends_sessions;
-        ledger.check(may_end, || format!("{}: ended, and publication {goes_on:?} goes on", self.who));
     }
 
     /// A player whose stream has had no publisher for long is told so and disconnected.
@@ -253,7 +289,10 @@ impl Checker {
         let now = netsim::kernel::now();
         let Some(wait) = ledger.servers[self.key.server].wait_for_publisher else { return };
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
-        let of_rtc = ledger.rtc.values().filter(|record| record.key == self.key).map(|record| record.ended);
+        // Without bridges a publisher by WebRTC is none for it.
+        let bridges = ledger.servers[self.key.server].bridges;
+        let of_rtc = ledger.rtc.values().filter(|record| bridges && record.key == self.key);
+        let of_rtc = of_rtc.map(|record| record.ended);
         let ended = of_stream.map(|record| record.ended).chain(of_rtc).collect::<Option<Vec<_>>>();
         let Some(ended) = ended.filter(|_| !ledger.is_draining) else { return };
         let since = ended.into_iter().max().unwrap_or(self.joined).max(self.joined);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use netsim::Random;
+use netsim::{FastMap, Random};
 use worker_api::link::WorkerHandle;
 use worker_api::rtc::RtcEndpoint;
 use worker_api::snapshot::SessionId;
@@ -84,6 +84,8 @@ pub struct ServerView {
     pub gop_cache: bool,
     /// How long a player waits for a publisher.
     pub wait_for_publisher: Option<Duration>,
+    /// What is published by one kind of protocol can be played by the other.
+    pub bridges: bool,
 }
 
 /// What is shared by all actors.
@@ -123,6 +125,11 @@ pub struct Ledger {
     pub frames_missed: u64,
     /// The same by server.
     pub missed_by_server: Vec<u64>,
+    /// By address of a client, how many messages servers have counted that it did not get, each time there
+    /// were more.
+    pub dropped: FastMap<SocketAddr, Vec<u64>>,
+    /// Publishers of frames of a server were cut off, so that not all they sent arrives.
+    pub is_cut: Vec<bool>,
     /// Packets that viewers got.
     pub packets_received: u64,
     /// Packets that viewers on good paths did not get between others, by server.
@@ -153,6 +160,8 @@ impl Ledger {
             frames_received: 0,
             frames_missed: 0,
             missed_by_server: Vec::new(),
+            dropped: FastMap::default(),
+            is_cut: Vec::new(),
             packets_received: 0,
             packets_missed: Vec::new(),
             trace: false,
@@ -217,6 +226,11 @@ impl Ledger {
         if let Some(record) = self.publications.get_mut(&id) {
             record.ended.get_or_insert(now);
         }
+    }
+
+    /// A publisher of frames ended, or was ended, before the server had all it sent.
+    pub fn cut(&mut self, key: StreamKey) {
+        self.is_cut[key.server] = true;
     }
 
     /// The publication that was there instead of this one at this moment, and had been for a while, if one

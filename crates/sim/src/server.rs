@@ -104,8 +104,10 @@ impl Server {
             merge_latency: application.merge_latency,
             gop_cache: application.gop_cache,
             wait_for_publisher: application.wait_for_publisher,
+            bridges: application.bridge.enabled,
         });
         ledger.missed_by_server.push(0);
+        ledger.is_cut.push(false);
         ledger.packets_missed.push(0);
         Self {
             index,

@@ -217,6 +217,8 @@ impl Config {
         let ports = &mut Random::new(seed ^ 0x0070_6f72_7473);
         config.ports = if ports.chance(0.25) && config.faults.descriptors.is_none() { 2 } else { 1 };
         config.pauses = pick(&mut Random::new(seed ^ 0x7061_7573_6573), &[0, 0, 2, 5]);
+        let rings = &mut Random::new(seed ^ 0x7269_6e67_7300);
+        config.faults.late_room = if rings.chance(0.5) { 0.5 } else { 0.0 };
         config
     }
 

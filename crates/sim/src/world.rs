@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use netsim::kernel::{self, QueueId};
 
 use netsim::{FastMap, Random};
+use sim_worker::simulated::PlayerCounts;
 use worker_api::link::Command;
 
 use crate::actors::{Actor, Next, ms};
@@ -212,6 +213,15 @@ impl World {
         }
         self.busy_until.insert(owner, until);
         kernel::note((server as u64) << 32 | index as u64);
+        for PlayerCounts { client, dropped } in worker.dropped() {
+            let known = self.ledger.dropped.entry(client).or_default();
+            if known.last() != Some(&dropped) {
+                known.push(dropped);
+            }
+        }
+        if let Err(found) = worker.add_up() {
+            self.ledger.violation(format!("worker {index} of server {server}: {found}"));
+        }
         if self.steps.is_multiple_of(self.audit_every) {
             let found = worker.audit();
             self.ledger.check(found.is_ok(), || {
@@ -321,7 +331,7 @@ impl World {
         self.ledger.check(left == 0, || format!("{left} actors have not left"));
         for (index, server) in self.servers.iter_mut().enumerate() {
             let (ledger, mut drops, mut rtc_drops, mut opened) = (&mut self.ledger, 0, 0, 0);
-            let (mut ring_drops, mut rtc_ring_drops) = (0, 0);
+            let (mut ring_drops, mut rtc_ring_drops, mut frames_in, mut cut) = (0, 0, 0, 0);
             for (number, worker) in server.workers.iter_mut().enumerate() {
                 let (tables, counters) = (worker.tables(), worker.counters());
                 let who = format!("worker {number} of server {index}");
@@ -329,6 +339,7 @@ impl World {
                 ledger.check(counters.panics == 0, || format!("{who} met {} panics", counters.panics));
                 let gauges = (counters.sessions, counters.players, counters.publishers, counters.rtc.pending);
                 ledger.check(gauges == (0, 0, 0, 0), || format!("{who} counts {gauges:?} at the end"));
+                frames_in += counters.frames_in;
                 drops += counters.queue_drops;
                 ring_drops += counters.ring_drops;
                 rtc_ring_drops += counters.rtc.ring_drops;
@@ -338,6 +349,9 @@ impl World {
                     + counters.rtc.dropped
                     + counters.rtc.unsupported;
                 opened += counters.rtc.opened;
+                let is_cut = |cause: &str| matches!(cause, "taken_over" | "kicked");
+                let ended = counters.ended.iter();
+                cut += ended.filter(|(cause, _)| is_cut(cause)).map(|(_, count)| count).sum::<u64>();
                 // What came in is what ended, or was refused.
                 let ended: u64 = counters.ended.iter().map(|(_, count)| count).sum();
                 let least = counters.accepted + counters.rtc.opened;
@@ -357,9 +371,16 @@ impl World {
             ledger.check(ring_drops > 0 || missed <= drops, || {
                 format!("server {index}: players missed {missed} frames, {drops} are counted")
             });
+            // Two headers go before the frames of a publication. Who leaves when it is ended does not know that.
+            let sent = ledger.publications.values().filter(|record| record.key.server == index);
+            let sent: u64 = sent.map(|record| record.sent.len() as u64 + 2).sum();
+            let is_right = frames_in == sent || frames_in < sent && (ledger.is_cut[index] || cut > 0);
+            ledger.check(is_right, || {
+                format!("server {index}: {frames_in} messages came of publishers, {sent} were sent")
+            });
             let missed = ledger.packets_missed[index];
-            ledger.check(rtc_drops > 0 || missed == 0, || {
-                format!("server {index}: viewers missed {missed} packets, none is counted")
+            ledger.check(rtc_ring_drops > 0 || missed == 0, || {
+                format!("server {index}: viewers missed {missed} packets, {rtc_drops} are counted")
             });
             let ended = server.ended_sessions.len() as u64;
             ledger.check(ended == opened, || format!("server {index}: {opened} opened, {ended} ended"));

@@ -18,7 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Waker;
 
 use media::Frame;
-use rtrb::{Consumer, Producer, RingBuffer};
+#[cfg(feature = "simulated")]
+use netsim::ring::{Consumer, Producer, PushError, RingBuffer};
+#[cfg(not(feature = "simulated"))]
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use sfu::{Packet, TrackIndex};
 
 use crate::ids::{TableId, WorkerIndex};
@@ -137,7 +140,7 @@ impl Neighbour {
         if !self.backlog.is_empty() {
             return Err(message);
         }
-        self.outgoing.push(message).map_err(|rtrb::PushError::Full(message)| message)?;
+        self.outgoing.push(message).map_err(|PushError::Full(message)| message)?;
         self.pushed += 1;
         self.wake_by_ms = self.wake_by_ms.min(by_ms);
         Ok(())
@@ -152,7 +155,7 @@ impl Neighbour {
     fn hand_over(&mut self, connection: Accepted) -> Result<(), Accepted> {
         // Before the push: the other worker may take it at once.
         self.presence.fullness.promise();
-        if let Err(rtrb::PushError::Full(connection)) = self.connections_out.push(connection) {
+        if let Err(PushError::Full(connection)) = self.connections_out.push(connection) {
             self.presence.fullness.arrived();
             return Err(connection);
         }
@@ -185,7 +188,7 @@ impl Neighbour {
 
     fn push_backlog(&mut self) {
         while let Some(message) = self.backlog.pop_front() {
-            if let Err(rtrb::PushError::Full(message)) = self.outgoing.push(message) {
+            if let Err(PushError::Full(message)) = self.outgoing.push(message) {
                 self.backlog.push_front(message);
                 return;
             }

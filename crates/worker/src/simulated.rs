@@ -5,10 +5,13 @@
 //! has come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]). A turn and
 //! the sleep behind it are two steps, so that others may run between them.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use delivery::PlayerId;
 use tokio::sync::mpsc::Sender;
 
 use crate::Workers;
@@ -25,7 +28,7 @@ use worker_api::columns::StatsSnapshot;
 use worker_api::link::Handoff;
 use worker_api::rtc::Notices;
 use worker_api::settings::WorkerSettings;
-use worker_api::snapshot::WorkerCounters;
+use worker_api::snapshot::{SessionId, WorkerCounters};
 
 pub use crate::net::contract::{ALL as PROMISES, Promise};
 pub use netsim::kernel::EventQueue;
@@ -44,6 +47,18 @@ pub struct SimulatedWorker {
     ready: Vec<Readiness>,
     /// How long it sleeps, from its last turn on; `None` before it has gone to sleep.
     sleeps: Option<Duration>,
+    /// Of each player: its session, the publication, and what messages that came, those that were written,
+    /// dropped and wait add up to.
+    accounts: HashMap<PlayerId, (SessionId, Option<Source>, u64)>,
+}
+
+/// What a player of frames has been given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlayerCounts {
+    /// Its address.
+    pub client: SocketAddr,
+    /// Messages that it did not get because it was too slow.
+    pub dropped: u64,
 }
 
 /// How many entries the tables of a worker have.
@@ -91,6 +106,7 @@ impl Workers {
             worker,
             ready: Vec::new(),
             sleeps: Some(Duration::ZERO),
+            accounts: HashMap::new(),
         });
         Ok((server, workers.collect()))
     }
@@ -164,6 +180,48 @@ impl SimulatedWorker {
             bridges: worker.bridges.len(),
             listed: worker.ctx.directory.len(),
         }
+    }
+
+    /// Players that have not got all, and how much.
+    pub fn dropped(&self) -> impl Iterator<Item = PlayerCounts> {
+        let worker = &self.worker;
+        worker.frames.players.iter().filter_map(|(_, player)| {
+            let dropped = player.cursor.dropped();
+            let client = worker.connections.sessions.get(player.conn).filter(|_| dropped > 0)?.address;
+            Some(PlayerCounts { client, dropped })
+        })
+    }
+
+    /// After every turn: each message of the stream of a player, from its first one on, was written to it, is
+    /// counted as dropped, or waits. A player that pauses begins again, and with a publication it may.
+    ///
+    /// # Errors
+    /// The first player for which they do not add up.
+    pub fn add_up(&mut self) -> Result<(), String> {
+        let worker = &self.worker;
+        let before = std::mem::take(&mut self.accounts);
+        for (id, player) in worker.frames.players.iter() {
+            let stream = worker.frames.streams.get(player.stream);
+            let channel = stream.and_then(|stream| stream.channels[player.format as usize].as_ref());
+            let Some((stream, log)) = stream.zip(channel.map(|channel| &channel.log)) else { continue };
+            let Some(session) = worker.connections.sessions.get(player.conn) else { continue };
+            let Some(waiting) = player.cursor.unsettled(log) else { continue };
+            let written = worker.connections.columns.passed_by(player.conn);
+            let (came, dropped) = (log.next_message(), player.cursor.dropped());
+            // What came before its first message.
+            let account = (session.id, stream.publication.source, came - written - dropped - waiting);
+            let known = before.get(&id).filter(|known| (known.0, known.1) == (account.0, account.1));
+            if let Some(known) = known.filter(|known| known.2 != account.2) {
+                return Err(format!(
+                    "{id:?}: {written} messages written, {dropped} dropped and {waiting} waiting make {} of {came}, \
+                     not {}",
+                    came - account.2,
+                    came - known.2
+                ));
+            }
+            self.accounts.insert(id, account);
+        }
+        self.worker.packets.add_up()
     }
 
     /// What contradicts itself in its tables.

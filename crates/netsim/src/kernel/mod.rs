@@ -113,6 +113,8 @@ pub struct Faults {
     pub receive_queue: Option<usize>,
     /// Sockets of one server, listeners included; `None`: any number.
     pub descriptors: Option<usize>,
+    /// A [`ring`](crate::ring) seems full to one thread although the other has taken something out.
+    pub late_room: f64,
 }
 
 /// Counts of what happened in the network.
@@ -283,6 +285,14 @@ pub fn next_event() -> Option<Instant> {
 /// A queue that has something to report, each once until its next wait.
 pub fn next_ready() -> Option<QueueId> {
     with(|kernel| kernel.ready_queues.pop_front())
+}
+
+/// Whether a thread does not know yet what another has done.
+pub(crate) fn learns_late() -> bool {
+    with(|kernel| {
+        let probability = kernel.faults.late_room;
+        probability > 0.0 && kernel.random.chance(probability)
+    })
 }
 
 /// Sets what the path of a client is like from now on.

@@ -106,6 +106,8 @@ pub(crate) struct UdpState {
     joining: Option<Received>,
     /// Counts them, so that an event is of one.
     joined: u64,
+    /// Datagrams that were sent from it.
+    taken: u64,
     /// When it had no room.
     full_at: Option<Instant>,
     /// What is refused at a time, and how many times more.
@@ -257,6 +259,7 @@ impl UdpSocket {
                 joins: false,
                 joining: None,
                 joined: 0,
+                taken: 0,
                 full_at: None,
                 refused_at: None,
                 refused: Vec::new(),
@@ -311,6 +314,9 @@ impl UdpSocket {
                     Some(_) => return Ok(index),
                     None => {}
                 }
+                if let Some(state) = kernel.udp.get_mut(&self.0) {
+                    state.taken += message.segments.len() as u64;
+                }
                 kernel.totals.runs += u64::from(message.segments.len() > 1);
                 for segment in message.segments {
                     kernel.send_datagram(from, message.destination, segment);
@@ -318,6 +324,11 @@ impl UdpSocket {
             }
             Ok(count)
         })
+    }
+
+    /// Datagrams that were sent from it by [`send_messages`](Self::send_messages).
+    pub fn taken(&self) -> u64 {
+        with(|kernel| kernel.udp.get(&self.0).map_or(0, |state| state.taken))
     }
 
     /// From now on datagrams may come joined (`UDP_GRO`).

@@ -63,7 +63,7 @@ impl FlvPlayer {
         line.out.extend(request.into_bytes());
         let now = kernel::now();
         let who = format!("{carrier:?} FLV player {} of {:?}", plan.from, plan.key);
-        let checker = Checker::new(plan.key, who);
+        let checker = Checker::new(plan.key, who, line.local());
         Self {
             plan,
             carrier,

@@ -140,6 +140,7 @@ impl Actor for InternalPublisher {
             }
         }
         if self.content.is_none() || self.is_over(ledger) {
+            ledger.cut(self.plan.key);
             return self.end(ledger);
         }
         if let Some(since) = self.silent {

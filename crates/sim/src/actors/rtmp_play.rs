@@ -107,7 +107,7 @@ impl RtmpPlayer {
         let session = ClientSession::play(&url, &ClientConfig::default(), ledger.random.next_u64());
         let now = kernel::now();
         let who = format!("RTMP player {} of {:?}", plan.from, plan.key);
-        let checker = Checker::new(plan.key, who);
+        let checker = Checker::new(plan.key, who, line.local());
         Self {
             plan,
             queue,

@@ -134,6 +134,9 @@ impl RtmpPublisher {
 
     /// The connection is over: connect again, or leave for good.
     fn over(&mut self, ledger: &mut Ledger) -> Next {
+        if self.content.is_some() {
+            ledger.cut(self.plan.key);
+        }
         self.end(ledger);
         self.line.close(false);
         if self.plan.retries == 0 || self.leaving || self.silent.is_some() {
@@ -201,13 +204,16 @@ impl Actor for RtmpPublisher {
         }
         if self.began.is_some_and(|began| now >= began + self.plan.lasts) || self.leaving {
             self.end(ledger);
+            if self.plan.leave == Leave::Properly {
+                self.session.end();
+            }
+            self.line.out.append(self.session.output());
+            self.line.flush();
+            if self.plan.leave == Leave::Resetting || !self.line.out.is_empty() {
+                ledger.cut(self.plan.key);
+            }
             match self.plan.leave {
-                Leave::Properly => {
-                    self.session.end();
-                    self.line.out.append(self.session.output());
-                    self.line.flush();
-                    self.line.finish();
-                }
+                Leave::Properly => self.line.finish(),
                 Leave::Resetting => self.line.close(true),
                 Leave::Closing => {}
                 Leave::Silently if !self.leaving => {

@@ -101,3 +101,10 @@ fn a_player_that_begins_with_a_long_gop_is_not_thrown_out() {
 fn a_player_waits_for_what_another_worker_publishes() {
     finds_nothing(14231, &Config::of(14231));
 }
+
+/// Bridges were off, and a player by RTMP came in the half second between a publisher by WebRTC that never
+/// connected and the next one. It was taken to wait for that one, and not for one that sends frames.
+#[test]
+fn without_bridges_a_publisher_by_webrtc_is_none_for_players_of_frames() {
+    finds_nothing(18347, &Config::of(18347));
+}

@@ -48,7 +48,7 @@ pub(crate) struct SendCounters {
     pub(crate) packets: u64,
     /// RTP packets among them.
     pub(crate) rtp_packets: u64,
-    /// Their bytes.
+    /// Bytes of RTP and RTCP.
     pub(crate) bytes: u64,
     /// Datagrams the kernel took.
     pub(crate) sent: u64,
@@ -56,6 +56,8 @@ pub(crate) struct SendCounters {
     pub(crate) failed: u64,
     /// Datagrams dropped because it had no room for too long.
     pub(crate) dropped: u64,
+    /// Those of them that were never made.
+    pub(crate) unmade: u64,
     /// Packets not made since their session has no path.
     pub(crate) paused: u64,
     /// Packets that could not be encrypted.
@@ -203,16 +205,32 @@ impl UdpPort {
             Ok(id) => id,
             Err(reason) => {
                 counters.dropped += 1;
+                counters.unmade += 1;
                 tracing::trace!(%destination, len_max, ?reason, "datagram dropped");
                 return None;
             }
         };
         let len = write(self.batch.buffer(id), TagSlot { queue: &mut self.tags, datagram: id });
         match len {
-            Some(len) => self.batch.set_len(id, len),
+            Some(len) => {
+                counters.packets += 1;
+                self.batch.set_len(id, len);
+            }
             None => self.batch.discard(id),
         }
         len
+    }
+
+    /// Datagrams that wait to be sent.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn waiting(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Datagrams that the kernel has taken.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn taken(&self) -> u64 {
+        self.socket.taken()
     }
 
     /// Whether the kernel had no room the last time.

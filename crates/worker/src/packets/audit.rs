@@ -11,6 +11,19 @@ impl Packets {
         self.sockets.ports.iter().map(|(_, port)| port.peers.len()).sum()
     }
 
+    /// After every turn: datagrams that were made have left, were refused or dropped, or wait; and the kernel
+    /// has taken as many as are counted.
+    pub(crate) fn add_up(&self) -> Result<(), String> {
+        let (sent, ports) = (&self.sockets.sent, &self.sockets.ports);
+        let waiting: u64 = ports.iter().map(|(_, port)| port.waiting() as u64).sum();
+        let taken: u64 = ports.iter().map(|(_, port)| port.taken()).sum();
+        let settled = sent.sent + sent.failed + sent.dropped - sent.unmade;
+        if sent.packets != settled + waiting || sent.sent != taken {
+            return Err(format!("{waiting} datagrams wait, {taken} were taken, and counted are {sent:?}"));
+        }
+        Ok(())
+    }
+
     /// The first contradiction.
     pub(crate) fn audit(&self) -> Result<(), String> {
         let mut streams = self.streams.iter();

@@ -136,7 +136,9 @@ impl Sockets {
                 self.ports[port].datagram(remote, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
             }
             Route::Tcp { connection, path } => {
-                self.tcp.datagram(connection, &path, len_max, |out| protect(out, None))
+                let len = self.tcp.datagram(connection, &path, len_max, |out| protect(out, None));
+                self.sent.packets += u64::from(len.is_some());
+                len
             }
         };
         let Some(len) = len else {
@@ -146,7 +148,6 @@ impl Sockets {
             }
             return None;
         };
-        self.sent.packets += 1;
         self.sent.bytes += len as u64;
         Some(len)
     }
@@ -349,6 +350,7 @@ impl Packets {
                     continue;
                 }
                 self.sockets.sent.dropped += packets.len() as u64;
+                self.sockets.sent.unmade += packets.len() as u64;
                 tracing::trace!(?peer, packets = packets.len(), "packets dropped: no room for too long");
                 continue;
             }

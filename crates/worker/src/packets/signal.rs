@@ -161,7 +161,8 @@ impl Packets {
                     self.sockets.ports[port].datagram(remote, len, now_ms, sent, |out, _| write(out));
                 }
                 Some(Route::Tcp { connection, path }) => {
-                    self.sockets.tcp.datagram(connection, &path, len, write);
+                    let made = self.sockets.tcp.datagram(connection, &path, len, write);
+                    self.sockets.sent.packets += u64::from(made.is_some());
                 }
                 None => {
                     self.sockets.sent.paused += 1;

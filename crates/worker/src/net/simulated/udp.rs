@@ -32,6 +32,11 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Datagrams that the kernel has taken from it.
+    pub(crate) fn taken(&self) -> u64 {
+        self.0.taken()
+    }
+
     /// What sends from it: the first of the ways that are through a socket.
     pub(crate) fn sender(&self, config: &group_send::Config) -> io::Result<UdpSender> {
         use BackendKind::{Gso, Sendmmsg, Sendmsg};

@@ -138,6 +138,12 @@ impl Columns {
         self.stats.packets[row.index()] += packets;
     }
 
+    /// Packets, or messages, that went by since it has its role.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn passed_by(&self, row: impl TableId) -> u64 {
+        self.stats.packets[row.index()]
+    }
+
     /// A report came.
     pub(crate) fn reported(&mut self, row: impl TableId, reception: Reception) {
         self.set_reception(row.index(), reception);
