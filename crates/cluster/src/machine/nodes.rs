@@ -38,8 +38,9 @@ impl Machine {
             return;
         }
         if name == self.me.name && self.is_live() && !self.out {
+            // Both decide alike, whether they have seen their own records or not: else both could leave.
             let mine = (self.me.joined, self.me.instance);
-            if self.named && mine < (node.joined, node.instance) {
+            if mine < (node.joined, node.instance) {
                 self.announce(now);
             } else {
                 return self.lose_name(now, node.instance);
