@@ -150,6 +150,8 @@ impl Slot {
             return None;
         }
         *children.entry(node.clone()).or_default() += 1;
+        drop(children);
+        self.wake();
         Some(Child { slot: Arc::clone(self), node: node.clone() })
     }
 
@@ -186,6 +188,8 @@ impl Drop for Child {
                 self.slot.wake();
             }
         }
+        drop(children);
+        self.slot.wake();
     }
 }
 
@@ -216,12 +220,14 @@ pub(crate) async fn run(center: Arc<Center>, slot: Arc<Slot>) {
     }
 }
 
-/// Waits until the stream is published here, or is not wanted and was not for a while.
+/// Waits until the stream is published here, or is not wanted and was not for a while. Nodes that are fed want
+/// it as players do: of packets the workers know nothing of them.
 async fn until_unwanted(center: &Center, slot: &Slot) {
     let mut changes = slot.changes();
     loop {
-        let now = center.local.stream(slot.stream.as_str());
-        let wait = match (now.own, now.wanted) {
+        let now = || center.local.stream(slot.stream.as_str());
+        let is_wanted = || now().wanted || slot.has_children();
+        let wait = match (now().own, is_wanted()) {
             (Some(_), _) => return,
             (None, true) => None,
             (None, false) => Some(center.settings.linger),
@@ -229,8 +235,7 @@ async fn until_unwanted(center: &Center, slot: &Slot) {
         let is_wanted_again = async {
             loop {
                 let _ = changes.changed().await;
-                let now = center.local.stream(slot.stream.as_str());
-                if now.own.is_some() || wait.is_none() || now.wanted {
+                if now().own.is_some() || wait.is_none() || is_wanted() {
                     return;
                 }
             }

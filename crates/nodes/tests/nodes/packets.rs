@@ -67,6 +67,36 @@ async fn a_node_goes_on_from_another_parent_where_it_stands() {
 }
 
 #[tokio::test]
+async fn a_node_without_players_keeps_what_it_feeds_others_with() {
+    let Some(server) = Server::start().await else { return };
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let b = Node::start(&server, "b", options.clone()).await;
+    let c = Node::start(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    for node in [&b, &c] {
+        node.knows(STREAM).await;
+        node.worker.want(STREAM, true);
+        asked(node, &["Fetch [0]"]).await;
+    }
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    // A stream that goes later is gone: by then this one would be as well.
+    a.worker.publish("live/frames", false);
+    a.worker.send("live/frames", frame(0));
+    b.worker.want("live/frames", true);
+    received_up_to(&b, "live/frames", 0).await;
+    b.worker.want(STREAM, false);
+    b.worker.want("live/frames", false);
+    until("the other stream is let go", || b.worker.epoch("live/frames").is_none()).await;
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    assert_eq!(c.worker.publications(STREAM), 1, "its viewers notice nothing");
+    c.worker.want(STREAM, false);
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None", "StopServing", "RemoveParent", "EndFetch"]).await;
+}
+
+#[tokio::test]
 async fn a_new_key_is_at_all_nodes_before_it_is_used() {
     let Some(server) = Server::start().await else { return };
     let options = Options { fan_out_max: 1, ..Options::default() };
