@@ -5,9 +5,12 @@
 
 use std::path::Path;
 
+/// What a fuzz target does with an input.
+pub(crate) type Check = fn(data: &[u8]);
+
 /// Runs checks on all that is kept for them, by the name of their target: whole, and cut short after each of
 /// so many `parts`, as far as there are as many bytes.
-pub(crate) fn kept(checks: &[(&str, fn(data: &[u8]))], parts: usize) {
+pub(crate) fn kept(checks: &[(&str, Check)], parts: usize) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for (name, check) in checks {
         let files: Vec<_> =

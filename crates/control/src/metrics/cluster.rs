@@ -33,8 +33,11 @@ const COUNTERS: [Figure; 5] = [
     ("millstream_cluster_link_given_up_packets", "Packets lost for good", |d| d.given_up_packets),
 ];
 
+/// What a metric says of one direction of a link.
+type OfDirection = fn(&LinkDirection) -> u64;
+
 /// Why frames were dropped. Only the first is seen by who sends them.
-const DROPS: [(&str, fn(&LinkDirection) -> u64); 4] = [
+const DROPS: [(&str, OfDirection); 4] = [
     ("too_slow", |d| d.dropped_frames),
     ("repeated", |d| d.repeated_frames),
     ("undecodable", |d| d.undecodable_frames),
