@@ -625,7 +625,8 @@ section! {
     Cluster = "cluster" {
         /// NATS servers with JetStream that all nodes of the cluster use, such as
         /// `nats://10.0.0.1:4222` or `tls://nats.example.com:4222`. One is enough; the others of its
-        /// cluster are learned from it. Empty: this server is no part of a cluster.
+        /// cluster are learned from it. User and password have keys of their own, which are not printed.
+        /// Empty: this server is no part of a cluster.
         nats: Vec<String> = Vec::new(), unit "URLs",
         cost "A few messages a second per node. Who can write to NATS can name any node as the home \
             of any stream.";

@@ -159,9 +159,18 @@ async fn add_link(center: &Arc<Center>, link: &NodeLink, address: &str) {
     });
     match added.await {
         Ok(Ok(())) => {
-            debug!(node = %link.peer, address, "packets can be sent");
-            link.relay.state.send_replace(RelayState::Up(id, resolved));
-            end.keep();
+            // The link may have ended at the moment of the answer; then it is taken away again.
+            let is_up = link.relay.state.send_if_modified(|state| {
+                let is_waited_for = *state == RelayState::NotYet;
+                if is_waited_for {
+                    *state = RelayState::Up(id, resolved);
+                }
+                is_waited_for
+            });
+            if is_up {
+                debug!(node = %link.peer, address, "packets can be sent");
+                end.keep();
+            }
         }
         Ok(Err(why)) => warn!(node = %link.peer, address, "packets cannot be sent: {why}"),
         Err(error) => warn!(node = %link.peer, worker = error.worker, "a worker does not answer"),

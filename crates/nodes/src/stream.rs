@@ -184,11 +184,10 @@ impl Drop for Child {
             *count -= 1;
             if *count == 0 {
                 children.remove(&self.node);
-                // The key that it has is to be changed.
-                self.slot.wake();
             }
         }
         drop(children);
+        // The key that it had is to be changed, and the stream may be wanted by nobody now.
         self.slot.wake();
     }
 }

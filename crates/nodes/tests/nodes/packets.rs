@@ -24,6 +24,24 @@ async fn asked(node: &Node, what: &[&str]) {
     }
 }
 
+/// Three nodes: the first publishes a stream of packets, the second fetches it, and feeds the third.
+async fn chain() -> Option<(Server, Node, Node, Node)> {
+    let server = Server::start().await?;
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let b = Node::start(&server, "b", options.clone()).await;
+    let c = Node::start(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    for node in [&b, &c] {
+        node.knows(STREAM).await;
+        node.worker.want(STREAM, true);
+        asked(node, &["Fetch [0]"]).await;
+    }
+    Some((server, a, b, c))
+}
+
 #[tokio::test]
 async fn a_stream_is_offered_then_fetched_then_served_and_let_go_on_both_sides() {
     let Some(server) = Server::start().await else { return };
@@ -42,20 +60,7 @@ async fn a_stream_is_offered_then_fetched_then_served_and_let_go_on_both_sides()
 
 #[tokio::test]
 async fn a_node_goes_on_from_another_parent_where_it_stands() {
-    let Some(server) = Server::start().await else { return };
-    let options = Options { fan_out_max: 1, ..Options::default() };
-    let a = Node::start(&server, "a", options.clone()).await;
-    let mut b = Node::start(&server, "b", options.clone()).await;
-    let c = Node::start(&server, "c", options).await;
-    c.linked(2).await;
-    b.linked(2).await;
-    a.worker.publish_packets(STREAM);
-    for node in [&b, &c] {
-        node.knows(STREAM).await;
-        node.worker.want(STREAM, true);
-        asked(node, &["Fetch [0]"]).await;
-    }
-    // The second one is fed by the first.
+    let Some((_server, a, mut b, c)) = chain().await else { return };
     asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
     b.kill();
     asked(&c, &["Fetch [0]", "RemoveParent", "AddKey 0", "AddParent"]).await;
@@ -68,19 +73,7 @@ async fn a_node_goes_on_from_another_parent_where_it_stands() {
 
 #[tokio::test]
 async fn a_node_without_players_keeps_what_it_feeds_others_with() {
-    let Some(server) = Server::start().await else { return };
-    let options = Options { fan_out_max: 1, ..Options::default() };
-    let a = Node::start(&server, "a", options.clone()).await;
-    let b = Node::start(&server, "b", options.clone()).await;
-    let c = Node::start(&server, "c", options).await;
-    c.linked(2).await;
-    b.linked(2).await;
-    a.worker.publish_packets(STREAM);
-    for node in [&b, &c] {
-        node.knows(STREAM).await;
-        node.worker.want(STREAM, true);
-        asked(node, &["Fetch [0]"]).await;
-    }
+    let Some((_server, a, b, c)) = chain().await else { return };
     asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
     // A stream that goes later is gone: by then this one would be as well.
     a.worker.publish("live/frames", false);
@@ -98,19 +91,7 @@ async fn a_node_without_players_keeps_what_it_feeds_others_with() {
 
 #[tokio::test]
 async fn a_new_key_is_at_all_nodes_before_it_is_used() {
-    let Some(server) = Server::start().await else { return };
-    let options = Options { fan_out_max: 1, ..Options::default() };
-    let a = Node::start(&server, "a", options.clone()).await;
-    let b = Node::start(&server, "b", options.clone()).await;
-    let c = Node::start(&server, "c", options).await;
-    c.linked(2).await;
-    b.linked(2).await;
-    a.worker.publish_packets(STREAM);
-    for node in [&b, &c] {
-        node.knows(STREAM).await;
-        node.worker.want(STREAM, true);
-        asked(node, &["Fetch [0]"]).await;
-    }
+    let Some((_server, a, _b, c)) = chain().await else { return };
     a.worker.has_no_room_for(&["NewKey", "UseNewKey"]);
     a.worker.notice(RelayNotice::KeyWorn { stream: STREAM.to_owned() });
     asked(&c, &["Fetch [0]", "AddKey 1"]).await;
