@@ -157,8 +157,10 @@ one-crypto-provider:
 	@tree=$$(cargo tree --workspace --all-features --target all --prefix none --locked); \
 	    ! grep -E '^(ring|openssl|openssl-sys|native-tls) v' <<<"$$tree"
 
+# A binary is named as its library, and cargo leaves those out in any case. Examples, because with them dependencies have the
+# features that `make lint` has checked them with.
 docs: console
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --lib --examples --locked
 
 deny:
 	@command -v cargo-deny >/dev/null || { echo 'make deny: cargo-deny is missing: cargo install --locked cargo-deny' >&2; exit 1; }

@@ -1,6 +1,6 @@
 //! Lists the samples of an MP4 file as `Mp4` gives them, a line each, and how the file was read.
 //!
-//! usage: mp4_samples FILE [SEEK_MS]
+//! usage: `mp4_samples FILE [SEEK_MS]`
 //!
 //! Output: `kind,track,offset,size,dts_ns,pts_ns,duration_ns,flags`, flags being `K` for a key
 //! frame and `D` for a hidden picture; behind a `#`, tracks, configurations, and bytes read

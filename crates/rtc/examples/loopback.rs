@@ -2,7 +2,7 @@
 //! packet under its keys.
 //!
 //! No socket is opened: datagrams are passed from one peer to the other. With sockets, the loop of
-//! [`connect`] would call `recv_from` and `send_to`. Signalling over HTTP (WHIP) and waiting for
+//! `connect` would call `recv_from` and `send_to`. Signalling over HTTP (WHIP) and waiting for
 //! timers are left out.
 //!
 //! Run: `cargo run -p rtc --example loopback`.

@@ -118,7 +118,7 @@ impl CmJob<'_> {
 /// Encrypts every packet, then authenticates what came out. Lengths and keys may differ.
 ///
 /// # Panics
-/// When a packet is longer than [`PACKET_BYTES_MAX`], a payload begins behind its packet's end, or
+/// When a packet is longer than `PACKET_BYTES_MAX`, a payload begins behind its packet's end, or
 /// a source is not as long as the payload.
 #[inline]
 pub fn seal(jobs: &mut [CmJob<'_>]) {
