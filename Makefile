@@ -97,7 +97,7 @@ test-interop-files:
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
 	@newer=$$(realpath -m $(TARGET_DIR)/interop/nats/nats-server); \
-	    if [ -x "$$newer" ]; then NATS_SERVER=$$newer cargo test --package cluster --test cluster --locked; \
+	    if [ -x "$$newer" ]; then NATS_SERVER=$$newer cargo test --workspace --test cluster --locked; \
 	    else echo "SKIPPED cluster: a newer nats-server is not built (scripts/setup)"; fi
 
 test-interop-live: console
