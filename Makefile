@@ -102,10 +102,7 @@ test-interop-files:
 
 test-interop-live: console
 	$(DEBUG_SERVER)
-	scripts/test-interop-rtc $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
-	scripts/test-interop-bridge $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
-	scripts/test-interop-channels $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
-	scripts/test-interop-cluster $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-live $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console

@@ -2,8 +2,7 @@
 
 A peer is a program that prints JSON objects, one a line, as interop/README.md says. Servers live as long as
 the run and are shared by the checks that need the same shape; peers end with their check. Checks mostly wait
-for media that comes at its own
-pace, so several run beside each other.
+for media that comes at its own pace, so several run beside each other.
 """
 
 import concurrent.futures
@@ -13,12 +12,14 @@ import json
 import os
 import pathlib
 import queue
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 import urllib.error
 import urllib.request
 
@@ -173,15 +174,20 @@ class Server(Served):
 
 
 class Bench:
-    """What the checks use: programs that are built, media files, and servers by their shape."""
+    """What the checks use: programs that are built, media files, and servers by their shape. A bench may
+    share all of that, and the names of its streams, with `other`."""
 
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
-        self.servers, self.programs, self.streams = {}, [], itertools.count(1)
+    def __init__(self, binary, folder, other=None):
+        self.binary, self.folder, self.programs = binary, folder, []
+        # What the programs complain of: a file per check.
+        self.log = folder / "peers.log"
+        if other:
+            self.servers, self.streams = other.servers, other.streams
+            self.ready, self.making, self.lock = other.ready, other.making, other.lock
+            return
+        self.servers, self.streams = {}, itertools.count(1)
         # What `once` has made, and who may make it.
         self.ready, self.making, self.lock = {}, {}, threading.Lock()
-        self.log = folder / "peers.log"
-        self.log.write_text("")
 
     def once(self, name, make):
         """The result of `make`, or why there is none, the same for all who ask."""
@@ -208,10 +214,13 @@ class Bench:
     def stream(self):
         return f"stream{next(self.streams)}"
 
-    def for_check(self):
-        """The same bench with programs of its own, which end with the check."""
+    def for_check(self, name):
+        """The same bench with programs of its own, which end with the check, and a log of what they say."""
         own = copy.copy(self)
         own.programs = []
+        own.log = self.folder / "peers" / (re.sub(r"\W+", "-", name) + ".log")
+        own.log.parent.mkdir(exist_ok=True)
+        own.log.write_text("")
         return own
 
     def start(self, *command):
@@ -226,8 +235,8 @@ class Bench:
 
     def stop(self):
         self.stop_programs()
-        for server in self.servers.values():
-            server.stop()
+        while self.servers:
+            self.servers.popitem()[1].stop()
 
     # Peers: each gives a running program for an action at a URL.
 
@@ -339,27 +348,31 @@ def describe(facts):
     return parts[0] if len(parts) == 1 else f"{len(parts)} players; first: {parts[0]}"
 
 
-def run_checks(bench, checks, only):
-    """A line for each as it ends, several at once; how many failed."""
+def run_checks(suites, only):
+    """A line for each check of the suites, which are pairs of a bench and its checks, as it ends; several
+    at once; how many failed."""
     # The heavy ones first, so that light ones run beside them and no heavy one is left for the end.
-    waiting = sorted((name for name in checks if only in name), key=weight_of, reverse=True)
+    waiting = [(name, check, bench) for bench, checks in suites for name, check in checks.items()]
+    waiting = sorted((one for one in waiting if only in one[0]), key=lambda one: -weight_of(one[0]))
     running, failed = {}, 0
     with concurrent.futures.ThreadPoolExecutor(CAPACITY) as pool:
         try:
             while waiting or running:
-                for name in list(waiting):
+                for one in list(waiting):
+                    name, check, bench = one
                     if weight_of(name) + sum(map(weight_of, running.values())) <= CAPACITY:
-                        waiting.remove(name)
-                        running[pool.submit(run_check, bench.for_check(), checks[name])] = name
+                        waiting.remove(one)
+                        running[pool.submit(run_check, bench.for_check(name), check)] = name
                 first = concurrent.futures.FIRST_COMPLETED
                 for ended in concurrent.futures.wait(running, return_when=first).done:
-                    outcome, facts = ended.result()
+                    outcome, facts, seconds = ended.result()
                     failed += outcome == "FAILED"
-                    print(f"{outcome} {running.pop(ended)}: {facts}", flush=True)
+                    print(f"{outcome} {running.pop(ended)}: {facts} ({seconds:.0f} s)", flush=True)
         finally:
-            bench.stop()
+            for bench, _ in suites:
+                bench.stop()
     if failed:
-        print(f"{failed} failed; what the programs said is in {bench.folder}", file=sys.stderr)
+        print(f"{failed} failed; what the programs said is in {suites[0][0].folder}", file=sys.stderr)
     return failed
 
 
@@ -368,14 +381,26 @@ def weight_of(name):
 
 
 def run_check(bench, check):
+    """How it ended, what is said of that, and how long it took."""
+    begun = time.monotonic()
     try:
-        return "ok", describe(check(bench))
+        outcome, facts = "ok", describe(check(bench))
     except Skipped as why:
-        return "SKIPPED", why
+        outcome, facts = "SKIPPED", why
     except Failed as why:
-        return "FAILED", why
+        outcome, facts = "FAILED", f"{why}{said(bench.log)}"
+    except Exception:
+        # A mistake in the check itself. It must not keep the others from running.
+        outcome, facts = "FAILED", f"{traceback.format_exc()}{said(bench.log)}"
     finally:
         bench.stop_programs()
+    return outcome, facts, time.monotonic() - begun
+
+
+def said(log):
+    """The end of what a check's programs said, for below the line that says that it failed."""
+    lines = log.read_text(errors="replace").splitlines()[-30:]
+    return "".join(f"\n    {line}" for line in [f"{log}:", *lines]) if lines else ""
 
 
 def arguments_of(parser):
