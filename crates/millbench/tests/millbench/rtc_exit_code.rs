@@ -28,7 +28,7 @@ fn millbench_with(server: &Forwarder, arguments: &str) -> (i32, Value) {
 }
 
 fn play(fault: Fault) -> (i32, Value) {
-    millbench(fault, "play http://HOST/whep/live/a --publish -n 2 --duration 1")
+    millbench(fault, "play http://HOST/whep/live/a --publish -n 2 --duration 3")
 }
 
 fn only_reason(report: &Value) -> (&str, u64) {
