@@ -91,6 +91,8 @@ pub struct ClusterSnapshot {
     pub streams_total: usize,
     /// All streams, by where they are published.
     pub streams_by_home: StreamsByHome,
+    /// How often this node has left one that it fetched packets from because no datagram of it came.
+    pub silent_parents: u64,
 }
 
 /// How the directory is, which all nodes share by NATS.
@@ -162,6 +164,9 @@ pub struct ClusterLink {
     pub last_problem: Option<String>,
     /// Null until it was measured, and while there is no connection.
     pub round_trip_ms: Option<f32>,
+    /// Datagrams of the other node come. It answers one a second at least; without any for 4 s the way is
+    /// closed to UDP, one way or both, and streams of packets are fetched from other nodes.
+    pub packets_heard: bool,
     /// To the other node.
     pub sent: LinkDirection,
     /// From it.

@@ -39,6 +39,11 @@ const KEY_CHANGE_MIN: Duration = Duration::from_secs(30);
 const KEY_SPREADS: Duration = Duration::from_secs(3);
 /// A worker that did not answer is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// A parent is left when none of its datagrams has come for so many looks at the relay's counts, which are
+/// a second apart (`status.rs`). The relay sends a ping a second, which the other node answers.
+const UNHEARD_LOOKS: u32 = 4;
+/// The same as a time, for a parent that is new.
+pub(crate) const UNHEARD_FOR: Duration = Duration::from_secs(4);
 /// News of a stream that its tasks have not read; one that is further behind starts over.
 const NEWS_MAX: usize = 16;
 
@@ -65,6 +70,9 @@ pub(crate) struct RelayEnd {
     secret: Mutex<Option<LinkSecret>>,
     role: Role,
     state: watch::Sender<RelayState>,
+    /// When the relay had a datagram of the other node last, by its own clock, and how often it has said so
+    /// since.
+    heard: Mutex<(Option<std::time::Instant>, u32)>,
 }
 
 /// Whether datagrams can be sent.
@@ -82,12 +90,17 @@ impl RelayEnd {
     pub(crate) fn new(secret: [u8; 32], is_dialed: bool) -> Self {
         let role = if is_dialed { Role::Dialer } else { Role::Listener };
         let secret = Mutex::new(Some(LinkSecret::new(secret)));
-        Self { secret, role, state: watch::Sender::new(RelayState::NotYet) }
+        Self { secret, role, state: watch::Sender::new(RelayState::NotYet), heard: Mutex::default() }
     }
 
     /// The relay's number of the link, if there is one now.
     pub(crate) fn id(&self) -> Option<LinkId> {
         self.up().map(|(id, _)| id)
+    }
+
+    /// Where its datagrams go, if that is known.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.up().map(|(_, address)| address)
     }
 
     /// The relay's number of the link, and where its datagrams go.
@@ -96,6 +109,24 @@ impl RelayEnd {
             RelayState::Up(id, address) => Some((id, address)),
             RelayState::NotYet | RelayState::Over => None,
         }
+    }
+
+    /// The relay has had a datagram of the other node at this time last. Says whether this makes it one that
+    /// is not heard.
+    pub(crate) fn note_heard(&self, at: Option<std::time::Instant>) -> bool {
+        let mut heard = self.heard();
+        // By looks and not by time: while the worker stands still, nothing is known.
+        *heard = if heard.0 == at { (at, heard.1.saturating_add(1)) } else { (at, 0) };
+        heard.1 == UNHEARD_LOOKS
+    }
+
+    /// Whether datagrams of the other node come, as far as is known.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard().1 < UNHEARD_LOOKS
+    }
+
+    fn heard(&self) -> MutexGuard<'_, (Option<std::time::Instant>, u32)> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The relay's number of the link, if there is one in time.

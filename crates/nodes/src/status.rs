@@ -2,6 +2,7 @@
 //! node's load, which the others get.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -93,6 +94,7 @@ impl Center {
             streams: page.into_iter().map(|(stream, home)| self.stream(&stream, &home)).collect(),
             streams_total,
             streams_by_home,
+            silent_parents: self.silent_parents.load(Ordering::Relaxed),
         }
     }
 
@@ -141,6 +143,7 @@ impl Center {
             state_seconds: self.clock.now().saturating_sub(link.up_since).as_secs(),
             last_problem,
             round_trip_ms: link.stats().round_trip.map(|time| time.as_secs_f32() * 1e3),
+            packets_heard: link.relay.is_heard(),
             sent,
             received,
         }
@@ -247,9 +250,14 @@ pub(crate) async fn measure_links(center: Arc<Center>) {
         ticks.tick().await;
         let of_relay = center.relay_links().await;
         let now = Instant::now();
+        let mut is_any_unheard = false;
         for link in center.links.all() {
             let of_relay = link.relay.id().and_then(|id| of_relay.get(&id));
             link.set_rates(link.rates().next(now, directions(&link, of_relay)));
+            is_any_unheard |= of_relay.is_some_and(|stats| link.relay.note_heard(stats.received.heard_at));
+        }
+        if is_any_unheard {
+            center.wake_streams();
         }
     }
 }

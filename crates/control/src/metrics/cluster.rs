@@ -80,6 +80,8 @@ impl View {
         let homes = homes.map(|(home, count)| ([("home", home)], count as f64));
         let help = "Streams of all nodes: published here, elsewhere and fetched, or elsewhere";
         gauges(encoder, "millstream_cluster_streams", help, homes.into_iter())?;
+        let help = "Nodes that streams were not fetched from any more because no datagram of them came";
+        counter(encoder, "millstream_cluster_silent_parents", help, snapshot.silent_parents)?;
         encode_links(encoder, &snapshot.links)
     }
 
@@ -97,6 +99,10 @@ impl View {
 fn encode_links(encoder: &mut DescriptorEncoder<'_>, links: &[ClusterLink]) -> fmt::Result {
     let up = links.iter().map(|link| ([("node", link.node.as_str())], flag(link.state == LinkState::Up)));
     gauges(encoder, "millstream_cluster_link_up", "1 while there is a connection to the node", up)?;
+    let heard = links.iter().filter(|link| link.state == LinkState::Up);
+    let heard = heard.map(|link| ([("node", link.node.as_str())], flag(link.packets_heard)));
+    let help = "0 while no datagram of the node comes, although there is a connection";
+    gauges(encoder, "millstream_cluster_link_packets_heard", help, heard)?;
     let round_trips = links
         .iter()
         .filter_map(|link| Some(([("node", link.node.as_str())], f64::from(link.round_trip_ms?) / 1e3)));
