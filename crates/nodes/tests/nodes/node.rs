@@ -129,6 +129,7 @@ impl Node {
             directory,
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             secret: Secret::new(options.secret).unwrap(),
+            exposed_secret_file: None,
             fan_out_max: options.fan_out_max,
             linger: options.linger,
             redirect: options.redirect,
