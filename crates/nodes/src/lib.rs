@@ -32,6 +32,7 @@ mod settings;
 mod socket;
 mod splice;
 mod status;
+mod strangers;
 mod stream;
 mod task;
 mod tls;

@@ -94,6 +94,7 @@ impl Center {
             streams: page.into_iter().map(|(stream, home)| self.stream(&stream, &home)).collect(),
             streams_total,
             streams_by_home,
+            refused_connections: self.links.strangers.refused(),
             silent_parents: self.silent_parents.load(Ordering::Relaxed),
         }
     }
