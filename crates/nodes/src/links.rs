@@ -304,7 +304,8 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
     let connect = |link: &Arc<NodeLink>, address| {
         task::spawn(packets::connect(Arc::clone(&serving), Arc::clone(link), address));
     };
-    let over = link.run(&mut io, begin, connect).await;
+    let left = |stream: &str, node: String| packets::note_left(center, stream, &node);
+    let over = link.run(&mut io, begin, connect, left).await;
     packets::disconnect(center, &link);
     if center.links.remove(&link) {
         center.links.note_over(&link.peer, center.clock.now(), &over);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use worker_api::EndReason;
 use worker_api::relay::RelayNotice;
 
+use crate::faults::{forgets, start_with_nats_by_wire};
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
 use crate::overheard::Overheard;
 use crate::server::{DEADLINE, Server, until};
@@ -183,6 +184,30 @@ async fn no_key_secret_or_media_goes_through_nats() {
     }
     assert!(!overheard.contains(Options::default().secret));
     assert!(!overheard.contains(&frame(0).data()[..32]));
+}
+
+/// It writes nothing of itself in the directory, so that the source cannot know that it comes or goes.
+#[tokio::test]
+async fn the_key_changes_when_a_node_leaves_of_which_only_its_parent_knows() {
+    let Some(server) = Server::start().await else { return };
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let b = Node::start(&server, "b", options.clone()).await;
+    let (c, nats) = start_with_nats_by_wire(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]"]).await;
+    c.knows(STREAM).await;
+    nats.set_open(false);
+    forgets(&a, "c").await;
+    c.worker.want(STREAM, true);
+    asked(&c, &["Fetch [0]"]).await;
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    c.worker.want(STREAM, false);
+    until("the key is changed", || a.worker.relayed().iter().any(|call| call == "NewKey")).await;
 }
 
 /// A way that is open for TCP alone, as behind a firewall, or in one direction alone.

@@ -80,7 +80,7 @@ async fn a_node_gets_a_link_while_strangers_take_every_place_they_can() {
     let b = Node::start(&server, "b", Options::default()).await;
     let address = b.nodes().addresses()[0];
     let mut strangers = JoinSet::new();
-    for number in 0..192_u8 {
+    for number in 0..144_u8 {
         strangers.spawn(async move {
             loop {
                 let socket = TcpSocket::new_v4().unwrap();
