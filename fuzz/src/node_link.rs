@@ -177,7 +177,7 @@ impl World {
                 Event::Accepted(id, _) | Event::Gap(id, _) | Event::Key(id, _) => {
                     assert!(self.fetches.contains(&id), "news of a stream that was let go");
                 }
-                Event::Attach(..) | Event::Relay(_) => {}
+                Event::Attach(..) | Event::Left(..) | Event::Relay(_) => {}
                 Event::Goodbye(why) => {
                     assert!(matches!(
                         why,

@@ -60,6 +60,7 @@ export function makeCluster({ nodes: count, trouble, streams: extra = 0, die = I
       node: node.name, state: down ? 'down' : 'up', state_seconds: Math.floor(seconds() + (down ? 12 : 84_000 + node.index * 311)),
       last_problem: down ? 'cannot connect to 10.1.0.21:8290: connection timed out' : null,
       round_trip_ms: down ? null : wobble(DISTANCE_MS[node.region] + 0.05 * node.index, node.index),
+      packets_heard: !down,
       sent: down ? idle() : way(out.length, bits(out), packets(out), node.index, loss, node === bad.slow ? Math.round(seconds() * 12) : 0),
       received: down ? idle() : way(back.length, bits(back), packets(back), node.index + 9, loss / 2, 0),
     };

@@ -132,6 +132,7 @@ describe('a link', () => {
     [report({}), ['good']],
     [report({ sent: aDirection({ loss_percent: 0.9 }), round_trip_ms: 230 }), ['good']], // far away is no trouble
     [report({ received: aDirection({ loss_percent: 4.5 }) }), ['troubled', '4.5 % lost']],
+    [report({ packets_heard: false }), ['troubled', 'no packets come through']],
     [report({ round_trip_ms: 700 }, true), ['troubled', 'too slow, frames are dropped', 'round trip 700 ms']],
     [report({ state: 'down', state_seconds: 75, round_trip_ms: null }, true), ['down', 'no connection for 1 min 15 s']],
   ])('%j', (found, expected) => expect(found).toEqual(expected));

@@ -150,6 +150,7 @@ export function aLink(node: string, change: Partial<ClusterLink> = {}): ClusterL
     state_seconds: 60,
     last_problem: null,
     round_trip_ms: 1,
+    packets_heard: true,
     sent: aDirection(),
     received: aDirection(),
     ...change,

@@ -2,6 +2,7 @@
 //!
 //! Reads the secret, and finds what would otherwise show only when other nodes cannot connect.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use ::cluster::{Credentials, NodeName, Tls};
@@ -78,6 +79,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, errors: &mut Errors) -> Opti
         directory,
         listen: cluster.relay_listen.addresses(ipv6),
         secret: secret?,
+        exposed_secret_file: exposed(&cluster.secret_file),
         fan_out_max: to_usize(cluster.fan_out_max),
         linger: ms(cluster.linger_ms),
         redirect: match cluster.redirect {
@@ -101,6 +103,12 @@ pub(super) fn relay(config: &Config, ipv6: bool) -> Option<RelaySettings> {
 
 fn path(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| text.into())
+}
+
+/// The file, if others than its owner can read it.
+fn exposed(file: &str) -> Option<PathBuf> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & 0o044 != 0).then(|| file.into())
 }
 
 fn secret(config: &Config, errors: &mut Errors) -> Option<Secret> {

@@ -703,7 +703,8 @@ section! {
         cost "Nodes that cannot reach it cannot fetch from this one.";
 
         /// File with the secret that all nodes of the cluster share: at least 16 bytes, and random,
-        /// such as the output of `openssl rand -hex 32`. Needed with `nats`.
+        /// such as the output of `openssl rand -hex 32`. Needed with `nats`. Only the server's user should
+        /// be able to read it (`chmod 600`); a file that others can read is used, with a warning in the log.
         secret_file: String = String::new(),
         cost "Who has it is a node: it can fetch and publish all streams.";
 

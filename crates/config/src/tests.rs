@@ -451,6 +451,12 @@ fn a_cluster_needs_nats_a_name_a_secret_and_an_address() {
     let whole = format!("{head}node_name = \"a\"\nsecret_file = \"{secret}\"\n");
 
     assert!(resolved("").cluster.is_none());
+    for (mode, is_exposed) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o711, false)] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(folder.join("secret"), permissions).expect("its owner may");
+        let cluster = resolved(&format!("{whole}relay_listen = [\"127.0.0.1:0\"]\n")).cluster;
+        assert_eq!(cluster.expect("a cluster").exposed_secret_file.is_some(), is_exposed, "{mode:o}");
+    }
     let listen = "relay_listen = [\"127.0.0.1:0\"]\n";
     let cluster = resolved(&format!("{whole}{listen}region = \"fra\"\nfan_out_max = 3\n")).cluster;
     let cluster = cluster.expect("a cluster");

@@ -91,6 +91,33 @@ pub struct ClusterSnapshot {
     pub streams_total: usize,
     /// All streams, by where they are published.
     pub streams_by_home: StreamsByHome,
+    /// How often this node has left one that it fetched packets from because no datagram of it came.
+    pub silent_parents: u64,
+    /// Connections at the port for nodes that did not become links.
+    pub refused_connections: RefusedConnections,
+}
+
+/// Connections of strangers that were closed since the start, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RefusedConnections {
+    /// As many were open as may be.
+    pub too_many: u64,
+    /// As many of their address were.
+    pub too_many_of_address: u64,
+    /// There had been more in a short time than may be.
+    pub too_often: u64,
+    /// There had been more of their address.
+    pub too_often_of_address: u64,
+    /// They took longer than 3 s.
+    pub late: u64,
+    /// They had another secret.
+    pub wrong_secret: u64,
+    /// They spoke another version of the protocol.
+    pub other_version: u64,
+    /// They had the secret and could not be taken: their name is taken, or one of both nodes leaves.
+    pub not_taken: u64,
+    /// They spoke another protocol, or were closed at their other end.
+    pub nonsense: u64,
 }
 
 /// How the directory is, which all nodes share by NATS.
@@ -162,6 +189,9 @@ pub struct ClusterLink {
     pub last_problem: Option<String>,
     /// Null until it was measured, and while there is no connection.
     pub round_trip_ms: Option<f32>,
+    /// Datagrams of the other node come. It answers one a second at least; without any for 4 s the way is
+    /// closed to UDP, one way or both, and streams of packets are fetched from other nodes.
+    pub packets_heard: bool,
     /// To the other node.
     pub sent: LinkDirection,
     /// From it.

@@ -56,6 +56,9 @@ pub enum Event {
     Key(FetchId, StreamKey),
     /// Where datagrams of a stream go, and the first one that is missing there (packets).
     Attach(ServeId, u16, Option<Position>),
+    /// A node of this name had the keys of a stream of packets by way of the other node, which feeds it no
+    /// more.
+    Left(ServeId, String),
     /// It closes the link.
     Goodbye(Goodbye),
 }
@@ -344,6 +347,13 @@ impl Link {
         }
     }
 
+    /// A node that had the keys of a stream of packets by way of this one is not fed by it any more.
+    pub fn left(&mut self, id: FetchId, node: &str) {
+        if self.fetches.get(&id.0).is_some_and(|fetch| fetch.state == State::Accepted) {
+            self.put(&Message::Left { id: id.0, node });
+        }
+    }
+
     /// This node serves the stream: its frames go by [`Link::send`], if it has such.
     ///
     /// # Panics
@@ -469,6 +479,11 @@ impl Link {
             Message::Attach { id, handle, from } => {
                 if self.serves.get(&id).is_some_and(|served| served.frames.is_none()) {
                     self.events.push_back(Event::Attach(ServeId(id), handle, from));
+                }
+            }
+            Message::Left { id, node } => {
+                if self.serves.get(&id).is_some_and(|served| served.frames.is_none()) {
+                    self.events.push_back(Event::Left(ServeId(id), node.to_owned()));
                 }
             }
             Message::Accept { id, publication } => {

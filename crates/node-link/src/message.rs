@@ -22,8 +22,9 @@
 //! | 13 relay | both | address of the node for datagrams |
 //! | 14 key | serving | number, a key of the stream, which packets are sealed with after the one before |
 //! | 15 attach | fetching | number, handle in datagrams, the first packet it lacks |
+//! | 16 left | fetching | number, a node that had the stream's keys by way of this one and has let it go |
 //!
-//! 13 to 15 belong to streams of packets, whose media goes by UDP (crate `relay`); what they carry is
+//! 13 to 16 belong to streams of packets, whose media goes by UDP (crate `relay`); what they carry is
 //! opaque here. Such a stream is accepted with its tracks, and its keys follow.
 
 use std::fmt;
@@ -91,6 +92,7 @@ pub(crate) enum Message<'a> {
     Relay { address: &'a str },
     Key { id: u32, key: StreamKey },
     Attach { id: u32, handle: u16, from: Option<Position> },
+    Left { id: u32, node: &'a str },
 }
 
 /// Bytes before what a message says.
@@ -145,6 +147,10 @@ impl<'a> Message<'a> {
                     out.push(*epoch);
                     out.extend(index.to_be_bytes());
                 }
+            }
+            Self::Left { id, node } => {
+                put_number(out, u64::from(*id));
+                put_bytes(out, node.as_bytes());
             }
         });
     }
@@ -219,6 +225,7 @@ impl<'a> Message<'a> {
                 };
                 Self::Attach { id, handle, from }
             }
+            16 => Self::Left { id, node: read.text(NAME_BYTES_MAX)? },
             _ => return Err(LinkError::Malformed("a message of no kind")),
         })
     }
@@ -240,6 +247,7 @@ impl<'a> Message<'a> {
             Self::Relay { .. } => 13,
             Self::Key { .. } => 14,
             Self::Attach { .. } => 15,
+            Self::Left { .. } => 16,
         }
     }
 }
@@ -254,7 +262,7 @@ fn put(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn name(kind: u8) -> &'static str {
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "a subscription",
         "an acceptance",
         "a refusal",
@@ -270,6 +278,7 @@ fn name(kind: u8) -> &'static str {
         "an address",
         "a key",
         "an attachment",
+        "a node that has left",
     ];
     NAMES.get(usize::from(kind).wrapping_sub(1)).copied().unwrap_or("a message of no kind")
 }
@@ -308,6 +317,7 @@ mod tests {
             Message::Key { id: 1, key: StreamKey([9; STREAM_KEY_BYTES]) },
             Message::Attach { id: 1, handle: 0xfffe, from: Some(position) },
             Message::Attach { id: 1, handle: 0, from: None },
+            Message::Left { id: 7, node: "edge-1" },
         ]
     }
 
@@ -342,6 +352,6 @@ mod tests {
         }
         let long = [7, 0xff, 0xff];
         assert_eq!(Message::read(&long), Err(LinkError::Malformed("a message that is too long")));
-        assert!(Message::read(&[16, 0, 1, 1]).is_err() && Message::read(&[0, 0, 1, 1]).is_err());
+        assert!(Message::read(&[17, 0, 1, 1]).is_err() && Message::read(&[0, 0, 1, 1]).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(crate) struct Center {
     pub(crate) warnings: Warnings,
     /// Streams that are published or wanted here.
     streams: Mutex<HashMap<StreamName, Arc<Slot>>>,
+    /// Parents that were left because no datagram of them came.
+    pub(crate) silent_parents: AtomicU64,
     is_draining: AtomicBool,
     is_leaving: AtomicBool,
     /// Another node has this one's name.
@@ -81,6 +83,7 @@ impl Center {
             links: Links::new(),
             warnings: Warnings::default(),
             streams: Mutex::default(),
+            silent_parents: AtomicU64::new(0),
             is_draining: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             is_nameless: AtomicBool::new(false),
@@ -94,6 +97,11 @@ impl Center {
 
     pub(crate) fn streams(&self) -> MutexGuard<'_, HashMap<StreamName, Arc<Slot>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the tasks of all streams look how things are.
+    pub(crate) fn wake_streams(&self) {
+        self.streams().values().for_each(|slot| slot.wake());
     }
 
     /// The others take no stream from this node any more.
@@ -173,13 +181,13 @@ pub(crate) async fn follow_directory(center: Arc<Center>, mut events: Events) {
         match events.next().await {
             Ok(Event::NodeUp(node) | Event::NodeChanged(node)) => {
                 keep_link(&center, &mut nodes, node);
-                wake_all(&center);
+                center.wake_streams();
             }
             Ok(Event::NodeGone(name, _)) => {
                 if let Some((_, task)) = nodes.remove(&name) {
                     task.abort();
                 }
-                wake_all(&center);
+                center.wake_streams();
             }
             Ok(Event::StreamUp(stream, _) | Event::StreamGone(stream) | Event::FeedsChanged(stream)) => {
                 if let Some(slot) = center.slot(&stream) {
@@ -201,7 +209,7 @@ pub(crate) async fn follow_directory(center: Arc<Center>, mut events: Events) {
                 );
                 center.is_nameless.store(true, Ordering::Relaxed);
                 center.close_links(Goodbye::NameLost);
-                wake_all(&center);
+                center.wake_streams();
             }
             Err(missed) => {
                 debug!(missed, "events of the directory were missed");
@@ -214,7 +222,7 @@ pub(crate) async fn follow_directory(center: Arc<Center>, mut events: Events) {
                     lives
                 });
                 living.into_iter().for_each(|node| keep_link(&center, &mut nodes, Arc::new(node)));
-                wake_all(&center);
+                center.wake_streams();
             }
         }
     }
@@ -242,15 +250,11 @@ fn keep_link(
     }
 }
 
-fn wake_all(center: &Center) {
-    center.streams().values().for_each(|slot| slot.wake());
-}
-
 /// Wakes streams when links come and go, until the task is ended.
 pub(crate) async fn follow_links(center: Arc<Center>) {
     let mut changes = center.links.changes();
     while changes.changed().await.is_ok() {
-        wake_all(&center);
+        center.wake_streams();
     }
 }
 

@@ -236,6 +236,7 @@ const ATTACHMENTS_MAX: usize = 4;
 /// A task that serves a stream.
 #[derive(Debug)]
 struct Serving {
+    stream: String,
     task: AbortHandle,
     attachments: mpsc::Sender<Attachment>,
 }
@@ -297,12 +298,13 @@ impl NodeLink {
     }
 
     /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
-    /// address. [`Self::end`] has to follow, when nobody finds the link any more.
+    /// address, `left` notes that a node had the keys of a stream by way of the other one. [`Self::end`] has to follow, when nobody finds the link any more.
     pub(crate) async fn run(
         self: &Arc<Self>,
         io: &mut Io,
         serve: impl Fn(&Arc<Self>, ServeId, String, mpsc::Receiver<Attachment>) -> AbortHandle,
         connect: impl Fn(&Arc<Self>, String),
+        left: impl Fn(&str, String),
     ) -> Over {
         loop {
             let mut goodbye = None;
@@ -311,10 +313,15 @@ impl NodeLink {
                 match event {
                     Event::Subscribe(id, stream) => {
                         let (attachments, attached) = mpsc::channel(ATTACHMENTS_MAX);
-                        let task = serve(self, id, stream, attached);
-                        self.serves().insert(id, Serving { task, attachments });
+                        let task = serve(self, id, stream.clone(), attached);
+                        self.serves().insert(id, Serving { stream, task, attachments });
                     }
                     Event::Relay(address) => connect(self, address),
+                    Event::Left(id, node) => {
+                        if let Some(serving) = self.serves().get(&id) {
+                            left(&serving.stream, node);
+                        }
+                    }
                     Event::Goodbye(why) => goodbye = Some(why),
                     event => self.handle(event),
                 }
@@ -365,7 +372,7 @@ impl NodeLink {
             }
             // The node was met before.
             Event::Hello(_) => {}
-            Event::Subscribe(..) | Event::Relay(_) | Event::Goodbye(_) => {
+            Event::Subscribe(..) | Event::Relay(_) | Event::Left(..) | Event::Goodbye(_) => {
                 unreachable!("the caller handles these")
             }
         }
@@ -441,6 +448,11 @@ impl Subscription {
     /// Packets of the stream go to this handle, beginning with the first that is missing.
     pub(crate) fn attach(&self, handle: u16, from: Option<Position>) {
         self.link.driven.with(|machine, _| machine.attach(self.id, handle, from));
+    }
+
+    /// A node that had the stream's keys from here, by way of others or not, gets the stream no more.
+    pub(crate) fn left(&self, node: &NodeName) {
+        self.link.driven.with(|machine, _| machine.left(self.id, node.as_str()));
     }
 
     /// A frame of this cost was handed on, or left out.

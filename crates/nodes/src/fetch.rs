@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cluster::parent::{Candidate, can_feed, choose_parent, is_too_deep, parents};
@@ -19,7 +20,7 @@ use worker_api::{EndReason, RELAY_WORKER};
 
 use crate::center::Center;
 use crate::connection::{Fetched, NodeLink, Subscription};
-use crate::packets;
+use crate::packets::{self, UNHEARD_FOR};
 use crate::splice::Splice;
 use crate::stream::{Serving, Slot};
 
@@ -27,6 +28,8 @@ use crate::stream::{Serving, Slot};
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// A parent that refused, or did not have the stream, is not asked for this long.
 const EXCLUDE_FOR: Duration = Duration::from_millis(250);
+/// The same of one of which no datagram comes.
+const EXCLUDE_UNHEARD_FOR: Duration = Duration::from_secs(10);
 /// A stream that nobody can give now is asked for again after this, at the latest.
 const RETRY: Duration = Duration::from_millis(250);
 /// The same where nothing but a change can help.
@@ -83,6 +86,8 @@ enum FollowEnd {
     LinkLost,
     /// It did not answer, or cannot be asked: the link has as many streams as it may have.
     NoAnswer,
+    /// It gives packets, and no datagram of it comes.
+    Unheard,
     /// Another parent is better, or the publication is another one by now.
     Changed,
     /// This node's workers did not take it, or ended it.
@@ -156,6 +161,18 @@ pub(crate) async fn run(center: &Arc<Center>, slot: &Arc<Slot>) -> Infallible {
             FollowEnd::LinkLost => {
                 info!(stream = %slot.stream, %parent, "the node that it came from is gone");
             }
+            FollowEnd::Unheard => {
+                center.silent_parents.fetch_add(1, Ordering::Relaxed);
+                if center.warnings.may_log(format!("unheard {parent}")) {
+                    let (address, here) = (link.relay.address(), center.relay_address.as_deref());
+                    warn!(
+                        stream = %slot.stream, %parent, address = address.map(tracing::field::display), here,
+                        "no packets come from the node, although it is linked to: firewalls have to let UDP \
+                         through between both addresses, each way"
+                    );
+                }
+                excluded.push((parent, Instant::now() + EXCLUDE_UNHEARD_FOR));
+            }
             FollowEnd::Changed => debug!(stream = %slot.stream, %parent, "choosing again"),
             FollowEnd::Workers(why) => {
                 if center.warnings.may_log(format!("workers {} {why}", slot.stream)) {
@@ -192,12 +209,15 @@ fn choose(
     hints: &[String],
 ) -> Option<Arc<NodeLink>> {
     let is_excluded = |name: &NodeName| excluded.iter().any(|(other, _)| other == name);
+    let is_of_packets = home.description.lane == Lane::Packets;
+    let is_unheard =
+        |name: &NodeName| is_of_packets && center.links.get(name).is_some_and(|link| !link.relay.is_heard());
     let nodes = center.directory.nodes();
     let mut feeds = center.directory.feeds(&slot.stream);
     let hinted = hints.iter().filter_map(|name| NodeName::new(name)).find(|name| {
         let lives = nodes.iter().any(|node| node.name == *name && !node.draining);
         let can_feed = can_feed(name, &center.name, &feeds);
-        lives && can_feed && !is_excluded(name) && center.links.get(name).is_some()
+        lives && can_feed && !is_excluded(name) && center.links.get(name).is_some() && !is_unheard(name)
     });
     if let Some(name) = hinted {
         return center.links.get(&name);
@@ -224,10 +244,18 @@ fn choose(
         *child == center.name || center.links.get(child).is_some() && !is_draining.contains(child)
     });
     let region = &center.settings.directory.region;
-    let candidates: Vec<Candidate> = candidates.collect();
-    let parent =
-        choose_parent(&center.name, region, &home.node, &feeds, &candidates, center.settings.fan_out_max)?;
-    center.links.get(&parent)
+    let all: Vec<Candidate> = candidates.collect();
+    let but_unheard: Vec<Candidate> = all
+        .iter()
+        .cloned()
+        .map(|node| Candidate { excluded: node.excluded || is_unheard(&node.name), ..node })
+        .collect();
+    let choose = |candidates| {
+        choose_parent(&center.name, region, &home.node, &feeds, candidates, center.settings.fan_out_max)
+    };
+    // One of which no datagram comes may have a stream that pauses, over a way that is closed to what this
+    // node says: then its packets come once there are some.
+    center.links.get(&choose(&but_unheard).or_else(|| choose(&all))?)
 }
 
 /// Takes a stream from a parent, as long as it gives it.
@@ -264,7 +292,20 @@ async fn follow(
         },
     };
     let mut missed = 0_u64;
-    let mut heard_at = Instant::now();
+    let begun_at = Instant::now();
+    let is_unheard = || !is_frames && begun_at.elapsed() >= UNHEARD_FOR && !link.relay.is_heard();
+    let mut heard_at = begun_at;
+    // Each parent is told of all that have left since the key was changed: the one before may be gone.
+    let mut told: HashSet<NodeName> = HashSet::new();
+    let mut tell_who_left = |subscription: &Subscription| {
+        let left = if is_frames { Vec::new() } else { slot.key_holders.left(&slot.child_names()) };
+        for node in left {
+            if told.insert(node.clone()) {
+                subscription.left(&node);
+            }
+        }
+    };
+    tell_who_left(&subscription);
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     let left = loop {
@@ -298,12 +339,18 @@ async fn follow(
                 }
                 Some(Fetched::Key(key)) if !is_frames => {
                     packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await;
+                    tell_who_left(&subscription);
+                    slot.key_holders.renew(slot.child_names());
                 }
                 Some(Fetched::End(why)) => break FollowEnd::End(why),
                 Some(Fetched::Refused(why, others)) => break FollowEnd::Refused(why, others),
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
+                tell_who_left(&subscription);
+                if is_unheard() {
+                    break FollowEnd::Unheard;
+                }
                 if is_another(center, slot, home)
                     || is_parent_going(center, slot, link, home)
                     || is_unfed(center, slot, link, home, heard_at)
@@ -312,6 +359,9 @@ async fn follow(
                 }
             }
             _ = review.tick() => {
+                if is_unheard() {
+                    break FollowEnd::Unheard;
+                }
                 if is_misplaced(center, slot, link, home) || is_unfed(center, slot, link, home, heard_at) {
                     break FollowEnd::Changed;
                 }

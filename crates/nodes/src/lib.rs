@@ -32,6 +32,7 @@ mod settings;
 mod socket;
 mod splice;
 mod status;
+mod strangers;
 mod stream;
 mod task;
 mod tls;
@@ -48,6 +49,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
+use tracing::warn;
 use worker_api::WorkersLink;
 use worker_api::cluster::Elsewhere;
 
@@ -87,6 +89,13 @@ impl Nodes {
     /// Binds the addresses for other nodes, and connects to the directory: a name that another living node
     /// has is an error. Without NATS it goes on after two seconds.
     pub async fn start(settings: Settings) -> Result<Self, String> {
+        if let Some(file) = &settings.exposed_secret_file {
+            warn!(
+                file = %file.display(),
+                "others than its owner can read the cluster's secret (`cluster.secret_file`), and whoever has \
+                 it is a node: chmod 600"
+            );
+        }
         let local = Arc::new(Local::new(settings.redirect));
         let view = Arc::new(View::new(settings.directory.name.to_string()));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);

@@ -6,7 +6,7 @@
 //! be reached.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use node_link::{Event, Goodbye, HELLO_WITHIN, Link, LinkError, Node, Refusal, Ro
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsStream;
 use tracing::{debug, info, warn};
 
@@ -24,6 +24,7 @@ use crate::connection::{Driven, Io, NodeLink, Over};
 use crate::packets;
 use crate::serve;
 use crate::socket::Socket;
+use crate::strangers::{Stranger, Strangers};
 use crate::task;
 use crate::tls;
 
@@ -36,6 +37,8 @@ const ATTEMPT_EVERY: Duration = Duration::from_millis(400);
 const ATTEMPTS_MAX: usize = 8;
 /// Time one attempt has for a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// Addresses that a node's name may stand for.
+const NODE_ADDRESSES_MAX: usize = 8;
 /// Pause after a node said no: that changes only when somebody does something about it.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 /// The same warning is logged this often at most.
@@ -43,10 +46,6 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// Two links of one pair that are no further apart were opened by both at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Connections of strangers, who have not yet proven that they are nodes; of one address. Further ones are
-/// closed.
-const STRANGERS_MAX: usize = 128;
-const STRANGERS_PER_ADDRESS_MAX: usize = 16;
 /// Links that are up. Further nodes are refused.
 const LINKS_MAX: usize = cluster::INSTANCES_MAX;
 
@@ -57,8 +56,7 @@ pub(crate) struct Links {
     changed: watch::Sender<()>,
     /// Since when there was no link to a node last, and why.
     over: Mutex<HashMap<NodeName, (Duration, String)>>,
-    /// Connections of strangers, by address.
-    strangers: Mutex<HashMap<IpAddr, usize>>,
+    pub(crate) strangers: Strangers,
 }
 
 impl Links {
@@ -67,7 +65,7 @@ impl Links {
             up: Mutex::default(),
             changed: watch::Sender::new(()),
             over: Mutex::default(),
-            strangers: Mutex::default(),
+            strangers: Strangers::new(Instant::now()),
         }
     }
 
@@ -155,44 +153,15 @@ pub(crate) async fn listen(center: Arc<Center>, listener: TcpListener) {
             sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Some(stranger) = Stranger::admit(&center, address.ip()) else {
-            debug!(%address, "too many connections of strangers, closed");
-            continue;
+        let stranger = match center.links.strangers.admit(Instant::now(), address.ip()) {
+            Ok(stranger) => stranger,
+            Err(too_much) => {
+                debug!(%address, ?too_much, "connection of a stranger closed");
+                continue;
+            }
         };
         let center = Arc::clone(&center);
         task::spawn(async move { take_in(&center, socket, address, stranger).await });
-    }
-}
-
-/// One connection of a stranger.
-struct Stranger {
-    center: Arc<Center>,
-    address: IpAddr,
-}
-
-impl Stranger {
-    fn admit(center: &Arc<Center>, address: IpAddr) -> Option<Self> {
-        let address = address.to_canonical();
-        let mut strangers = center.links.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let total: usize = strangers.values().sum();
-        let of_address = strangers.get(&address).copied().unwrap_or(0);
-        if total >= STRANGERS_MAX || of_address >= STRANGERS_PER_ADDRESS_MAX {
-            return None;
-        }
-        strangers.insert(address, of_address + 1);
-        Some(Self { center: Arc::clone(center), address })
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let mut strangers = self.center.links.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = strangers.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                strangers.remove(&self.address);
-            }
-        }
     }
 }
 
@@ -210,9 +179,22 @@ async fn take_in(center: &Arc<Center>, socket: TcpStream, address: SocketAddr, s
         let stream = center.tls.accept(socket).await.map_err(Over::Connection)?;
         introduce(center, stream, Role::Listener).await
     });
-    match introduced.await.unwrap_or(Err(Over::Link(LinkError::NoHello))) {
+    let introduced = introduced.await.unwrap_or(Err(Over::Link(LinkError::NoHello)));
+    if let Err(over) = &introduced {
+        center.links.strangers.count(|refused| {
+            *match over {
+                Over::Link(LinkError::NoHello) => &mut refused.late,
+                Over::Link(LinkError::WrongSecret) => &mut refused.wrong_secret,
+                Over::Link(LinkError::OtherVersion { .. }) => &mut refused.other_version,
+                Over::Link(LinkError::Refused(_)) => &mut refused.not_taken,
+                _ => &mut refused.nonsense,
+            } += 1;
+        });
+    }
+    match introduced {
         Ok(introduced) => {
             drop(stranger);
+            center.links.strangers.note_node(Instant::now(), address.ip());
             run(center, introduced, address, false).await;
         }
         // What strangers do is not worth a line of the log each; a node of another cluster is.
@@ -322,7 +304,8 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
     let connect = |link: &Arc<NodeLink>, address| {
         task::spawn(packets::connect(Arc::clone(&serving), Arc::clone(link), address));
     };
-    let over = link.run(&mut io, begin, connect).await;
+    let left = |stream: &str, node: String| packets::note_left(center, stream, &node);
+    let over = link.run(&mut io, begin, connect, left).await;
     packets::disconnect(center, &link);
     if center.links.remove(&link) {
         center.links.note_over(&link.peer, center.clock.now(), &over);
@@ -339,6 +322,10 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
 
 /// Opens a link to a node whenever there is none, until the task is ended or this node leaves.
 pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
+    let at = timeout(CONNECT_WITHIN, tokio::net::lookup_host(&node.addresses.relay_tcp)).await;
+    for address in at.into_iter().flatten().flatten().take(NODE_ADDRESSES_MAX) {
+        center.links.strangers.note_node(Instant::now(), address.ip());
+    }
     while !center.is_leaving() {
         let mut changes = center.links.changes();
         if center.links.get(&node.name).is_some() {
@@ -424,7 +411,7 @@ async fn connect(center: &Center, address: &str) -> Result<(TlsStream<Socket>, S
 
 /// Warnings in the log, and when each was written last.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings(Mutex<HashMap<String, tokio::time::Instant>>);
+pub(crate) struct Warnings(Mutex<HashMap<String, Instant>>);
 
 impl Warnings {
     /// Warnings that are remembered; when there are more, all may be logged again.
@@ -432,7 +419,7 @@ impl Warnings {
 
     /// Whether a warning may be logged now. `about` tells it from others.
     pub(crate) fn may_log(&self, about: impl std::fmt::Display) -> bool {
-        let (about, now) = (about.to_string(), tokio::time::Instant::now());
+        let (about, now) = (about.to_string(), Instant::now());
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.get(&about).is_some_and(|at| now.duration_since(*at) < WARN_EVERY) {
             return false;

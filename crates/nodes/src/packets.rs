@@ -39,6 +39,13 @@ const KEY_CHANGE_MIN: Duration = Duration::from_secs(30);
 const KEY_SPREADS: Duration = Duration::from_secs(3);
 /// A worker that did not answer is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// A parent is left when none of its datagrams has come for so many looks at the relay's counts, which are
+/// a second apart (`status.rs`). The relay sends a ping a second, which the other node answers.
+const UNHEARD_LOOKS: u32 = 4;
+/// The same as a time, for a parent that is new.
+pub(crate) const UNHEARD_FOR: Duration = Duration::from_secs(4);
+/// Nodes that have had a key.
+const HOLDERS_MAX: usize = 2 * cluster::INSTANCES_MAX;
 /// News of a stream that its tasks have not read; one that is further behind starts over.
 const NEWS_MAX: usize = 16;
 
@@ -65,6 +72,9 @@ pub(crate) struct RelayEnd {
     secret: Mutex<Option<LinkSecret>>,
     role: Role,
     state: watch::Sender<RelayState>,
+    /// When the relay had a datagram of the other node last, by its own clock, and how often it has said so
+    /// since.
+    heard: Mutex<(Option<std::time::Instant>, u32)>,
 }
 
 /// Whether datagrams can be sent.
@@ -82,12 +92,17 @@ impl RelayEnd {
     pub(crate) fn new(secret: [u8; 32], is_dialed: bool) -> Self {
         let role = if is_dialed { Role::Dialer } else { Role::Listener };
         let secret = Mutex::new(Some(LinkSecret::new(secret)));
-        Self { secret, role, state: watch::Sender::new(RelayState::NotYet) }
+        Self { secret, role, state: watch::Sender::new(RelayState::NotYet), heard: Mutex::default() }
     }
 
     /// The relay's number of the link, if there is one now.
     pub(crate) fn id(&self) -> Option<LinkId> {
         self.up().map(|(id, _)| id)
+    }
+
+    /// Where its datagrams go, if that is known.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.up().map(|(_, address)| address)
     }
 
     /// The relay's number of the link, and where its datagrams go.
@@ -96,6 +111,24 @@ impl RelayEnd {
             RelayState::Up(id, address) => Some((id, address)),
             RelayState::NotYet | RelayState::Over => None,
         }
+    }
+
+    /// The relay has had a datagram of the other node at this time last. Says whether this makes it one that
+    /// is not heard.
+    pub(crate) fn note_heard(&self, at: Option<std::time::Instant>) -> bool {
+        let mut heard = self.heard();
+        // By looks and not by time: while the worker stands still, nothing is known.
+        *heard = if heard.0 == at { (at, heard.1.saturating_add(1)) } else { (at, 0) };
+        heard.1 == UNHEARD_LOOKS
+    }
+
+    /// Whether datagrams of the other node come, as far as is known.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard().1 < UNHEARD_LOOKS
+    }
+
+    fn heard(&self) -> MutexGuard<'_, (Option<std::time::Instant>, u32)> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The relay's number of the link, if there is one in time.
@@ -403,6 +436,16 @@ pub(crate) async fn add_key(center: &Center, slot: &Slot, key: OpenKey) {
     let _ = slot.news.send(News::Key(key));
 }
 
+/// A node that another one fed with a stream gets it no more: whoever is its source has to change the key.
+/// One that is fed with it tells that on.
+pub(crate) fn note_left(center: &Center, stream: &str, node: &str) {
+    let slot = StreamName::new(stream).and_then(|stream| center.slot(&stream));
+    if let Some((slot, node)) = slot.zip(NodeName::new(node)) {
+        slot.key_holders.add(node);
+        slot.wake();
+    }
+}
+
 /// Changes the keys of a stream of this node, until it is dropped.
 pub(crate) struct KeyChanges(AbortHandle);
 
@@ -480,14 +523,29 @@ async fn answered<T>(
     }
 }
 
-/// Nodes that have had the key of a stream of this node since it was last changed.
+/// Nodes that have had the key of a stream since it was last changed: of a stream of this node all, of another
+/// one those that were fed by way of this node, as far as it knows.
 #[derive(Debug, Default)]
 pub(crate) struct KeyHolders(Mutex<BTreeSet<NodeName>>);
 
 impl KeyHolders {
-    /// A node gets the key.
+    /// A node gets the key, or got it.
     fn add(&self, node: NodeName) {
-        self.lock().insert(node);
+        let mut holders = self.lock();
+        // More have had it than there can be nodes: that some have left is known already.
+        if holders.len() < HOLDERS_MAX {
+            holders.insert(node);
+        }
+    }
+
+    /// Those that do not get the stream any more, by a node that feeds `children` and is not its source.
+    pub(crate) fn left(&self, children: &[NodeName]) -> Vec<NodeName> {
+        self.lock().iter().filter(|node| !children.contains(node)).cloned().collect()
+    }
+
+    /// There is another key, which `children` get.
+    pub(crate) fn renew(&self, children: Vec<NodeName>) {
+        self.reset(children.into_iter().collect());
     }
 
     /// Whether some of them do not get the stream any more; `fed` do.
@@ -514,7 +572,8 @@ fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
 }
 
 /// Those that are fed from here are known by their links: the directory may not be told that they come, and
-/// that they have left nobody may be there to tell it. It says which others there are: child, parent.
+/// that they have left nobody may be there to tell it. It says which others there are: child, parent. Of
+/// those that it does not know, the nodes that fed them say when they leave ([`note_left`]).
 fn all_fed(children: Vec<NodeName>, feeds: Vec<(NodeName, NodeName)>, me: &NodeName) -> BTreeSet<NodeName> {
     let by_others = feeds.into_iter().filter(|(_, parent)| parent != me).map(|(child, _)| child);
     children.into_iter().chain(by_others).collect()

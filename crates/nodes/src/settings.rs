@@ -1,6 +1,7 @@
 //! What a node of a cluster is started with.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use node_link::Secret;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// What all nodes share.
     pub secret: Secret,
+    /// Where that is, if others than the file's owner can read it: the log says so.
+    pub exposed_secret_file: Option<PathBuf>,
     /// Nodes that this one feeds with a stream, at most.
     pub fan_out_max: usize,
     /// How long a stream is fetched after its last player.

@@ -2,6 +2,7 @@
 //! node's load, which the others get.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use control::cluster::{
     LinkDirection, LinkState, ListedStreams, NodeLoad, StreamEdge, StreamsByHome,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::warn;
 use worker_api::relay::{LinkId, RelayCommand, RelayLinkStats};
 use worker_api::snapshot::WorkerSnapshot;
 
@@ -19,6 +21,11 @@ use crate::connection::{LeftOut, NodeLink};
 
 /// How often this node's load is measured.
 const LOAD_EVERY: Duration = Duration::from_secs(3);
+/// A link loses too many packets when this part of them, and at least so many, could not be repaired, in each
+/// of so many seconds.
+const LOSSY_SHARE: f64 = 0.03;
+const LOSSY_PACKETS: u64 = 5;
+const LOSSY_SECONDS: u32 = 3;
 /// Rates of links are over this time.
 const RATES_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,6 +44,8 @@ pub(crate) struct Rates {
     at: Option<Instant>,
     sent: LinkDirection,
     received: LinkDirection,
+    /// For so many seconds it has lost more packets for good than may be: those that are sent, those that come.
+    lossy_seconds: [u32; 2],
 }
 
 impl View {
@@ -93,6 +102,8 @@ impl Center {
             streams: page.into_iter().map(|(stream, home)| self.stream(&stream, &home)).collect(),
             streams_total,
             streams_by_home,
+            refused_connections: self.links.strangers.refused(),
+            silent_parents: self.silent_parents.load(Ordering::Relaxed),
         }
     }
 
@@ -141,6 +152,7 @@ impl Center {
             state_seconds: self.clock.now().saturating_sub(link.up_since).as_secs(),
             last_problem,
             round_trip_ms: link.stats().round_trip.map(|time| time.as_secs_f32() * 1e3),
+            packets_heard: link.relay.is_heard(),
             sent,
             received,
         }
@@ -217,14 +229,37 @@ fn directions(link: &NodeLink, of_relay: Option<&RelayLinkStats>) -> [LinkDirect
 
 impl Rates {
     fn next(&self, now: Instant, [sent, received]: [LinkDirection; 2]) -> Self {
-        let Some(at) = self.at else { return Self { at: Some(now), sent, received } };
+        let Some(at) = self.at else { return Self { at: Some(now), sent, received, ..Self::default() } };
         let seconds = now.duration_since(at).as_secs_f64().max(1e-3);
+        let lossy = |before: u32, is_lossy| if is_lossy { before.saturating_add(1) } else { 0 };
+        let [of_sent, of_received] = self.lossy_seconds;
         Self {
             at: Some(now),
+            lossy_seconds: [
+                lossy(of_sent, is_lossy(&self.sent, &sent)),
+                lossy(of_received, is_lossy(&self.received, &received)),
+            ],
             sent: with_rates(&self.sent, sent, seconds),
             received: with_rates(&self.received, received, seconds),
         }
     }
+
+    /// What the log has to say of packets that are lost for good, if it has lasted for a while.
+    fn remark(&self) -> Option<&'static str> {
+        match self.lossy_seconds.map(|seconds| seconds >= LOSSY_SECONDS) {
+            [true, _] => Some("it does not get all packets that are sent to it"),
+            [_, true] => Some("not all packets that it sends come here"),
+            _ => None,
+        }
+    }
+}
+
+/// Whether too many packets were lost for good meanwhile. Those that are sent and those that the other node
+/// has given up are not counted at the same time: a few are no matter.
+fn is_lossy(before: &LinkDirection, now: &LinkDirection) -> bool {
+    let packets = now.packets.saturating_sub(before.packets);
+    let given_up = now.given_up_packets.saturating_sub(before.given_up_packets);
+    given_up >= LOSSY_PACKETS && given_up as f64 >= LOSSY_SHARE * packets as f64
 }
 
 fn with_rates(before: &LinkDirection, now: LinkDirection, seconds: f64) -> LinkDirection {
@@ -247,9 +282,22 @@ pub(crate) async fn measure_links(center: Arc<Center>) {
         ticks.tick().await;
         let of_relay = center.relay_links().await;
         let now = Instant::now();
+        let mut is_any_unheard = false;
         for link in center.links.all() {
             let of_relay = link.relay.id().and_then(|id| of_relay.get(&id));
             link.set_rates(link.rates().next(now, directions(&link, of_relay)));
+            if let Some(remark) = link.rates().remark()
+                && center.warnings.may_log(format!("lossy {}", link.peer))
+            {
+                warn!(
+                    node = %link.peer,
+                    "the link is too slow for its streams of packets, or loses them: {remark}, repairs included"
+                );
+            }
+            is_any_unheard |= of_relay.is_some_and(|stats| link.relay.note_heard(stats.received.heard_at));
+        }
+        if is_any_unheard {
+            center.wake_streams();
         }
     }
 }
@@ -281,5 +329,46 @@ pub(crate) async fn announce_load(center: Arc<Center>) {
             egress_kbit_per_second: u32::try_from(kbit_per_second).unwrap_or(u32::MAX),
             full: no_worker(|worker| !worker.is_full) || no_worker(|worker| !worker.is_full_of_rtc),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_link_is_remarked_on_after_three_seconds_in_which_too_much_was_lost_for_good() {
+        let way = |packets, given_up_packets, repaired_packets| LinkDirection {
+            packets,
+            given_up_packets,
+            repaired_packets,
+            ..LinkDirection::default()
+        };
+        // Packets, given up, repaired in each second; and whether there is something to say after each.
+        for (seconds, expected) in [
+            (&[(100, 0, 50); 6][..], [false; 6]), // what is repaired is no loss
+            (&[(1_000, 30, 0); 6], [false, false, false, true, true, true]),
+            (&[(1_000, 29, 0); 6], [false; 6]),
+            (&[(20, 2, 0); 6], [false; 6]), // a tenth of next to nothing
+            (&[(100, 9, 0), (100, 9, 0), (100, 9, 0), (100, 0, 0), (100, 9, 0), (100, 9, 0)], [false; 6]),
+            (&[(0, 10, 0); 6], [false, false, false, true, true, true]),
+        ] {
+            for is_sent in [true, false] {
+                let (mut rates, mut total) = (Rates::default(), (0, 0, 0));
+                let mut remarks = Vec::new();
+                for (packets, given_up, repaired) in seconds {
+                    total = (total.0 + packets, total.1 + given_up, total.2 + repaired);
+                    let (lossy, good) = (way(total.0, total.1, total.2), way(total.0, 0, 0));
+                    let directions = if is_sent { [lossy, good] } else { [good, lossy] };
+                    rates = rates.next(Instant::now(), directions);
+                    tokio::time::advance(Duration::from_secs(1)).await;
+                    remarks.push(rates.remark());
+                }
+                let said: Vec<bool> = remarks.iter().map(Option::is_some).collect();
+                assert_eq!(said, expected, "{seconds:?}");
+                let whose = if is_sent { "sent to it" } else { "come here" };
+                assert!(remarks.iter().flatten().all(|remark| remark.contains(whose)));
+            }
+        }
     }
 }

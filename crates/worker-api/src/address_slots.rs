@@ -78,7 +78,8 @@ impl Drop for AddressSlot {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
+/// An address as limits count it: of IPv6, its network of 64 bits.
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
         v4 => v4,

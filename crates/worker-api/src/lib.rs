@@ -22,7 +22,7 @@ pub mod thread;
 pub mod time;
 mod workers_link;
 
-pub use address_slots::{AddressSlot, AddressSlots};
+pub use address_slots::{AddressSlot, AddressSlots, network};
 pub use end_reason::{CAUSES, EndCounters, EndReason};
 pub use workers_link::{NoAnswer, RELAY_WORKER, WorkersLink};
 

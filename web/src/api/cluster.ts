@@ -56,6 +56,8 @@ export interface ClusterLink {
   /** Why there is no connection, or why the last one ended. */
   last_problem: string | null;
   round_trip_ms: number | null;
+  /** Datagrams of the other node come. */
+  packets_heard: boolean;
   sent: LinkDirection;
   received: LinkDirection;
 }

@@ -24,6 +24,7 @@ export function linkReport(link: ClusterLink, dropping: boolean): LinkReport {
     return { health: 'down', remarks: [`no connection for ${duration(link.state_seconds)}`] };
   const loss = Math.max(link.sent.loss_percent ?? 0, link.received.loss_percent ?? 0);
   const remarks = [
+    !link.packets_heard && 'no packets come through',
     dropping && 'too slow, frames are dropped',
     loss >= LOSSY_PERCENT && `${percent(loss)} lost`,
     (link.round_trip_ms ?? 0) >= SLOW_MS && `round trip ${roundTrip(link.round_trip_ms)}`,

@@ -10,7 +10,8 @@ use prometheus_client::metrics::MetricType;
 
 use super::{Context, counter, counters, gauge, gauges};
 use crate::cluster::{
-    ClusterLink, ClusterNode, ClusterSnapshot, LinkDirection, LinkState, ListedStreams, ask,
+    ClusterLink, ClusterNode, ClusterSnapshot, LinkDirection, LinkState, ListedStreams, RefusedConnections,
+    ask,
 };
 
 /// The cluster when it was scraped. Without an answer the scrape says so, and has all the rest.
@@ -42,6 +43,20 @@ const DROPS: [(&str, OfDirection); 4] = [
     ("repeated", |d| d.repeated_frames),
     ("undecodable", |d| d.undecodable_frames),
     ("unwanted", |d| d.unwanted_frames),
+];
+
+type OfRefused = fn(&RefusedConnections) -> u64;
+
+const REFUSALS: [(&str, OfRefused); 9] = [
+    ("too_many", |r| r.too_many),
+    ("too_many_of_address", |r| r.too_many_of_address),
+    ("too_often", |r| r.too_often),
+    ("too_often_of_address", |r| r.too_often_of_address),
+    ("late", |r| r.late),
+    ("wrong_secret", |r| r.wrong_secret),
+    ("other_version", |r| r.other_version),
+    ("not_taken", |r| r.not_taken),
+    ("nonsense", |r| r.nonsense),
 ];
 
 impl View {
@@ -80,6 +95,12 @@ impl View {
         let homes = homes.map(|(home, count)| ([("home", home)], count as f64));
         let help = "Streams of all nodes: published here, elsewhere and fetched, or elsewhere";
         gauges(encoder, "millstream_cluster_streams", help, homes.into_iter())?;
+        let help = "Nodes that streams were not fetched from any more because no datagram of them came";
+        counter(encoder, "millstream_cluster_silent_parents", help, snapshot.silent_parents)?;
+        let help = "Connections at the port for nodes that did not become links, by cause";
+        let refused = &snapshot.refused_connections;
+        let refused = REFUSALS.map(|(cause, count)| ([("cause", cause)], count(refused)));
+        counters(encoder, "millstream_cluster_refused_connections", help, refused.into_iter())?;
         encode_links(encoder, &snapshot.links)
     }
 
@@ -97,6 +118,10 @@ impl View {
 fn encode_links(encoder: &mut DescriptorEncoder<'_>, links: &[ClusterLink]) -> fmt::Result {
     let up = links.iter().map(|link| ([("node", link.node.as_str())], flag(link.state == LinkState::Up)));
     gauges(encoder, "millstream_cluster_link_up", "1 while there is a connection to the node", up)?;
+    let heard = links.iter().filter(|link| link.state == LinkState::Up);
+    let heard = heard.map(|link| ([("node", link.node.as_str())], flag(link.packets_heard)));
+    let help = "0 while no datagram of the node comes, although there is a connection";
+    gauges(encoder, "millstream_cluster_link_packets_heard", help, heard)?;
     let round_trips = links
         .iter()
         .filter_map(|link| Some(([("node", link.node.as_str())], f64::from(link.round_trip_ms?) / 1e3)));

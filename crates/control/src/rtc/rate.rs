@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::registry::network;
+use worker_api::network;
 
 /// Addresses with a bucket of their own.
 const ADDRESSES_MAX: usize = 8192;

@@ -7,13 +7,14 @@
 //! taken before a worker is asked and given back by dropping the [`Reservation`].
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
+use worker_api::network;
 use worker_api::rtc::RtcNotice;
 use worker_api::snapshot::SessionId;
 
@@ -267,14 +268,6 @@ fn split(token: &str) -> Option<(Selector, [u8; VERIFIER_BYTES])> {
     let count = URL_SAFE_NO_PAD.decode_slice(token, &mut bytes).ok()?;
     let (selector, verifier) = bytes.get(..count)?.split_at_checked(SELECTOR_BYTES)?;
     Some((selector.try_into().ok()?, verifier.try_into().ok()?))
-}
-
-/// What counts as one address: an IPv4 address, or an IPv6 network of 64 bits.
-pub(super) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
 }
 
 #[cfg(test)]

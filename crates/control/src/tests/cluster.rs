@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::{
     Answer, ClusterLink, ClusterNode, ClusterSnapshot, ClusterSource, ClusterStream, DirectoryHealth, Lane,
-    LinkDirection, LinkState, ListedStreams, NodeLoad, StreamEdge, StreamsByHome,
+    LinkDirection, LinkState, ListedStreams, NodeLoad, RefusedConnections, StreamEdge, StreamsByHome,
 };
 
 /// Node `a` of a cluster of four; silent where `snapshot` is none.
@@ -99,6 +99,7 @@ fn four_nodes() -> ClusterSnapshot {
             ClusterLink {
                 state_seconds: 61,
                 round_trip_ms: Some(8.5),
+                packets_heard: true,
                 sent,
                 received,
                 ..link("b", LinkState::Up)
@@ -113,6 +114,8 @@ fn four_nodes() -> ClusterSnapshot {
         ],
         streams_total: 0,
         streams_by_home: StreamsByHome { here: 1, fetched: 1, elsewhere: 1 },
+        silent_parents: 3,
+        refused_connections: RefusedConnections { late: 2, ..RefusedConnections::default() },
     }
 }
 
@@ -198,6 +201,10 @@ async fn nodes_links_and_streams_of_the_cluster_are_measured() {
         "millstream_cluster_link_packets_total{node=\"b\",direction=\"sent\"} 90",
         "millstream_cluster_link_repaired_packets_total{node=\"b\",direction=\"sent\"} 3",
         "millstream_cluster_link_given_up_packets_total{node=\"b\",direction=\"sent\"} 1",
+        "millstream_cluster_silent_parents_total 3",
+        "millstream_cluster_refused_connections_total{cause=\"late\"} 2",
+        "millstream_cluster_link_packets_heard{node=\"b\"} 1.0",
+        "millstream_cluster_link_packets_heard{node=\"d\"} 0.0",
         "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"sent\",cause=\"too_slow\"} 0",
         "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\",cause=\"too_slow\"} 2",
         "millstream_cluster_link_dropped_frames_total{node=\"b\",direction=\"received\",cause=\"repeated\"} 3",

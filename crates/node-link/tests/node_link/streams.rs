@@ -174,6 +174,10 @@ fn what_streams_of_packets_need_crosses_in_order() {
     pair.run(ms(20));
     let position = Position { epoch: 2, index: 77 };
     assert_eq!(pair.listener.events, [Event::Attach(served, 0x1234, Some(position))]);
+    pair.listener.events.clear();
+    pair.dialer.link.left(fetched, "edge-1");
+    pair.run(ms(20));
+    assert_eq!(pair.listener.events, [Event::Left(served, "edge-1".to_owned())]);
     assert_eq!(
         pair.dialer.events,
         [

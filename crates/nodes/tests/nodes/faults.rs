@@ -106,7 +106,7 @@ async fn a_link_that_is_cut_while_much_waits_for_it_does_not_hold_up_its_node() 
 }
 
 /// A node that has a way to NATS of its own, which can be cut.
-async fn start_with_nats_by_wire(server: &Server, name: &str, options: Options) -> (Node, Wire) {
+pub(crate) async fn start_with_nats_by_wire(server: &Server, name: &str, options: Options) -> (Node, Wire) {
     let nats = Wire::new().await;
     nats.set_target(([127, 0, 0, 1], server.port).into());
     let node = Node::try_start(nats.address.port(), name, options).await.unwrap();
@@ -114,7 +114,7 @@ async fn start_with_nats_by_wire(server: &Server, name: &str, options: Options) 
 }
 
 /// Waits until a node is forgotten by another one's directory.
-async fn forgets(node: &Node, name: &str) {
+pub(crate) async fn forgets(node: &Node, name: &str) {
     let begun = tokio::time::Instant::now();
     while node.status().await.nodes.iter().any(|known| known.name == name) {
         assert!(begun.elapsed() < DEADLINE, "{name} is still known");

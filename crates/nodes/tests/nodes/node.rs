@@ -10,12 +10,15 @@ use control::cluster::{ClusterSnapshot, LinkState, ListedStreams};
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use node_link::Secret;
 use nodes::{Nodes, Redirect, Settings};
-use relay::{OpenKey, Position, SealKey};
+use relay::{InLinkStats, OpenKey, OutLinkStats, Position, SealKey};
 use tokio::sync::mpsc;
 use worker_api::cluster::{Elsewhere, Publication};
 use worker_api::internal::{FrameReceiver, InternalPublish, Next};
 use worker_api::link::{Command, WorkerUnavailable};
-use worker_api::relay::{Attached, Fetched, Offered, RelayCommand, RelayNotice, RelayNotices, RelayRefusal};
+use worker_api::relay::{
+    Attached, Fetched, LinkId, Offered, RelayCommand, RelayLinkStats, RelayNotice, RelayNotices,
+    RelayRefusal, RelayStats,
+};
 use worker_api::snapshot::{Protocol, SessionId, WorkerSnapshot};
 use worker_api::streams::{Epoch, Published, WebrtcAvailability};
 use worker_api::tap::{FrameSender, InternalTap, TapRefusal};
@@ -57,6 +60,11 @@ impl Default for Options {
     }
 }
 
+/// Where the relay of a node is, so that links can be told apart.
+fn relay_socket(node: &str) -> SocketAddr {
+    ([127, 0, 0, 1], 1_000 + u16::from(node.as_bytes()[0])).into()
+}
+
 pub(crate) struct Worker {
     inner: Mutex<Inner>,
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
@@ -79,6 +87,11 @@ struct Inner {
     answers: Vec<Box<dyn FnOnce() + Send>>,
     /// Commands to the relay for which there is no room, each once.
     no_room_for: Vec<&'static str>,
+    /// Links of the relay, and where they lead.
+    links: Vec<(LinkId, SocketAddr)>,
+    /// From here no datagram comes, and when the last ones of the others did.
+    unheard: Vec<SocketAddr>,
+    heard_at: Option<std::time::Instant>,
 }
 
 #[derive(Default)]
@@ -116,6 +129,7 @@ impl Node {
             directory,
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             secret: Secret::new(options.secret).unwrap(),
+            exposed_secret_file: None,
             fan_out_max: options.fan_out_max,
             linger: options.linger,
             redirect: options.redirect,
@@ -124,7 +138,7 @@ impl Node {
         let nodes = Nodes::start(settings).await?;
         let worker = Worker::start(nodes.elsewhere());
         // Nothing is sent by it here.
-        nodes.serve(worker.link(), Some("127.0.0.1:9".parse().unwrap())).await;
+        nodes.serve(worker.link(), Some(relay_socket(name))).await;
         Ok(Self { nodes: Some(nodes), worker, name: name.to_owned() })
     }
 
@@ -240,10 +254,15 @@ impl Worker {
     fn relay(&self, command: RelayCommand) {
         // That is asked for by who looks at the node, at any time: it is no part of what a stream needs.
         if let RelayCommand::Statistics { reply } = command {
-            let _ = reply.send(Err(RelayRefusal::NoRelay));
+            let _ = reply.send(Ok(self.lock().relay_stats()));
             return;
         }
         let mut inner = self.lock();
+        match command {
+            RelayCommand::AddLink { link, address, .. } => inner.links.push((link, address)),
+            RelayCommand::RemoveLink { link } => inner.links.retain(|(known, _)| *known != link),
+            _ => {}
+        }
         // Without the names of links, which differ from run to run.
         let called = match &command {
             RelayCommand::Serve { handle, from, .. } => {
@@ -309,6 +328,13 @@ impl Worker {
             | RelayCommand::RemoveParent { .. } => {}
             RelayCommand::Statistics { .. } => unreachable!("it was answered above"),
         }
+    }
+
+    /// Whether datagrams of another node come.
+    pub(crate) fn set_hears(&self, node: &str, hears: bool) {
+        let mut inner = self.lock();
+        inner.unheard.retain(|known| *known != relay_socket(node));
+        inner.unheard.extend((!hears).then(|| relay_socket(node)));
     }
 
     /// What the relay was asked for, in order.
@@ -493,6 +519,19 @@ impl Worker {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn relay_stats(&mut self) -> RelayStats {
+        let now = tokio::time::Instant::now().into_std();
+        self.heard_at.get_or_insert(now);
+        let links = self.links.iter().map(|&(link, address)| {
+            let heard_at = if self.unheard.contains(&address) { self.heard_at } else { Some(now) };
+            let received = InLinkStats { heard_at, ..InLinkStats::default() };
+            RelayLinkStats { link, sent: OutLinkStats::default(), received }
+        });
+        RelayStats { links: links.collect(), ..RelayStats::default() }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use worker_api::EndReason;
 use worker_api::relay::RelayNotice;
 
+use crate::faults::{forgets, start_with_nats_by_wire};
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
 use crate::overheard::Overheard;
 use crate::server::{DEADLINE, Server, until};
@@ -183,4 +184,103 @@ async fn no_key_secret_or_media_goes_through_nats() {
     }
     assert!(!overheard.contains(Options::default().secret));
     assert!(!overheard.contains(&frame(0).data()[..32]));
+}
+
+/// It writes nothing of itself in the directory, so that the source cannot know that it comes or goes.
+#[tokio::test]
+async fn the_key_changes_when_a_node_leaves_of_which_only_its_parent_knows() {
+    let Some(server) = Server::start().await else { return };
+    let options = Options { fan_out_max: 1, ..Options::default() };
+    let a = Node::start(&server, "a", options.clone()).await;
+    let b = Node::start(&server, "b", options.clone()).await;
+    let (c, nats) = start_with_nats_by_wire(&server, "c", options).await;
+    c.linked(2).await;
+    b.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]"]).await;
+    c.knows(STREAM).await;
+    nats.set_open(false);
+    forgets(&a, "c").await;
+    c.worker.want(STREAM, true);
+    asked(&c, &["Fetch [0]"]).await;
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    c.worker.want(STREAM, false);
+    until("the key is changed", || a.worker.relayed().iter().any(|call| call == "NewKey")).await;
+}
+
+/// A way that is open for TCP alone, as behind a firewall, or in one direction alone.
+#[tokio::test]
+async fn a_parent_of_which_no_datagram_comes_is_left_for_another_one() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    let c = Node::start(&server, "c", Options::default()).await;
+    b.linked(2).await;
+    c.linked(2).await;
+    a.worker.publish_packets(STREAM);
+    for node in [&b, &c] {
+        node.knows(STREAM).await;
+        node.worker.want(STREAM, true);
+        asked(node, &["Fetch [0]"]).await;
+    }
+    assert!(c.status().await.links.iter().all(|link| link.packets_heard));
+    c.worker.set_hears("a", false);
+    asked(&c, &["Fetch [0]", "RemoveParent", "AddKey 0", "AddParent"]).await;
+    asked(&b, &["Fetch [0]", "Offer", "Serve 8 from Some(42)"]).await;
+    assert_eq!(c.worker.publications(STREAM), 1, "its viewers notice nothing but the pause");
+    let seen = c.status().await;
+    assert_eq!(seen.silent_parents, 1);
+    let heard = |name: &str| seen.links.iter().find(|link| link.node == name).expect("a link").packets_heard;
+    assert!(!heard("a") && heard("b"));
+}
+
+#[tokio::test]
+async fn an_only_parent_of_which_no_datagram_comes_is_tried_again() {
+    let Some(server) = Server::start().await else { return };
+    let a = Node::start(&server, "a", Options::default()).await;
+    let b = Node::start(&server, "b", Options::default()).await;
+    b.linked(1).await;
+    a.worker.publish_packets(STREAM);
+    b.knows(STREAM).await;
+    b.worker.set_hears("a", false);
+    b.worker.want(STREAM, true);
+    asked(&b, &["Fetch [0]", "RemoveParent"]).await;
+    assert_eq!(b.status().await.silent_parents, 1);
+    b.worker.set_hears("a", true);
+    asked(&b, &["Fetch [0]", "RemoveParent", "AddKey 0", "AddParent"]).await;
+    until("it is served again", || {
+        a.worker.relayed().last().is_some_and(|call| call == "Serve 8 from Some(42)")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_that_gets_no_datagrams_of_its_parent_changes_places_with_its_child() {
+    let Some((_server, a, b, c)) = chain().await else { return };
+    asked(&b, &["Fetch [0]", "Offer", "Serve 7 from None"]).await;
+    // It reaches only the one that it feeds.
+    b.worker.set_hears("a", false);
+    until("the child gets it from the home", || {
+        c.worker.relayed().last().is_some_and(|call| call == "Serve 8 from Some(42)")
+    })
+    .await;
+    until("the node gets it from its child", || {
+        b.worker.relayed().last().is_some_and(|call| call == "AddParent")
+    })
+    .await;
+    assert!(a.worker.relayed().ends_with(&["Serve 8 from Some(42)".to_owned()]));
+    let edges = |edges: &[control::cluster::StreamEdge]| {
+        edges.iter().map(|edge| format!("{} from {}", edge.node, edge.parent)).collect::<Vec<_>>()
+    };
+    let begun = tokio::time::Instant::now();
+    loop {
+        let tree = a.status().await.streams.first().map(|stream| edges(&stream.edges)).unwrap_or_default();
+        if tree == ["b from c", "c from a"] {
+            break;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{tree:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -1,9 +1,11 @@
 //! Whoever else connects to the port for nodes.
 
 use std::io::{ErrorKind, Read};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
@@ -71,4 +73,36 @@ async fn a_node_with_another_secret_gets_no_link_and_the_others_are_not_disturbe
     let to_c = links.iter().find(|link| link.node == "c").expect("it lives");
     assert!(to_c.last_problem.as_deref().is_some_and(|why| why.contains("secret")), "{to_c:?}");
     assert!(c.worker.received(STREAM).is_empty());
+}
+
+#[tokio::test]
+async fn a_node_gets_a_link_while_strangers_take_every_place_they_can() {
+    let Some(server) = Server::start().await else { return };
+    let b = Node::start(&server, "b", Options::default()).await;
+    let address = b.nodes().addresses()[0];
+    let mut strangers = JoinSet::new();
+    for number in 0..144_u8 {
+        strangers.spawn(async move {
+            loop {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind(([127, 9, 0, number / 12], 0).into()).unwrap();
+                let mut answer = Vec::new();
+                if let Ok(mut stranger) = socket.connect(address).await {
+                    let _ = stranger.read_to_end(&mut answer).await;
+                }
+                assert!(answer.is_empty(), "a stranger is told nothing");
+            }
+        });
+    }
+    let begun = Instant::now();
+    while b.status().await.refused_connections.too_many == 0 {
+        assert!(begun.elapsed() < DEADLINE, "all places are taken");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // A way to it is there for nobody: it has to come itself, from an address that only the directory tells.
+    let announced = Some(([127, 0, 0, 1], 1).into());
+    let a = Node::start(&server, "a", Options { announced, ..Options::default() }).await;
+    a.linked(1).await;
+    let refused = b.status().await.refused_connections;
+    assert!(refused.too_many > 0 && refused.not_taken == 0, "{refused:?}");
 }
