@@ -150,12 +150,12 @@ secret_file = "{self.secret}"
         """Takes a node off the network of nodes, or puts it back."""
         command("ip", "-n", self.hub, "link", "set", f"nodes-{name}", "down" if is_cut else "up")
 
-    def shape(self, name, kilobits):
-        """What reaches this node from others has this rate at most, with a queue of 50 ms; None is unlimited."""
+    def shape(self, name, kilobits, queue_ms=50):
+        """What reaches this node from others has this rate at most, and waits as long at most; None is unlimited."""
         if kilobits is None:
             subprocess.run(["tc", "-n", self.hub, "qdisc", "del", "dev", f"nodes-{name}", "root"], stderr=subprocess.DEVNULL)
             return
-        limit = ["tbf", "rate", f"{kilobits}kbit", "burst", "4kb", "latency", "50ms"]
+        limit = ["tbf", "rate", f"{kilobits}kbit", "burst", "4kb", "latency", f"{queue_ms}ms"]
         command("tc", "-n", self.hub, "qdisc", "replace", "dev", f"nodes-{name}", "root", *limit)
 
     def received(self, name, network="nodes"):

@@ -22,6 +22,9 @@ pub const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a frame that one message carries: streams take turns after each, so that a key frame of one
 /// delays the others by this much only. With the head of a message it fits a TLS record.
 pub const CHUNK_BYTES_MAX: usize = 16_000;
+/// Bytes that a message with a part of a frame has room for; where less is left, the next write takes it. On
+/// a slow link writes are small, and a TLS record, which is nothing before all of it is there, with them.
+pub const PART_BYTES_LEAST: usize = 1_000;
 /// Bytes that a stream may send before it is the next one's turn; a message that exceeds it is made up for
 /// in the turns that follow.
 pub(crate) const TURN_BYTES: i64 = 4_000;
@@ -38,6 +41,9 @@ pub const WINDOW_BYTES: u32 = 4 << 20;
 /// them has waited this long. Far below the two seconds that a player may be behind: the path's own
 /// queues and the key frame itself come on top.
 pub const LATE_AFTER: Duration = Duration::from_millis(900);
+/// The same where a key frame waits behind it: what is left out then is little, and the key frame, which has
+/// the largest part of its way before it, comes sooner by all of it.
+pub(crate) const LATE_BEFORE_KEY: Duration = Duration::from_millis(450);
 /// By so much later, at most, the wait of frames begins that a node begins with: half of a group of pictures
 /// of twenty seconds.
 pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(10);
@@ -68,6 +74,8 @@ pub const PING_BUSY: Duration = Duration::from_millis(200);
 pub const SILENT_IDLE: Duration = Duration::from_secs(3);
 /// The same while there is a stream: enough for two retransmissions of TCP.
 pub const SILENT_BUSY: Duration = Duration::from_millis(650);
+/// For so long after it left frames out a node is given as much time as one without streams.
+pub(crate) const SLOW_FOR: Duration = Duration::from_secs(10);
 /// A caller that comes this long after its time was not running: it reads what has come before it judges.
 pub(crate) const AWAY_AFTER: Duration = Duration::from_millis(300);
 /// Of so many round trips the shortest counts: others waited behind frames.

@@ -12,8 +12,8 @@ use crate::fetch::{Fetch, State};
 use crate::frame;
 use crate::hello::{self, Binding, Node, Role, Said, Secret};
 use crate::limits::{
-    AWAY_AFTER, CONTROL_BYTES_MAX, HELLO_WITHIN, PING_BUSY, PING_IDLE, ROUND_TRIPS_KEPT, SILENT_BUSY,
-    SILENT_IDLE, STREAMS_MAX, TURN_BYTES,
+    AWAY_AFTER, CONTROL_BYTES_MAX, HELLO_WITHIN, PART_BYTES_LEAST, PING_BUSY, PING_IDLE, ROUND_TRIPS_KEPT,
+    SILENT_BUSY, SILENT_IDLE, SLOW_FOR, STREAMS_MAX, TURN_BYTES,
 };
 use crate::message::{Message, Position, Publication, StreamKey};
 use crate::serve::Serve;
@@ -106,6 +106,8 @@ pub struct Link {
     due: Duration,
     /// When the first ping was sent since anything was heard.
     unheard_since: Option<Duration>,
+    /// When the other node said last that it left frames out.
+    gap_at: Option<Duration>,
     pinged: Option<(u32, Duration)>,
     last_ping: u32,
     round_trips: VecDeque<Duration>,
@@ -175,6 +177,7 @@ impl Link {
             failed: None,
             due: now + HELLO_WITHIN,
             unheard_since: None,
+            gap_at: None,
             pinged: None,
             last_ping: 0,
             round_trips: VecDeque::new(),
@@ -216,7 +219,7 @@ impl Link {
         match (self.state, self.unheard_since) {
             _ if self.failed.is_some() => Some(Duration::ZERO),
             (LinkState::Over, _) => None,
-            (LinkState::Up, Some(since)) => Some(self.due.min(since + self.silent_after())),
+            (LinkState::Up, Some(since)) => Some(self.due.min(since + self.silent_after(since))),
             _ => Some(self.due),
         }
     }
@@ -226,12 +229,13 @@ impl Link {
         self.events.pop_front()
     }
 
-    /// Appends what is to be sent now to `out`, as long as that is shorter than `bytes_max`; it may get
-    /// longer by one message, and by all that are no frames.
+    /// Appends what is to be sent now to `out`: all messages that are no frames, then frames and parts of
+    /// them, as long as `bytes_max` leaves [`PART_BYTES_LEAST`] bytes of room. Their heads may exceed it.
     pub fn poll_output(&mut self, now: Duration, out: &mut Vec<u8>, bytes_max: usize) {
         let begin = out.len();
         out.append(&mut self.control);
-        while out.len() < bytes_max
+        let has_room = |out: &Vec<u8>| out.len() + PART_BYTES_LEAST <= bytes_max;
+        while has_room(out)
             && let Some(id) = self.ready.pop_front()
         {
             let Some(served) = self.serves.get_mut(&id) else { continue };
@@ -240,9 +244,10 @@ impl Link {
             if served.allowance <= 0 {
                 served.allowance += TURN_BYTES;
             }
-            while served.allowance > 0 && out.len() < bytes_max && frames.has_output() {
+            while served.allowance > 0 && has_room(out) && frames.has_output() {
                 let before = out.len();
-                self.stats.left_out += u64::from(frames.put_next(now, id, out));
+                let room = bytes_max - before;
+                self.stats.left_out += u64::from(frames.put_next(now, id, room, out));
                 served.allowance -= (out.len() - before) as i64;
             }
             served.is_ready = frames.has_output();
@@ -523,6 +528,7 @@ impl Link {
                 self.received(id, frame.flatten());
             }
             Message::Gap { id, frames } => {
+                self.gap_at = Some(now);
                 if let Some(fetch) = self.accepted(id)? {
                     fetch.skip()?;
                     self.stats.missed += u64::from(frames);
@@ -626,9 +632,13 @@ impl Link {
         !self.fetches.is_empty() || !self.serves.is_empty()
     }
 
-    fn silent_after(&self) -> Duration {
-        let silent = if self.is_busy() { SILENT_BUSY } else { SILENT_IDLE };
-        silent + 2 * self.round_trip().unwrap_or_default()
+    fn silent_after(&self, since: Duration) -> Duration {
+        // A link that is too slow for its streams loses packets again and again, and TCP is silent for seconds
+        // when it loses one twice.
+        let is_slow = self.gap_at.is_some_and(|at| since < at + SLOW_FOR);
+        let silent = if self.is_busy() && !is_slow { SILENT_BUSY } else { SILENT_IDLE };
+        // The slowest: what waits behind frames on a link that has become slow says so before a gap does.
+        silent + 2 * self.round_trips.iter().max().copied().unwrap_or_default()
     }
 
     /// The link has a stream now: pings are due sooner, beginning with the next time that is asked.
@@ -645,7 +655,7 @@ impl Link {
             LinkState::Up => {}
         }
         if let Some(since) = self.unheard_since {
-            let silent_at = since + self.silent_after();
+            let silent_at = since + self.silent_after(since);
             if now >= silent_at && now < silent_at + AWAY_AFTER {
                 return Err(LinkError::Silent);
             } else if now >= silent_at {

@@ -18,7 +18,9 @@ use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use tracing::trace;
 
 use crate::frame::{FRAME_COST, bytes, put_head};
-use crate::limits::{CATCH_UP_MAX, CHUNK_BYTES_MAX, FRAME_BYTES_MAX, LATE_AFTER, QUEUE_BYTES_MAX};
+use crate::limits::{
+    CATCH_UP_MAX, CHUNK_BYTES_MAX, FRAME_BYTES_MAX, LATE_AFTER, LATE_BEFORE_KEY, QUEUE_BYTES_MAX,
+};
 use crate::message::{HEADER_BYTES, Message};
 
 #[derive(Debug, Default)]
@@ -116,8 +118,9 @@ impl Serve {
         self.begun.is_none() && self.waiting.is_empty()
     }
 
-    /// Writes the next part of a frame; says how many frames were left out before it.
-    pub(crate) fn put_next(&mut self, now: Duration, id: u32, out: &mut Vec<u8>) -> u32 {
+    /// Writes the next part of a frame, of `room` bytes at most; says how many frames were left out before it.
+    pub(crate) fn put_next(&mut self, now: Duration, id: u32, room: usize, out: &mut Vec<u8>) -> u32 {
+        let room = room.min(CHUNK_BYTES_MAX);
         let gap = self.gap;
         self.leave_out_late(now);
         let left_out = self.gap - gap;
@@ -126,43 +129,50 @@ impl Serve {
                 && let Some(Waiting { frame, .. }) = self.waiting.pop_front()
             {
                 self.waiting_bytes -= bytes(&frame).len();
-                self.begin(id, frame, out);
+                self.begin(id, frame, room, out);
             }
             return left_out;
         };
         let rest = &bytes(&frame)[sent..];
-        let part = &rest[..rest.len().min(CHUNK_BYTES_MAX)];
+        let part = &rest[..rest.len().min(room)];
         Message::More { id, bytes: part }.put(out);
         self.credit -= part.len() as i64;
         if part.len() < rest.len() {
-            self.begun = Some((frame, sent + CHUNK_BYTES_MAX));
+            let sent = sent + part.len();
+            self.begun = Some((frame, sent));
         }
         left_out
     }
 
-    fn begin(&mut self, id: u32, frame: Arc<Frame>, out: &mut Vec<u8>) {
+    fn begin(&mut self, id: u32, frame: Arc<Frame>, room: usize, out: &mut Vec<u8>) {
         if self.gap > 0 {
             Message::Gap { id, frames: self.gap }.put(out);
             self.gap = 0;
         }
-        let mut first = Vec::with_capacity(HEADER_BYTES + 32 + bytes(&frame).len().min(CHUNK_BYTES_MAX));
+        let mut first = Vec::with_capacity(HEADER_BYTES + 32 + bytes(&frame).len().min(room));
         put_head(&mut first, &frame, self.before);
         self.before = frame.dts;
         let all = bytes(&frame);
-        let part = &all[..all.len().min(CHUNK_BYTES_MAX)];
+        let part = &all[..all.len().min(room)];
         first.extend(part);
         Message::Frame { id, head_and_bytes: &first }.put(out);
         self.credit -= (part.len() + FRAME_COST) as i64;
         if part.len() < all.len() {
-            self.begun = Some((frame, CHUNK_BYTES_MAX));
+            let sent = part.len();
+            self.begun = Some((frame, sent));
         }
     }
 
     /// Leaves out what must not be sent any more.
     fn leave_out_late(&mut self, now: Duration) {
         let is_late = |waiting: &Waiting| now.saturating_sub(waiting.since) > LATE_AFTER;
-        let first = self.waiting.iter().find(|waiting| !is_kept(&waiting.frame));
-        if !first.is_some_and(is_late) && self.waiting_bytes <= QUEUE_BYTES_MAX {
+        let mut frames = self.waiting.iter().filter(|waiting| !is_kept(&waiting.frame));
+        let waited = frames.next().map_or(Duration::ZERO, |first| now.saturating_sub(first.since));
+        // What is before a key frame delays it, and this by all that it is.
+        let is_before_key =
+            waited > LATE_BEFORE_KEY && frames.any(|waiting| waiting.frame.role == FrameRole::Key);
+        let limit = if is_before_key { LATE_BEFORE_KEY } else { LATE_AFTER };
+        if waited <= limit && self.waiting_bytes <= QUEUE_BYTES_MAX {
             return;
         }
         let too_many = self.waiting_bytes > QUEUE_BYTES_MAX;
@@ -239,7 +249,7 @@ mod tests {
         let (mut sent, mut gap, mut before) = (Vec::new(), 0, serve.before);
         while serve.has_output() {
             let mut out = Vec::new();
-            serve.put_next(now, 1, &mut out);
+            serve.put_next(now, 1, usize::MAX, &mut out);
             let mut input = &out[..];
             while let Some((message, len)) = Message::read(input).unwrap() {
                 input = &input[len..];
@@ -299,6 +309,16 @@ mod tests {
     }
 
     #[test]
+    fn a_key_frame_does_not_wait_behind_what_is_nearly_late() {
+        let mut serve = Serve::new(1 << 20);
+        serve.push(ms(0), frame(VIDEO, FrameRole::Inter, 0));
+        serve.push(ms(0), frame(AUDIO, FrameRole::Audio, 1));
+        assert_eq!(serve.push(ms(451), frame(VIDEO, FrameRole::Inter, 2)), 0);
+        assert_eq!(serve.push(ms(451), frame(VIDEO, FrameRole::Key, 3)), 2);
+        assert_eq!(sent(&mut serve, ms(451)), [(1, 2), (3, 0)], "audio is not late");
+    }
+
+    #[test]
     fn without_credit_nothing_is_begun_and_what_is_begun_is_finished() {
         let mut serve = Serve::new(1);
         let times = (Timestamp::ZERO, Timestamp::ZERO);
@@ -308,7 +328,7 @@ mod tests {
         let mut out = Vec::new();
         for _ in 0..3 {
             assert!(serve.has_output());
-            serve.put_next(ms(0), 1, &mut out);
+            serve.put_next(ms(0), 1, usize::MAX, &mut out);
         }
         assert!(!serve.has_output() && !serve.is_empty());
         serve.add_credit((CHUNK_BYTES_MAX * 2 + FRAME_COST) as u32);

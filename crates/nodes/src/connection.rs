@@ -15,8 +15,8 @@ use std::time::Duration;
 use cluster::{InstanceId, NodeName};
 use media::Frame;
 use node_link::{
-    Event, FetchId, Goodbye, Link, LinkError, LinkStats, Position, Publication, ServeId, StreamEnd,
-    StreamKey, StreamRefusal,
+    Event, FetchId, Goodbye, Link, LinkError, LinkStats, PART_BYTES_LEAST, Position, Publication, ServeId,
+    StreamEnd, StreamKey, StreamRefusal,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc};
@@ -33,10 +33,13 @@ use crate::status::Rates;
 /// Bytes read at once, and handed to TLS at once: a record of it.
 const READ_BYTES: usize = 16 * 1024;
 const WRITE_BYTES: usize = 16 * 1024;
-/// The same on a slow link. What was taken from the machine cannot be left out any more, however late it is.
+/// The same on a slow link. What was taken from the machine cannot be left out any more, however late it is;
+/// and the other node hears nothing while a record is on its way.
 const WRITE_BYTES_LEAST: usize = 2 * 1024;
-/// A link is slow if what is taken at once needs longer than this.
+/// A link is slow if what is taken at once needs longer than this: half as much is taken then.
 const WRITE_WITHIN: Duration = Duration::from_millis(50);
+/// So many bytes more are taken when all that may be was, and needed no longer.
+const WRITE_BYTES_STEP: usize = 1024;
 /// Time to send what is left on a link that ends.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
@@ -104,7 +107,8 @@ pub(crate) struct Io {
     output: Vec<u8>,
     /// Bytes that are taken from the machine at once.
     write_bytes: usize,
-    taken_at: Duration,
+    /// When they were taken last, and how many.
+    taken: (Duration, usize),
     /// Bytes of the output that TLS has.
     written: usize,
     /// TLS has no bytes that the socket does not have.
@@ -123,7 +127,7 @@ impl Io {
             input,
             output,
             write_bytes: WRITE_BYTES,
-            taken_at: Duration::ZERO,
+            taken: (Duration::ZERO, 0),
             written: 0,
             is_flushed: true,
             has_read: false,
@@ -135,8 +139,9 @@ impl Io {
         let timeout = {
             let mut machine = driven.lock();
             if self.output.is_empty() && self.is_flushed {
-                self.taken_at = driven.clock.now();
-                machine.poll_output(self.taken_at, &mut self.output, self.write_bytes);
+                let now = driven.clock.now();
+                machine.poll_output(now, &mut self.output, self.write_bytes);
+                self.taken = (now, self.output.len());
             }
             machine.next_timeout()
         };
@@ -187,9 +192,12 @@ impl Io {
             self.written = 0;
         }
         if self.is_flushed && self.output.is_empty() {
-            let bytes = match now.saturating_sub(self.taken_at) > WRITE_WITHIN {
+            let (taken_at, taken) = self.taken;
+            let bytes = match now.saturating_sub(taken_at) > WRITE_WITHIN {
                 true => self.write_bytes / 2,
-                false => self.write_bytes * 2,
+                // Less than may be taken says nothing: it fits into an empty socket.
+                false if taken + PART_BYTES_LEAST < self.write_bytes => self.write_bytes,
+                false => self.write_bytes + WRITE_BYTES_STEP,
             };
             self.write_bytes = bytes.clamp(WRITE_BYTES_LEAST, WRITE_BYTES);
         }

@@ -108,6 +108,21 @@ fn a_link_that_recovers_carries_everything_again() {
 }
 
 #[test]
+fn a_slow_link_that_stalls_is_not_taken_for_a_dead_one() {
+    let mut pair = Pair::up();
+    let mut stream = Stream::new(&mut pair, "live/a", 600_000);
+    for number in 0..25 * 20 {
+        // Half the rate; one write takes a second and a half in the end.
+        pair.rate = if number < 25 * 18 { 300_000 / 8 } else { 5_300 };
+        stream.send(&mut pair, number);
+        pair.run(ms(40));
+        stream.receive(&mut pair);
+    }
+    assert!(stream.missed > 0);
+    assert_eq!((&pair.dialer.error, &pair.listener.error), (&None, &None));
+}
+
+#[test]
 fn two_streams_of_one_rate_get_equal_shares() {
     let mut pair = Pair::up();
     let mut streams = ["live/a", "live/b", "live/c"].map(|name| Stream::new(&mut pair, name, 1_000_000));
