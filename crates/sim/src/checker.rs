@@ -13,6 +13,8 @@ use crate::ledger::{Ledger, ServerView, StreamKey};
 #[derive(Debug)]
 pub struct Checker {
     key: StreamKey,
+    /// The server that it plays at.
+    at: usize,
     who: String,
     joined: Instant,
     last: Option<(u64, u32)>,
@@ -44,9 +46,10 @@ pub struct Checker {
 
 impl Checker {
     /// Of a player that joins now from this address.
-    pub fn new(key: StreamKey, who: String, address: Option<SocketAddr>) -> Self {
+    pub fn new(key: StreamKey, at: usize, who: String, address: Option<SocketAddr>) -> Self {
         Self {
             key,
+            at,
             who,
             joined: netsim::kernel::now(),
             last: None,
@@ -127,7 +130,7 @@ impl Checker {
                 self.has_no_picture &= !is_picture;
                 self.missed += missed;
                 ledger.frames_missed += missed;
-                ledger.missed_by_server[self.key.server] += missed;
+                ledger.missed_by_server[self.at] += missed;
                 if missed > 0
                     && let Some(address) = self.counted_at.filter(|_| !ledger.loses_between_workers)
                 {
@@ -166,7 +169,7 @@ impl Checker {
     /// Takes in what a bridge has made of a packet: Opus or VP8 in the bodies of Enhanced RTMP.
     fn packet(&mut self, ledger: &mut Ledger, kind: MediaKind, timestamp: u32, body: &[u8]) {
         let (who, is_video) = (&self.who, kind == MediaKind::Video);
-        let bridges = ledger.servers[self.key.server].bridges;
+        let bridges = ledger.servers[self.at].bridges;
         ledger.check(bridges, || format!("{who}: gets packets, and bridges are off"));
         // Each track has its own way through the network: between the two the order is not promised.
         let last = self.bridged_timestamps[usize::from(is_video)];
@@ -231,13 +234,16 @@ impl Checker {
 
     /// The same for what bridges make: audio and video of a publisher on a good path are there.
     fn bridged_is_in_time(&self, ledger: &mut Ledger) {
-        if !ledger.servers[self.key.server].bridges {
+        if !ledger.servers[self.at].bridges {
             return;
         }
         let (now, most) = (netsim::kernel::now(), Duration::from_secs(4) + ledger.slack);
         let mut of_stream = ledger.rtc.iter().filter(|(_, record)| record.key == self.key);
         let live = of_stream.next_back().filter(|(_, record)| record.ended.is_none() && record.is_steady);
         let Some((&id, record)) = live else { return };
+        if record.at != self.at && !ledger.has_good_links {
+            return;
+        }
         let began = record.audio.first().copied().unwrap_or(now).max(self.joined);
         if now < began + most + Duration::from_secs(4) {
             return;
@@ -262,7 +268,7 @@ impl Checker {
     /// players wait, or somebody had it ended.
     pub fn is_ended_for_a_reason(&self, ledger: &mut Ledger) {
         let (now, known) = (netsim::kernel::now(), Duration::from_secs(2) + ledger.slack);
-        let ServerView { wait_for_publisher, bridges, .. } = ledger.servers[self.key.server];
+        let ServerView { wait_for_publisher, bridges, .. } = ledger.servers[self.at];
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
         let of_stream = of_stream.filter(|record| record.is_steady);
         let of_stream = of_stream.map(|record| (record.sent.first(), record.ended));
@@ -287,17 +293,21 @@ impl Checker {
     /// A player whose stream has had no publisher for long is told so and disconnected.
     pub fn is_not_forgotten(&self, ledger: &mut Ledger) {
         let now = netsim::kernel::now();
-        let Some(wait) = ledger.servers[self.key.server].wait_for_publisher else { return };
+        let Some(wait) = ledger.servers[self.at].wait_for_publisher else { return };
         let of_stream = ledger.publications.values().filter(|record| record.key == self.key);
         // Without bridges a publisher by WebRTC is none for it.
-        let bridges = ledger.servers[self.key.server].bridges;
+        let bridges = ledger.servers[self.at].bridges;
         let of_rtc = ledger.rtc.values().filter(|record| bridges && record.key == self.key);
         let of_rtc = of_rtc.map(|record| record.ended);
         let ended = of_stream.map(|record| record.ended).chain(of_rtc).collect::<Option<Vec<_>>>();
         let Some(ended) = ended.filter(|_| !ledger.is_draining) else { return };
         let since = ended.into_iter().max().unwrap_or(self.joined).max(self.joined);
-        // A publisher that vanishes is noticed when it has been silent for too long.
-        let limit = wait + ledger.servers[self.key.server].publisher_idle_timeout + Duration::from_secs(8);
+        // A publisher that vanishes is noticed when it has been silent for too long, one by WebRTC when its
+        // consent is over and ICE was not restarted.
+        let by_webrtc = ledger.rtc.values().any(|record| record.key == self.key);
+        let consent = Duration::from_secs(if by_webrtc { 30 } else { 0 });
+        let silence = ledger.servers[self.at].publisher_idle_timeout.max(consent);
+        let limit = wait + silence + Duration::from_secs(8);
         let limit = limit + ledger.slack;
         let who = &self.who;
         let text = format!("{who}: still there {:?} after the last publisher", now - since);

@@ -48,6 +48,8 @@ pub struct PublicationRecord {
 pub struct RtcRecord {
     /// Where.
     pub key: StreamKey,
+    /// At which server: that of the stream, or another of its cluster.
+    pub at: usize,
     /// When each audio packet was sent, by number.
     pub audio: Vec<Instant>,
     /// How many pictures were sent.
@@ -66,6 +68,8 @@ pub struct ServerView {
     pub rtmp: SocketAddr,
     /// Where it takes HTTP.
     pub http: SocketAddr,
+    /// Where its relay is, if it is a node of a cluster.
+    pub relay: Option<SocketAddr>,
     /// Where its workers take WebRTC.
     pub rtc: Vec<RtcEndpoint>,
     /// The workers' queues of commands, for the control side.
@@ -112,6 +116,13 @@ pub struct Ledger {
     pub is_crowded: bool,
     /// The servers stop: whoever is thrown out does not come back.
     pub is_draining: bool,
+    /// The servers are nodes of a cluster, whose links are good and stay.
+    pub has_good_links: bool,
+    /// They are nodes whose links break.
+    pub has_broken_links: bool,
+    /// How often a node has let a stream go that it had from another, by name: its players may get parts of it
+    /// again when it comes back.
+    pub let_go: BTreeMap<(usize, String), u64>,
     /// Sessions are ended at the API.
     pub ends_sessions: bool,
     /// Nobody asks for more than one thing on an HTTP connection, and there are no sources inside: sessions
@@ -132,8 +143,8 @@ pub struct Ledger {
     pub is_cut: Vec<bool>,
     /// Packets that viewers got.
     pub packets_received: u64,
-    /// Packets that viewers on good paths did not get between others, by server.
-    pub packets_missed: Vec<u64>,
+    /// Datagrams that servers got from each other.
+    pub relayed: u64,
     /// Lines of what happened, if wanted.
     pub trace: bool,
 }
@@ -154,6 +165,9 @@ impl Ledger {
             slack: Duration::ZERO,
             is_crowded: false,
             is_draining: false,
+            has_good_links: false,
+            has_broken_links: false,
+            let_go: BTreeMap::new(),
             ends_sessions: false,
             is_plain_http: false,
             loses_between_workers: false,
@@ -163,7 +177,7 @@ impl Ledger {
             dropped: FastMap::default(),
             is_cut: Vec::new(),
             packets_received: 0,
-            packets_missed: Vec::new(),
+            relayed: 0,
             trace: false,
         }
     }
@@ -204,9 +218,9 @@ impl Ledger {
     }
 
     /// A new publication by WebRTC begins.
-    pub fn publish_rtc(&mut self, key: StreamKey, is_steady: bool) -> u64 {
+    pub fn publish_rtc(&mut self, key: StreamKey, at: usize, is_steady: bool) -> u64 {
         self.last_publication += 1;
-        let record = RtcRecord { key, audio: Vec::new(), video: 0, ended: None, is_steady };
+        let record = RtcRecord { key, at, audio: Vec::new(), video: 0, ended: None, is_steady };
         self.rtc.insert(self.last_publication, record);
         self.last_publication
     }

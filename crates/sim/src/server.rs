@@ -21,6 +21,7 @@ use sim_worker::simulated::SimulatedWorker;
 use tokio::sync::mpsc::{self, Receiver, UnboundedReceiver};
 use worker_api::AddressSlots;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
+use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
 use worker_api::link::{HANDOFFS_MAX, Handoff};
 use worker_api::rtc::RtcNotice;
@@ -53,7 +54,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one at `ip` and enters it into the ledger.
+    /// Starts one at `ip` and enters it into the ledger; as a node of a cluster if there is one elsewhere.
     ///
     /// # Panics
     /// If it does not start.
@@ -62,6 +63,7 @@ impl Server {
         ip: IpAddr,
         mut settings: WorkerSettings,
         token: Option<String>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> Self {
         kernel::set_local_addresses(vec![ip]);
         settings.rtmp = vec![SocketAddr::new(ip, 1935)];
@@ -86,7 +88,7 @@ impl Server {
             give_handoff,
             give_notice,
             give_stats,
-            None,
+            elsewhere,
         );
         let (server, workers) = started.expect("its addresses are free");
         let index = ledger.servers.len();
@@ -95,6 +97,7 @@ impl Server {
             ip,
             rtmp: server.addresses().rtmp[0],
             http: server.addresses().http[0],
+            relay: server.addresses().relay,
             rtc: server.rtc_endpoints().to_vec(),
             handles: server.handles().to_vec(),
             published: Box::new(server.published()),
@@ -108,7 +111,6 @@ impl Server {
         });
         ledger.missed_by_server.push(0);
         ledger.is_cut.push(false);
-        ledger.packets_missed.push(0);
         Self {
             index,
             ip,

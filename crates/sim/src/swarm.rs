@@ -10,10 +10,11 @@ use netsim::kernel::{self, Faults, Path};
 use worker_api::pattern::Pattern;
 use worker_api::rtc::RtcRole;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, SecondPublisher, TranscodingSettings, UdpBackend,
-    WorkerSettings,
+    Application, ApplicationSettings, BridgeSettings, RelaySettings, SecondPublisher, TranscodingSettings,
+    UdpBackend, WorkerSettings,
 };
 
+use crate::actors::cluster::{self, Cluster, Directory, relay_ip};
 use crate::actors::flv::{Carrier, FlvPlayer};
 use crate::actors::hostile::{Habit, Hostile};
 use crate::actors::internal::InternalPublisher;
@@ -48,6 +49,10 @@ pub struct Config {
     pub viewers: usize,
     /// Viewers by WebRTC of each RTMP stream, and players by RTMP and FLV of each WebRTC stream.
     pub bridged: usize,
+    /// Streams published by WebRTC that are one on all servers, which are a cluster if there are any.
+    pub shared: usize,
+    /// Links between the servers break and come back.
+    pub breaks: bool,
     /// Publishers of ten that are sources inside the server.
     pub internal: u64,
     /// The API of each server is used; sessions are ended by it as well.
@@ -101,6 +106,8 @@ pub struct Outcome {
     pub frames: u64,
     /// Packets that viewers got.
     pub packets: u64,
+    /// Datagrams that servers got from each other.
+    pub relayed: u64,
     /// Frames that players missed.
     pub missed: u64,
     /// Messages of several datagrams that servers sent.
@@ -167,6 +174,8 @@ impl Config {
             players: random.below(8) as usize,
             viewers: random.below(5) as usize,
             bridged: more.below(3) as usize,
+            shared: 0,
+            breaks: false,
             internal: pick(more, &[0, 0, 2, 5]),
             operator: [None, Some(false), Some(true)][more.below(3) as usize],
             pauses: 0,
@@ -219,6 +228,10 @@ impl Config {
         config.pauses = pick(&mut Random::new(seed ^ 0x7061_7573_6573), &[0, 0, 2, 5]);
         let rings = &mut Random::new(seed ^ 0x7269_6e67_7300);
         config.faults.late_room = if rings.chance(0.5) { 0.5 } else { 0.0 };
+        let cluster = &mut Random::new(seed ^ 0x636c_7573_7465_7200);
+        if config.servers > 1 && cluster.chance(0.4) {
+            (config.shared, config.breaks) = (1 + cluster.below(2) as usize, cluster.chance(0.3));
+        }
         config
     }
 
@@ -236,6 +249,8 @@ impl Config {
             players: 8,
             viewers: 10,
             bridged: 1,
+            shared: 0,
+            breaks: false,
             internal: 0,
             operator: Some(false),
             pauses: 0,
@@ -263,7 +278,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 23] = [
+        const CHANGES: [Change; 25] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -281,6 +296,8 @@ impl Config {
             ("no pauses", |config| config.pauses = 0),
             ("no rivals", |config| config.rivals = 0),
             ("no bridges", |config| config.bridged = 0),
+            ("no cluster", |config| config.shared = 0),
+            ("no broken links", |config| config.breaks = false),
             ("no operator", |config| config.operator = None),
             ("no sources inside", |config| config.internal = 0),
             ("no WebRTC", |config| config.rtc_streams = 0),
@@ -330,13 +347,25 @@ impl Config {
         let port = |at| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9_000 + 100 * at);
         settings.rtc.udp = (0..self.ports).map(port).collect();
         let token = self.needs_token.then(|| "secret".to_owned());
+        let directory = Arc::new(Directory::default());
+        let is_cluster = self.shared > 0;
+        ledger.has_good_links = is_cluster && !self.breaks && self.faults.receive_queue.is_none();
+        ledger.has_broken_links = is_cluster && self.breaks;
         let servers = (0..self.servers).map(|server| {
             let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + server as u8));
-            Server::start(&mut ledger, ip, settings.clone(), token.clone())
+            let mut settings = settings.clone();
+            let listen = SocketAddr::new(relay_ip(server), 9_000);
+            let udp_backend = settings.rtc.udp_backend;
+            settings.relay = is_cluster.then_some(RelaySettings { listen, udp_backend, interface: None });
+            let elsewhere = is_cluster.then(|| directory.of(server));
+            Server::start(&mut ledger, ip, settings, token.clone(), elsewhere)
         });
         let servers = servers.collect();
         let mut world = World::new(self.seed, ledger, servers, self.schedule);
         world.audit_every = self.audit_every;
+        if is_cluster {
+            self.cluster(&mut world, directory);
+        }
         self.populate(&mut world);
         world.run_until(self.lasts);
         if world.ledger.violations.is_empty() {
@@ -355,6 +384,7 @@ impl Config {
         outcome.steps = world.steps;
         outcome.frames = world.ledger.frames_received;
         outcome.packets = world.ledger.packets_received;
+        outcome.relayed = world.ledger.relayed;
         outcome.missed = world.ledger.frames_missed;
         (outcome.runs, outcome.joined) = (kernel::totals().runs, kernel::totals().joined);
         outcome.digest = kernel::digest();
@@ -370,7 +400,7 @@ impl Config {
                     self.publisher(world, random, &mut host, key, rival > 0);
                 }
                 for _ in 0..self.players {
-                    self.player(world, random, &mut host, key);
+                    self.player(world, random, &mut host, (key, server), true);
                 }
             }
             for stream in 0..self.rtc_streams {
@@ -398,6 +428,61 @@ impl Config {
         }
     }
 
+    /// The servers become a cluster, with streams that all of them have.
+    fn cluster(&self, world: &mut World, directory: Arc<Directory>) {
+        let random = &mut Random::new(self.seed ^ 0x6e6f_6465_7300);
+        let mut host = 0x4000_u16;
+        for server in 0..self.servers {
+            let is_bad = random.below(10) < self.bad_paths;
+            let some = |random: &mut Random, value: f64| if random.chance(0.5) { value } else { 0.0 };
+            let path = Path { delay: random.up_to(ms(30)), ..Path::default() };
+            let path = match is_bad {
+                true => Path {
+                    jitter: random.up_to(ms(20)),
+                    loss: some(random, 0.03),
+                    duplicate: some(random, 0.03),
+                    reorder: some(random, 0.03),
+                    corrupt: some(random, 0.01),
+                    ..path
+                },
+                false => path,
+            };
+            world.ledger.has_good_links &= !is_bad;
+            kernel::set_path(relay_ip(server), path);
+        }
+        let breaks = self.breaks;
+        world.arrive(ms(0), Box::new(move |ledger| Box::new(Cluster::new(ledger, directory, breaks))));
+        let (links_stay, is_good) = (!self.breaks, world.ledger.has_good_links);
+        for stream in 0..self.shared {
+            let home = random.below(self.servers as u64) as usize;
+            let key = cluster::shared(home, stream);
+            for rival in 0..=if self.fights { 2 } else { 0 } {
+                let address = self.address(random, &mut host);
+                let at = if rival > 0 { random.below(self.servers as u64) as usize } else { home };
+                let plan = rtc::Plan { at, ..self.rtc_plan(random, address, host, key, RtcRole::Publish) };
+                let plan = match self.flaps {
+                    true => rtc::Plan { lasts: ms(2_000) + random.up_to(self.lasts), ..plan },
+                    false => plan,
+                };
+                let after = if rival > 0 { random.up_to(self.lasts) } else { random.up_to(ms(1_000)) };
+                world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
+            }
+            for at in 0..self.servers {
+                for _ in 0..=self.viewers.min(2) {
+                    let (from, is_steady) = self.address(random, &mut host);
+                    // What is lost between nodes comes again.
+                    let address = (from, is_steady && (links_stay || at == home));
+                    let plan = rtc::Plan { at, ..self.rtc_plan(random, address, host, key, RtcRole::Play) };
+                    let after = ms(1_000) + random.up_to(self.lasts);
+                    world.arrive(after, Box::new(move |ledger| Box::new(RtcClient::new(ledger, plan))));
+                }
+                for _ in 0..self.bridged {
+                    self.player(world, random, &mut host, (key, at), is_good || at == home);
+                }
+            }
+        }
+    }
+
     /// Viewers of what is published by RTMP, and players of what is published by WebRTC.
     fn bridged(&self, world: &mut World, server: usize, host: &mut u16) {
         let random = &mut Random::new(self.seed ^ 0x6272_6964_6765 ^ server as u64);
@@ -406,7 +491,8 @@ impl Config {
                 self.rtc(world, random, host, StreamKey { server, stream }, RtcRole::Play);
             }
             for stream in 0..self.rtc_streams {
-                self.player(world, random, host, StreamKey { server, stream: 100 + stream });
+                let key = StreamKey { server, stream: 100 + stream };
+                self.player(world, random, host, (key, server), true);
             }
         }
     }
@@ -525,12 +611,22 @@ impl Config {
         );
     }
 
-    fn player(&self, world: &mut World, random: &mut Random, host: &mut u16, key: StreamKey) {
+    /// A player of frames of a stream at a server, to which that comes on good paths or not.
+    fn player(
+        &self,
+        world: &mut World,
+        random: &mut Random,
+        host: &mut u16,
+        (key, at): (StreamKey, usize),
+        comes_well: bool,
+    ) {
         let (from, is_steady) = self.address(random, host);
+        let is_steady = is_steady && comes_well;
         let after = random.up_to(self.lasts);
         let is_slow = random.chance(0.15);
         let plan = rtmp_play::Plan {
             key,
+            at,
             from,
             bytes_per_second: is_slow.then(|| random.below(30_000) as usize),
             lasts: random.up_to(self.lasts),
@@ -601,6 +697,7 @@ impl Config {
     ) -> rtc::Plan {
         let plan = rtc::Plan {
             key,
+            at: key.server,
             from,
             role,
             lasts: if role == RtcRole::Publish { self.lasts } else { random.up_to(self.lasts) },

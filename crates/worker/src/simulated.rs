@@ -82,6 +82,8 @@ pub struct Tables {
     pub peer_addresses: usize,
     /// Bridges.
     pub bridges: usize,
+    /// Streams that other nodes get or give, and links to nodes.
+    pub relayed: [usize; 3],
     /// Streams in the directory that all workers share.
     pub listed: usize,
 }
@@ -178,6 +180,7 @@ impl SimulatedWorker {
             packet_streams: worker.packets.streams.iter().count(),
             peer_addresses: worker.packets.addresses(),
             bridges: worker.bridges.len(),
+            relayed: worker.nodes.as_ref().map_or([0; 3], |nodes| nodes.tables()),
             listed: worker.ctx.directory.len(),
         }
     }
@@ -220,6 +223,9 @@ impl SimulatedWorker {
                 ));
             }
             self.accounts.insert(id, account);
+        }
+        if let Some(nodes) = &self.worker.nodes {
+            nodes.add_up()?;
         }
         self.worker.packets.add_up()
     }
@@ -324,6 +330,13 @@ impl SimulatedWorker {
                 return Err(format!("{id:?} counts {} of {players} players", stream.publication.players));
             }
             self.audit_publication(&stream.publication)?;
+        }
+        if let Some(nodes) = &worker.nodes {
+            nodes.audit(|id, epoch| {
+                let stream = worker.packets.streams.find(id);
+                let source = stream.and_then(|stream| worker.packets.streams[stream].publication.source);
+                source.is_some_and(|source| source.epoch == epoch)
+            })?;
         }
         worker.packets.audit()
     }

@@ -26,7 +26,7 @@ mod udp;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -141,6 +141,8 @@ pub(crate) struct Kernel {
     random: Random,
     faults: Faults,
     paths: FastMap<IpAddr, Path>,
+    /// Addresses that no datagram reaches or leaves.
+    cut_off: BTreeSet<IpAddr>,
     default_path: Path,
     /// Addresses of the host whose program runs, for a bind to all of them.
     local_addresses: Vec<IpAddr>,
@@ -227,6 +229,7 @@ pub fn begin(seed: u64, default_path: Path, faults: Faults) {
         random: Random::new(seed ^ 0x6b65_726e_656c),
         faults,
         paths: FastMap::default(),
+        cut_off: BTreeSet::new(),
         default_path,
         local_addresses: Vec::new(),
         events: BinaryHeap::new(),
@@ -298,6 +301,14 @@ pub(crate) fn learns_late() -> bool {
 /// Sets what the path of a client is like from now on.
 pub fn set_path(client: IpAddr, path: Path) {
     with(|kernel| kernel.paths.insert(client, path));
+}
+
+/// No datagram to or from this address arrives from now on, or they do again.
+pub fn cut_off(address: IpAddr, is_cut: bool) {
+    with(|kernel| match is_cut {
+        true => kernel.cut_off.insert(address),
+        false => kernel.cut_off.remove(&address),
+    });
 }
 
 /// Changes what goes wrong from now on.

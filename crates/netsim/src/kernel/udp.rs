@@ -119,6 +119,10 @@ impl Kernel {
     /// Sends one datagram.
     fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>) {
         self.totals.datagrams += 1;
+        if [from, to].iter().any(|end| self.cut_off.contains(&end.ip())) {
+            self.totals.datagrams_lost += 1;
+            return;
+        }
         let path = self.path(from.ip(), to.ip()).clone();
         if self.random.chance(path.loss) {
             self.totals.datagrams_lost += 1;

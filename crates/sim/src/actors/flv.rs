@@ -49,7 +49,7 @@ impl FlvPlayer {
     /// One that connects now.
     pub fn new(ledger: &mut Ledger, plan: Plan, carrier: Carrier) -> Self {
         let queue = EventQueue::new();
-        let mut line = Line::connect(&queue, plan.from, ledger.servers[plan.key.server].http);
+        let mut line = Line::connect(&queue, plan.from, ledger.servers[plan.at].http);
         let (path, query) = (plan.key.name(), plan.query(ledger));
         let version = if carrier == Carrier::Plain { "1.0" } else { "1.1" };
         let upgrade = match carrier {
@@ -63,7 +63,7 @@ impl FlvPlayer {
         line.out.extend(request.into_bytes());
         let now = kernel::now();
         let who = format!("{carrier:?} FLV player {} of {:?}", plan.from, plan.key);
-        let checker = Checker::new(plan.key, who, line.local());
+        let checker = Checker::new(plan.key, plan.at, who, line.local());
         Self {
             plan,
             carrier,

@@ -3,6 +3,7 @@
 //! An actor is a program with an event queue of its own. It runs when a socket of it is ready or its time has
 //! come, and says when it wants to run again.
 
+pub mod cluster;
 pub mod flv;
 pub mod hostile;
 pub mod internal;

@@ -20,6 +20,7 @@ use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::snapshot::SessionId;
 use worker_api::streams::{Published, WebrtcAvailability};
 
+use super::cluster::SHARED_FROM;
 use super::{Actor, Leave, Next, ms};
 use crate::content::slice_stamp;
 use crate::ledger::{Ledger, StreamKey};
@@ -37,6 +38,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(4);
 pub struct Plan {
     /// Which stream.
     pub key: StreamKey,
+    /// At which server: that of the stream, or another of its cluster.
+    pub at: usize,
     /// From where.
     pub from: IpAddr,
     /// Publish or play.
@@ -77,25 +80,60 @@ pub struct RtcClient {
     next_packet: Instant,
     next_report: Instant,
     seen: Seen,
+    /// Publications that it has seen before.
+    past: Vec<u64>,
     pictures: Pictures,
     came: Instant,
     /// When it asks again for what was not there.
     asks_again: Instant,
     /// When it is looked at next whether it is in time.
     next_check: Instant,
+    /// How often its server had let the stream go when it came.
+    let_go: u64,
     leaving: bool,
 }
 
-/// What a viewer got.
+/// What a viewer got of a publication.
 #[derive(Debug, Default)]
 struct Seen {
     id: u64,
-    /// Sequence numbers of the packets, by what the publisher has numbered.
-    audio: FastMap<u32, u16>,
-    video: FastMap<u32, u16>,
-    last_audio: Option<u32>,
+    audio: Track,
+    video: Track,
     last_sequence: Option<u16>,
     lost: Vec<u16>,
+}
+
+/// What it got of a track.
+#[derive(Debug, Default)]
+struct Track {
+    /// Sequence numbers of the packets, by what the publisher has numbered.
+    sequences: FastMap<u32, u16>,
+    /// The first one.
+    first: u32,
+    /// Behind the first one and all that follow it without a gap.
+    whole: Option<u32>,
+}
+
+impl Track {
+    /// How many of a publication it has, up to the first that is missing.
+    fn has(&mut self) -> u32 {
+        let Some(whole) = &mut self.whole else { return 0 };
+        while self.sequences.contains_key(whole) {
+            *whole += 1;
+        }
+        *whole
+    }
+
+    /// Of pictures: the first group need not be whole. The node may have got parts of it before the first
+    /// packet of the key frame, which are not shown then.
+    fn skip_first_group(&mut self, old: u32) -> u32 {
+        let next = (self.first / GOP + 1) * GOP;
+        if old <= next {
+            return 0;
+        }
+        self.whole = self.whole.map(|whole| whole.max(next));
+        old
+    }
 }
 
 impl RtcClient {
@@ -124,12 +162,15 @@ impl RtcClient {
             next_packet: now,
             next_report: now,
             seen: Seen::default(),
+            past: Vec::new(),
             pictures: Pictures::default(),
             came: now,
             asks_again: now,
             next_check: now,
+            let_go: 0,
             leaving: false,
         };
+        this.let_go = this.times_let_go(ledger);
         this.open(ledger);
         this
     }
@@ -143,10 +184,10 @@ impl RtcClient {
         };
         let video = self.plan.is_bridged.then_some(Codec::H264);
         let offer = rtc_test::offer(direction, local, &OfferOptions { video, ..OfferOptions::default() });
-        let worker = ledger.random.below(ledger.servers[self.plan.key.server].handles.len() as u64) as usize;
+        let worker = ledger.random.below(ledger.servers[self.plan.at].handles.len() as u64) as usize;
         let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
         let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
-        let view = &ledger.servers[self.plan.key.server];
+        let view = &ledger.servers[self.plan.at];
         let key = format!("live/{}", self.plan.key.name());
         let ports = &view.rtc[worker].udp;
         let udp = ports[ufrag as usize % ports.len()];
@@ -181,6 +222,12 @@ impl RtcClient {
             self.opening = Some(opening);
             self.offer = Some((offer, remote));
         }
+    }
+
+    /// How often its server has let the stream go that it had from another node.
+    fn times_let_go(&self, ledger: &Ledger) -> u64 {
+        let stream = (self.plan.at, format!("live/{}", self.plan.key.name()));
+        ledger.let_go.get(&stream).copied().unwrap_or(0)
     }
 
     /// Takes the media that has come.
@@ -261,7 +308,7 @@ impl RtcClient {
         let Some(record) = ledger.rtc.get(&id) else {
             return ledger.violation(format!("{who}: a packet of publication {id}, which never was"));
         };
-        let (of, is_steady) = (record.key, record.is_steady);
+        let (of, from, is_steady) = (record.key, record.at, record.is_steady);
         let sent = if is_video { record.video } else { record.audio.len() as u32 };
         let right = if is_video { video_payload(id, number) } else { audio_payload(id, number) };
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
@@ -272,33 +319,43 @@ impl RtcClient {
             return;
         }
         if self.seen.id != id {
-            ledger.check(id > self.seen.id, || format!("{who}: publication {id} comes again"));
+            // Of two nodes that published it at once, one goes on.
+            let is_right =
+                id > self.seen.id || self.plan.key.stream >= SHARED_FROM && !self.past.contains(&id);
+            ledger.check(is_right, || format!("{who}: publication {id} comes again"));
+            self.past.push(self.seen.id);
             self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
         }
+        let comes_again = self.times_let_go(ledger) > self.let_go;
         let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
         // Again under the same number is a repetition, which may overtake what it repeats.
-        let before = seen.insert(number, sequence);
-        let is_right = before.is_none_or(|before| before == sequence);
+        let before = seen.sequences.insert(number, sequence);
+        let is_right = before.is_none_or(|before| before == sequence || comes_again);
         ledger.check(is_right, || {
             format!("{who}: packet {number} of {id} is {sequence}, and {before:?} before")
         });
         ledger.packets_received += 1;
-        if !is_video {
-            if let Some(last) = self.seen.last_audio
-                && number > last + 1
-                && is_steady
-                && self.plan.is_steady
-            {
-                ledger.packets_missed[self.plan.key.server] += u64::from(number - last - 1);
-            }
-            self.seen.last_audio = self.seen.last_audio.max(Some(number));
+        if seen.whole.is_none() {
+            (seen.first, seen.whole) = (number, Some(number));
+            let comes_well = self.plan.at == from || ledger.has_good_links;
+            let may_begin = !is_video || at == 11 || !comes_well || !self.plan.is_steady || !is_steady;
+            ledger.check(may_begin, || format!("{who}: begins with picture {number} of {id}, no key frame"));
         }
     }
 
-    /// A viewer on a good path has what is older than two seconds.
-    fn is_in_time(&self, ledger: &mut Ledger) {
-        let (now, most) = (kernel::now(), ms(2_500) + ledger.slack);
-        let is_new = self.connected.is_none_or(|since| now < since + ms(3_000) + ledger.slack);
+    /// A viewer on a good path has what is older than some seconds: all that followed its first packet.
+    fn is_in_time(&mut self, ledger: &mut Ledger) {
+        // What comes from another node comes later, to a new viewer and when its publisher has come, and what
+        // was lost there comes again.
+        let live = ledger.rtc.values().rev().find(|record| record.key == self.plan.key);
+        let is_far = live.is_some_and(|record| record.at != self.plan.at);
+        if is_far && (ledger.has_broken_links || self.times_let_go(ledger) > self.let_go) {
+            return;
+        }
+        let far = if is_far { ms(2_000) } else { Duration::ZERO };
+        let (now, most) = (kernel::now(), ms(2_500) + far + ledger.slack);
+        let settled = ms(3_000) + far + ledger.slack;
+        let is_new = self.connected.is_none_or(|since| now < since + settled);
         if ledger.is_draining || ledger.loses_between_workers || is_new {
             return;
         }
@@ -309,14 +366,24 @@ impl RtcClient {
         let Some((&id, record)) = live.next_back().filter(|(_, record)| record.ended.is_none()) else {
             return;
         };
-        if !record.is_steady
-            || record.audio.first().is_none_or(|first| now < *first + ms(3_000) + ledger.slack)
-        {
+        if !record.is_steady || record.audio.first().is_none_or(|first| now < *first + settled) {
             return;
         }
         let old = record.audio.partition_point(|sent| *sent + most <= now) as u32;
-        let has = if self.seen.id == id { self.seen.last_audio.map_or(0, |last| last + 1) } else { 0 };
-        ledger.check(has >= old, || format!("{}: has {has} of {old} packets of {id}", self.who));
+        // Every second packet comes with a picture. One that has just come begins with the next key frame.
+        let since = self.connected.max(record.audio.first().copied());
+        let has_begun = since.is_some_and(|since| now > since + settled + ms(u64::from(GOP) * 2 * PACKET_MS));
+        let is_it = self.seen.id == id;
+        let mut pictures = if has_begun { old / 2 } else { 0 };
+        if is_far && !ledger.has_good_links && is_it {
+            pictures = self.seen.video.skip_first_group(pictures);
+        }
+        for (track, old, which) in
+            [(&mut self.seen.audio, old, "packets"), (&mut self.seen.video, pictures, "pictures")]
+        {
+            let has = if is_it { track.has() } else { 0 };
+            ledger.check(has >= old, || format!("{}: has {has} of {old} {which} of {id}", self.who));
+        }
     }
 
     fn send(&mut self, ledger: &mut Ledger) {
@@ -326,8 +393,9 @@ impl RtcClient {
         match self.plan.role {
             RtcRole::Publish => {
                 let key = self.plan.key;
-                let id =
-                    *self.publication.get_or_insert_with(|| ledger.publish_rtc(key, self.plan.is_steady));
+                let id = *self
+                    .publication
+                    .get_or_insert_with(|| ledger.publish_rtc(key, self.plan.at, self.plan.is_steady));
                 while self.next_packet <= now {
                     let Some(record) = ledger.rtc.get_mut(&id) else { return };
                     let audio = client.protect(audio_fields(self.number), &audio_payload(id, self.number));
@@ -397,7 +465,7 @@ impl RtcClient {
         if let Some(record) = self.publication.take().and_then(|id| ledger.rtc.get_mut(&id)) {
             record.ended.get_or_insert(kernel::now());
         }
-        let handle = &ledger.servers[self.plan.key.server].handles[self.worker];
+        let handle = &ledger.servers[self.plan.at].handles[self.worker];
         match (self.plan.leave, self.session) {
             (Leave::Properly, Some(session)) => {
                 let reply = oneshot::channel().0;
@@ -624,7 +692,7 @@ impl Actor for RtcClient {
         let limit = CONNECT_MAX + ledger.slack;
         let late = !connected && self.plan.is_steady && now > self.opened.unwrap_or(now) + limit;
         // Whom a server ends before there are keys it cannot tell.
-        let session = self.session.map(|session| (self.plan.key.server, session));
+        let session = self.session.map(|session| (self.plan.at, session));
         let is_over = session.is_some_and(|session| ledger.ended_sessions.contains(&session));
         let is_right = !late || is_over || ledger.is_draining;
         ledger.check(is_right, || format!("{}: not connected after {limit:?}", self.who));

@@ -20,6 +20,8 @@ const NAP_SLACK: Duration = Duration::from_secs(13);
 pub struct Plan {
     /// Which stream.
     pub key: StreamKey,
+    /// At which server: that of the stream, or another of its cluster.
+    pub at: usize,
     /// From where.
     pub from: IpAddr,
     /// Bytes it reads in a second; `None`: all.
@@ -64,16 +66,16 @@ impl Plan {
 
     /// The longest a frame may be under way to a player that reads all.
     pub(super) fn delay_max(&self, ledger: &Ledger) -> Duration {
-        ledger.servers[self.key.server].merge_latency + ms(2_000)
+        ledger.servers[self.at].merge_latency + ms(2_000)
     }
 
     /// The query that lets in, if it has one.
     pub(super) fn query(&self, ledger: &Ledger) -> String {
-        self.shows.query(ledger, self.key.server)
+        self.shows.query(ledger, self.at)
     }
 
     pub(super) fn is_allowed(&self, ledger: &Ledger) -> bool {
-        self.shows.lets_in(ledger, self.key.server)
+        self.shows.lets_in(ledger, self.at)
     }
 }
 
@@ -99,7 +101,7 @@ impl RtmpPlayer {
     /// One that connects now.
     pub fn new(ledger: &mut Ledger, plan: Plan) -> Self {
         let queue = EventQueue::new();
-        let server = &ledger.servers[plan.key.server];
+        let server = &ledger.servers[plan.at];
         let (ip, port) = (server.rtmp.ip(), server.rtmp.port());
         let text = format!("rtmp://{ip}:{port}/live/{}{}", plan.key.name(), plan.query(ledger));
         let url: RtmpUrl = text.parse().expect("a URL");
@@ -107,7 +109,7 @@ impl RtmpPlayer {
         let session = ClientSession::play(&url, &ClientConfig::default(), ledger.random.next_u64());
         let now = kernel::now();
         let who = format!("RTMP player {} of {:?}", plan.from, plan.key);
-        let checker = Checker::new(plan.key, who, line.local());
+        let checker = Checker::new(plan.key, plan.at, who, line.local());
         Self {
             plan,
             queue,

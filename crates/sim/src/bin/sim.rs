@@ -76,6 +76,7 @@ fn main() -> ExitCode {
                     total.1.steps += outcome.steps;
                     total.1.frames += outcome.frames;
                     total.1.packets += outcome.packets;
+                    total.1.relayed += outcome.relayed;
                     total.1.missed += outcome.missed;
                     total.1.runs += outcome.runs;
                     total.1.joined += outcome.joined;
@@ -90,13 +91,15 @@ fn main() -> ExitCode {
     let (ran, all, failed) = total.into_inner().expect("no thread panicked");
     let took = started.elapsed().as_secs_f64();
     println!(
-        "{ran} seeds, {} failed, {} turns, {} frames, {} packets ({} runs, {} joined), {} frames missed, {took:.1} s",
+        "{ran} seeds, {} failed, {} turns, {} frames, {} packets ({} runs, {} joined), {} between nodes, \
+         {} frames missed, {took:.1} s",
         failed.len(),
         all.steps,
         all.frames,
         all.packets,
         all.runs,
         all.joined,
+        all.relayed,
         all.missed
     );
     let name = if load { "sim-speed" } else { "sim" };

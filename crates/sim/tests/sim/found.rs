@@ -2,9 +2,14 @@
 
 use sim::swarm::Config;
 
+/// What a seed stood for when servers were no nodes of a cluster.
+fn without_cluster(seed: u64) -> Config {
+    Config { shared: 0, ..Config::of(seed) }
+}
+
 /// What a seed stood for when workers had one port, and no player paused.
 fn with_one_port(seed: u64) -> Config {
-    Config { ports: 1, pauses: 0, ..Config::of(seed) }
+    Config { ports: 1, pauses: 0, ..without_cluster(seed) }
 }
 
 fn finds_nothing(seed: u64, config: &Config) {
@@ -71,7 +76,7 @@ fn what_came_before_a_publisher_is_not_bridged_again() {
 /// repetition came behind the first packets of the next publication.
 #[test]
 fn a_repetition_may_come_when_the_next_publication_has_begun() {
-    finds_nothing(5868, &Config { pauses: 0, ..Config::of(5868) });
+    finds_nothing(5868, &Config { pauses: 0, ..without_cluster(5868) });
 }
 
 /// A publisher on a slow line fell silent with eleven seconds of bytes on their way, which the server went on
@@ -92,19 +97,50 @@ fn requests_are_answered_in_time_from_when_a_worker_accepts_their_connection() {
 /// of it at once was more than twice what a player may be behind by, and the player was thrown out.
 #[test]
 fn a_player_that_begins_with_a_long_gop_is_not_thrown_out() {
-    finds_nothing(39, &Config::of(39));
+    finds_nothing(39, &without_cluster(39));
 }
 
 /// Players there wait for no publisher, and one of them came on another worker than the publisher's. The home
 /// had not answered yet when deadlines were looked at, and the player was ended for want of a publisher.
 #[test]
 fn a_player_waits_for_what_another_worker_publishes() {
-    finds_nothing(14231, &Config::of(14231));
+    finds_nothing(14231, &without_cluster(14231));
 }
 
 /// Bridges were off, and a player by RTMP came in the half second between a publisher by WebRTC that never
 /// connected and the next one. It was taken to wait for that one, and not for one that sends frames.
 #[test]
 fn without_bridges_a_publisher_by_webrtc_is_none_for_players_of_frames() {
-    finds_nothing(18347, &Config::of(18347));
+    finds_nothing(18347, &without_cluster(18347));
+}
+
+/// A node began with a key frame whose first packet came behind some of the pictures that follow it. What came
+/// before it is not shown, and a viewer there was taken to lack what it cannot get.
+#[test]
+fn a_node_that_begins_out_of_order_shows_whole_pictures_from_the_next_key_frame_on() {
+    for seed in [20_040, 20_631] {
+        finds_nothing(seed, &Config::of(seed));
+    }
+}
+
+/// A rival on another node had taken the stream over, and links broke: a viewer where it was published at first
+/// was taken to be on the node of its publisher.
+#[test]
+fn a_viewer_is_far_from_a_publisher_that_took_the_stream_to_another_node() {
+    for seed in [41_276, 41_950, 42_016] {
+        finds_nothing(seed, &Config::of(seed));
+    }
+}
+
+/// A publisher by WebRTC vanished, and a player by RTMP waited for as long as consent may be missing.
+#[test]
+fn a_publisher_by_webrtc_is_gone_when_its_consent_is() {
+    finds_nothing(70_421, &Config::of(70_421));
+}
+
+/// A node let a stream go a moment after a viewer had come, and fetched it again: the viewer got the group of
+/// pictures twice, as that of two publications.
+#[test]
+fn a_stream_that_a_node_let_go_begins_again_there() {
+    finds_nothing(50_037, &Config::of(50_037));
 }

@@ -37,7 +37,7 @@ fn world(seed: u64) -> World {
     };
     settings.rtc.udp = vec![SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9_000)];
     settings.transcoding.streams_max = 0;
-    let server = Server::start(&mut ledger, Ipv4Addr::new(10, 0, 0, 1).into(), settings, None);
+    let server = Server::start(&mut ledger, Ipv4Addr::new(10, 0, 0, 1).into(), settings, None, None);
     World::new(seed, ledger, vec![server], Schedule::default())
 }
 
@@ -64,6 +64,7 @@ fn publishes() -> rtmp_publish::Plan {
 fn plays(host: u8) -> rtmp_play::Plan {
     rtmp_play::Plan {
         key: KEY,
+        at: KEY.server,
         from: client(host),
         bytes_per_second: None,
         lasts: FOR_EVER,

@@ -37,7 +37,7 @@ pub(crate) struct RelayCounts {
     pub(crate) bytes: u64,
     /// Datagrams the system refused.
     pub(crate) failed: u64,
-    /// Datagrams dropped because it had no room for too long.
+    /// Datagrams dropped because it had no room for too long, or until their link had gone.
     pub(crate) dropped: u64,
 }
 
@@ -242,6 +242,22 @@ impl<L: Copy> RelayPort<L> {
         }
     }
 
+    /// Datagrams that wait to be sent.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn left(&self) -> u64 {
+        let groups = self.waiting.iter().map(|waiting| {
+            let packets = waiting.group.shared().len();
+            waiting.slots.iter().map(|slot| (packets - slot.done()) as u64).sum::<u64>()
+        });
+        groups.sum::<u64>() + self.control.len() as u64
+    }
+
+    /// Datagrams that the kernel has taken.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn taken(&self) -> u64 {
+        self.socket.taken()
+    }
+
     /// When to ask the kernel again, if it had no room: it does not say when a UDP socket has.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.blocked.then_some(Duration::from_millis(1))
@@ -271,6 +287,7 @@ impl<L: Copy> RelayPort<L> {
     /// Hands a group to the network, from where it was left.
     fn offer(&mut self, next: &mut Waiting) -> group_send::Progress {
         let Waiting { group, slots, .. } = next;
+        let mut dropped = 0;
         let shared: Vec<&[u8]> = group.shared().collect();
         let private: Vec<&[u8]> =
             group.links().flat_map(|(_, private)| private).map(|private| &private[..]).collect();
@@ -283,11 +300,13 @@ impl<L: Copy> RelayPort<L> {
                 let address = self.address(link);
                 if address.is_none() {
                     // It has gone, and nothing is due for it.
+                    dropped += (shared.len() - slot.done()) as u64;
                     *slot = Slot { sent: shared.len() as u32, ..Slot::default() };
                 }
                 Recipient { destination: address.unwrap_or(self.local), prepend, append: &[] }
             })
             .collect();
+        self.counts.dropped += dropped;
         self.sender.send_group(&shared, &recipients, slots)
     }
 
@@ -437,6 +456,7 @@ mod tests {
         world.room.store(100, Ordering::Relaxed);
         world.port.flush(1);
         assert_eq!(world.passed(), [(1, 100)]);
+        assert_eq!((world.port.counts.datagrams, world.port.counts.dropped), (2, 1));
         // Another one has the address by now: the one that is gone does not take it along.
         assert!(world.port.bind(at, world.links[1], world.links[1]));
         world.port.unbind(at, gone, |known| known == gone);

@@ -12,6 +12,8 @@
 //! the links (`worker_api::relay`). What takes other subsystems as well is a method of the worker: `run.rs`,
 //! `lifecycle.rs`, `commands.rs`.
 
+#[cfg(feature = "simulated")]
+mod audit;
 mod commands;
 mod fetch;
 mod lifecycle;
@@ -143,12 +145,6 @@ impl Nodes {
     /// Where it is, with the real port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.local
-    }
-
-    /// Whether there is input that is read without being reported again.
-    #[cfg(feature = "simulated")]
-    pub(crate) fn reads_later(&self) -> bool {
-        self.port.readable
     }
 
     /// How long the loop may sleep as far as other nodes are concerned.
