@@ -48,6 +48,7 @@ impl Worker {
                         ?epoch,
                         "frame dropped: its publication is not played here any more"
                     );
+                    self.ctx.counters.ring_late += 1;
                     return;
                 };
                 self.ctx.counters.ring_frames_in += 1;

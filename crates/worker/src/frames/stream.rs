@@ -149,7 +149,11 @@ impl Frames {
             let headers = || relay.headers().iter().cloned().collect();
             taps[tap].send(tap, frame, received, headers, served_taps);
         }
-        let received = received?;
+        let Some(received) = received else {
+            // Of all that the timeline refuses, only video without its key frame is lost to players.
+            ctx.counters.undecodable += u64::from(frame.role == FrameRole::Inter);
+            return None;
+        };
         if channels.iter().all(Option::is_none) {
             return Some(received);
         }
@@ -157,7 +161,7 @@ impl Frames {
         let Some(body) = TagBody::of(frame) else {
             // What came in the body of an earlier frame has left with it.
             if frame.flv_body() == FlvBody::Missing {
-                tracing::trace!(codec = %frame.codec, "dropped: FLV has no place for the frame");
+                tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
                 ctx.counters.flv_drops += 1;
             }
             return Some(received);
