@@ -107,7 +107,7 @@ impl Worker {
                 }
                 ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
                 ClientRequest::Stream(request, rest) => self.stream_request(conn, request, rest),
-                ClientRequest::Control => self.hand_over(conn),
+                ClientRequest::Control => self.give_to_control(conn),
                 ClientRequest::Bad(status, reason) => {
                     self.ctx.counters.protocol_errors += 1;
                     self.answer(conn, status, reason);
@@ -380,7 +380,7 @@ impl Worker {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
         }
-        let is_full = !self.ctx.mailboxes.have_place_for_player(self.ctx.settings.sessions_max);
+        let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
         let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), is_full)?;
         self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
         redirected(&base, &request.target)
@@ -452,7 +452,7 @@ impl Worker {
         }
     }
 
-    fn hand_over(&mut self, conn: ConnId) {
+    fn give_to_control(&mut self, conn: ConnId) {
         if !self.connections.sessions[conn].has_sent_all() {
             // The answer to the request before is for the worker to send.
             return self.remove(conn, EndReason::AnswersUnread);

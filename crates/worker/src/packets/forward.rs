@@ -179,7 +179,7 @@ impl Packets {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
         let (publication, is_served) = (&stream.publication, stream.is_served);
-        let from = self.actions.tapped.len();
+        let from = self.actions.packets.len();
         stream.sfu.take_arrivals(|packet| {
             let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
             for (remote, source) in remotes {
@@ -195,10 +195,10 @@ impl Packets {
                 }
             }
             if is_served || publication.bridge.is_some() {
-                self.actions.tapped.push(Arc::clone(packet));
+                self.actions.packets.push(Arc::clone(packet));
             }
         });
-        let packets = from..self.actions.tapped.len();
+        let packets = from..self.actions.packets.len();
         if !packets.is_empty() {
             // Other nodes first: packets to them wait for nothing else.
             if is_served {

@@ -24,10 +24,9 @@ use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
-/// Datagrams after which no more are read from a port in a turn; what is left is read in the next one, so
-/// that others have their turn. More than come in the longest of turns: what waits in a socket has no order,
-/// and audio, requests and checks would wait there behind video, and be lost with it, on a worker that has
-/// too much video to send.
+/// Datagrams read from a port per turn at most; the next turn reads the rest, so that one port does not hold
+/// up the others. The limit is above what arrives during the longest turn: in a socket, audio, requests and
+/// checks wait behind video. A worker with too much video to send would lose them with it.
 const DATAGRAMS_MAX: usize = 4_096;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
