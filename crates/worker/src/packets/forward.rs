@@ -330,12 +330,9 @@ impl Packets {
             let Some((viewer, packets)) = batch.next_viewer() else { return stream.sfu.finish_batch(kind) };
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
-                self.sockets.sent.paused += packets.len() as u64;
-                tracing::trace!(
-                    ?peer,
-                    packets = packets.len(),
-                    "packets dropped: the viewer's path is paused"
-                );
+                let packets = viewer.takes(packets);
+                self.sockets.sent.paused += packets as u64;
+                tracing::trace!(?peer, packets, "packets dropped: the viewer's path is paused");
                 continue;
             };
             if let Route::Udp { port, .. } = transport.route
@@ -349,9 +346,10 @@ impl Packets {
                     }
                     continue;
                 }
-                self.sockets.sent.dropped += packets.len() as u64;
-                self.sockets.sent.unmade += packets.len() as u64;
-                tracing::trace!(?peer, packets = packets.len(), "packets dropped: no room for too long");
+                let packets = viewer.takes(packets);
+                self.sockets.sent.dropped += packets as u64;
+                self.sockets.sent.unmade += packets as u64;
+                tracing::trace!(?peer, packets, "packets dropped: no room for too long");
                 continue;
             }
             *left = left.saturating_sub(packets.len());
