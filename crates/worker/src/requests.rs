@@ -283,16 +283,17 @@ impl Worker {
             frames.on_ready(self.control.internal.notifier(conn, id));
         }
         let credential = if protocol == Protocol::Node { Credential::Fetch } else { Credential::Own };
-        let outcome = match self.publish(conn, (&app, &name), credential) {
-            Ok(()) => Ok(id),
-            Err(PublishRefusal::Draining) => Err(Refusal::Draining),
-            Err(PublishRefusal::Taken(Taken::Elsewhere)) => Err(Refusal::TakenElsewhere),
-            Err(PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
-        };
-        let refused = outcome.is_err();
+        let outcome = self.publish(conn, (&app, &name), credential);
+        let refusal = outcome.err().map(|refusal| EndReason::Refused(refusal.reason()));
+        let answer = outcome.map(|()| id).map_err(|refusal| match refusal {
+            PublishRefusal::Draining => Refusal::Draining,
+            PublishRefusal::Taken(Taken::Elsewhere) => Refusal::TakenElsewhere,
+            PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_) => Refusal::Taken,
+        });
         // If nobody waits for the answer any more, nobody will use the session.
-        if reply.send(outcome).is_err() || refused {
-            self.remove(conn, EndReason::Refused("refused"));
+        let is_awaited = reply.send(answer).is_ok();
+        if let Some(reason) = refusal.or((!is_awaited).then_some(EndReason::Abandoned)) {
+            self.remove(conn, reason);
         }
     }
 
