@@ -75,12 +75,12 @@ type StreamGauge = (&'static str, &'static str, fn(&Merged<'_>) -> f64);
 /// Rows of [`WORKER_COUNTERS`].
 macro_rules! worker_counters {
     ($($($field:ident).+: $name:literal, $help:literal;)*) => {
-        [$(($name, $help, |worker| worker.counters.$($field).+)),*]
+        &[$(($name, $help, |worker| worker.counters.$($field).+)),*]
     };
 }
 
 /// Counters per worker; `_total` is added when they are written.
-const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
+const WORKER_COUNTERS: &[Counter] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     handed_over: "millstream_connections_handed_over",
         "Connections that another worker took because the one that accepted them was full";
@@ -105,6 +105,10 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
     ring_frames_in: "millstream_ring_received_frames", "Frames received from other workers";
     ring_drops: "millstream_ring_dropped_frames",
         "Frames dropped because the ring to another worker was full";
+    ring_late: "millstream_ring_late_frames",
+        "Frames received from another worker after their publication was no longer played here";
+    undecodable: "millstream_undecodable_frames",
+        "Video frames that the worker's players did not get because the key frame they need is missing";
     protocol_errors: "millstream_protocol_errors",
         "Sessions ended by a protocol error, a bad request or a time limit";
     unauthorized: "millstream_unauthorized_sessions",
@@ -142,7 +146,7 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
     rtc.unacknowledged: "millstream_rtc_unacknowledged_packets",
         "Packets left out of transport feedback because too many arrived at once";
     rtc.send_failures: "millstream_rtc_send_failures",
-        "Packets a socket did not take, or that could not be encrypted";
+        "Packets a socket did not take, video that waited too long for room, packets that could not be encrypted";
     rtc.paused: "millstream_rtc_paused_packets", "Packets not sent because the session had no path";
     rtc.nacks_in: "millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK";
     rtc.nacks_out: "millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK";
@@ -150,6 +154,8 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
         "Key frame requests received from viewers";
     rtc.key_frame_requests_out: "millstream_rtc_key_frame_requests_sent",
         "Key frame requests sent to publishers";
+    rtc.byes_in: "millstream_rtc_received_byes",
+        "Times a peer has said by BYE that its media is over; the session goes on";
     rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
         "Packets dropped because the ring to another worker was full";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
@@ -169,7 +175,7 @@ const WORKER_COUNTERS: [Counter; 56] = worker_counters! {
 };
 
 /// The same of nodes of a cluster.
-const RELAY_COUNTERS: [Counter; 16] = worker_counters! {
+const RELAY_COUNTERS: &[Counter] = worker_counters! {
     relay.datagrams_in: "millstream_relay_received_datagrams", "Datagrams received from other nodes";
     relay.datagrams_out: "millstream_relay_sent_datagrams",
         "Datagrams sent to other nodes: packets, repairs and control";
@@ -306,7 +312,7 @@ impl Scrape {
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let label = |worker: &WorkerSnapshot| [("worker", worker.index.to_string())];
-        let of_nodes: &[Counter] = if self.cluster.is_some() { &RELAY_COUNTERS } else { &[] };
+        let of_nodes: &[Counter] = if self.cluster.is_some() { RELAY_COUNTERS } else { &[] };
         for (name, help, value) in WORKER_COUNTERS.iter().chain(of_nodes) {
             counters(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }

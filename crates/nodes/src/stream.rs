@@ -243,7 +243,7 @@ async fn until_unwanted(center: &Center, slot: &Slot) {
             None => is_wanted_again.await,
             Some(wait) => {
                 if timeout(wait, is_wanted_again).await.is_err() {
-                    debug!(stream = %slot.stream, "let go: it was not wanted for a while");
+                    debug!(stream = %slot.stream, "stream released: nobody has asked for it for a while");
                     return;
                 }
             }

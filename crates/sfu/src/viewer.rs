@@ -7,7 +7,7 @@
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
-use super::batch::BatchPackets;
+use super::batch::{BatchPackets, Forward};
 use super::header_profile::{HEADER_LEN_MAX, ProfileId, ViewerFields};
 use super::inputs::ViewerTrackInput;
 use super::packet::Packet;
@@ -159,6 +159,15 @@ impl Viewer {
     /// The caller's name for it.
     pub fn token(&self) -> u64 {
         self.token
+    }
+
+    /// How many packets of this turn are of tracks that the viewer takes and has begun with.
+    pub fn takes(&self, packets: &BatchPackets<'_>) -> usize {
+        let is_taken = |forward: &&Forward| {
+            let track = self.tracks.0.get(forward.track.position());
+            track.is_some_and(|track| (track.from..track.until).contains(&forward.number))
+        };
+        packets.forwards.iter().filter(is_taken).count()
     }
 
     /// Writes the header under which packet `index` of this turn goes to this viewer, and returns

@@ -127,6 +127,10 @@ pub struct WorkerCounters {
     pub ring_frames_in: u64,
     /// Frames another worker could not be given because its ring was full.
     pub ring_drops: u64,
+    /// Frames from another worker of a publication that is not played here any more.
+    pub ring_late: u64,
+    /// Video frames that no player of this worker got because the key frame they need is missing.
+    pub undecodable: u64,
     /// Sessions ended by a protocol error, a bad request or a time limit before publish or play.
     pub protocol_errors: u64,
     /// Sessions refused by authorisation.
@@ -224,7 +228,8 @@ pub struct RtcCounters {
     pub unsent: u64,
     /// Packets left out of transport feedback because too many arrived between two.
     pub unacknowledged: u64,
-    /// Packets a socket or the send batch did not take, or that waited for its room for too long.
+    /// Packets a socket or the send batch did not take, that waited for its room for too long, or that could
+    /// not be encrypted.
     pub send_failures: u64,
     /// Packets not sent because their session had no path.
     pub paused: u64,
@@ -236,6 +241,8 @@ pub struct RtcCounters {
     pub key_frame_requests_in: u64,
     /// Key-frame requests sent, to publishers.
     pub key_frame_requests_out: u64,
+    /// Times a peer has said by BYE that its media is over; the session goes on.
+    pub byes_in: u64,
     /// Packets another worker could not be given because its ring was full.
     pub ring_drops: u64,
 }

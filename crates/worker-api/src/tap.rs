@@ -209,6 +209,7 @@ impl FrameSender {
             return (frames, bytes);
         }
         self.dropped += frames;
+        tracing::trace!(frames, "frames dropped: a player inside this process does not keep up");
         self.state = State::Lost { dropped: frames, unknown: Some(epoch) };
         (0, 0)
     }
@@ -307,6 +308,7 @@ impl FrameSender {
 
     fn lose(&mut self, before: u64) -> (u64, u64) {
         self.dropped += 1;
+        tracing::trace!(before, "frame dropped: a player inside this process does not keep up");
         let unknown = match self.state {
             State::Lost { unknown, .. } => unknown,
             _ => None,

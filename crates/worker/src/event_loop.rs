@@ -1,7 +1,7 @@
 //! The event loop of a worker: what happens in one turn, and in which order.
 //!
 //! ```text
-//! wait ─▶ sockets ─▶ other workers ─▶ commands ─▶ players that are due ─▶ deadlines
+//! wait ─▶ sockets ─▶ other workers ─▶ commands ─▶ packets: audio, video ─▶ frames: players that are due ─▶ deadlines
 //! ```
 //!
 //! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins,
@@ -109,15 +109,16 @@ impl Worker {
 
     /// Waits until something is ready or due, and runs one turn. `ready` is kept for its memory.
     pub(crate) fn wait_and_turn(&mut self, ready: &mut Vec<Readiness>) {
-        let timeout = self.goes_to_sleep();
+        let timeout = self.prepare_to_sleep();
         self.ctx.events.wait(ready, timeout);
         self.turn_awake(ready);
     }
 
-    /// How long there is nothing to do, unless somebody wakes it, which others do from now on.
-    pub(crate) fn goes_to_sleep(&self) -> Duration {
+    /// Has other workers wake this one from now on, and returns how long the loop may wait: not at all if
+    /// something is due or has just come.
+    pub(crate) fn prepare_to_sleep(&self) -> Duration {
         match self.timeout() {
-            timeout if timeout.is_zero() || self.ctx.mailboxes.goes_to_sleep() => timeout,
+            timeout if timeout.is_zero() || self.ctx.mailboxes.prepare_to_sleep() => timeout,
             _ => Duration::ZERO,
         }
     }
@@ -158,9 +159,7 @@ impl Worker {
         requests.into_iter().for_each(|next| self.resume_http(next));
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
-        if self.nodes.is_some() {
-            self.receive_from_nodes();
-        }
+        self.receive_from_nodes();
         self.accept();
         if self.acceptor.is_paused() {
             // Descriptors go to connections with a request before those that only may have one later.
@@ -192,9 +191,7 @@ impl Worker {
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
-        if self.nodes.is_some() {
-            self.run_node_timers();
-        }
+        self.run_node_timers();
         self.serve_due_players();
 
         // Deadlines, a few times a second.
@@ -205,6 +202,7 @@ impl Worker {
         if self.ctx.draining_until.is_none() {
             self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
         }
+        // Players and deadlines may have ended streams, which other workers and taps have to know.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.serve_taps();
     }

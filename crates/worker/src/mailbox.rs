@@ -1,16 +1,16 @@
 //! Messages between workers: one bounded single-producer ring per pair and direction.
 //!
-//! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full
-//! its frames are dropped up to the next key frame and counted, and what was among them of headers and ends
-//! of tracks goes ahead of the next that has room; the other messages are few (one per stream and change of
-//! publisher or players) and wait in a queue of the sender until there is room. A second ring per pair is for
-//! TCP connections that a full worker hands over (`placement.rs`).
+//! A frame crosses once to each worker that has players of its stream, as a reference. When a ring is full,
+//! the sender drops and counts frames up to the next key frame; headers and ends of tracks among them go
+//! ahead of the next frame that has room. All other messages are few (one per stream and change of publisher
+//! or players) and wait in a queue of the sender until there is room. A second ring per pair is for TCP
+//! connections that a full worker hands over (`placement.rs`).
 //!
-//! A wake-up is a system call, and a turn of the loop for its receiver. So a worker says when it is about to
-//! sleep, looks at its rings once more after that, and is woken only from its sleep, by the first that has
-//! something for it. Who pushes looks at that word after the push: one of the two sees the other. Frames
-//! that players get merged with others can wait: for them a worker is woken a little later, unless it has
-//! taken them by then in a turn that it had anyway.
+//! A wake-up costs a system call here and a turn of the loop there. So a worker sets a flag before it sleeps
+//! and then checks its rings again; a sender checks the flag after it has pushed. One of the two sees the
+//! other, and only a worker that sleeps is woken, by the first sender. Frames that players get merged with
+//! others are less urgent: their wake-up waits a few milliseconds, and is left out if the worker has taken
+//! them by then in a turn of its own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Start {
 #[derive(Debug)]
 struct Presence {
     waker: Waker,
-    /// It sleeps, or is about to look at its rings for the last time before.
+    /// It sleeps, or is about to check its rings before it does.
     sleeps: AtomicBool,
     fullness: Fullness,
 }
@@ -101,9 +101,9 @@ struct Presence {
 impl Presence {
     /// Wakes it if it sleeps and nobody has woken it yet; whether it was woken.
     fn wake(&self) -> bool {
-        // After the push that this is for: see `Mailboxes::goes_to_sleep`.
+        // After the push that this is for: see `Mailboxes::prepare_to_sleep`.
         fence(Ordering::SeqCst);
-        // Of several that find it asleep, one wakes it.
+        // Several may find it asleep; only the one that clears the flag wakes it.
         let wakes = self.sleeps.load(Ordering::Relaxed) && self.sleeps.swap(false, Ordering::Relaxed);
         if wakes {
             self.waker.wake_by_ref();
@@ -251,11 +251,11 @@ impl Mailboxes {
         }
     }
 
-    /// Whether this worker, or another, has a place for a player that may be sent to another node.
-    pub(crate) fn have_place_for_player(&self, sessions_max: usize) -> bool {
+    /// Whether this worker, or another, has room for a player that may be sent to another node.
+    pub(crate) fn has_room_for_player(&self, sessions_max: usize) -> bool {
         let others = self.neighbours.iter().flatten().map(|neighbour| &neighbour.presence);
         let mut all = others.chain([&self.own]);
-        all.any(|worker| worker.fullness.read().has_place_for_player(sessions_max))
+        all.any(|worker| worker.fullness.read().has_room_for_player(sessions_max))
     }
 
     /// Takes the next connection that another worker has handed over.
@@ -286,11 +286,11 @@ impl Mailboxes {
         self.neighbours.iter().flatten().map(|neighbour| neighbour.wake_by_ms).min().unwrap_or(u64::MAX)
     }
 
-    /// Has the others wake this worker from now on. False if something has come already: then it must not
+    /// Sets the flag that has others wake this worker. False if something has come already: then it must not
     /// sleep.
-    pub(crate) fn goes_to_sleep(&self) -> bool {
+    pub(crate) fn prepare_to_sleep(&self) -> bool {
         self.own.sleeps.store(true, Ordering::Relaxed);
-        // Before the look at the rings: who pushes after that look sees that this worker sleeps.
+        // Before the rings are checked: a sender that pushes after the check sees the flag.
         fence(Ordering::SeqCst);
         let sleeps = !self.neighbours.iter().flatten().any(Neighbour::has_mail);
         if !sleeps {
@@ -430,9 +430,9 @@ mod tests {
         assert!(workers[0].try_send(to, frame(1), 0));
         workers[0].flush(0);
         assert_eq!(rung(), 0);
-        assert!(!workers[1].goes_to_sleep(), "there is something to be read");
+        assert!(!workers[1].prepare_to_sleep(), "there is something to be read");
         assert!(workers[1].receive(WorkerIndex::at(0)).is_some());
-        assert!(workers[1].goes_to_sleep());
+        assert!(workers[1].prepare_to_sleep());
         // Two send it something, several times: the first flush wakes it.
         for from in [0, 2] {
             assert!(workers[from].try_send(to, frame(2), 0) && workers[from].try_send(to, frame(3), 0));
@@ -454,7 +454,7 @@ mod tests {
         let alarm = Arc::new(Alarm::default());
         let mut workers = connect(&[Waker::noop().clone(), Arc::clone(&alarm).into()], 8);
         let (from, to, rung) = (WorkerIndex::at(0), WorkerIndex::at(1), || alarm.0.load(Ordering::Relaxed));
-        assert!(workers[1].goes_to_sleep());
+        assert!(workers[1].prepare_to_sleep());
         assert!(workers[0].try_send(to, frame(1), 105) && workers[0].try_send(to, frame(2), 110));
         workers[0].flush(100);
         assert_eq!((rung(), workers[0].next_wake_ms()), (0, 105));
@@ -463,7 +463,7 @@ mod tests {
         workers[1].woke_up();
         while workers[1].receive(from).is_some() {}
         // Taken in time.
-        assert!(workers[1].goes_to_sleep());
+        assert!(workers[1].prepare_to_sleep());
         assert!(workers[0].try_send(to, frame(3), 125));
         workers[0].flush(120);
         assert!(workers[1].receive(from).is_some());
@@ -505,7 +505,7 @@ mod tests {
             });
             let mut received = 0;
             while received < MESSAGES {
-                if receiver.goes_to_sleep() {
+                if receiver.prepare_to_sleep() {
                     woken.recv_timeout(std::time::Duration::from_secs(60)).expect("a wake-up");
                 }
                 receiver.woke_up();

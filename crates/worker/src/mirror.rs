@@ -48,11 +48,12 @@ impl Worker {
                         ?epoch,
                         "frame dropped: its publication is not played here any more"
                     );
+                    self.ctx.counters.ring_late += 1;
                     return;
                 };
                 self.ctx.counters.ring_frames_in += 1;
                 if after_loss {
-                    self.frames.streams[stream].relay.frames_lost();
+                    self.frames.streams[stream].delivery.frames_lost();
                 }
                 self.frames.streams[stream].newest = number;
                 self.frames.deliver(&mut self.ctx, stream, &frame);
@@ -155,7 +156,7 @@ impl Worker {
         let local = &mut self.frames.streams[stream];
         if local.newest != newest {
             local.newest = newest;
-            local.relay.frames_lost();
+            local.delivery.frames_lost();
         }
         for header in frames.iter().filter(|frame| is_header(frame)) {
             self.frames.deliver(&mut self.ctx, stream, header);
@@ -187,7 +188,7 @@ impl Worker {
             LaneStream::Frames(stream) => {
                 self.update_read_interest(stream);
                 let local = &self.frames.streams[stream];
-                let wait_for_key = local.relay.begins_later(self.ctx.now_ms);
+                let wait_for_key = local.delivery.begins_later(self.ctx.now_ms);
                 Start::Frames { frames: local.beginning(), wait_for_key, newest: local.newest }
             }
             LaneStream::Packets(stream) => {
@@ -264,7 +265,7 @@ mod tests {
         let mut handle = |body| {
             let message = WorkerMessage { stream: id, epoch: Epoch(1), lane: Lane::Frames, body };
             worker.handle_message(WorkerIndex::at(1), message);
-            worker.frames.streams[stream].relay.gop().frames().len()
+            worker.frames.streams[stream].delivery.gop().frames().len()
         };
         let frame =
             |role| Arc::new(Frame::new(TrackId::VIDEO, role, Codec::H264, Default::default(), vec![0; 9]));

@@ -102,9 +102,9 @@ impl Room {
         (self.sessions as usize) < sessions_max.min(u32::MAX as usize)
     }
 
-    /// Whether it has a place but for the last ones, in which players are told of another node: without a
-    /// place they would be told nothing.
-    pub(crate) fn has_place_for_player(self, sessions_max: usize) -> bool {
+    /// Whether it has room beyond the last places, which are kept for players that are sent to another node:
+    /// a connection is refused without an answer if there is no place for it.
+    pub(crate) fn has_room_for_player(self, sessions_max: usize) -> bool {
         self.has_place(sessions_max - (sessions_max / PLACES_FOR_ANSWERS).max(1))
     }
 

@@ -472,8 +472,8 @@ impl Worker {
         let mut actions = self.packets.take_actions();
         while let Some(action) = actions.queue.pop_front() {
             match action {
-                Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.tapped[packets]),
-                Action::Serve { stream, packets } => self.serve_packets(stream, &actions.tapped[packets]),
+                Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.packets[packets]),
+                Action::Serve { stream, packets } => self.serve_packets(stream, &actions.packets[packets]),
                 Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
                 Action::ServedEnded(stream) => self.end_served(stream),
                 Action::KeyFrameWanted { stream, track } => self.request_of_parent(stream, track),

@@ -107,7 +107,7 @@ impl Worker {
                 }
                 ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
                 ClientRequest::Stream(request, rest) => self.stream_request(conn, request, rest),
-                ClientRequest::Control => self.hand_over(conn),
+                ClientRequest::Control => self.give_to_control(conn),
                 ClientRequest::Bad(status, reason) => {
                     self.ctx.counters.protocol_errors += 1;
                     self.answer(conn, status, reason);
@@ -283,16 +283,17 @@ impl Worker {
             frames.on_ready(self.control.internal.notifier(conn, id));
         }
         let credential = if protocol == Protocol::Node { Credential::Fetch } else { Credential::Own };
-        let outcome = match self.publish(conn, (&app, &name), credential) {
-            Ok(()) => Ok(id),
-            Err(PublishRefusal::Draining) => Err(Refusal::Draining),
-            Err(PublishRefusal::Taken(Taken::Elsewhere)) => Err(Refusal::TakenElsewhere),
-            Err(PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_)) => Err(Refusal::Taken),
-        };
-        let refused = outcome.is_err();
+        let outcome = self.publish(conn, (&app, &name), credential);
+        let refusal = outcome.err().map(|refusal| EndReason::Refused(refusal.reason()));
+        let answer = outcome.map(|()| id).map_err(|refusal| match refusal {
+            PublishRefusal::Draining => Refusal::Draining,
+            PublishRefusal::Taken(Taken::Elsewhere) => Refusal::TakenElsewhere,
+            PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_) => Refusal::Taken,
+        });
         // If nobody waits for the answer any more, nobody will use the session.
-        if reply.send(outcome).is_err() || refused {
-            self.remove(conn, EndReason::Refused("refused"));
+        let is_awaited = reply.send(answer).is_ok();
+        if let Some(reason) = refusal.or((!is_awaited).then_some(EndReason::Abandoned)) {
+            self.remove(conn, reason);
         }
     }
 
@@ -380,7 +381,7 @@ impl Worker {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
         }
-        let is_full = !self.ctx.mailboxes.have_place_for_player(self.ctx.settings.sessions_max);
+        let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
         let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), is_full)?;
         self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
         redirected(&base, &request.target)
@@ -452,7 +453,7 @@ impl Worker {
         }
     }
 
-    fn hand_over(&mut self, conn: ConnId) {
+    fn give_to_control(&mut self, conn: ConnId) {
         if !self.connections.sessions[conn].has_sent_all() {
             // The answer to the request before is for the worker to send.
             return self.remove(conn, EndReason::AnswersUnread);

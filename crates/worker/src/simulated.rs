@@ -124,7 +124,7 @@ impl SimulatedWorker {
 
     /// Goes to sleep after a turn, unless there is something to do.
     pub fn sleep(&mut self) {
-        self.sleeps = Some(self.worker.goes_to_sleep());
+        self.sleeps = Some(self.worker.prepare_to_sleep());
     }
 
     /// Whether it has run a turn and not gone to sleep yet.

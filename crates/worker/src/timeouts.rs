@@ -56,7 +56,7 @@ impl Worker {
             let elapsed_ms = self.ctx.load.sample(now_ms);
             let load_percent = self.ctx.load.last.load_percent;
             self.ctx.mailboxes.fullness().sample(load_percent, self.connections.sessions.len());
-            self.frames.streams.iter_mut().for_each(|(_, stream)| stream.relay.sample_rates(now_ms));
+            self.frames.streams.iter_mut().for_each(|(_, stream)| stream.delivery.sample_rates(now_ms));
             self.send_stats(elapsed_ms);
         }
     }

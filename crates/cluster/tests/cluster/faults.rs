@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::server::{Server, described, home, node, stream, until};
+use crate::server::{Server, described, home, in_time, node, stream, until};
 
 /// How long NATS stands still: longer than nodes live without announcements, and longer than it keeps one.
 const STANDSTILL: Duration = Duration::from_secs(7);
@@ -159,9 +159,12 @@ async fn a_node_that_is_connected_and_not_served_keeps_its_streams() {
     let jetstream = jetstream::new(server.client().await);
     let nodes = jetstream.get_key_value("millstream_nodes").await.unwrap();
     // Longer than nodes live that neither announce themselves nor are connected.
-    while nodes.get("b").await.unwrap().is_some() {
-        sleep(Duration::from_millis(50)).await;
-    }
+    in_time("it is removed", async {
+        while nodes.get("b").await.unwrap().is_some() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     assert!(a.health().heard, "{:?}", a.health());
     let taken = a.claim(&stream("live/b"), described(b""), Policy::Refuse).await;
     assert_eq!(taken, Err(Refusal::TakenBy(node("b"))), "it lives");

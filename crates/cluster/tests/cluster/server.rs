@@ -11,7 +11,7 @@ use std::time::Duration;
 use cluster::{Description, Directory, Lane, NodeName, Settings, StreamName};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longer than anything takes on a busy machine; nothing waits for it to pass.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -173,6 +173,11 @@ pub(crate) async fn until_every(
         sleep(pause).await;
     }
     begun.elapsed()
+}
+
+/// The outcome of what has to come to an end.
+pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+    timeout(DEADLINE, work).await.unwrap_or_else(|_| panic!("timed out: {what}"))
 }
 
 pub(crate) fn stream(name: &str) -> StreamName {

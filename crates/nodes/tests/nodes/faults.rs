@@ -6,7 +6,7 @@ use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use tokio::time::{sleep, timeout};
 
 use crate::node::{Node, Options, STREAM, frame, numbers, received_up_to};
-use crate::server::{DEADLINE, Server, until};
+use crate::server::{DEADLINE, Server, in_time, until};
 use crate::wire::Wire;
 
 /// Two nodes, of which the first opens a link to the second by a wire.
@@ -231,9 +231,12 @@ async fn streams_go_on_while_nats_stands_still_and_names_are_settled_afterwards(
     // Granted without being asked for, since nobody answers.
     b.worker.publish("live/other", false);
     b.worker.send("live/other", frame(0));
-    while b.status().await.directory.heard {
-        sleep(Duration::from_millis(20)).await;
-    }
+    in_time("NATS is not heard", async {
+        while b.status().await.directory.heard {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     server.freeze(false).await;
     a.knows("live/other").await;
     a.worker.want("live/other", true);
@@ -324,8 +327,11 @@ async fn a_link_without_streams_carries_next_to_nothing() {
     let carried = wire.carried();
     let pings = a.status().await.links[0].sent.bytes;
     (0..100).for_each(|number| b.worker.send(STREAM, frame(number)));
-    while a.status().await.links[0].sent.bytes < pings + 8 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    in_time("pings are sent", async {
+        while a.status().await.links[0].sent.bytes < pings + 8 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
     assert!(wire.carried() - carried < 500, "{} bytes", wire.carried() - carried);
 }

@@ -24,7 +24,7 @@ use worker_api::streams::{Epoch, Published, WebrtcAvailability};
 use worker_api::tap::{FrameSender, InternalTap, TapRefusal};
 use worker_api::{EndReason, WorkersLink};
 
-use crate::server::{Server, until};
+use crate::server::{Server, in_time, until};
 
 pub(crate) const STREAM: &str = "live/a";
 
@@ -149,13 +149,15 @@ impl Node {
     /// The cluster as it sees it.
     pub(crate) async fn status(&self) -> ClusterSnapshot {
         let listed = ListedStreams { limit: usize::MAX, ..ListedStreams::default() };
-        loop {
-            // Not before its thread has begun.
-            if let Some(snapshot) = self.nodes().view().snapshot(listed.clone()).await {
-                return snapshot;
+        in_time("its thread has begun", async {
+            loop {
+                if let Some(snapshot) = self.nodes().view().snapshot(listed.clone()).await {
+                    return snapshot;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        })
+        .await
     }
 
     /// Links that are up.

@@ -5,7 +5,7 @@ use control::cluster::{LinkState, ListedStreams, StreamEdge, StreamsByHome};
 use tokio::time::{Duration, sleep};
 
 use crate::node::{Node, Options, STREAM, frame, received_up_to};
-use crate::server::Server;
+use crate::server::{Server, in_time};
 
 #[tokio::test]
 async fn nodes_links_and_streams_are_seen_as_they_are() {
@@ -41,14 +41,17 @@ async fn nodes_links_and_streams_are_seen_as_they_are() {
     assert_eq!((page.streams.len(), page.streams_total), (1, 1));
 
     // Rates are of the last second, so something has to be sent for more than one.
-    for number in 1.. {
-        a.worker.send(STREAM, frame(number));
-        let (sent, received) = (a.status().await, b.status().await);
-        if sent.links[0].sent.bits_per_second > 0 && received.links[0].received.bits_per_second > 0 {
-            break;
+    in_time("there are rates", async {
+        for number in 1.. {
+            a.worker.send(STREAM, frame(number));
+            let (sent, received) = (a.status().await, b.status().await);
+            if sent.links[0].sent.bits_per_second > 0 && received.links[0].received.bits_per_second > 0 {
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
         }
-        sleep(Duration::from_millis(20)).await;
-    }
+    })
+    .await;
 
     drop(a);
     b.linked(0).await;

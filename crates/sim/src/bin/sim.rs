@@ -81,7 +81,8 @@ fn main() -> ExitCode {
                     total.1.runs += outcome.runs;
                     total.1.joined += outcome.joined;
                     if let Some(found) = outcome.violations.first() {
-                        println!("seed {seed}: {found}\n  replay: make sim SEED={seed}");
+                        let arguments = if load { "'--load --shrink'" } else { "--shrink" };
+                        println!("seed {seed}: {found}\n  replay: make sim SEED={seed} ARGS={arguments}");
                         total.2.push(seed);
                     }
                 }

@@ -88,13 +88,13 @@ impl Worker {
 
     /// What a player that joined now would begin with.
     fn bridge_feed_cached_frames(&mut self, index: BridgeId, epoch: Epoch) {
-        let relay = &self.frames.streams[self.bridges.slab[index].frames].relay;
-        let cached: Vec<(Timestamp, Arc<Frame>)> = relay.gop().frames().cloned().collect();
-        let headers = if cached.is_empty() { relay.headers() } else { relay.entry_headers() };
+        let delivery = &self.frames.streams[self.bridges.slab[index].frames].delivery;
+        let cached: Vec<(Timestamp, Arc<Frame>)> = delivery.gop().frames().cloned().collect();
+        let headers = if cached.is_empty() { delivery.headers() } else { delivery.entry_headers() };
         let begin = cached.first().map_or(Timestamp::ZERO, |(time, _)| *time);
         let headers: Vec<_> = headers.iter().map(|header| (begin, Arc::clone(header))).collect();
         // What is over may go on.
-        for config in relay.ended().map(Arc::clone).collect::<Vec<_>>() {
+        for config in delivery.ended().map(Arc::clone).collect::<Vec<_>>() {
             self.run_bridge(index, |bridges, ctx| bridges.ended_track(ctx, index, begin, &config));
         }
         let newest = cached.last().map_or(Timestamp::ZERO, |(time, _)| *time);

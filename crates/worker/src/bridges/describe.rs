@@ -143,10 +143,10 @@ impl Worker {
     /// Formats of the stream in packets, by what a new player would begin with.
     fn probe(&self, stream: FrameStreamId) -> PublishedFormats {
         let local = &self.frames.streams[stream];
-        let ended = local.relay.ended().map(|header| &**header);
-        let headers = local.relay.headers().iter().map(|header| &**header);
+        let ended = local.delivery.ended().map(|header| &**header);
+        let headers = local.delivery.headers().iter().map(|header| &**header);
         let first = local.description.first.iter().flatten().map(|frame| &**frame);
-        let cached = local.relay.gop().frames().map(|(_, frame)| &**frame);
+        let cached = local.delivery.gop().frames().map(|(_, frame)| &**frame);
         let settings = frame_to_rtp_settings(local.settings.bridge);
         ::bridge::describe(&settings, ended, headers.chain(first).chain(cached))
     }

@@ -91,7 +91,7 @@ impl Worker {
             for (fields, payload, is_key) in out.packets.packets() {
                 if let Err(reason) = entry.sfu.receive_packet(self.ctx.now, fields, payload, is_key) {
                     self.packets.counters.dropped += 1;
-                    tracing::debug!(?reason, "a packet of a bridge was dropped");
+                    tracing::trace!(?reason, "packet of a bridge dropped");
                 }
             }
             for (kind, mapping) in [(VIDEO, out.mappings.video), (AUDIO, out.mappings.audio)] {

@@ -84,7 +84,7 @@ impl Frames {
             publication: Publication::new(Lane::Frames, id, (app, name)),
             settings,
             queue_limits,
-            relay: Stream::new(gop_limits, ctx.now_ms),
+            delivery: Stream::new(gop_limits, ctx.now_ms),
             newest: 0,
             channels: [const { None }; Format::COUNT],
             taps: Vec::new(),
@@ -100,7 +100,14 @@ impl Frames {
     pub(crate) fn start_source(&mut self, ctx: &Context, stream: FrameStreamId, source: Source) {
         let local = &mut self.streams[stream];
         local.publication.start(source, ctx.now_ms);
-        local.publisher_started();
+        // What was known of the publisher before says nothing of this one.
+        (local.video, local.audio) = (None, None);
+        local.description = Description::default();
+        local.newest = 0;
+        local.delivery.publisher_started();
+        for channel in local.channels.iter_mut().flatten() {
+            channel.log.forget_entry();
+        }
         self.start_taps(stream);
     }
 

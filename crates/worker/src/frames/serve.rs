@@ -43,7 +43,7 @@ impl Frames {
         let now_ms = ctx.now_ms;
         let local = &mut self.streams[stream];
         // A new player may begin with what is there already.
-        let cached = local.settings.gop_cache || !local.relay.has_video();
+        let cached = local.settings.gop_cache || !local.delivery.has_video();
         let is_live = local.publication.source.is_some();
         let channel = local.channel_mut(format, now_ms);
         let cursor = match is_live {
@@ -199,14 +199,14 @@ impl Frames {
                             http::write_stream_head(out, &fields, format == Format::FlvChunked);
                         }
                         if format != Format::Rtmp {
-                            write_file_header(format, out, &stream.relay);
+                            write_file_header(format, out, &stream.delivery);
                         }
                     }
                     if matches!(action, PlayerAction::Begin(_)) {
                         let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
                         channel.write_headers(
                             &mut session.pending.bytes,
-                            stream.relay.entry_headers(),
+                            stream.delivery.entry_headers(),
                             time_ms,
                         );
                     }

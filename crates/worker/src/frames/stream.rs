@@ -38,7 +38,7 @@ pub(crate) struct FrameStream {
     pub(crate) settings: Arc<ApplicationSettings>,
     pub(crate) queue_limits: QueueLimits,
     /// Its timeline, headers and GOP cache.
-    pub(crate) relay: Stream,
+    pub(crate) delivery: Stream,
     /// The number of the newest frame that came, whatever became of it; a publication's first one has number 1.
     pub(crate) newest: u32,
     pub(crate) channels: [Option<Channel>; Format::COUNT],
@@ -67,7 +67,7 @@ impl Frames {
         let local = &mut self.streams[stream];
         // What players have already, or need not know, a bridge may need.
         let is_for_bridges = matches!(frame.role, FrameRole::Config | FrameRole::End);
-        let repeated = is_for_bridges.then_some(local.relay.timeline_head());
+        let repeated = is_for_bridges.then_some(local.delivery.timeline_head());
         let Some(time) = received.map(|received| received.time).or(repeated) else {
             return FrameAction::None;
         };
@@ -78,7 +78,7 @@ impl Frames {
             FrameRole::End => true,
             FrameRole::Metadata => false,
             _ => {
-                let has_config = local.relay.headers().first_config(frame.track.kind).is_some();
+                let has_config = local.delivery.headers().first_config(frame.track.kind).is_some();
                 local.description.note(frame, has_config)
             }
         };
@@ -116,7 +116,7 @@ impl Frames {
             // gone on since. A worker that has a header ignores the copy.
             let ends = remote.lost_ends.iter().take_while(|end| send(end, before)).count();
             remote.lost_ends.drain(..ends);
-            let headers = local.relay.headers();
+            let headers = local.delivery.headers();
             let knows_tracks = remote.lost_ends.is_empty()
                 && (!remote.lost_header || headers.iter().all(|header| send(header, before)));
             remote.lost_header &= !knows_tracks;
@@ -143,13 +143,17 @@ impl Frames {
     ) -> Option<Received> {
         let now_ms = ctx.now_ms;
         let Self { streams, players, timers, taps, served_taps, .. } = self;
-        let FrameStream { relay, channels, settings, taps: of_stream, .. } = &mut streams[stream];
-        let received = relay.receive(now_ms, frame);
+        let FrameStream { delivery, channels, settings, taps: of_stream, .. } = &mut streams[stream];
+        let received = delivery.receive(now_ms, frame);
         for &tap in of_stream.iter() {
-            let headers = || relay.headers().iter().cloned().collect();
+            let headers = || delivery.headers().iter().cloned().collect();
             taps[tap].send(tap, frame, received, headers, served_taps);
         }
-        let received = received?;
+        let Some(received) = received else {
+            // Of all that the timeline refuses, only video without its key frame is lost to players.
+            ctx.counters.undecodable += u64::from(frame.role == FrameRole::Inter);
+            return None;
+        };
         if channels.iter().all(Option::is_none) {
             return Some(received);
         }
@@ -157,7 +161,7 @@ impl Frames {
         let Some(body) = TagBody::of(frame) else {
             // What came in the body of an earlier frame has left with it.
             if frame.flv_body() == FlvBody::Missing {
-                tracing::trace!(codec = %frame.codec, "dropped: FLV has no place for the frame");
+                tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
                 ctx.counters.flv_drops += 1;
             }
             return Some(received);
@@ -166,7 +170,7 @@ impl Frames {
         for channel in channels.iter_mut().flatten() {
             if channel.log.rolls(Channel::bytes_hint(&body)) {
                 // Bytes stay that a player has yet to get, or that new ones begin with.
-                let entry = channel.log.entry().filter(|_| relay.gop().frames().len() > 0);
+                let entry = channel.log.entry().filter(|_| delivery.gop().frames().len() > 0);
                 let all = channel.schedule.all_players();
                 let positions = all.filter_map(|player| players.get(player)?.cursor.needed(&channel.log));
                 let needed = positions.chain(entry.map(|(_, mark)| mark.position)).min();
@@ -187,17 +191,6 @@ pub(crate) fn is_header(frame: &Frame) -> bool {
 }
 
 impl FrameStream {
-    /// A publisher begins, here or on another worker: what was known of the one before says nothing of it.
-    pub(crate) fn publisher_started(&mut self) {
-        (self.video, self.audio) = (None, None);
-        self.description = Description::default();
-        self.newest = 0;
-        self.relay.publisher_started();
-        for channel in self.channels.iter_mut().flatten() {
-            channel.log.forget_entry();
-        }
-    }
-
     /// Notes the formats that the API shows: of several tracks of a kind, the first.
     fn note_format(&mut self, frame: &Frame) {
         let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());
@@ -210,7 +203,7 @@ impl FrameStream {
             return;
         }
         let is_other = |config: &Arc<Frame>| config.track != frame.track;
-        if self.relay.headers().first_config(kind).is_some_and(is_other) {
+        if self.delivery.headers().first_config(kind).is_some_and(is_other) {
             return;
         }
         let is_config = frame.role == FrameRole::Config;
@@ -243,8 +236,8 @@ impl FrameStream {
     /// The channel of a format, made when its first player comes.
     pub(crate) fn channel_mut(&mut self, format: Format, now_ms: u64) -> &mut Channel {
         let merge_ms = self.settings.merge_latency.as_millis() as u64;
-        let relay = &self.relay;
-        self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, relay, now_ms))
+        let delivery = &self.delivery;
+        self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, delivery, now_ms))
     }
 }
 

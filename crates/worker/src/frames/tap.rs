@@ -154,8 +154,8 @@ impl Tap {
 impl FrameStream {
     /// What a new player begins with: headers, then the frames since the last key frame if they are kept.
     pub(crate) fn beginning(&self) -> Vec<Arc<Frame>> {
-        let gop = self.relay.gop().frames().map(|(_, frame)| frame);
-        let headers = if gop.len() > 0 { self.relay.entry_headers() } else { self.relay.headers() };
+        let gop = self.delivery.gop().frames().map(|(_, frame)| frame);
+        let headers = if gop.len() > 0 { self.delivery.entry_headers() } else { self.delivery.headers() };
         headers.iter().chain(gop).map(Arc::clone).collect()
     }
 }

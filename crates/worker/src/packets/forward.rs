@@ -179,7 +179,7 @@ impl Packets {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
         let (publication, is_served) = (&stream.publication, stream.is_served);
-        let from = self.actions.tapped.len();
+        let from = self.actions.packets.len();
         stream.sfu.take_arrivals(|packet| {
             let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
             for (remote, source) in remotes {
@@ -195,10 +195,10 @@ impl Packets {
                 }
             }
             if is_served || publication.bridge.is_some() {
-                self.actions.tapped.push(Arc::clone(packet));
+                self.actions.packets.push(Arc::clone(packet));
             }
         });
-        let packets = from..self.actions.tapped.len();
+        let packets = from..self.actions.packets.len();
         if !packets.is_empty() {
             // Other nodes first: packets to them wait for nothing else.
             if is_served {
@@ -330,12 +330,9 @@ impl Packets {
             let Some((viewer, packets)) = batch.next_viewer() else { return stream.sfu.finish_batch(kind) };
             let peer = PeerId(viewer.token() as u32);
             let Some(transport) = self.transports.get_mut(peer).filter(|transport| !transport.paused) else {
-                self.sockets.sent.paused += packets.len() as u64;
-                tracing::trace!(
-                    ?peer,
-                    packets = packets.len(),
-                    "packets dropped: the viewer's path is paused"
-                );
+                let packets = viewer.takes(packets);
+                self.sockets.sent.paused += packets as u64;
+                tracing::trace!(?peer, packets, "packets dropped: the viewer's path is paused");
                 continue;
             };
             if let Route::Udp { port, .. } = transport.route
@@ -349,9 +346,10 @@ impl Packets {
                     }
                     continue;
                 }
-                self.sockets.sent.dropped += packets.len() as u64;
-                self.sockets.sent.unmade += packets.len() as u64;
-                tracing::trace!(?peer, packets = packets.len(), "packets dropped: no room for too long");
+                let packets = viewer.takes(packets);
+                self.sockets.sent.dropped += packets as u64;
+                self.sockets.sent.unmade += packets as u64;
+                tracing::trace!(?peer, packets, "packets dropped: no room for too long");
                 continue;
             }
             *left = left.saturating_sub(packets.len());

@@ -61,7 +61,7 @@ enum Due {
 /// What bridges and other nodes have to do about packets.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Packets of the stream that a bridge takes: those of [`Actions::tapped`] in this range.
+    /// Packets of the stream that a bridge takes: this range of [`Actions::packets`].
     Bridge { bridge: BridgeId, packets: Range<usize> },
     /// The same of a stream that other nodes get.
     Serve { stream: StreamId, packets: Range<usize> },
@@ -79,7 +79,8 @@ pub(crate) enum Action {
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub(crate) queue: VecDeque<Action>,
-    pub(crate) tapped: Vec<Arc<Packet>>,
+    /// What [`Action::Bridge`] and [`Action::Serve`] are about.
+    pub(crate) packets: Vec<Arc<Packet>>,
 }
 
 /// The packets lane of one worker.
@@ -214,7 +215,7 @@ impl Packets {
     /// Takes the memory of actions that were carried out.
     pub(crate) fn recycle(&mut self, mut actions: Actions) {
         if self.actions.queue.is_empty() {
-            actions.tapped.clear();
+            actions.packets.clear();
             self.actions = actions;
         }
     }

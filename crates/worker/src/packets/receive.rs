@@ -24,10 +24,9 @@ use crate::registry::Origin;
 use crate::stats::columns::Reception;
 use worker_api::snapshot::RtcCounters;
 
-/// Datagrams after which no more are read from a port in a turn; what is left is read in the next one, so
-/// that others have their turn. More than come in the longest of turns: what waits in a socket has no order,
-/// and audio, requests and checks would wait there behind video, and be lost with it, on a worker that has
-/// too much video to send.
+/// Datagrams read from a port per turn at most; the next turn reads the rest, so that one port does not hold
+/// up the others. The limit is above what arrives during the longest turn: in a socket, audio, requests and
+/// checks wait behind video. A worker with too much video to send would lose them with it.
 const DATAGRAMS_MAX: usize = 4_096;
 /// ICE-TCP connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 64;
@@ -186,12 +185,14 @@ impl Packets {
         self.columns.received(peer, bytes);
         self.counters.packets_in += 1;
         let rtcp = &datagram[..len];
-        // A compound packet may be about any of the streams; each looks for the SSRCs that it knows. What a
-        // BYE says is left alone: a session ends by close_notify, `DELETE` or a time limit.
+        // A compound packet may be about any of the streams; each looks for the SSRCs that it knows. A BYE is
+        // counted, and ends nothing: a session ends by close_notify, `DELETE` or a time limit.
         for publication in &session.publications {
             let stream = self.streams.get_mut(publication.stream);
             if let Some(stream) = stream.filter(|stream| stream.publication.peer() == Some(peer)) {
-                if stream.sfu.receive_rtcp(ctx.now, rtcp).is_malformed {
+                let events = stream.sfu.receive_rtcp(ctx.now, rtcp);
+                self.counters.byes_in += u64::from(events.bye);
+                if events.is_malformed {
                     drop_packet(&mut self.counters, "malformed RTCP");
                 }
                 self.streams.mark_dirty(publication.stream);
@@ -207,6 +208,7 @@ impl Packets {
             self.counters.nacks_in += events.nacked_packets;
             self.counters.resends_refused += events.not_resent;
             self.counters.key_frame_requests_in += events.key_frame_requests;
+            self.counters.byes_in += u64::from(events.bye);
             if events.is_malformed {
                 drop_packet(&mut self.counters, "malformed RTCP");
             }
@@ -248,7 +250,9 @@ impl Packets {
             let stream = packets.streams.get_mut(id).filter(|stream| stream.publication.source == source);
             let Some(stream) = stream else { return };
             if is_rtcp {
-                stream.sfu.receive_rtcp(ctx.now, packet);
+                if stream.sfu.receive_rtcp(ctx.now, packet).is_malformed {
+                    drop_packet(&mut packets.counters, "malformed RTCP of another node");
+                }
                 return packets.streams.mark_dirty(id);
             }
             match stream.sfu.receive(ctx.now, packet) {

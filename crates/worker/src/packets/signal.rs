@@ -77,7 +77,7 @@ impl Packets {
         let (inbound, outbound) = match contexts {
             Ok(contexts) => contexts,
             Err(error) => {
-                tracing::error!(session = %id, %error, "keys that DTLS gave are not usable");
+                tracing::error!(session = %id, %error, "the keys that DTLS negotiated cannot be used");
                 return self.end(ctx, peer, EndReason::Defect);
             }
         };

@@ -78,13 +78,13 @@ impl World {
         for _ in 0..players {
             let id = open_as(&mut self.worker, RtcRole::Play, name).expect("a player");
             let peer = self.worker.packets.find(id).expect("its index");
-            stream = Some(self.connect(peer));
+            stream = Some(self.connect(peer, &KINDS));
         }
         stream.expect("a stream has viewers here")
     }
 
-    /// Lets a player have media, as if ICE and DTLS were done.
-    fn connect(&mut self, peer: PeerId) -> PacketStreamId {
+    /// Lets a player have media of these kinds, as if ICE and DTLS were done.
+    fn connect(&mut self, peer: PeerId, kinds: &[MediaKind]) -> PacketStreamId {
         let key = MasterKey::new(Profile::AeadAes128Gcm, &[7; 16], &[9; 12]).expect("a key");
         let outbound = OutboundContext::new(&srtp::Config::default(), &[key]).expect("keys");
         let port = PortId(peer.0 % self.ports);
@@ -93,7 +93,7 @@ impl World {
         packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false }));
         packets.sockets.ports[port].peers.insert(address(peer).into(), peer).expect("room");
         let subscription = &mut packets.sessions[peer].subscriptions[0];
-        let tracks = KINDS.map(|kind| viewer_track(kind, peer)).into();
+        let tracks = kinds.iter().map(|kind| viewer_track(*kind, peer)).collect();
         let input = ViewerInput { token: u64::from(peer.0), cname: String::new(), tracks };
         let stream = &mut packets.streams[subscription.stream];
         subscription.viewer = Some(stream.sfu.join(self.worker.ctx.now, &input).expect("room"));
@@ -194,6 +194,22 @@ fn viewer_track(kind: MediaKind, peer: PeerId) -> ViewerTrackInput {
         form: Form::Either,
         nack: false,
     }
+}
+
+#[test]
+fn of_a_viewer_without_a_path_the_packets_that_it_takes_are_counted() {
+    let mut world = World::new();
+    let stream = world.stream("a", 1);
+    let id = open_as(&mut world.worker, RtcRole::Play, "a").expect("a player");
+    let listener = world.worker.packets.find(id).expect("its index");
+    world.connect(listener, &[MediaKind::Audio]);
+    world.audio(stream);
+    assert!(world.turn().iter().any(|(peer, ..)| *peer == listener), "it has begun");
+    world.worker.packets.transports.get_mut(listener).expect("connected").paused = true;
+    world.audio(stream);
+    world.video(stream, 3, false);
+    world.turn();
+    assert_eq!(world.worker.packets.sockets.sent.paused, 1, "it takes no video");
 }
 
 /// The viewers that were sent video, in order; each must have been sent all `parts` in a row.

@@ -1,9 +1,9 @@
 //! Which streams have video to send, and which of them is next.
 //!
-//! A turn sends one slice of it, so that sockets are read and audio leaves in between. Video is due when it
-//! could have left if there were nothing else: what takes little time overtakes what takes long, and the
-//! longer something waits the less can overtake it. Packets from the cache, for viewers that join, are a part
-//! of the slice: so many that join at once hold up nothing either.
+//! Each turn sends one slice of video, so that the loop reads sockets and sends audio in between. A stream's
+//! deadline is the time its video arrived plus the time it takes to send; the earliest deadline goes first.
+//! So short sends overtake long ones, and the longer a stream waits, the fewer overtake it. Cached packets
+//! for viewers that join take a share of the slice, so that many joining at once hold up nothing else.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

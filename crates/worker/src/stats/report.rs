@@ -30,7 +30,7 @@ impl Worker {
                 .mailboxes
                 .fullness()
                 .read()
-                .has_place_for_player(self.ctx.settings.sessions_max),
+                .has_room_for_player(self.ctx.settings.sessions_max),
             is_full_of_rtc: self.packets.sessions.len() >= self.ctx.settings.rtc.sessions_max,
             bytes_in_per_second: last.bytes_in,
             bytes_out_per_second: last.bytes_out,
@@ -75,8 +75,8 @@ impl Worker {
             .connection()
             .and_then(|conn| Some((conn, self.connections.sessions.get(conn)?)));
         let stats = &self.connections.columns.stats;
-        let rates = stream.relay.rates();
-        let gop = stream.relay.gop();
+        let rates = stream.delivery.rates();
+        let gop = stream.delivery.gop();
         StreamSnapshot {
             app: stream.publication.app().to_owned(),
             name: stream.publication.name().to_owned(),
@@ -97,11 +97,11 @@ impl Worker {
             video_bits_per_second: rates.video_bits_per_second,
             audio_bits_per_second: rates.audio_bits_per_second,
             video_frames_per_second: rates.video_frames_per_second,
-            key_frame_interval_ms: stream.relay.key_frame_interval_ms() as u32,
+            key_frame_interval_ms: stream.delivery.key_frame_interval_ms() as u32,
             gop_frames: gop.frames().len() as u32,
             gop_bytes: gop.bytes() as u64,
             gop_duration_ms: gop.duration_ms() as u32,
-            bytes_in: stream.relay.bytes_in(),
+            bytes_in: stream.delivery.bytes_in(),
             tracks: Vec::new(),
             bridge: self.bridges.snapshot(&self.ctx, stream.publication.bridge),
         }

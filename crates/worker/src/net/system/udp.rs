@@ -42,7 +42,7 @@ impl UdpSocket {
             Err(error) => tracing::warn!(%local, %error, "UDP buffers keep the system's size"),
         }
         if let Err(error) = group_send::socket::enable_gro(&self.0) {
-            tracing::debug!(%local, %error, "datagrams come one by one");
+            tracing::debug!(%local, %error, "UDP GRO is not available: each datagram is received on its own");
         }
         Ok(())
     }
