@@ -191,6 +191,10 @@ impl Serve {
                 }
             }
         }
+        if waited <= LATE_AFTER && !too_many {
+            // Only what is before a key frame goes.
+            resume.retain(|(_, from)| from.is_some());
+        }
         for (track, from) in &resume {
             if from.is_none() && !self.until_key.contains(track) {
                 self.until_key.push(*track);
@@ -316,6 +320,10 @@ mod tests {
         assert_eq!(serve.push(ms(451), frame(VIDEO, FrameRole::Inter, 2)), 0);
         assert_eq!(serve.push(ms(451), frame(VIDEO, FrameRole::Key, 3)), 2);
         assert_eq!(sent(&mut serve, ms(451)), [(1, 2), (3, 0)], "audio is not late");
+        let other = TrackId { index: 1, ..VIDEO };
+        serve.push(ms(1_000), frame(other, FrameRole::Inter, 4));
+        serve.push(ms(1_451), frame(VIDEO, FrameRole::Key, 5));
+        assert_eq!(sent(&mut serve, ms(1_451)), [(4, 0), (5, 0)], "nor is what has no key frame");
     }
 
     #[test]

@@ -297,7 +297,7 @@ async fn follow(
     let mut heard_at = begun_at;
     // Each parent is told of all that have left since the key was changed: the one before may be gone.
     let mut told: HashSet<NodeName> = HashSet::new();
-    let mut tell_who_left = |subscription: &Subscription| {
+    let tell_who_left = |subscription: &Subscription, told: &mut HashSet<NodeName>| {
         let left = if is_frames { Vec::new() } else { slot.key_holders.left(&slot.child_names()) };
         for node in left {
             if told.insert(node.clone()) {
@@ -305,7 +305,7 @@ async fn follow(
             }
         }
     };
-    tell_who_left(&subscription);
+    tell_who_left(&subscription, &mut told);
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     let left = loop {
@@ -339,15 +339,16 @@ async fn follow(
                 }
                 Some(Fetched::Key(key)) if !is_frames => {
                     packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await;
-                    tell_who_left(&subscription);
+                    tell_who_left(&subscription, &mut told);
                     slot.key_holders.renew(slot.child_names());
+                    told.clear();
                 }
                 Some(Fetched::End(why)) => break FollowEnd::End(why),
                 Some(Fetched::Refused(why, others)) => break FollowEnd::Refused(why, others),
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
-                tell_who_left(&subscription);
+                tell_who_left(&subscription, &mut told);
                 if is_unheard() {
                     break FollowEnd::Unheard;
                 }
@@ -415,11 +416,16 @@ fn is_another(center: &Center, slot: &Slot, home: &Home) -> bool {
     now.is_none_or(|now| (now.instance, now.epoch) != (home.instance, home.epoch))
 }
 
+/// Whether another parent would be chosen now. One of which no datagram comes is not worth a change.
+fn has_another(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> bool {
+    choose(center, slot, home, &[], &[]).is_some_and(|other| {
+        other.peer != link.peer && (home.description.lane == Lane::Frames || other.relay.is_heard())
+    })
+}
+
 /// Whether the parent drains, and another one has what it gives: it waits for its children to go there.
 fn is_parent_going(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> bool {
-    link.peer != home.node
-        && center.is_other_draining(&link.peer)
-        && choose(center, slot, home, &[], &[]).is_some_and(|other| other.peer != link.peer)
+    link.peer != home.node && center.is_other_draining(&link.peer) && has_another(center, slot, link, home)
 }
 
 /// Whether this node, which feeds none, is deeper in the tree than it has to be, and another parent is there.
@@ -428,7 +434,7 @@ fn is_misplaced(center: &Center, slot: &Slot, link: &NodeLink, home: &Home) -> b
     let is_leaf = feeds.iter().all(|(_, parent)| *parent != center.name);
     is_leaf
         && is_too_deep(&center.name, &home.node, &feeds, center.settings.fan_out_max)
-        && choose(center, slot, home, &[], &[]).is_some_and(|better| better.peer != link.peer)
+        && has_another(center, slot, link, home)
 }
 
 /// Whether the parent gets nothing itself, and another one is there: nodes that chose at once may feed each
@@ -440,7 +446,7 @@ fn is_unfed(center: &Center, slot: &Slot, link: &NodeLink, home: &Home, heard_at
         let ends_here = |last: &NodeName| *last != home.node && is_heard(last);
         heard_at.elapsed() < SILENT_FOR || !chain.last().is_some_and(ends_here)
     });
-    !is_fed && choose(center, slot, home, &[], &[]).is_some_and(|other| other.peer != link.peer)
+    !is_fed && has_another(center, slot, link, home)
 }
 
 /// Publishes a frame here; the first one begins the publication.

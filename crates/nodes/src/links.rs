@@ -322,10 +322,24 @@ async fn run(center: &Arc<Center>, introduced: Introduced, address: SocketAddr, 
 
 /// Opens a link to a node whenever there is none, until the task is ended or this node leaves.
 pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
-    let at = timeout(CONNECT_WITHIN, tokio::net::lookup_host(&node.addresses.relay_tcp)).await;
-    for address in at.into_iter().flatten().flatten().take(NODE_ADDRESSES_MAX) {
-        center.links.strangers.note_node(Instant::now(), address.ip());
+    tokio::join!(note_addresses(&center, &node), keep_link(&center, &node));
+}
+
+/// A node is known by its addresses before it comes from them; a name may have none yet.
+async fn note_addresses(center: &Center, node: &cluster::Node) {
+    while !center.is_leaving() {
+        let found = timeout(CONNECT_WITHIN, tokio::net::lookup_host(&node.addresses.relay_tcp)).await;
+        if let Ok(Ok(addresses)) = found {
+            for address in addresses.take(NODE_ADDRESSES_MAX) {
+                center.links.strangers.note_node(Instant::now(), address.ip());
+            }
+            break;
+        }
+        sleep(AFTER_REFUSAL).await;
     }
+}
+
+async fn keep_link(center: &Arc<Center>, node: &cluster::Node) {
     while !center.is_leaving() {
         let mut changes = center.links.changes();
         if center.links.get(&node.name).is_some() {
@@ -333,16 +347,17 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
             let _ = changes.changed().await;
             continue;
         }
-        if node.name < center.name && has_link(&center, &node.name, OTHERS_TURN).await {
+        if node.name < center.name && has_link(center, &node.name, OTHERS_TURN).await {
             continue;
         }
-        match dial(&center, &node).await {
+        match dial(center, node).await {
             Ok((introduced, address)) => {
+                center.links.strangers.note_node(Instant::now(), address.ip());
                 // A task of its own: the link outlives this one, which ends when the directory forgets the
                 // node.
-                let serving = Arc::clone(&center);
+                let serving = Arc::clone(center);
                 task::spawn(async move { run(&serving, introduced, address, true).await });
-                has_link(&center, &node.name, ATTEMPT_EVERY).await;
+                has_link(center, &node.name, ATTEMPT_EVERY).await;
             }
             Err(over) => {
                 center.links.note_attempt(&node.name, center.clock.now(), &over);
@@ -350,7 +365,7 @@ pub(crate) async fn keep(center: Arc<Center>, node: Arc<cluster::Node>) {
                     warn!(node = %node.name, address = node.addresses.relay_tcp, "no link: {over}");
                 }
                 let pause = if is_worth_a_warning(&over) { AFTER_REFUSAL } else { ATTEMPT_EVERY };
-                has_link(&center, &node.name, pause).await;
+                has_link(center, &node.name, pause).await;
             }
         }
     }

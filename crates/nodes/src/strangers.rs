@@ -3,7 +3,7 @@
 //!
 //! Each costs a place, and this thread the work of a TLS handshake. Addresses of nodes have places and
 //! handshakes that nobody else gets: those that the directory names, and those that a node has come from
-//! before. An IPv6 network of 64 bits counts as one address.
+//! before. Of strangers an IPv6 network of 64 bits counts as one address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -109,8 +109,12 @@ impl Strangers {
 
     /// A connection of a stranger, who has a place until what is returned is dropped.
     pub(crate) fn admit(&self, now: Instant, address: IpAddr) -> Result<Stranger, TooMuch> {
-        let address = network(address);
         let mut inner = self.lock();
+        // Neighbours of a node share nothing with it.
+        let address = match address.to_canonical() {
+            node if inner.nodes.contains_key(&node) => node,
+            stranger => network(stranger),
+        };
         match inner.admit(now, address) {
             Ok(is_node) => Ok(Stranger { strangers: self.clone(), address, is_node }),
             Err(too_much) => {
@@ -129,7 +133,7 @@ impl Strangers {
     /// A node is at this address.
     pub(crate) fn note_node(&self, now: Instant, address: IpAddr) {
         let mut inner = self.lock();
-        let address = network(address);
+        let address = address.to_canonical();
         if inner.nodes.len() >= NODES_MAX
             && !inner.nodes.contains_key(&address)
             && let Some(oldest) = inner.nodes.iter().min_by_key(|(_, at)| **at).map(|(address, _)| *address)
@@ -179,9 +183,11 @@ impl Inner {
         }
         // Only of those that are let in something is kept, so that it is not much.
         if self.addresses.len() >= self.forget_at {
-            self.addresses.retain(|_, known| {
-                known.bucket.fill(now, PER_ADDRESS);
-                known.open > 0 || known.bucket.left < PER_ADDRESS.at_once
+            let nodes = &self.nodes;
+            self.addresses.retain(|address, known| {
+                let rate = if nodes.contains_key(address) { PER_NODE_ADDRESS } else { PER_ADDRESS };
+                known.bucket.fill(now, rate);
+                known.open > 0 || known.bucket.left < rate.at_once
             });
             self.forget_at = FORGET_MIN.max(2 * self.addresses.len());
         }
@@ -233,6 +239,16 @@ mod tests {
 
     fn ips(count: u32) -> impl Iterator<Item = IpAddr> {
         (0..count).map(|number| Ipv4Addr::from_bits(0x0a00_0000 + number).into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neighbours_of_a_node_take_nothing_of_its_address() {
+        let strangers = Strangers::new(Instant::now());
+        let of_net = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]);
+        strangers.note_node(Instant::now(), of_net(1));
+        let open = fill(&strangers, (2..1_000).map(of_net));
+        assert_eq!(open.len(), OPEN_PER_ADDRESS_MAX);
+        assert!(strangers.admit(Instant::now(), of_net(1)).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -151,7 +151,8 @@ impl Frames {
         }
         let Some(received) = received else {
             // Of all that the timeline refuses, only video without its key frame is lost to players.
-            ctx.counters.undecodable += u64::from(frame.role == FrameRole::Inter);
+            let has_players = channels.iter().any(Option::is_some);
+            ctx.counters.undecodable += u64::from(has_players && frame.role == FrameRole::Inter);
             return None;
         };
         if channels.iter().all(Option::is_none) {
