@@ -40,6 +40,8 @@ const WRITE_WITHIN: Duration = Duration::from_millis(750);
 const ANSWER_WITHIN: Duration = Duration::from_millis(400);
 /// While a session begins, the next entry has to come within this.
 const NEXT_WITHIN: Duration = Duration::from_millis(2000);
+/// Eight requests, and two subscriptions.
+const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts at a session, and at a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Between two looks at whether there are servers for copies that lack.
@@ -215,10 +217,17 @@ impl Nats {
 
     async fn run(&self, shared: &Shared, settings: &Settings) -> Result<(), Problem> {
         let copies = self.copies(settings);
-        let nodes = self.open(Bucket::Nodes, copies).await?;
-        let streams = self.open(Bucket::Streams, copies).await?;
-        let (mut nodes, nodes_pending) = self.watch(Bucket::Nodes, &nodes).await?;
-        let (mut streams, streams_pending) = self.watch(Bucket::Streams, &streams).await?;
+        let begin = async {
+            let nodes = self.open(Bucket::Nodes, copies).await?;
+            let streams = self.open(Bucket::Streams, copies).await?;
+            Ok::<_, Problem>((
+                self.watch(Bucket::Nodes, &nodes).await?,
+                self.watch(Bucket::Streams, &streams).await?,
+            ))
+        };
+        // Requests have a time limit of their own; a subscription, which waits for the connection, has none.
+        let ((mut nodes, nodes_pending), (mut streams, streams_pending)) =
+            timeout(BEGIN_WITHIN, begin).await??;
         shared.input(Input::Began);
         for (bucket, watch, pending) in
             [(Bucket::Nodes, &mut nodes, nodes_pending), (Bucket::Streams, &mut streams, streams_pending)]
