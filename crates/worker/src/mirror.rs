@@ -140,6 +140,10 @@ impl Worker {
                     return;
                 }
                 self.start_source(LaneStream::Packets(stream), source, Some(tracks));
+                // Players that it has nothing for were ended; with the last of them the stream went.
+                if self.packets.streams.find(id) != Some(stream) {
+                    return;
+                }
                 for packet in &packets {
                     let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, packet);
                     self.packets.counters.dropped += u64::from(taken.is_err());
