@@ -306,7 +306,8 @@ impl NodeLink {
     }
 
     /// Moves bytes until the link is over; `serve` begins to serve a stream, `connect` has packets go to an
-    /// address, `left` notes that a node had the keys of a stream by way of the other one. [`Self::end`] has to follow, when nobody finds the link any more.
+    /// address, `left` notes that a node had the keys of a stream by way of the other one. [`Self::end`] has
+    /// to follow, when nobody finds the link any more.
     pub(crate) async fn run(
         self: &Arc<Self>,
         io: &mut Io,

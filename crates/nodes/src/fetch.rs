@@ -295,17 +295,17 @@ async fn follow(
     let begun_at = Instant::now();
     let is_unheard = || !is_frames && begun_at.elapsed() >= UNHEARD_FOR && !link.relay.is_heard();
     let mut heard_at = begun_at;
-    // Each parent is told of all that have left since the key was changed: the one before may be gone.
-    let mut told: HashSet<NodeName> = HashSet::new();
-    let tell_who_left = |subscription: &Subscription, told: &mut HashSet<NodeName>| {
+    // Each parent learns which nodes have left since the key was changed: the one before may be gone.
+    let mut reported: HashSet<NodeName> = HashSet::new();
+    let report_left = |subscription: &Subscription, reported: &mut HashSet<NodeName>| {
         let left = if is_frames { Vec::new() } else { slot.key_holders.left(&slot.child_names()) };
         for node in left {
-            if told.insert(node.clone()) {
+            if reported.insert(node.clone()) {
                 subscription.left(&node);
             }
         }
     };
-    tell_who_left(&subscription, &mut told);
+    report_left(&subscription, &mut reported);
     let mut review = interval_at(Instant::now() + REVIEW_EVERY, REVIEW_EVERY);
     let mut changes = slot.changes();
     let left = loop {
@@ -339,16 +339,16 @@ async fn follow(
                 }
                 Some(Fetched::Key(key)) if !is_frames => {
                     packets::add_key(center, slot, OpenKey::from_bytes(&key.0)).await;
-                    tell_who_left(&subscription, &mut told);
+                    report_left(&subscription, &mut reported);
                     slot.key_holders.renew(slot.child_names());
-                    told.clear();
+                    reported.clear();
                 }
                 Some(Fetched::End(why)) => break FollowEnd::End(why),
                 Some(Fetched::Refused(why, others)) => break FollowEnd::Refused(why, others),
                 Some(Fetched::Accepted(_) | Fetched::Frame(_) | Fetched::Gap(_) | Fetched::Key(_)) => {}
             },
             _ = changes.changed() => {
-                tell_who_left(&subscription, &mut told);
+                report_left(&subscription, &mut reported);
                 if is_unheard() {
                     break FollowEnd::Unheard;
                 }

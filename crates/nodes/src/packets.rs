@@ -437,7 +437,7 @@ pub(crate) async fn add_key(center: &Center, slot: &Slot, key: OpenKey) {
 }
 
 /// A node that another one fed with a stream gets it no more: whoever is its source has to change the key.
-/// One that is fed with it tells that on.
+/// A node that is fed itself reports it to its parent.
 pub(crate) fn note_left(center: &Center, stream: &str, node: &str) {
     let slot = StreamName::new(stream).and_then(|stream| center.slot(&stream));
     if let Some((slot, node)) = slot.zip(NodeName::new(node)) {
@@ -571,8 +571,8 @@ fn fed(center: &Center, slot: &Slot) -> BTreeSet<NodeName> {
     all_fed(slot.child_names(), center.directory.feeds(&slot.stream), &center.name)
 }
 
-/// Those that are fed from here are known by their links: the directory may not be told that they come, and
-/// that they have left nobody may be there to tell it. It says which others there are: child, parent. Of
+/// Those that are fed from here are known by their links: the directory may not learn that they
+/// come or leave, since NATS may be away. It says which others there are: child, parent. Of
 /// those that it does not know, the nodes that fed them say when they leave ([`note_left`]).
 fn all_fed(children: Vec<NodeName>, feeds: Vec<(NodeName, NodeName)>, me: &NodeName) -> BTreeSet<NodeName> {
     let by_others = feeds.into_iter().filter(|(_, parent)| parent != me).map(|(child, _)| child);

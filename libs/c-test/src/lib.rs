@@ -15,7 +15,7 @@ pub struct Package {
     /// `env!("CARGO_TARGET_TMPDIR")` of the test: where programs are written.
     pub programs: &'static str,
     /// The library's name without `lib`: `ssrc_map_c`.
-    pub library: &'static str,
+    pub name: &'static str,
     /// The header's file name in `include`.
     pub header: &'static str,
     /// The Rust sources that the header is generated from.
@@ -53,20 +53,20 @@ impl Package {
         };
         let folder = Path::new(self.folder);
         // One file for each test: they run at the same time.
-        let name = format!("{}-{}-{linkage:?}", self.library, source.replace(['/', '.'], "-"));
-        let program = Path::new(self.programs).join(name);
+        let file = format!("{}-{}-{linkage:?}", self.name, source.replace(['/', '.'], "-"));
+        let program = Path::new(self.programs).join(file);
         let mut compile = Command::new(std::env::var(variable).unwrap_or(compiler.into()));
         compile.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
         compile.arg(folder.join("include")).arg("-o").arg(&program).arg(folder.join(source));
         let mut command = Command::new(&program);
         match linkage {
             Linkage::Static => {
-                compile.arg(built(&format!("lib{}.a", self.library)));
+                compile.arg(built(&format!("lib{}.a", self.name)));
             }
             Linkage::Shared => {
-                let library = built(&format!("lib{}.so", self.library));
+                let library = built(&format!("lib{}.so", self.name));
                 let libraries = library.parent().expect("a file in a folder");
-                compile.arg(format!("-L{}", libraries.display())).arg(format!("-l{}", self.library));
+                compile.arg(format!("-L{}", libraries.display())).arg(format!("-l{}", self.name));
                 compile.arg(format!("-Wl,-rpath,{}", libraries.display()));
                 // Cargo sets the variable for tests, and it goes before the path in the program:
                 // what an earlier `cargo build` left would be taken.
@@ -88,7 +88,7 @@ impl Package {
             "include/{} is out of date; regenerate it with \
              `cargo test -p {} write_header -- --ignored` and look at the difference",
             self.header,
-            self.library.replace('_', "-"),
+            self.name.replace('_', "-"),
         );
     }
 

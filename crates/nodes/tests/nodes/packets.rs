@@ -27,8 +27,12 @@ async fn asked(node: &Node, what: &[&str]) {
 
 /// Three nodes: the first publishes a stream of packets, the second fetches it, and feeds the third.
 async fn chain() -> Option<(Server, Node, Node, Node)> {
+    three(Options { fan_out_max: 1, ..Options::default() }).await
+}
+
+/// Three nodes: the first publishes a stream of packets, the others fetch it.
+async fn three(options: Options) -> Option<(Server, Node, Node, Node)> {
     let server = Server::start().await?;
-    let options = Options { fan_out_max: 1, ..Options::default() };
     let a = Node::start(&server, "a", options.clone()).await;
     let b = Node::start(&server, "b", options.clone()).await;
     let c = Node::start(&server, "c", options).await;
@@ -213,18 +217,7 @@ async fn the_key_changes_when_a_node_leaves_of_which_only_its_parent_knows() {
 /// A way that is open for TCP alone, as behind a firewall, or in one direction alone.
 #[tokio::test]
 async fn a_parent_of_which_no_datagram_comes_is_left_for_another_one() {
-    let Some(server) = Server::start().await else { return };
-    let a = Node::start(&server, "a", Options::default()).await;
-    let b = Node::start(&server, "b", Options::default()).await;
-    let c = Node::start(&server, "c", Options::default()).await;
-    b.linked(2).await;
-    c.linked(2).await;
-    a.worker.publish_packets(STREAM);
-    for node in [&b, &c] {
-        node.knows(STREAM).await;
-        node.worker.want(STREAM, true);
-        asked(node, &["Fetch [0]"]).await;
-    }
+    let Some((_server, _a, b, c)) = three(Options::default()).await else { return };
     assert!(c.status().await.links.iter().all(|link| link.packets_heard));
     c.worker.set_hears("a", false);
     asked(&c, &["Fetch [0]", "RemoveParent", "AddKey 0", "AddParent"]).await;

@@ -6,7 +6,7 @@ use c_test::{Language, Linkage, Package};
 const PACKAGE: Package = Package {
     folder: env!("CARGO_MANIFEST_DIR"),
     programs: env!("CARGO_TARGET_TMPDIR"),
-    library: "group_send_c",
+    name: "group_send_c",
     header: "sendgroup.h",
     sources: &["src/lib.rs"],
 };

@@ -5,7 +5,7 @@ use c_test::{Language, Linkage, Package};
 const PACKAGE: Package = Package {
     folder: env!("CARGO_MANIFEST_DIR"),
     programs: env!("CARGO_TARGET_TMPDIR"),
-    library: "msgpack_array_c",
+    name: "msgpack_array_c",
     header: "msgpack_array.h",
     sources: &["src/lib.rs", "src/typed.rs"],
 };

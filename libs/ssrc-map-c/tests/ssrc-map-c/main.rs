@@ -5,7 +5,7 @@ use c_test::{Language, Linkage, Package};
 const PACKAGE: Package = Package {
     folder: env!("CARGO_MANIFEST_DIR"),
     programs: env!("CARGO_TARGET_TMPDIR"),
-    library: "ssrc_map_c",
+    name: "ssrc_map_c",
     header: "ssrc_map.h",
     sources: &["src/lib.rs"],
 };
