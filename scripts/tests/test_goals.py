@@ -134,10 +134,11 @@ class Command(unittest.TestCase):
         self.assertRegex(bad.stdout, r"MISSED +rtc-players +vs_floor <= 1.2 +1.3 ")
         self.assertRegex(both.stdout, r"MISSED +rtc-players +vs_floor <= 1.2 +1.1 to 1.3 ")
 
-    def test_nothing_measured_is_said_and_is_no_miss(self):
-        done = self.check(stdin="")
-        self.assertEqual(done.returncode, 0)
-        self.assertIn("0 reached, 0 missed", done.stdout)
+    def test_nothing_measured_is_no_success(self):
+        for lines in ("", "SKIPPED rtc-players\n", "RESULT rtc-players server=millstream n=400 vs_floor=nan\n"):
+            done = self.check(stdin=lines)
+            self.assertEqual(done.returncode, 1, lines)
+            self.assertIn("no goal was measured", done.stdout)
 
     def test_options_without_a_benchmark_are_refused(self):
         self.assertNotEqual(self.check("--quick").returncode, 0)

@@ -21,7 +21,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::api::merge::{Merged, merged};
+use super::api::merge::{self, Merged, merged};
 use super::{Context, error_response};
 use worker_api::snapshot::WorkerSnapshot;
 
@@ -352,6 +352,20 @@ impl Scrape {
         let bytes = streams.iter().map(|stream| (labels(stream), stream.primary.bytes_in));
         let help = "Media bytes received for the stream";
         counters(encoder, "millstream_stream_received_bytes", help, bytes)?;
+        let videos: Vec<_> =
+            streams.iter().filter_map(|stream| Some((stream, merge::video(stream.primary)?))).collect();
+        let widths = videos.iter().filter_map(|(stream, v)| Some((labels(stream), f64::from(v.width?))));
+        gauges(encoder, "millstream_stream_video_width_pixels", "Width of the pictures", widths)?;
+        let heights = videos.iter().filter_map(|(stream, v)| Some((labels(stream), f64::from(v.height?))));
+        gauges(encoder, "millstream_stream_video_height_pixels", "Height of the pictures", heights)?;
+        let formats = videos.iter().map(|(stream, video)| {
+            let [app, name] = labels(stream);
+            let profile = ("profile", video.profile.clone().unwrap_or_default());
+            let level = ("level", video.level.clone().unwrap_or_default());
+            ([app, name, ("codec", video.codec.clone()), profile, level], 1.0)
+        });
+        let help = "1, with codec, profile and level of the video; empty ones are not known";
+        gauges(encoder, "millstream_stream_video_format", help, formats)?;
         bridges::encode_streams(&streams, encoder)
     }
 }

@@ -265,6 +265,7 @@ fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcContro
         endpoints: workers.rtc_endpoints().to_vec(),
         certificate: Arc::new(certificate),
         published: Box::new(workers.published()),
+        home: Box::new(workers.home()),
         redirect: Box::new(workers.redirect()),
         bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
         allow_origin: settings.cors_allow_origin.clone(),

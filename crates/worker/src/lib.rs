@@ -189,6 +189,12 @@ impl Workers {
         move |key| directory.published(key)
     }
 
+    /// Looks up on which worker `app/stream` is published, or arrives from another node, from any thread.
+    pub fn home(&self) -> impl Fn(&str) -> Option<usize> + Send + Sync + 'static {
+        let directory = Arc::clone(&self.directory);
+        move |key| directory.home(key).map(|(_, home)| home.worker.index())
+    }
+
     /// Looks up where a viewer of `app/stream` is to go instead, with whether this node can take it, from any
     /// thread.
     pub fn redirect(&self) -> impl Fn(&str, bool) -> Option<String> + Send + Sync + 'static {

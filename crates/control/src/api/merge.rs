@@ -102,7 +102,8 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
     }
 }
 
-fn video(view: &StreamSnapshot) -> Option<Video> {
+/// The video of a stream, of whichever kind it is; `None` if it has none, or nothing is known of it yet.
+pub(in super::super) fn video(view: &StreamSnapshot) -> Option<Video> {
     let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
     let of_packets = || {
         let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;

@@ -18,6 +18,9 @@ use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 /// Looks up what is published as a stream.
 pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
 
+/// Says on which worker `app/stream` is published.
+pub type Home = dyn Fn(&str) -> Option<usize> + Send + Sync;
+
 /// Where a viewer of a stream is to go instead; `true` if this node cannot take it.
 pub type Redirect = dyn Fn(&str, bool) -> Option<String> + Send + Sync;
 
@@ -31,6 +34,8 @@ pub struct RtcParts {
     pub certificate: Arc<Certificate>,
     /// Says what is published as `app/stream`.
     pub published: Box<Lookup>,
+    /// Says on which worker `app/stream` is published, or arrives from another node.
+    pub home: Box<Home>,
     /// Says whether viewers of `app/stream` are to go to another node, by its base URL.
     pub redirect: Box<Redirect>,
     /// Whether streams of this app are bridged to players of the other kind.

@@ -121,7 +121,8 @@ impl Wanted {
         target: Target,
     ) -> Result<(String, Answer, String), Refusal> {
         let control = &context.rtc;
-        let reservation = control.registry.reserve(peer.address.ip())?;
+        let home = self.published.as_ref().and_then(|_| (control.parts.home)(&target.key()));
+        let reservation = control.registry.reserve(peer.address.ip(), home)?;
         let worker = reservation.worker();
         let local = control.local_description(worker, peer.address.ip(), &target)?;
         let answer = match &self.published {

@@ -38,6 +38,11 @@ pub(super) struct Limits {
     pub(super) pending_per_address_max: usize,
 }
 
+/// The home of a stream gets its viewers while it has at most this part (an eighth) more sessions than the
+/// worker with the fewest: there, a packet needs no message to another worker. With few sessions, where
+/// messages cost next to nothing, all workers get as many; and none is idle while another is full.
+const MORE_AT_HOME: usize = 8;
+
 /// Why there is no room for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtCapacity {
@@ -92,8 +97,9 @@ impl<T> Registry<T> {
         Self { inner: Arc::new(Mutex::new(inner)), limits }
     }
 
-    /// A reservation for a session of `address`, on the worker with the fewest sessions.
-    pub(super) fn reserve(&self, address: IpAddr) -> Result<Reservation<T>, AtCapacity> {
+    /// A reservation for a session of `address`: on `home`, the worker where its stream is published, if that
+    /// has not many more sessions than others, else on the one with the fewest.
+    pub(super) fn reserve(&self, address: IpAddr, home: Option<usize>) -> Result<Reservation<T>, AtCapacity> {
         let network = network(address);
         let mut inner = self.lock();
         let of_address = inner.pending_by_address.get(&network).copied().unwrap_or(0);
@@ -103,8 +109,10 @@ impl<T> Registry<T> {
         let Limits { sessions_max, pending_max, .. } = self.limits;
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
         let candidates = inner.workers.iter().enumerate().filter(|(_, load)| room(load));
-        let worker = candidates.min_by_key(|(_, load)| load.sessions).map(|(worker, _)| worker);
-        let worker = worker.ok_or(AtCapacity::Workers)?;
+        let least = candidates.clone().min_by_key(|(_, load)| load.sessions).ok_or(AtCapacity::Workers)?;
+        let most = least.1.sessions + (least.1.sessions / MORE_AT_HOME).max(1);
+        let at_home = candidates.clone().find(|(worker, load)| Some(*worker) == home && load.sessions < most);
+        let (worker, _) = at_home.unwrap_or(least);
         inner.workers[worker].sessions += 1;
         inner.workers[worker].pending += 1;
         *inner.pending_by_address.entry(network).or_default() += 1;
@@ -287,7 +295,7 @@ mod tests {
         let registry = Registry::new(1, limits());
         let session = SessionId::new(0, 7);
         let token = registry
-            .reserve(ip("192.0.2.1"))
+            .reserve(ip("192.0.2.1"), None)
             .expect("a reservation")
             .enter(session, "data")
             .expect("entered");
@@ -310,7 +318,7 @@ mod tests {
         let registry = Registry::new(2, limits());
         let sessions = [SessionId::new(0, 1), SessionId::new(1, 1)];
         let tokens = sessions.map(|session| {
-            let reservation = registry.reserve(ip("192.0.2.1")).expect("a reservation");
+            let reservation = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
             assert_eq!(reservation.worker(), session.worker(), "the one with the fewest sessions");
             reservation.enter(session, ()).expect("entered")
         });
@@ -327,27 +335,48 @@ mod tests {
     #[test]
     fn sessions_without_a_connection_are_limited_by_address_and_by_worker() {
         let registry = Registry::<()>::new(2, limits());
-        let _a = registry.reserve(ip("2001:db8::1")).expect("a reservation");
-        let _b = registry.reserve(ip("2001:db8::2")).expect("a reservation");
-        assert_eq!(registry.reserve(ip("2001:db8::3")).err(), Some(AtCapacity::Address), "one network");
-        let c = registry.reserve(ip("192.0.2.1")).expect("a reservation");
-        let _d = registry.reserve(ip("192.0.2.2")).expect("a reservation");
-        assert_eq!(registry.reserve(ip("192.0.2.3")).err(), Some(AtCapacity::Workers), "both have two");
+        let _a = registry.reserve(ip("2001:db8::1"), None).expect("a reservation");
+        let _b = registry.reserve(ip("2001:db8::2"), None).expect("a reservation");
+        assert_eq!(registry.reserve(ip("2001:db8::3"), None).err(), Some(AtCapacity::Address), "one network");
+        let c = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
+        let _d = registry.reserve(ip("192.0.2.2"), None).expect("a reservation");
+        assert_eq!(registry.reserve(ip("192.0.2.3"), None).err(), Some(AtCapacity::Workers), "both have two");
         drop(c);
-        assert!(registry.reserve(ip("192.0.2.3")).is_ok(), "a reservation was given back");
+        assert!(registry.reserve(ip("192.0.2.3"), None).is_ok(), "a reservation was given back");
+    }
+
+    #[test]
+    fn viewers_are_at_home_until_others_have_much_more_room() {
+        let limits = Limits { sessions_max: 300, pending_max: 300, pending_per_address_max: 1000 };
+        let registry = Registry::<()>::new(3, limits);
+        let mut all = Vec::new();
+        let mut sessions = [0; 3];
+        let mut reserve = |count: usize, home| {
+            for _ in 0..count {
+                let reservation = registry.reserve(ip("192.0.2.1"), home).expect("a reservation");
+                sessions[reservation.worker()] += 1;
+                all.push(reservation);
+            }
+            sessions
+        };
+        assert_eq!(reserve(1, Some(1)), [0, 1, 0]);
+        assert_eq!(reserve(2, Some(1)), [1, 1, 1], "then the least busy");
+        assert_eq!(reserve(600, Some(1)), [193, 217, 193], "all get about as many");
+        assert_eq!(reserve(1, None), [194, 217, 193]);
+        assert_eq!(reserve(1, Some(9)), [194, 217, 194], "a worker that is none");
     }
 
     #[test]
     fn connected_sessions_are_no_longer_waiting_but_are_sessions() {
         let registry = Registry::new(1, limits());
         for serial in 0..3 {
-            let reservation = registry.reserve(ip("192.0.2.1")).expect("a reservation");
+            let reservation = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
             reservation.enter(SessionId::new(0, serial), ()).expect("entered");
             registry.notice(RtcNotice::Connected(SessionId::new(0, serial)));
         }
-        assert_eq!(registry.reserve(ip("192.0.2.1")).err(), Some(AtCapacity::Workers));
+        assert_eq!(registry.reserve(ip("192.0.2.1"), None).err(), Some(AtCapacity::Workers));
         registry.notice(RtcNotice::Ended(SessionId::new(0, 1)));
-        assert!(registry.reserve(ip("192.0.2.1")).is_ok());
+        assert!(registry.reserve(ip("192.0.2.1"), None).is_ok());
     }
 
     #[test]
@@ -355,16 +384,16 @@ mod tests {
         let registry = Registry::new(1, limits());
         let (first, second) = (SessionId::new(0, 1), SessionId::new(0, 2));
         let (a, b) = (
-            registry.reserve(ip("::1")).expect("a reservation"),
-            registry.reserve(ip("::1")).expect("a reservation"),
+            registry.reserve(ip("::1"), None).expect("a reservation"),
+            registry.reserve(ip("::1"), None).expect("a reservation"),
         );
         registry.notice(RtcNotice::Ended(first));
         registry.notice(RtcNotice::Connected(second));
         assert!(a.enter(first, ()).is_none(), "it has ended");
         assert!(b.enter(second, ()).is_some());
         assert_eq!(registry.len(), 1);
-        let _c = registry.reserve(ip("::1")).expect("a reservation");
-        let _d = registry.reserve(ip("::1")).expect("both are free: the second is connected");
+        let _c = registry.reserve(ip("::1"), None).expect("a reservation");
+        let _d = registry.reserve(ip("::1"), None).expect("both are free: the second is connected");
         registry.notice(RtcNotice::Ended(second));
         drop((_c, _d));
         assert!(registry.is_clear());

@@ -53,7 +53,8 @@ fn parts(settings: RtcSettings, endpoints: Vec<RtcEndpoint>, published: Box<Look
         goes.then(|| "https://edge-2.example.com".to_owned())
     });
     let allow_origin = Some("*".to_owned());
-    RtcParts { settings, endpoints, certificate, published, redirect, bridged, allow_origin }
+    let home = Box::new(|_: &str| None);
+    RtcParts { settings, endpoints, certificate, published, home, redirect, bridged, allow_origin }
 }
 
 /// What the workers were asked, and how they answer.

@@ -1,9 +1,9 @@
 //! What the management API says about WebRTC has the shape its own document gives it, and metrics count it.
 
-use crate::common::eventually;
 use crate::common::openapi::departures;
 use crate::common::rtc::{Client, counter, start_flow};
 use crate::common::server::Server;
+use crate::common::{eventually, http};
 use serde_json::{Value, json};
 
 #[test]
@@ -66,6 +66,12 @@ fn pictures_of_webrtc_are_described_as_those_of_rtmp() {
     assert_eq!(stream["tracks"][1]["width"], json!(320), "{stream}");
     assert_eq!(server.counter("millstream_stream_frames_per_second"), 30);
     assert_eq!(server.counter("millstream_stream_key_frame_interval_seconds"), 1);
+    assert_eq!(server.counter("millstream_stream_video_width_pixels"), 320);
+    assert_eq!(server.counter("millstream_stream_video_height_pixels"), 240);
+    let metrics = http::get(server.http, "/metrics").expect("GET /metrics").text();
+    let format = metrics.lines().find(|line| line.starts_with("millstream_stream_video_format{"));
+    let format = format.expect("a sample of the format");
+    assert!(format.contains(r#"codec="VP8",profile="Profile 0""#) && format.ends_with("} 1.0"), "{format}");
 }
 
 #[test]
