@@ -46,6 +46,7 @@ class Clients(Bench):
             "mp3": ["libmp3lame", "-b:a", "128k"],
             "flac": ["flac"],
             "ac3": ["ac3"],
+            "eac3": ["eac3"],
         }[audio]
         size = ["-t", seconds] if seconds else []
         return self.start(
