@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use group_send::peer_table::{PeerKey, PeerTable};
 use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Envelope, ReserveError, SendBatch};
+use rtp::payload::MediaKind;
 use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
@@ -42,7 +43,7 @@ const QUIET: usize = 100;
 pub(crate) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
 
 /// Counters of a port, or of all ports of a worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SendCounters {
     /// Datagrams made.
     pub(crate) packets: u64,
@@ -64,6 +65,19 @@ pub(crate) struct SendCounters {
     pub(crate) unprotected: u64,
     /// Flushes that found no room.
     pub(crate) blocked: u64,
+    /// Datagrams that did not leave since the last time these were taken.
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// A datagram for a session that did not leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The session at the address it was for; `None` if that has gone.
+    pub(crate) session: Option<PeerId>,
+    /// What it carried: STUN, DTLS and RTCP are data.
+    pub(crate) kind: MediaKind,
+    /// The kernel refused it; else it had no room for too long.
+    pub(crate) is_refused: bool,
 }
 
 /// A UDP socket, the sessions by address, and the datagrams that wait for the next flush.
@@ -186,6 +200,7 @@ impl UdpPort {
     pub(crate) fn datagram(
         &mut self,
         destination: SocketAddr,
+        kind: MediaKind,
         len_max: usize,
         now_ms: u64,
         counters: &mut SendCounters,
@@ -194,7 +209,7 @@ impl UdpPort {
         if self.tags.is_full() {
             self.finish_tags();
         }
-        let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
+        let envelope = Envelope { destination, stamp: now_ms << KIND_BITS | kind as u64, departure_ns: 0 };
         let mut reserved = self.batch.reserve(envelope, len_max);
         // Where the kernel had no room this turn, asking it for each datagram would cost more than sending.
         if matches!(reserved, Err(ReserveError::Full)) && self.blocked_at_ms != Some(now_ms) {
@@ -206,6 +221,7 @@ impl UdpPort {
             Err(reason) => {
                 counters.dropped += 1;
                 counters.unmade += 1;
+                counters.losses.push(loss(&self.peers, &envelope, false));
                 tracing::trace!(%destination, len_max, ?reason, "datagram dropped");
                 return None;
             }
@@ -293,13 +309,21 @@ impl UdpPort {
         counters.failed += progress.failed as u64;
         if progress.failed > 0 {
             tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
+            let failures = self.batch.failures().iter();
+            counters.losses.extend(failures.map(|failure| loss(&self.peers, &failure.envelope, true)));
         }
         self.blocked_at_ms = progress.blocked.then_some(now_ms);
         self.took_some = progress.sent > 0;
         if progress.blocked {
             counters.blocked += 1;
             let before = self.batch.len();
-            self.batch.retain(|envelope, _| envelope.stamp + WAIT_MS_MAX >= now_ms);
+            self.batch.retain(|envelope, _| {
+                let waits = (envelope.stamp >> KIND_BITS) + WAIT_MS_MAX >= now_ms;
+                if !waits {
+                    counters.losses.push(loss(&self.peers, envelope, false));
+                }
+                waits
+            });
             let dropped = before - self.batch.len();
             counters.dropped += dropped as u64;
             if dropped > 0 {
@@ -307,6 +331,15 @@ impl UdpPort {
             }
         }
     }
+}
+
+/// A datagram that waits is stamped with the time it was made and, in so many low bits, what it carries.
+const KIND_BITS: u32 = 2;
+
+fn loss(peers: &PeerTable<PeerId>, envelope: &Envelope, is_refused: bool) -> Loss {
+    let is_stamped = |kind: &MediaKind| *kind as u64 == envelope.stamp & ((1 << KIND_BITS) - 1);
+    let kind = [MediaKind::Audio, MediaKind::Video].into_iter().find(is_stamped).unwrap_or(MediaKind::Data);
+    Loss { session: peers.get(PeerKey::from(envelope.destination)).copied(), kind, is_refused }
 }
 
 /// When a port is read: as soon as something arrives, or in rounds.
@@ -511,6 +544,25 @@ mod tests {
         assert_eq!(port.reading.next(), None);
     }
 
+    #[test]
+    fn what_does_not_leave_is_known_by_session_and_kind() {
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let socket = UdpSocket::bind(loopback).expect("a socket");
+        let mut port = UdpPort::new(socket, &RtcSettings::default(), None).expect("a port");
+        let (mut sent, remote) = (SendCounters::default(), "127.0.0.1:9".parse().expect("an address"));
+        port.peers.insert(PeerKey::from(remote), PeerId(7)).expect("room");
+        port.record_only();
+        port.is_full = true;
+        for (at_ms, kind) in [(50, MediaKind::Data), (51, MediaKind::Audio), (52, MediaKind::Video)] {
+            port.datagram(remote, kind, 1, at_ms, &mut sent, |_, _| Some(1)).expect("it is made");
+        }
+        port.flush(51 + WAIT_MS_MAX, &mut sent);
+        let loss = |kind| Loss { session: Some(PeerId(7)), kind, is_refused: false };
+        assert_eq!(std::mem::take(&mut sent.losses), [loss(MediaKind::Data)], "the others may wait");
+        port.flush(53 + WAIT_MS_MAX, &mut sent);
+        assert_eq!(sent.losses, [loss(MediaKind::Audio), loss(MediaKind::Video)]);
+    }
+
     const PEERS: usize = 64;
     /// More in all than one flush takes.
     const PACKETS: usize = BATCH_DATAGRAMS / PEERS + 16;
@@ -538,7 +590,7 @@ mod tests {
                 let payload = &[number as u8; 100][..20 + number];
                 let mut send = || {
                     let to = peer.local_addr().expect("its address");
-                    port.datagram(to, 160, 0, &mut sent, |out, tag| {
+                    port.datagram(to, MediaKind::Video, 160, 0, &mut sent, |out, tag| {
                         let plaintext = Plaintext::From { header: &header, payload };
                         sender.protect_rtp_later(plaintext, out, tag.queue, tag.datagram).ok()
                     })
