@@ -357,7 +357,7 @@ pub(crate) struct Reading {
     /// Since the last review.
     datagrams: usize,
     /// Somebody waited for one of them.
-    is_awaited: bool,
+    is_urgent: bool,
     /// The event queue did not take it back.
     is_refused: bool,
 }
@@ -386,11 +386,11 @@ impl Reading {
         self.next
     }
 
-    /// A batch was taken in; `is_awaited` if somebody waited for any of it.
-    pub(crate) fn took(&mut self, datagrams: usize, is_awaited: bool) -> Option<Change> {
+    /// A batch was taken in; `is_urgent` if somebody waited for any of it.
+    pub(crate) fn note_batch(&mut self, datagrams: usize, is_urgent: bool) -> Option<Change> {
         self.datagrams += datagrams;
-        self.is_awaited |= is_awaited;
-        (is_awaited && !self.is_refused && self.next.take().is_some()).then_some(Change::AtOnce)
+        self.is_urgent |= is_urgent;
+        (is_urgent && !self.is_refused && self.next.take().is_some()).then_some(Change::AtOnce)
     }
 
     /// The event queue did not take the port back: the rounds go on, until the next review tries it again.
@@ -400,11 +400,11 @@ impl Reading {
 
     /// Decides how to go on. To be called every 100 ms.
     pub(crate) fn review(&mut self, now: Instant) -> Option<Change> {
-        let (datagrams, is_awaited) =
-            (std::mem::take(&mut self.datagrams), std::mem::take(&mut self.is_awaited));
+        let (datagrams, is_urgent) =
+            (std::mem::take(&mut self.datagrams), std::mem::take(&mut self.is_urgent));
         let was_refused = std::mem::take(&mut self.is_refused);
         match self.next {
-            None if datagrams >= BUSY && !is_awaited => {
+            None if datagrams >= BUSY && !is_urgent => {
                 self.next = Some(now + ROUND);
                 Some(Change::Rounds)
             }
@@ -501,26 +501,26 @@ mod tests {
     #[test]
     fn a_busy_port_nobody_waits_for_is_read_in_rounds_until_it_is_quiet() {
         let (mut reading, now) = (Reading::default(), Clock::now());
-        assert_eq!((reading.took(BUSY - 1, false), reading.review(now)), (None, None));
-        assert_eq!((reading.took(BUSY, false), reading.review(now)), (None, Some(Change::Rounds)));
+        assert_eq!((reading.note_batch(BUSY - 1, false), reading.review(now)), (None, None));
+        assert_eq!((reading.note_batch(BUSY, false), reading.review(now)), (None, Some(Change::Rounds)));
         assert!(!reading.begin_round(now), "it has just been read");
         assert_eq!(reading.next(), Some(now + ROUND));
         assert!(reading.begin_round(now + ROUND));
         assert_eq!(reading.next(), Some(now + 2 * ROUND));
-        assert_eq!((reading.took(QUIET, false), reading.review(now)), (None, None));
-        assert_eq!((reading.took(QUIET - 1, false), reading.review(now)), (None, Some(Change::AtOnce)));
+        assert_eq!((reading.note_batch(QUIET, false), reading.review(now)), (None, None));
+        assert_eq!((reading.note_batch(QUIET - 1, false), reading.review(now)), (None, Some(Change::AtOnce)));
         assert_eq!((reading.next(), reading.begin_round(now + 3 * ROUND)), (None, false));
     }
 
     #[test]
     fn the_first_datagram_somebody_waits_for_ends_the_rounds() {
         let (mut reading, now) = (Reading::default(), Clock::now());
-        reading.took(BUSY, false);
+        reading.note_batch(BUSY, false);
         assert_eq!(reading.review(now), Some(Change::Rounds));
-        assert_eq!(reading.took(1, true), Some(Change::AtOnce));
-        assert_eq!(reading.took(BUSY, false), None);
+        assert_eq!(reading.note_batch(1, true), Some(Change::AtOnce));
+        assert_eq!(reading.note_batch(BUSY, false), None);
         assert_eq!(reading.review(now), None, "not in the same 100 ms");
-        reading.took(BUSY, false);
+        reading.note_batch(BUSY, false);
         assert_eq!(reading.review(now), Some(Change::Rounds));
     }
 
@@ -531,13 +531,13 @@ mod tests {
         let (id, events, now) = (PortId(0), EventQueue::new().expect("an event queue"), Clock::now());
         // It is there already, which the queue refuses like everything else that it has no room for.
         port.register(id, &events).expect("room");
-        port.reading.took(1_000, false);
+        port.reading.note_batch(1_000, false);
         assert_eq!(port.reading.review(now), Some(Change::Rounds));
-        let change = port.reading.took(1, true).expect("somebody waits");
+        let change = port.reading.note_batch(1, true).expect("somebody waits");
         port.change_reading(id, &events, change, now);
         let next = port.reading.next().expect("it is still read");
         assert!(port.reading.begin_round(next));
-        assert_eq!(port.reading.took(1, true), None, "it is not tried with each datagram");
+        assert_eq!(port.reading.note_batch(1, true), None, "it is not tried with each datagram");
         assert_eq!(port.reading.review(now), Some(Change::AtOnce), "but again later");
         events.remove(&port.socket);
         port.change_reading(id, &events, Change::AtOnce, now);

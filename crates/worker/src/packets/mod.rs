@@ -104,8 +104,9 @@ pub(crate) struct Packets {
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: VecDeque<IceTcpId>,
-    /// Whether the batch that is being read has a datagram of a stream that is watched, or of a viewer.
-    took_awaited: bool,
+    /// Whether somebody waits for a datagram of the batch that is being read: it is of a stream that is
+    /// watched, or of a viewer.
+    batch_is_urgent: bool,
     actions: Actions,
     /// Kept for their memory.
     resends: Vec<Resend>,
@@ -142,7 +143,7 @@ impl Packets {
             accept_again: VecDeque::new(),
             accept_later: Vec::new(),
             tcp_read_again: VecDeque::new(),
-            took_awaited: false,
+            batch_is_urgent: false,
             actions: Actions::default(),
             resends: Vec::new(),
             scratch: Vec::new(),
