@@ -10,6 +10,7 @@ use rtp::payload::MediaKind;
 use super::error::{Limit, SdpError};
 use super::formats::FormatTable;
 use super::simulcast::SimulcastLines;
+use crate::dtls::DtlsRole;
 use super::sources::SourceLines;
 use super::track::{Format, Source};
 use super::{Candidate, EXTENSIONS_MAX, FINGERPRINTS_MAX, IceCredentials};
@@ -72,6 +73,16 @@ pub enum Setup {
 }
 
 impl Setup {
+    /// The role in DTLS of the side that answers with it.
+    pub fn answerer_role(self) -> DtlsRole {
+        if self == Self::Active { DtlsRole::Client } else { DtlsRole::Server }
+    }
+
+    /// The role in DTLS of the side that is answered with it.
+    pub fn offerer_role(self) -> DtlsRole {
+        if self == Self::Active { DtlsRole::Server } else { DtlsRole::Client }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ActPass => "actpass",
