@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use rtc::sdp::{
-    Answer, Candidate, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer,
-    TrackDescription, Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
+    Answer, Candidate, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer, TrackDescription,
+    Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 

@@ -6,8 +6,8 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use rtc::sdp::{
-    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy,
-    answer_play, answer_publish, parse_offer,
+    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, answer_play,
+    answer_publish, parse_offer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use rtp::payload::MediaKind;

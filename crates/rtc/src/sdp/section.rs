@@ -10,10 +10,10 @@ use rtp::payload::MediaKind;
 use super::error::{Limit, SdpError};
 use super::formats::FormatTable;
 use super::simulcast::SimulcastLines;
-use crate::dtls::DtlsRole;
 use super::sources::SourceLines;
 use super::track::{Format, Source};
 use super::{Candidate, EXTENSIONS_MAX, FINGERPRINTS_MAX, IceCredentials};
+use crate::dtls::DtlsRole;
 use crate::dtls::{Fingerprint, FingerprintError};
 
 /// Which way media go, seen from the side that wrote it (RFC 8866 section 6.7).
