@@ -85,7 +85,7 @@ impl<T> ReorderBuffer<T> {
             return None;
         }
         if lost > 0 {
-            self.wait.back_off();
+            self.wait.current = (self.wait.current / 2).max(self.wait.floor);
         }
         let (number, held) = self.waiting.pop_first()?;
         self.next = Some(number + 1);
@@ -111,11 +111,6 @@ impl AdaptiveWait {
     /// Something has come out of its turn, in time or not.
     fn reset(&mut self) {
         self.current = self.limit;
-    }
-
-    /// A gap was given up.
-    fn back_off(&mut self) {
-        self.current = (self.current / 2).max(self.floor);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::stats::StatsControl;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
-use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 /// Largest request body but for offers, which may be `rtc::OFFER_BYTES_MAX`.
 pub(crate) const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -24,7 +24,7 @@ pub(crate) const BODY_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Context {
     /// Sends commands to the workers.
-    pub workers: WorkersLink,
+    pub workers: WorkerHandles,
     /// Who may do what.
     pub policy: Arc<Policy>,
     /// Names that applications and streams may have.

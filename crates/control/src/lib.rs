@@ -28,7 +28,7 @@ pub use context::{Context, HttpCounters, Peer};
 
 use context::BODY_BYTES_MAX;
 use tokio::sync::mpsc;
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 
 /// Serves connections until the workers have gone and the queue is empty.
 pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {

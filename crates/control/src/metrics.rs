@@ -147,6 +147,14 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
         "Packets left out of transport feedback because too many arrived at once";
     rtc.send_failures: "millstream_rtc_send_failures",
         "Packets a socket did not take, video that waited too long for room, packets that could not be encrypted";
+    rtc.no_room_audio: "millstream_rtc_no_room_audio_packets",
+        "Audio packets viewers did not get because the UDP socket had no room for too long";
+    rtc.no_room_video: "millstream_rtc_no_room_video_packets",
+        "Video packets viewers did not get because the UDP socket had no room for too long";
+    rtc.refused_audio: "millstream_rtc_refused_audio_packets",
+        "Audio packets viewers did not get because the system refused to send them";
+    rtc.refused_video: "millstream_rtc_refused_video_packets",
+        "Video packets viewers did not get because the system refused to send them";
     rtc.paused: "millstream_rtc_paused_packets", "Packets not sent because the session had no path";
     rtc.nacks_in: "millstream_rtc_nacked_packets_received", "Packets viewers requested by NACK";
     rtc.nacks_out: "millstream_rtc_nacked_packets_sent", "Packets requested from publishers by NACK";

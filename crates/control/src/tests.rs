@@ -25,12 +25,12 @@ use worker_api::EndReason;
 use worker_api::auth::Policy;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
-use worker_api::link::{Command, Listed, WorkerUnavailable};
+use worker_api::command::{Command, Listed, WorkerUnavailable};
 use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
-use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 fn stream(name: &str, players: u32) -> StreamSnapshot {
     StreamSnapshot {
@@ -168,7 +168,7 @@ fn context_of(
     #[expect(clippy::disallowed_methods, reason = "the start of the server under test")]
     let (started, started_at) = (Instant::now(), SystemTime::now());
     Arc::new(Context {
-        workers: WorkersLink::over(count, Box::new(send)),
+        workers: WorkerHandles::over(count, Box::new(send)),
         policy: Arc::new(Policy { manage, ..Policy::default() }),
         names: NameRules::default(),
         addresses: ListenAddresses {

@@ -22,7 +22,7 @@ use config::error::ConfigError;
 use config::resolve::Resolved;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
-use nodes::Nodes;
+use nodes::ClusterMembership;
 use sources::channels::Channels;
 use sources::demo;
 use sources::pull::Pulls;
@@ -30,9 +30,9 @@ use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
-use worker_api::link::HANDOFFS_MAX;
+use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
-use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 /// What workers may take beyond their deadline before the process ends without them.
 const JOIN_GRACE: Duration = Duration::from_secs(2);
@@ -128,7 +128,7 @@ pub(crate) struct Running {
     context: Arc<control::Context>,
     workers: Workers,
     sources: IngestThread,
-    nodes: Option<Nodes>,
+    membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
 }
 
@@ -141,11 +141,11 @@ impl Running {
     ) -> Result<Self, String> {
         let Resolved { worker: settings, policy, demo, sources, pulls, channels, cluster } = resolved;
         // Before the workers, which ask it what other nodes publish.
-        let nodes = match cluster {
-            Some(settings) => Some(Nodes::start(settings).await?),
+        let membership = match cluster {
+            Some(settings) => Some(ClusterMembership::start(settings).await?),
             None => None,
         };
-        let elsewhere = nodes.as_ref().map(Nodes::elsewhere);
+        let elsewhere = membership.as_ref().map(ClusterMembership::elsewhere);
         let (policy, sources) = (Arc::new(policy), Arc::new(sources));
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
@@ -165,18 +165,21 @@ impl Running {
         let rtc = rtc_control(&settings, &workers)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
-        let link = WorkersLink::new(workers.handles().to_vec());
-        let ingest = Ingest::new(link, &sources_thread, settings.message_bytes_max);
+        let handles = WorkerHandles::new(workers.handles().to_vec());
+        let ingest = Ingest::new(handles, &sources_thread, settings.message_bytes_max);
         let (collector, stats) = stats::collect(workers.used_stats());
         tokio::spawn(collector.run(snapshots));
         #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
         let (started, started_at) = (Instant::now(), SystemTime::now());
         let context = Arc::new(control::Context {
-            workers: WorkersLink::new(workers.handles().to_vec()),
+            workers: WorkerHandles::new(workers.handles().to_vec()),
             policy,
             names: settings.names.clone(),
             addresses: ListenAddresses {
-                nodes: nodes.as_ref().map(|nodes| nodes.addresses().to_vec()).unwrap_or_default(),
+                nodes: membership
+                    .as_ref()
+                    .map(|membership| membership.addresses().to_vec())
+                    .unwrap_or_default(),
                 ..workers.addresses().clone()
             },
             started,
@@ -192,7 +195,7 @@ impl Running {
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
-            cluster: nodes.as_ref().map(Nodes::view),
+            cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);
         tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
@@ -200,9 +203,9 @@ impl Running {
         if !context.workers.all_answer().await {
             return Err("a worker does not answer after its start".to_owned());
         }
-        if let Some(nodes) = &nodes {
-            let link = WorkersLink::new(workers.handles().to_vec());
-            nodes.serve(link, workers.addresses().relay).await;
+        if let Some(membership) = &membership {
+            let handles = WorkerHandles::new(workers.handles().to_vec());
+            membership.serve(handles, workers.addresses().relay).await;
         }
         tracing::info!(workers = settings.workers, version = env!("CARGO_PKG_VERSION"), "started");
         for spec in pulls {
@@ -215,7 +218,7 @@ impl Running {
         if let Some((app, stream)) = demo {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
-        Ok(Self { context, workers, sources: sources_thread, nodes, control })
+        Ok(Self { context, workers, sources: sources_thread, membership, control })
     }
 
     /// Where it listens.
@@ -230,10 +233,10 @@ impl Running {
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
-        let Self { context, workers, sources, nodes, control } = self;
+        let Self { context, workers, sources, membership, control } = self;
         context.draining.send_replace(true);
-        if let Some(nodes) = &nodes {
-            nodes.drain().await;
+        if let Some(membership) = &membership {
+            membership.drain().await;
         }
         sources.stop(SOURCES_GRACE).await;
         context.workers.drain(deadline);
@@ -241,8 +244,8 @@ impl Running {
         if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
             tracing::warn!("a worker did not end by the deadline; ending without it");
         }
-        if let Some(nodes) = nodes {
-            nodes.leave().await;
+        if let Some(membership) = membership {
+            membership.leave().await;
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     }

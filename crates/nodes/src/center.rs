@@ -11,7 +11,7 @@ use node_link::{Goodbye, Node};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use tracing::{debug, error, info};
-use worker_api::WorkersLink;
+use worker_api::WorkerHandles;
 
 use crate::clock::Clock;
 use crate::links::{self, Links, Warnings};
@@ -32,7 +32,7 @@ pub(crate) struct Center {
     pub(crate) clock: Clock,
     pub(crate) tls: Tls,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) workers: WorkersLink,
+    pub(crate) workers: WorkerHandles,
     /// Where datagrams for this node go, if its workers have a relay of packets; and its socket.
     pub(crate) relay_address: Option<String>,
     pub(crate) relay_socket: Option<SocketAddr>,
@@ -55,7 +55,7 @@ impl Center {
         clock: Clock,
         tls: Tls,
         directory: Arc<Directory>,
-        (workers, relay_socket): (WorkersLink, Option<SocketAddr>),
+        (workers, relay_socket): (WorkerHandles, Option<SocketAddr>),
         local: Arc<Local>,
     ) -> Self {
         let announced = &settings.directory.addresses.relay_udp;

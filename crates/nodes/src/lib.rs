@@ -50,7 +50,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tracing::warn;
-use worker_api::WorkersLink;
+use worker_api::WorkerHandles;
 use worker_api::cluster::Elsewhere;
 
 use crate::center::Center;
@@ -68,7 +68,7 @@ const GOODBYE_WITHIN: Duration = Duration::from_millis(600);
 
 /// This node's part in its cluster. Dropping it ends that at once, without a word to the others.
 #[derive(Debug)]
-pub struct Nodes {
+pub struct ClusterMembership {
     local: Arc<Local>,
     view: Arc<View>,
     addresses: Vec<SocketAddr>,
@@ -77,7 +77,7 @@ pub struct Nodes {
 
 #[derive(Debug)]
 enum Command {
-    Serve(WorkersLink, Option<SocketAddr>),
+    Serve(WorkerHandles, Option<SocketAddr>),
     Drain(oneshot::Sender<()>),
     Leave(oneshot::Sender<()>),
 }
@@ -85,7 +85,7 @@ enum Command {
 /// Commands that wait; there are a few in a node's life.
 const COMMANDS_MAX: usize = 16;
 
-impl Nodes {
+impl ClusterMembership {
     /// Binds the addresses for other nodes, and connects to the directory: a name that another living node
     /// has is an error. Without NATS it goes on after two seconds.
     pub async fn start(settings: Settings) -> Result<Self, String> {
@@ -135,7 +135,7 @@ impl Nodes {
 
     /// The workers are there, and the first has the relay of packets at `relay`, if it has one: from now on
     /// streams are fetched and served.
-    pub async fn serve(&self, workers: WorkersLink, relay: Option<SocketAddr>) {
+    pub async fn serve(&self, workers: WorkerHandles, relay: Option<SocketAddr>) {
         self.send(Command::Serve(workers, relay)).await;
     }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 use worker_api::relay::{Fetched, LinkId, RelayCommand, RelayNotice, RelayRefusal, Reply};
 use worker_api::streams::Epoch;
-use worker_api::{EndReason, WorkersLink};
+use worker_api::{EndReason, WorkerHandles};
 
 use crate::center::Center;
 use crate::connection::{Attachment, NodeLink};
@@ -256,7 +256,7 @@ pub(crate) async fn follow_relay(center: Arc<Center>) {
 
 /// Sends the relay a command that has no answer. It is lost if the worker's queue is full, or the worker has
 /// ended.
-fn send_command(workers: &WorkersLink, command: RelayCommand) {
+fn send_command(workers: &WorkerHandles, command: RelayCommand) {
     if let Err(error) = workers.relay(command) {
         warn!(worker = error.worker, "a worker takes no commands");
     }

@@ -2,10 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rtc::dtls::DtlsRole;
 use rtc::sdp::{
-    Answer, Candidate, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer, Setup,
-    TrackDescription, Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
+    Answer, Candidate, IceCredentials, LocalDescription, OfferConfig, Policy, RemoteAnswer, TrackDescription,
+    Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 
@@ -52,7 +51,7 @@ pub fn answer(
         local_addresses: Vec::new(),
         remote_candidates: answer.remote.candidates.clone(),
         dtls: rtc::dtls::Config::new(certificate(), answer.remote.fingerprints.clone()),
-        dtls_role: if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server },
+        dtls_role: answer.setup.answerer_role(),
         timeouts: Timeouts::default(),
     };
     Some(Answered { answer, remote, peer })

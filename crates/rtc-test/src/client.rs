@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use rtc::demux::{Kind, classify};
-use rtc::dtls::{Config, DtlsRole};
-use rtc::sdp::{Candidate, OfferConfig, RemoteAnswer, Setup, Source, Transport};
+use rtc::dtls::Config;
+use rtc::sdp::{Candidate, OfferConfig, RemoteAnswer, Source, Transport};
 use rtc::{Event, FailReason, LocalAddress, Path, Peer, PeerConfig, Side, Timeouts, Transmit};
 use rtp::HeaderFields;
 use rtp::payload::MediaKind;
@@ -250,10 +250,6 @@ fn peer(
     (srtp_profiles, seed): (Option<&[Profile]>, Option<u64>),
     timeouts: Timeouts,
 ) -> Peer {
-    let dtls_role = match answer.remote.setup {
-        Setup::Passive => DtlsRole::Client,
-        _ => DtlsRole::Server,
-    };
     let mut dtls = Config::new(certificate(), answer.remote.fingerprints.clone());
     dtls.seed = seed;
     dtls.handshake_timeout = timeouts.dtls;
@@ -267,7 +263,7 @@ fn peer(
         local_addresses: vec![LocalAddress { transport: Transport::Udp, address: local }],
         remote_candidates: answer.remote.candidates.clone(),
         dtls,
-        dtls_role,
+        dtls_role: answer.remote.setup.offerer_role(),
         timeouts,
     };
     Peer::new(config, now).expect("a peer")

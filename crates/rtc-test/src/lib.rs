@@ -4,8 +4,12 @@
 //! sends what the test protects with its keys. [`UdpClient`] runs one on a UDP socket. How the
 //! offer gets to the server and the answer back is left to the caller. [`stun`] writes STUN by hand.
 //!
-//! The load generator has a client of its own (`millbench::rtc::link`): it decrypts whole batches in
-//! place and keeps no packet, where this one keeps a copy of each for the test to look at.
+//! The load generator has a client of its own (`millbench::rtc`). SDP, ICE, DTLS and SRTP are the same
+//! code there, that of `rtc` and `srtp`; what is around them has another purpose. It offers what browsers
+//! offer, runs thousands of sockets in one event loop, decrypts whole batches in place, keeps no packet
+//! but when each came, and counts failures as text; this one offers what its test says, keeps a copy of
+//! each packet for the test to look at, and panics. About forty lines are alike: the configuration of a
+//! peer, credentials, keys for SRTP.
 
 mod answer;
 mod client;

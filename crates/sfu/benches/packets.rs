@@ -209,7 +209,7 @@ fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
             stream.finish_batch(kind);
         }
         took += begun.elapsed();
-        stream.send_backlog(now, usize::MAX, |_, _, _| {});
+        stream.send_backlog(now, usize::MAX, |_, _, _, _| {});
     });
     // All but those of the first turn, in which viewers begin.
     assert!(headers + 4 * viewers as usize >= packets.len() * viewers as usize, "{headers}");
@@ -236,7 +236,7 @@ fn join(packets: &Media) -> (Duration, usize) {
         let id = stream.join(now, &viewer(token, 0)).expect("room");
         // What it is not sent at once it gets in the time that passes.
         for _ in 0..4 {
-            stream.send_backlog(now, usize::MAX, |_, header, payload| {
+            stream.send_backlog(now, usize::MAX, |_, _, header, payload| {
                 black_box((header, payload));
                 sent += 1;
             });

@@ -601,7 +601,7 @@ mod tests {
         stream.take_arrivals(|_| {});
         stream.prepare_batch(MediaKind::Audio);
         stream.finish_batch(MediaKind::Audio);
-        stream.send_backlog(now, usize::MAX, |_, _, _| {});
+        stream.send_backlog(now, usize::MAX, |_, _, _, _| {});
         stream
     }
 

@@ -99,7 +99,7 @@ impl PacketStream {
     }
 
     /// Sends viewers their packets from the cache, at most `most`: calls `send` with the viewer's token,
-    /// header and what follows it. Returns how many were sent: if `most`, there may be more.
+    /// the packet's kind, its header and what follows it. Returns how many were sent: if `most`, there may be more.
     ///
     /// Paced, so that a viewer's network is not flooded: call it after each batch, and at
     /// [`PacketStream::next_timeout`]. Viewers take turns. What a batch will bring a viewer, open or not,
@@ -108,7 +108,7 @@ impl PacketStream {
         &mut self,
         now: Instant,
         most: usize,
-        mut send: impl FnMut(u64, &[u8], &[u8]),
+        mut send: impl FnMut(u64, MediaKind, &[u8], &[u8]),
     ) -> usize {
         let mut left = most;
         for _ in 0..self.joining.len() {
@@ -132,7 +132,7 @@ impl PacketStream {
         now: Instant,
         id: ViewerId,
         left: &mut usize,
-        send: &mut impl FnMut(u64, &[u8], &[u8]),
+        send: &mut impl FnMut(u64, MediaKind, &[u8], &[u8]),
     ) -> Option<Progress> {
         let viewer = self.viewers.get_mut(id)?;
         viewer.add_credit(now);
@@ -201,7 +201,7 @@ fn catch_up(
     profile: &HeaderProfile,
     limits: &Limits,
     left: &mut usize,
-    send: &mut impl FnMut(u64, &[u8], &[u8]),
+    send: &mut impl FnMut(u64, MediaKind, &[u8], &[u8]),
 ) {
     let token = viewer.token();
     let cold = &mut *viewer.cold;
@@ -233,7 +233,7 @@ fn catch_up(
             let to = hot.viewer_fields(hot.until, kept.timestamp);
             if let Some(len) = profile.header(&kept.packet, to, &mut header) {
                 let payload = kept.packet.payload();
-                send(token, &header[..len], payload);
+                send(token, track.index.kind(), &header[..len], payload);
                 hot.count(&kept.packet);
                 cold.backlog_credit -= (len + payload.len()) as f64;
                 *left -= 1;

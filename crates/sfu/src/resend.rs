@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::FIXED_HEADER_LEN;
+use rtp::payload::MediaKind;
 use rtp::rtcp::Nack;
 use rtp::rtx::{OSN_LEN, osn};
 use tracing::trace;
@@ -36,6 +37,11 @@ impl Resend {
     /// The viewer, by the caller's name for it.
     pub fn token(&self) -> u64 {
         self.token
+    }
+
+    /// Audio or video.
+    pub fn kind(&self) -> MediaKind {
+        self.packet.track().kind()
     }
 
     /// The header of the packet.

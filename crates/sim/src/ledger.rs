@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use netsim::{FastMap, Random};
-use worker_api::link::WorkerHandle;
+use worker_api::command::WorkerHandle;
 use worker_api::rtc::RtcEndpoint;
 use worker_api::snapshot::SessionId;
 use worker_api::streams::Published;

@@ -23,7 +23,7 @@ use worker_api::AddressSlots;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
-use worker_api::link::{HANDOFFS_MAX, Handoff};
+use worker_api::handoff::{HANDOFFS_MAX, Handoff};
 use worker_api::rtc::RtcNotice;
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::SessionId;

@@ -14,7 +14,7 @@ use netsim::kernel::{self, QueueId};
 
 use netsim::{FastMap, Random};
 use sim_worker::simulated::PlayerCounts;
-use worker_api::link::Command;
+use worker_api::command::Command;
 
 use crate::actors::{Actor, Next, ms};
 use crate::ledger::Ledger;

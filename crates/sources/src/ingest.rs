@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::names::{Claim, Names, SourceKind};
 use crate::thread::{IngestThread, Spawner};
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
-use worker_api::{EndReason, WorkersLink};
+use worker_api::{EndReason, WorkerHandles};
 
 /// After this long a stream that was taken is asked for again, once: the session of a publisher
 /// that has just ended may still be there.
@@ -65,7 +65,7 @@ pub struct Ingest(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    link: WorkersLink,
+    workers: WorkerHandles,
     thread: Spawner,
     message_bytes_max: u32,
     names: Names,
@@ -75,11 +75,11 @@ struct Shared {
 }
 
 impl Ingest {
-    /// Over `link` to the workers. `message_bytes_max` is what they take as the largest message.
-    pub fn new(link: WorkersLink, thread: &IngestThread, message_bytes_max: u32) -> Self {
+    /// By `workers`. `message_bytes_max` is what they take as the largest message.
+    pub fn new(workers: WorkerHandles, thread: &IngestThread, message_bytes_max: u32) -> Self {
         let thread = thread.spawner();
         let (names, dealing) = (Names::default(), Mutex::new(()));
-        Self(Arc::new(Shared { link, thread, message_bytes_max, names, dealing }))
+        Self(Arc::new(Shared { workers, thread, message_bytes_max, names, dealing }))
     }
 
     /// Claims a stream among the sources of this server, or says which kind of source has claimed
@@ -121,10 +121,10 @@ impl Ingest {
             address: request.address.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()),
             detail: request.detail.to_owned(),
         };
-        let Shared { link, dealing, message_bytes_max, .. } = &*self.0;
+        let Shared { workers, dealing, message_bytes_max, .. } = &*self.0;
         let _turn = dealing.lock().await;
-        let worker = link.least_busy().await.map_err(|_| Refused::NoAnswer)?;
-        let answer = link.publish(worker, publish, *message_bytes_max as usize).await;
+        let worker = workers.least_busy().await.map_err(|_| Refused::NoAnswer)?;
+        let answer = workers.publish(worker, publish, *message_bytes_max as usize).await;
         answer.map_err(|_| Refused::NoAnswer)?.map_err(|refusal| match refusal {
             Refusal::Taken => Refused::Taken,
             Refusal::TakenElsewhere => Refused::TakenElsewhere,
@@ -147,7 +147,7 @@ mod tests {
     use std::sync::Mutex as StdMutex;
 
     use super::*;
-    use worker_api::link::Command;
+    use worker_api::command::Command;
     use worker_api::snapshot::{SessionId, WorkerSnapshot};
 
     /// Two workers of which the first is busy, that answer what `answers` gives, the last of it
@@ -172,7 +172,7 @@ mod tests {
             Ok(())
         };
         let thread = IngestThread::start().expect("a thread");
-        (Ingest::new(WorkersLink::over(2, Box::new(send)), &thread, 1 << 20), asked)
+        (Ingest::new(WorkerHandles::over(2, Box::new(send)), &thread, 1 << 20), asked)
     }
 
     const REQUEST: Request<'_> =

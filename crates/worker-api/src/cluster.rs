@@ -42,7 +42,7 @@ pub trait Elsewhere: Debug + Send + Sync {
     fn unwanted(&self, key: &str);
 
     /// A publication begins here, which is not a fetched one. It does not wait for the cluster: if the name
-    /// is taken there, `WorkersLink::end_publication` ends it. One that replaces another of this node has a
+    /// is taken there, `WorkerHandles::end_publication` ends it. One that replaces another of this node has a
     /// larger epoch, and the other is not reported as ended.
     fn started(&self, publication: &Publication<'_>);
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::link::Listed;
+use crate::command::Listed;
 use crate::snapshot::{Protocol, Role, SessionId};
 
 /// `stream` of a session that has none.

@@ -8,9 +8,10 @@ mod address_slots;
 pub mod auth;
 pub mod cluster;
 pub mod columns;
+pub mod command;
 mod end_reason;
+pub mod handoff;
 pub mod internal;
-pub mod link;
 pub mod pattern;
 pub mod relay;
 pub mod rtc;
@@ -20,11 +21,11 @@ pub mod streams;
 pub mod tap;
 pub mod thread;
 pub mod time;
-mod workers_link;
+mod worker_handles;
 
 pub use address_slots::{AddressSlot, AddressSlots, network};
 pub use end_reason::{CAUSES, EndCounters, EndReason};
-pub use workers_link::{NoAnswer, RELAY_WORKER, WorkersLink};
+pub use worker_handles::{NoAnswer, RELAY_WORKER, WorkerHandles};
 
 use std::net::SocketAddr;
 

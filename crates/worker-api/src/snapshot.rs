@@ -231,6 +231,14 @@ pub struct RtcCounters {
     /// Packets a socket or the send batch did not take, that waited for its room for too long, or that could
     /// not be encrypted.
     pub send_failures: u64,
+    /// Audio packets to viewers among them that the socket had no room for.
+    pub no_room_audio: u64,
+    /// The same of video.
+    pub no_room_video: u64,
+    /// Audio packets to viewers among them that the system refused to send.
+    pub refused_audio: u64,
+    /// The same of video.
+    pub refused_video: u64,
     /// Packets not sent because their session had no path.
     pub paused: u64,
     /// Packets viewers asked for again by NACK.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event_loop::Worker;
 use crate::proto::session::Session;
 use worker_api::EndReason;
-use worker_api::link::Command;
+use worker_api::command::Command;
 
 impl Worker {
     /// Does what the control side asks for.

@@ -6,9 +6,9 @@
 //!
 //! Input goes first, so that a write takes along everything there is. The clock is read when a turn begins,
 //! and again when it ends, for its length; nothing in between reads it but bridges, for what they cost. What
-//! to do with input is in `requests.rs` (clients), `packets/` (WebRTC), `nodes/` (other nodes), `mirror.rs`
-//! (other workers), `commands.rs` (the control side), `frames/serve.rs` (players) and `timeouts.rs`
-//! (deadlines).
+//! to do with input is in `requests.rs` (clients), `packets/` (WebRTC), `packet_relay/` (other nodes),
+//! `mirror.rs` (other workers), `commands.rs` (the control side), `frames/serve.rs` (players) and
+//! `timeouts.rs` (deadlines).
 
 use std::io;
 use std::sync::mpsc::Receiver;
@@ -24,13 +24,14 @@ use crate::net::accept::Acceptor;
 use crate::net::listen::Accepted;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
-use crate::nodes::Nodes;
+use crate::packet_relay::PacketRelay;
 use crate::packets::Packets;
 use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
 use crate::stats::columns::Outbox;
-use worker_api::link::{Command, Handoff, ReturnQueue};
+use worker_api::command::Command;
+use worker_api::handoff::{Handoff, ReturnQueue};
 
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;
@@ -57,7 +58,7 @@ pub(crate) struct Worker {
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
     /// Packets to and from other nodes: on the first worker of a node that has others.
-    pub(crate) nodes: Option<Box<Nodes>>,
+    pub(crate) relay: Option<Box<PacketRelay>>,
     pub(crate) acceptor: Acceptor,
     pub(crate) connections: Connections,
     /// HTTP connections between two requests.
@@ -74,12 +75,12 @@ impl Worker {
         control: ControlQueues,
         packets: Packets,
         bridges: Bridges,
-        nodes: Option<Box<Nodes>>,
+        relay: Option<Box<PacketRelay>>,
         listeners: Listeners,
     ) -> io::Result<Self> {
         packets.register(&ctx.events)?;
-        if let Some(nodes) = &nodes {
-            nodes.register(&ctx.events)?;
+        if let Some(relay) = &relay {
+            relay.register(&ctx.events)?;
         }
         let acceptor = Acceptor::new(listeners, &ctx.events)?;
         let connections = Connections::new(&ctx.settings);
@@ -89,7 +90,7 @@ impl Worker {
             frames: Frames::default(),
             packets,
             bridges,
-            nodes,
+            relay,
             acceptor,
             connections,
             idle: IdleConnections::default(),
@@ -151,7 +152,7 @@ impl Worker {
                 Token::Port(port) => self.packets.port_event(port),
                 Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
                 Token::IceListener(listener) => self.packets.listener_event(listener),
-                Token::Relay => self.nodes_readable(),
+                Token::Relay => self.relay_readable(),
             }
         }
         // After all events: a new session may get the id of one that has just ended, and must not get an
@@ -191,7 +192,7 @@ impl Worker {
         self.packets.send_video(&mut self.ctx);
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
-        self.run_node_timers();
+        self.run_relay_timers();
         self.serve_due_players();
 
         // Deadlines, a few times a second.
@@ -241,8 +242,8 @@ impl Worker {
         let next_ms = self.frames.next_due_ms().min(self.connections.next_due_ms()).min(self.next_sweep_ms);
         let next_ms = next_ms.min(self.ctx.mailboxes.next_wake_ms());
         let now = self.ctx.now;
-        let nodes = self.nodes.as_ref().map_or(Duration::MAX, |nodes| nodes.timeout(now));
-        let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(nodes);
+        let relay = self.relay.as_ref().map_or(Duration::MAX, |relay| relay.timeout(now));
+        let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(relay);
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 

@@ -14,7 +14,7 @@ mod ids;
 mod mailbox;
 mod mirror;
 mod net;
-mod nodes;
+mod packet_relay;
 mod packets;
 mod placement;
 mod proto;
@@ -42,7 +42,8 @@ use crate::ids::{TableId, WorkerIndex};
 use worker_api::AddressSlots;
 use worker_api::ListenAddresses;
 
-use worker_api::link::{COMMANDS_MAX, Handoff, RETURNS_MAX, ReturnQueue, WorkerHandle};
+use worker_api::command::{COMMANDS_MAX, WorkerHandle};
+use worker_api::handoff::{Handoff, RETURNS_MAX, ReturnQueue};
 use worker_api::rtc::{Notices, RtcEndpoint};
 use worker_api::settings::WorkerSettings;
 
@@ -50,7 +51,7 @@ use bridges::{Bridges, Transcoding};
 use context::Context;
 use event_loop::{ControlQueues, Worker};
 use net::{Clock, EventQueue};
-use nodes::Nodes;
+use packet_relay::PacketRelay;
 use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
 use stats::columns::Outbox;
@@ -119,8 +120,9 @@ impl Workers {
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
-        let mut nodes = settings.relay.as_ref().map(|relay| Nodes::open(relay, &settings)).transpose()?;
-        addresses.relay = nodes.as_ref().map(Nodes::address);
+        let mut relay =
+            settings.relay.as_ref().map(|relay| PacketRelay::open(relay, &settings)).transpose()?;
+        addresses.relay = relay.as_ref().map(PacketRelay::address);
         // The time of day, as of now: the same for all workers, so that reports about one stream agree.
         let clock = WallClock { at: Clock::now(), ntp: NtpTime::from_unix(Clock::since_1970()) };
         let pool_settings = PoolSettings {
@@ -167,8 +169,8 @@ impl Workers {
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
-            let nodes = nodes.take().map(Box::new);
-            loops.push(Worker::new(ctx, control, packets, bridges, nodes, listeners)?);
+            let relay = relay.take().map(Box::new);
+            loops.push(Worker::new(ctx, control, packets, bridges, relay, listeners)?);
         }
         Ok((workers, loops))
     }
@@ -221,7 +223,7 @@ impl Workers {
     }
 
     /// Waits until all workers have ended, as they do after
-    /// [`Command::Drain`](worker_api::link::Command::Drain).
+    /// [`Command::Drain`](worker_api::command::Command::Drain).
     pub fn join(self) {
         for thread in self.threads {
             // A worker that panicked has said so; the others still end in order.

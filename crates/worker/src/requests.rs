@@ -33,8 +33,8 @@ use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
 use worker_api::cluster::redirected;
 use worker_api::columns::NO_STREAM;
+use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
-use worker_api::link::Handoff;
 use worker_api::snapshot::{Protocol, Role};
 use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
 
@@ -652,8 +652,8 @@ mod tests {
     use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
     use crate::publication::Remote;
+    use worker_api::command::Listed;
     use worker_api::internal::{Publisher, queue};
-    use worker_api::link::Listed;
     use worker_api::snapshot::Protocol;
 
     const PREFLIGHT: &str = "OPTIONS /live/a.flv HTTP/1.1\r\nHost: h\r\n\r\n";

@@ -25,7 +25,7 @@ use worker_api::AddressSlots;
 use worker_api::auth::Policy;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 use worker_api::rtc::Notices;
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::{SessionId, WorkerCounters};
@@ -164,7 +164,7 @@ impl SimulatedWorker {
 
     /// Its counters, those that a snapshot collects from subsystems included.
     pub fn counters(&mut self) -> WorkerCounters {
-        self.worker.snapshot(&worker_api::link::Listed::Nothing).counters
+        self.worker.snapshot(&worker_api::command::Listed::Nothing).counters
     }
 
     /// How many entries its tables have.
@@ -180,7 +180,7 @@ impl SimulatedWorker {
             packet_streams: worker.packets.streams.iter().count(),
             peer_addresses: worker.packets.addresses(),
             bridges: worker.bridges.len(),
-            relayed: worker.nodes.as_ref().map_or([0; 3], |nodes| nodes.tables()),
+            relayed: worker.relay.as_ref().map_or([0; 3], |relay| relay.tables()),
             listed: worker.ctx.directory.len(),
         }
     }
@@ -224,8 +224,8 @@ impl SimulatedWorker {
             }
             self.accounts.insert(id, account);
         }
-        if let Some(nodes) = &self.worker.nodes {
-            nodes.add_up()?;
+        if let Some(relay) = &self.worker.relay {
+            relay.add_up()?;
         }
         self.worker.packets.add_up()
     }
@@ -331,8 +331,8 @@ impl SimulatedWorker {
             }
             self.audit_publication(&stream.publication)?;
         }
-        if let Some(nodes) = &worker.nodes {
-            nodes.audit(|id, epoch| {
+        if let Some(relay) = &worker.relay {
+            relay.audit(|id, epoch| {
                 let stream = worker.packets.streams.find(id);
                 let source = stream.and_then(|stream| worker.packets.streams[stream].publication.source);
                 source.is_some_and(|source| source.epoch == epoch)
@@ -354,7 +354,7 @@ impl SimulatedWorker {
                 Token::Listener(_) => worker.acceptor.has_more() || worker.acceptor.is_paused(),
                 Token::Port(port) => worker.packets.reads_later(port),
                 Token::IceTcp(_) | Token::IceListener(_) => true,
-                Token::Relay => worker.nodes.as_ref().is_some_and(|nodes| nodes.reads_later()),
+                Token::Relay => worker.relay.as_ref().is_some_and(|relay| relay.reads_later()),
             };
             if !is_read_later {
                 return Err(format!("{token:?} has input that nobody will read"));

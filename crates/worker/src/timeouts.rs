@@ -48,7 +48,7 @@ impl Worker {
         self.idle.sweep(&self.ctx);
         self.packets.sweep(&mut self.ctx);
         self.carry_out_actions();
-        self.sweep_nodes();
+        self.sweep_relay();
         self.bridge_sweep(samples);
         if samples {
             let now_ms = self.ctx.now_ms;

@@ -2,7 +2,8 @@
 //! at each of its limits.
 //!
 //! Without `io_uring` on this machine every trial is ignored at run time, with a line that says so:
-//! the usual harness cannot do that, so this is a binary of its own.
+//! the usual harness cannot do that, so this is a binary of its own; nor is it part of `namespaces`,
+//! which changes a setting of the whole machine.
 //! Bytes and order over a cable are tested in `tests/namespaces`, for this back end as for all.
 
 mod common;

@@ -190,7 +190,11 @@ impl CaptureClock {
         let held_up_us = self.tracks.each_ref().map(|track| track.held_up_us(at_us));
         let mut changes = [0; 2];
         for (at, track) in self.tracks.iter_mut().enumerate() {
-            let is_due = |pending: &Pending| are_known && (is_agreed || track.believes(pending, at_us));
+            let is_due = |pending: &Pending| {
+                let is_small = (pending.offset_us - track.offset_us).abs() <= SMALL_US;
+                let is_long_so = at_us - pending.since_us >= INSIST_US;
+                are_known && (is_agreed || !track.is_mapped || track.is_free || is_small || is_long_so)
+            };
             let offset_us = match track.pending.filter(is_due) {
                 Some(pending) => {
                     (track.is_mapped, track.pending) = (true, None);
@@ -228,12 +232,6 @@ impl Track {
     fn held_up_us(&self, at_us: i64) -> i64 {
         let least_us = self.delay.least().filter(|_| self.is_mapped && self.is_live(at_us));
         least_us.map_or(0, |least_us| (least_us - self.offset_us).clamp(0, HELD_UP_US_MAX))
-    }
-
-    /// Whether a report is used without one of the other track that says the same.
-    fn believes(&self, pending: &Pending, at_us: i64) -> bool {
-        let is_small = (pending.offset_us - self.offset_us).abs() <= SMALL_US;
-        !self.is_mapped || self.is_free || is_small || at_us - pending.since_us >= INSIST_US
     }
 }
 

@@ -106,7 +106,16 @@ impl Audio {
         if payload.media.is_empty() {
             return;
         }
-        let Some((length_us, is_pause)) = length_of(payload) else {
+        // How long it plays, and whether it says that nothing follows for a while.
+        let length = match payload.codec {
+            Codec::Opus => Toc::parse(&payload.media).map(|toc| (length_us(toc.samples), toc.silence)),
+            // One byte a sample.
+            _ => {
+                let clock_rate = i64::from(payload.stamp.clock_rate.max(1));
+                Some((payload.media.len() as i64 * 1_000_000 / clock_rate, false))
+            }
+        };
+        let Some((length_us, is_pause)) = length else {
             tracing::trace!("dropped: broken audio");
             context.stats.broken += 1;
             return;
@@ -196,18 +205,6 @@ impl Audio {
     fn time(&mut self, time_us: i64) -> Timestamp {
         self.last = self.last.max(Timestamp::from_micros(time_us));
         self.last
-    }
-}
-
-/// How long a packet plays, in microseconds, and whether it says that nothing follows for a while. `None` if
-/// it is broken.
-fn length_of(payload: &RtpPayload<'_>) -> Option<(i64, bool)> {
-    match payload.codec {
-        Codec::Opus => Toc::parse(&payload.media).map(|toc| (length_us(toc.samples), toc.silence)),
-        // One byte a sample.
-        _ => {
-            Some((payload.media.len() as i64 * 1_000_000 / i64::from(payload.stamp.clock_rate.max(1)), false))
-        }
     }
 }
 

@@ -70,23 +70,9 @@ impl StartupGate {
         let waited = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let is_settled =
             self.audio.is_settled(waited, AUDIO_WAIT) && self.video.is_settled(waited, VIDEO_WAIT);
-        if !self.held.is_empty() && is_settled || self.held.len() >= HELD_FRAMES_MAX {
-            self.release(out);
+        if (self.held.is_empty() || !is_settled) && self.held.len() < HELD_FRAMES_MAX {
+            return;
         }
-    }
-
-    /// When to look again.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let since = self.since.filter(|_| !self.is_over && !self.held.is_empty())?;
-        let wait = |track: Progress, limit: Duration| match track {
-            Progress { is_ready: true, .. } => Duration::ZERO,
-            Progress { is_seen: true, .. } => limit,
-            Progress { is_seen: false, .. } => UNSEEN_WAIT,
-        };
-        Some(since + wait(self.audio, AUDIO_WAIT).max(wait(self.video, VIDEO_WAIT)))
-    }
-
-    fn release(&mut self, out: &mut FramesOut) {
         self.is_over = true;
         let held = std::mem::take(&mut self.held);
         let is_media =
@@ -113,6 +99,17 @@ impl StartupGate {
             frame.track.kind != MediaKind::Data && !configs.contains(&Some(*at)) && !is_early
         });
         out.frames.extend(rest.map(|(_, frame)| Arc::clone(frame)));
+    }
+
+    /// When to look again.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let since = self.since.filter(|_| !self.is_over && !self.held.is_empty())?;
+        let wait = |track: Progress, limit: Duration| match track {
+            Progress { is_ready: true, .. } => Duration::ZERO,
+            Progress { is_seen: true, .. } => limit,
+            Progress { is_seen: false, .. } => UNSEEN_WAIT,
+        };
+        Some(since + wait(self.audio, AUDIO_WAIT).max(wait(self.video, VIDEO_WAIT)))
     }
 }
 

@@ -98,7 +98,21 @@ impl Video {
         }
         if lost > 0 {
             context.stats.lost += lost;
-            self.note_loss(context, payload);
+            self.awaits_key = true;
+            if self.frame.is_some_and(|frame| frame.timestamp != payload.stamp.timestamp) {
+                // Its end is what was lost, or all of it but its end.
+                tracing::trace!("dropped: broken video");
+                context.stats.broken += 1;
+                self.depacketizer.abandon();
+                self.frame = None;
+            }
+            let starts =
+                inspect(payload.codec, &payload.media, payload.marker).is_some_and(|info| info.starts_frame);
+            if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
+                tracing::trace!("dropped: broken video");
+                context.stats.broken += 1;
+                self.depacketizer.break_frame(Broken::MissingStart);
+            }
         }
         // What the publisher padded with fills its place, and no more.
         if payload.media.is_empty() {
@@ -121,25 +135,6 @@ impl Video {
         }
         if payload.marker {
             self.finish(context);
-        }
-    }
-
-    /// Packets are missing in front of this one.
-    fn note_loss(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
-        self.awaits_key = true;
-        if self.frame.is_some_and(|frame| frame.timestamp != payload.stamp.timestamp) {
-            // Its end is what was lost, or all of it but its end.
-            tracing::trace!("dropped: broken video");
-            context.stats.broken += 1;
-            self.depacketizer.abandon();
-            self.frame = None;
-        }
-        let starts =
-            inspect(payload.codec, &payload.media, payload.marker).is_some_and(|info| info.starts_frame);
-        if (self.frame.is_some() || !starts) && !self.depacketizer.is_broken() {
-            tracing::trace!("dropped: broken video");
-            context.stats.broken += 1;
-            self.depacketizer.break_frame(Broken::MissingStart);
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use worker_api::link::Listed;
+use worker_api::command::Listed;
 use worker_api::snapshot::{
     BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionId, SessionSnapshot, WorkerSnapshot,
 };

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use rtc::dtls::DtlsRole;
 use rtc::sdp::{
-    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, Setup,
-    answer_play, answer_publish, parse_offer,
+    Answer, IceCredentials, LocalDescription, NegotiationError, Offer, OfferedMedia, Policy, answer_play,
+    answer_publish, parse_offer,
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use rtp::payload::MediaKind;
@@ -229,10 +228,7 @@ impl RtcControl {
             local_addresses: Vec::new(),
             remote_candidates: answer.remote.candidates.clone(),
             dtls,
-            dtls_role: match answer.setup {
-                Setup::Active => DtlsRole::Client,
-                _ => DtlsRole::Server,
-            },
+            dtls_role: answer.setup.answerer_role(),
             timeouts: Timeouts { ice: pending, dtls: pending, ..Timeouts::default() },
         }
     }

@@ -25,10 +25,10 @@ type Fields<'a> = &'a [(&'a str, &'a str)];
 
 use super::*;
 use worker_api::ListenAddresses;
-use worker_api::WorkersLink;
+use worker_api::WorkerHandles;
 use worker_api::auth::manage::Manage;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
-use worker_api::link::{Command, WorkerUnavailable};
+use worker_api::command::{Command, WorkerUnavailable};
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::settings::IceServer;
@@ -165,7 +165,7 @@ fn server_with(setting: Setting) -> Server {
     let (started, started_at) = (std::time::Instant::now(), std::time::SystemTime::now());
     let rules = |access| Rules { rules: Vec::new(), fallback: access };
     let context = Context {
-        workers: WorkersLink::over(
+        workers: WorkerHandles::over(
             setting.workers,
             Box::new(move |index, command| worker.handle(index, command)),
         ),

@@ -22,7 +22,7 @@ use super::requests::{Requests, TrackedBody};
 use super::{REQUEST_TIMEOUT, SHORT_STAY, STAY, Server};
 use crate::context::Peer;
 use worker_api::AddressSlot;
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 
 /// Largest request head, bytes: as much as a worker takes.
 const HEAD_BYTES_MAX: usize = 16 << 10;

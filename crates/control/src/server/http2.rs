@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::requests::Requests;
 use super::{REQUEST_TIMEOUT, SHUTDOWN_TIMEOUT, Server};
 use crate::context::Peer;
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 
 /// Requests a peer may have open at once on a connection.
 const STREAMS_MAX: u32 = 64;

@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
 use crate::context::{Context, Peer};
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 use worker_api::{AddressSlot, AddressSlots};
 
 /// Connections of HTTP/1 served at the same time; with more, workers answer 503 once their queue to us is

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::HttpCounters;
 use crate::tests::local;
-use worker_api::link::ReturnQueue;
+use worker_api::handoff::ReturnQueue;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -15,7 +15,7 @@ use super::{STREAM_PATH, collect};
 use crate::{serve, tests::context_with};
 use ::stats::message::StatsMessage;
 use worker_api::columns::StatsSnapshot;
-use worker_api::link::{Handoff, ReturnQueue};
+use worker_api::handoff::{Handoff, ReturnQueue};
 
 /// Sessions of a message of some hundred kilobytes.
 const SESSIONS: usize = 20_000;

@@ -114,7 +114,7 @@ pub fn read_answer(offer: &OfferConfig, answer: &str) -> Result<Agreed, String> 
     if tracks.iter().skip(1).step_by(2).any(Option::is_none) {
         return Err("the answer has no video, or not all of it".to_owned());
     }
-    let dtls_role = if answer.remote.setup == Setup::Active { DtlsRole::Server } else { DtlsRole::Client };
+    let dtls_role = answer.remote.setup.offerer_role();
     Ok(Agreed { remote: answer.remote, dtls_role, tracks })
 }
 
@@ -142,7 +142,7 @@ pub fn answer(
         .map_err(|error| format!("the offer: {error}"))?;
     let of_kind = |kind| answer.tracks.iter().find(|track| track.kind == kind).cloned();
     let tracks = vec![of_kind(MediaKind::Audio), of_kind(MediaKind::Video)];
-    let dtls_role = if answer.setup == Setup::Active { DtlsRole::Client } else { DtlsRole::Server };
+    let dtls_role = answer.setup.answerer_role();
     Ok((answer.sdp, Agreed { remote: answer.remote, dtls_role, tracks }))
 }
 

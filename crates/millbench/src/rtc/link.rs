@@ -7,6 +7,8 @@
 //! A receiver of the floor has a socket and keys like any other, but neither ICE nor DTLS: it says
 //! hello until media comes.
 //!
+//! Tests have another client, `rtc-test`, which says why there are two.
+//!
 //! `viewer.rs` and `publisher.rs` interpret the media. `--loss` and `--delay` are applied here, to
 //! every datagram of both directions.
 

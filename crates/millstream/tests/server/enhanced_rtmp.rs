@@ -1,8 +1,12 @@
 //! Enhanced RTMP (FourCC codecs, multitrack) is relayed untouched and named in the API.
 
+use crate::common::flv::TagReader;
+use crate::common::http;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use rtmp::MediaKind;
+use crate::common::websocket::{self, Messages};
+use rtmp::flv::Tag;
+use rtmp::{MediaKind, MediaMessage};
 
 #[test]
 fn fourcc_and_multitrack_messages_arrive_byte_for_byte() {
@@ -88,5 +92,90 @@ fn players_that_come_later_get_the_configuration_of_each_track() {
             let got: Vec<_> = player.take_frames(3).into_iter().map(|frame| frame.payload).collect();
             assert_eq!(got, messages, "the body with both leaves once");
         }
+    }
+}
+
+/// As OBS sends them: the first audio track as in FLV 10.1, so that every player has it, the second one in
+/// Enhanced RTMP; and both in one body, as other encoders do.
+#[test]
+fn two_audio_tracks_arrive_byte_for_byte_over_rtmp_http_flv_and_websocket_flv() {
+    let group = |number: u8, at: u32| {
+        let key = [b"\x17\x01\0\0\x28".as_slice(), &[number; 70_000]].concat();
+        let inter = [b"\x27\x01\0\0\0".as_slice(), &[number; 3_000]].concat();
+        let first = [b"\xaf\x01".as_slice(), &[number; 200]].concat();
+        let second = [b"\x95\x01mp4a\x01".as_slice(), &[number; 90]].concat();
+        let both = [b"\x95\x11mp4a\0\0\0\x01".as_slice(), &[number], b"\x01\0\0\x02", &[number; 2]].concat();
+        [
+            (MediaKind::Video, at, key),
+            (MediaKind::Audio, at, first),
+            (MediaKind::Audio, at + 5, second.clone()),
+            (MediaKind::Video, at + 40, inter),
+            (MediaKind::Audio, at + 43, both),
+            (MediaKind::Audio, at + 64, second),
+        ]
+    };
+    let configs = [
+        (MediaKind::Video, 0, b"\x17\0\0\0\0avcC".to_vec()),
+        (MediaKind::Audio, 0, b"\xaf\0\x11\x90".to_vec()),
+        (MediaKind::Audio, 0, b"\x95\0mp4a\x01\x12\x08".to_vec()),
+    ];
+    let beginning = [configs.as_slice(), &group(1, 0)].concat();
+    let rest = group(2, 100);
+    let messages = [beginning.as_slice(), &rest].concat();
+    let take = |next: &mut dyn FnMut() -> Tag| -> Vec<(MediaKind, u32, Vec<u8>)> {
+        let tags = std::iter::from_fn(|| Some(next())).filter(|tag| tag.kind != MediaKind::Data);
+        let tags: Vec<_> = tags.take(messages.len()).collect();
+        let start = tags[0].timestamp;
+        tags.into_iter().map(|tag| (tag.kind, tag.timestamp - start, tag.body)).collect()
+    };
+    let over_rtmp = |server: &Server| {
+        let mut player = RtmpClient::play(server.rtmp, "live/tracks");
+        take(&mut || {
+            let MediaMessage { kind, timestamp, payload, .. } =
+                player.next_media().expect("the stream goes on");
+            Tag { kind, timestamp, body: payload }
+        })
+    };
+    let over_http = |server: &Server| {
+        let response = http::open(server.http, "GET", "/live/tracks.flv", &[]).expect("play");
+        let mut tags = TagReader::new(response);
+        take(&mut || tags.next().expect("the stream goes on"))
+    };
+    let over_websocket = |server: &Server| {
+        let mut tags = TagReader::new(Messages::new(websocket::connect(server, "live/tracks")));
+        take(&mut || tags.next().expect("the stream goes on"))
+    };
+    type Play<'a> = (&'a str, &'a (dyn Fn(&Server) -> Vec<(MediaKind, u32, Vec<u8>)> + Sync));
+    let protocols: [Play<'_>; 3] =
+        [("RTMP", &over_rtmp), ("HTTP-FLV", &over_http), ("WebSocket-FLV", &over_websocket)];
+    for workers in [1, 2] {
+        let server = &Server::start_workers(workers, "");
+        std::thread::scope(|scope| {
+            let mut players = Vec::new();
+            // Several of each, so that some are on the worker that the publisher is not on.
+            let mut join = |when| {
+                for (protocol, play) in protocols.into_iter().cycle().take(9) {
+                    players.push((protocol, when, scope.spawn(move || play(server))));
+                }
+                server.wait_for_players("live/tracks", players.len());
+            };
+            join("before the publisher");
+            let mut publisher = RtmpClient::publish(server.rtmp, "live/tracks");
+            for (kind, timestamp, body) in &beginning {
+                publisher.send(*kind, *timestamp, body);
+            }
+            crate::common::eventually("the first group of pictures is cached", || {
+                let frames = server.api("/api/v1/streams/live/tracks")["gop"]["frames"].as_u64()?;
+                (frames >= 6).then_some(())
+            });
+            join("after it");
+            for (kind, timestamp, body) in &rest {
+                publisher.send(*kind, *timestamp, body);
+            }
+            for (protocol, when, player) in players {
+                let got = player.join().expect("a player");
+                assert!(got == messages, "{protocol}, joined {when}, {workers} workers");
+            }
+        });
     }
 }

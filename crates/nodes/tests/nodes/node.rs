@@ -9,12 +9,12 @@ use cluster::NodeName;
 use control::cluster::{ClusterSnapshot, LinkState, ListedStreams};
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use node_link::Secret;
-use nodes::{Nodes, Redirect, Settings};
+use nodes::{ClusterMembership, Redirect, Settings};
 use relay::{InLinkStats, OpenKey, OutLinkStats, Position, SealKey};
 use tokio::sync::mpsc;
 use worker_api::cluster::{Elsewhere, Publication};
+use worker_api::command::{Command, WorkerUnavailable};
 use worker_api::internal::{FrameReceiver, InternalPublish, Next};
-use worker_api::link::{Command, WorkerUnavailable};
 use worker_api::relay::{
     Attached, Fetched, LinkId, Offered, RelayCommand, RelayLinkStats, RelayNotice, RelayNotices,
     RelayRefusal, RelayStats,
@@ -22,7 +22,7 @@ use worker_api::relay::{
 use worker_api::snapshot::{Protocol, SessionId, WorkerSnapshot};
 use worker_api::streams::{Epoch, Published, WebrtcAvailability};
 use worker_api::tap::{FrameSender, InternalTap, TapRefusal};
-use worker_api::{EndReason, WorkersLink};
+use worker_api::{EndReason, WorkerHandles};
 
 use crate::server::{Server, in_time, until};
 
@@ -30,7 +30,7 @@ pub(crate) const STREAM: &str = "live/a";
 
 /// A node, and its only worker.
 pub(crate) struct Node {
-    pub(crate) nodes: Option<Nodes>,
+    pub(crate) nodes: Option<ClusterMembership>,
     pub(crate) worker: Arc<Worker>,
     pub(crate) name: String,
 }
@@ -135,14 +135,14 @@ impl Node {
             redirect: options.redirect,
             frame_bytes_max: 1 << 20,
         };
-        let nodes = Nodes::start(settings).await?;
+        let nodes = ClusterMembership::start(settings).await?;
         let worker = Worker::start(nodes.elsewhere());
         // Nothing is sent by it here.
-        nodes.serve(worker.link(), Some(relay_socket(name))).await;
+        nodes.serve(worker.handles(), Some(relay_socket(name))).await;
         Ok(Self { nodes: Some(nodes), worker, name: name.to_owned() })
     }
 
-    pub(crate) fn nodes(&self) -> &Nodes {
+    pub(crate) fn nodes(&self) -> &ClusterMembership {
         self.nodes.as_ref().expect("it runs")
     }
 
@@ -215,9 +215,9 @@ impl Worker {
         worker
     }
 
-    fn link(self: &Arc<Self>) -> WorkersLink {
+    fn handles(self: &Arc<Self>) -> WorkerHandles {
         let worker = Arc::clone(self);
-        WorkersLink::over(1, Box::new(move |_, command| worker.command(command)))
+        WorkerHandles::over(1, Box::new(move |_, command| worker.command(command)))
     }
 
     fn command(self: &Arc<Self>, command: Command) -> Result<(), WorkerUnavailable> {

@@ -13,6 +13,7 @@ use super::simulcast::SimulcastLines;
 use super::sources::SourceLines;
 use super::track::{Format, Source};
 use super::{Candidate, EXTENSIONS_MAX, FINGERPRINTS_MAX, IceCredentials};
+use crate::dtls::DtlsRole;
 use crate::dtls::{Fingerprint, FingerprintError};
 
 /// Which way media go, seen from the side that wrote it (RFC 8866 section 6.7).
@@ -72,6 +73,16 @@ pub enum Setup {
 }
 
 impl Setup {
+    /// The role in DTLS of the side that answers with it.
+    pub fn answerer_role(self) -> DtlsRole {
+        if self == Self::Active { DtlsRole::Client } else { DtlsRole::Server }
+    }
+
+    /// The role in DTLS of the side that is answered with it.
+    pub fn offerer_role(self) -> DtlsRole {
+        if self == Self::Active { DtlsRole::Server } else { DtlsRole::Client }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ActPass => "actpass",

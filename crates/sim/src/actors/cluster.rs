@@ -14,7 +14,7 @@ use netsim::kernel::{self, EventQueue};
 use relay::{LinkSecret, OpenKey, Role};
 use tokio::sync::{mpsc, oneshot};
 use worker_api::cluster::{Elsewhere, Publication};
-use worker_api::link::Command;
+use worker_api::command::Command;
 use worker_api::relay::{
     Attached, Fetched, LinkId, Offered, RelayCommand, RelayNotice, RelayRefusal, RelayStats, RelayStreamStats,
 };

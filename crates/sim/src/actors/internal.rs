@@ -11,8 +11,8 @@ use netsim::kernel::{self, EventQueue};
 use rtmp::MediaMessage;
 use rtmp::flv::read_frames;
 use tokio::sync::oneshot;
+use worker_api::command::Command;
 use worker_api::internal::{InternalPublish, PublishRequest, Publisher, Refusal, queue};
-use worker_api::link::Command;
 use worker_api::snapshot::{Protocol, SessionId};
 
 use super::rtmp_publish::Plan;

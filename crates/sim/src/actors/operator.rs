@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use netsim::kernel::{self, EventQueue};
 use tokio::sync::oneshot;
-use worker_api::link::{Command, Listed};
+use worker_api::command::{Command, Listed};
 use worker_api::rtc::RtcPatch;
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
 

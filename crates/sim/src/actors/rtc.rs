@@ -15,7 +15,7 @@ use rtc_test::{Answered, Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields,
 use rtp::HeaderFields;
 use rtp::payload::Codec;
 use tokio::sync::oneshot;
-use worker_api::link::Command;
+use worker_api::command::Command;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::snapshot::SessionId;
 use worker_api::streams::{Published, WebrtcAvailability};

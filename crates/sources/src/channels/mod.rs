@@ -129,9 +129,9 @@ impl Channels {
     /// None, and without workers: for tests of what stands before it.
     pub fn idle(channels_max: usize) -> Self {
         let thread = IngestThread::start().expect("a thread");
-        let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
+        let workers = worker_api::WorkerHandles::over(0, Box::new(|_, _| Ok(())));
         let settings = SourceSettings { channels_max, ..SourceSettings::default() };
-        Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
+        Self::new(Ingest::new(workers, &thread, 0), Arc::new(settings))
     }
 
     /// Adds a channel, which begins at once.

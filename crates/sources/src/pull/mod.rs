@@ -61,9 +61,9 @@ impl Pulls {
     /// None, and none that is added ever runs.
     pub fn idle(pulls_max: usize) -> Self {
         let thread = IngestThread::start().expect("a thread");
-        let link = worker_api::WorkersLink::over(0, Box::new(|_, _| Ok(())));
+        let workers = worker_api::WorkerHandles::over(0, Box::new(|_, _| Ok(())));
         let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
-        Self::new(Ingest::new(link, &thread, 0), Arc::new(settings))
+        Self::new(Ingest::new(workers, &thread, 0), Arc::new(settings))
     }
 
     /// Starts one. Its success or failure shows in its status.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use group_send::peer_table::{PeerKey, PeerTable};
 use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Envelope, ReserveError, SendBatch};
+use rtp::payload::MediaKind;
 use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
@@ -42,7 +43,7 @@ const QUIET: usize = 100;
 pub(crate) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
 
 /// Counters of a port, or of all ports of a worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SendCounters {
     /// Datagrams made.
     pub(crate) packets: u64,
@@ -64,6 +65,19 @@ pub(crate) struct SendCounters {
     pub(crate) unprotected: u64,
     /// Flushes that found no room.
     pub(crate) blocked: u64,
+    /// Datagrams that did not leave since the last time these were taken.
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// A datagram for a session that did not leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// The session at the address it was for; `None` if that has gone.
+    pub(crate) session: Option<PeerId>,
+    /// What it carried: STUN, DTLS and RTCP are data.
+    pub(crate) kind: MediaKind,
+    /// The kernel refused it; else it had no room for too long.
+    pub(crate) is_refused: bool,
 }
 
 /// A UDP socket, the sessions by address, and the datagrams that wait for the next flush.
@@ -186,6 +200,7 @@ impl UdpPort {
     pub(crate) fn datagram(
         &mut self,
         destination: SocketAddr,
+        kind: MediaKind,
         len_max: usize,
         now_ms: u64,
         counters: &mut SendCounters,
@@ -194,7 +209,7 @@ impl UdpPort {
         if self.tags.is_full() {
             self.finish_tags();
         }
-        let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
+        let envelope = Envelope { destination, stamp: now_ms << KIND_BITS | kind as u64, departure_ns: 0 };
         let mut reserved = self.batch.reserve(envelope, len_max);
         // Where the kernel had no room this turn, asking it for each datagram would cost more than sending.
         if matches!(reserved, Err(ReserveError::Full)) && self.blocked_at_ms != Some(now_ms) {
@@ -206,6 +221,7 @@ impl UdpPort {
             Err(reason) => {
                 counters.dropped += 1;
                 counters.unmade += 1;
+                counters.losses.push(loss(&self.peers, &envelope, false));
                 tracing::trace!(%destination, len_max, ?reason, "datagram dropped");
                 return None;
             }
@@ -293,13 +309,21 @@ impl UdpPort {
         counters.failed += progress.failed as u64;
         if progress.failed > 0 {
             tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
+            let failures = self.batch.failures().iter();
+            counters.losses.extend(failures.map(|failure| loss(&self.peers, &failure.envelope, true)));
         }
         self.blocked_at_ms = progress.blocked.then_some(now_ms);
         self.took_some = progress.sent > 0;
         if progress.blocked {
             counters.blocked += 1;
             let before = self.batch.len();
-            self.batch.retain(|envelope, _| envelope.stamp + WAIT_MS_MAX >= now_ms);
+            self.batch.retain(|envelope, _| {
+                let waits = (envelope.stamp >> KIND_BITS) + WAIT_MS_MAX >= now_ms;
+                if !waits {
+                    counters.losses.push(loss(&self.peers, envelope, false));
+                }
+                waits
+            });
             let dropped = before - self.batch.len();
             counters.dropped += dropped as u64;
             if dropped > 0 {
@@ -307,6 +331,15 @@ impl UdpPort {
             }
         }
     }
+}
+
+/// A datagram that waits is stamped with the time it was made and, in so many low bits, what it carries.
+const KIND_BITS: u32 = 2;
+
+fn loss(peers: &PeerTable<PeerId>, envelope: &Envelope, is_refused: bool) -> Loss {
+    let is_stamped = |kind: &MediaKind| *kind as u64 == envelope.stamp & ((1 << KIND_BITS) - 1);
+    let kind = [MediaKind::Audio, MediaKind::Video].into_iter().find(is_stamped).unwrap_or(MediaKind::Data);
+    Loss { session: peers.get(PeerKey::from(envelope.destination)).copied(), kind, is_refused }
 }
 
 /// When a port is read: as soon as something arrives, or in rounds.
@@ -324,7 +357,7 @@ pub(crate) struct Reading {
     /// Since the last review.
     datagrams: usize,
     /// Somebody waited for one of them.
-    is_awaited: bool,
+    is_urgent: bool,
     /// The event queue did not take it back.
     is_refused: bool,
 }
@@ -353,11 +386,11 @@ impl Reading {
         self.next
     }
 
-    /// A batch was taken in; `is_awaited` if somebody waited for any of it.
-    pub(crate) fn took(&mut self, datagrams: usize, is_awaited: bool) -> Option<Change> {
+    /// A batch was taken in; `is_urgent` if somebody waited for any of it.
+    pub(crate) fn note_batch(&mut self, datagrams: usize, is_urgent: bool) -> Option<Change> {
         self.datagrams += datagrams;
-        self.is_awaited |= is_awaited;
-        (is_awaited && !self.is_refused && self.next.take().is_some()).then_some(Change::AtOnce)
+        self.is_urgent |= is_urgent;
+        (is_urgent && !self.is_refused && self.next.take().is_some()).then_some(Change::AtOnce)
     }
 
     /// The event queue did not take the port back: the rounds go on, until the next review tries it again.
@@ -367,11 +400,11 @@ impl Reading {
 
     /// Decides how to go on. To be called every 100 ms.
     pub(crate) fn review(&mut self, now: Instant) -> Option<Change> {
-        let (datagrams, is_awaited) =
-            (std::mem::take(&mut self.datagrams), std::mem::take(&mut self.is_awaited));
+        let (datagrams, is_urgent) =
+            (std::mem::take(&mut self.datagrams), std::mem::take(&mut self.is_urgent));
         let was_refused = std::mem::take(&mut self.is_refused);
         match self.next {
-            None if datagrams >= BUSY && !is_awaited => {
+            None if datagrams >= BUSY && !is_urgent => {
                 self.next = Some(now + ROUND);
                 Some(Change::Rounds)
             }
@@ -468,26 +501,26 @@ mod tests {
     #[test]
     fn a_busy_port_nobody_waits_for_is_read_in_rounds_until_it_is_quiet() {
         let (mut reading, now) = (Reading::default(), Clock::now());
-        assert_eq!((reading.took(BUSY - 1, false), reading.review(now)), (None, None));
-        assert_eq!((reading.took(BUSY, false), reading.review(now)), (None, Some(Change::Rounds)));
+        assert_eq!((reading.note_batch(BUSY - 1, false), reading.review(now)), (None, None));
+        assert_eq!((reading.note_batch(BUSY, false), reading.review(now)), (None, Some(Change::Rounds)));
         assert!(!reading.begin_round(now), "it has just been read");
         assert_eq!(reading.next(), Some(now + ROUND));
         assert!(reading.begin_round(now + ROUND));
         assert_eq!(reading.next(), Some(now + 2 * ROUND));
-        assert_eq!((reading.took(QUIET, false), reading.review(now)), (None, None));
-        assert_eq!((reading.took(QUIET - 1, false), reading.review(now)), (None, Some(Change::AtOnce)));
+        assert_eq!((reading.note_batch(QUIET, false), reading.review(now)), (None, None));
+        assert_eq!((reading.note_batch(QUIET - 1, false), reading.review(now)), (None, Some(Change::AtOnce)));
         assert_eq!((reading.next(), reading.begin_round(now + 3 * ROUND)), (None, false));
     }
 
     #[test]
     fn the_first_datagram_somebody_waits_for_ends_the_rounds() {
         let (mut reading, now) = (Reading::default(), Clock::now());
-        reading.took(BUSY, false);
+        reading.note_batch(BUSY, false);
         assert_eq!(reading.review(now), Some(Change::Rounds));
-        assert_eq!(reading.took(1, true), Some(Change::AtOnce));
-        assert_eq!(reading.took(BUSY, false), None);
+        assert_eq!(reading.note_batch(1, true), Some(Change::AtOnce));
+        assert_eq!(reading.note_batch(BUSY, false), None);
         assert_eq!(reading.review(now), None, "not in the same 100 ms");
-        reading.took(BUSY, false);
+        reading.note_batch(BUSY, false);
         assert_eq!(reading.review(now), Some(Change::Rounds));
     }
 
@@ -498,17 +531,36 @@ mod tests {
         let (id, events, now) = (PortId(0), EventQueue::new().expect("an event queue"), Clock::now());
         // It is there already, which the queue refuses like everything else that it has no room for.
         port.register(id, &events).expect("room");
-        port.reading.took(1_000, false);
+        port.reading.note_batch(1_000, false);
         assert_eq!(port.reading.review(now), Some(Change::Rounds));
-        let change = port.reading.took(1, true).expect("somebody waits");
+        let change = port.reading.note_batch(1, true).expect("somebody waits");
         port.change_reading(id, &events, change, now);
         let next = port.reading.next().expect("it is still read");
         assert!(port.reading.begin_round(next));
-        assert_eq!(port.reading.took(1, true), None, "it is not tried with each datagram");
+        assert_eq!(port.reading.note_batch(1, true), None, "it is not tried with each datagram");
         assert_eq!(port.reading.review(now), Some(Change::AtOnce), "but again later");
         events.remove(&port.socket);
         port.change_reading(id, &events, Change::AtOnce, now);
         assert_eq!(port.reading.next(), None);
+    }
+
+    #[test]
+    fn what_does_not_leave_is_known_by_session_and_kind() {
+        let loopback = "127.0.0.1:0".parse().expect("an address");
+        let socket = UdpSocket::bind(loopback).expect("a socket");
+        let mut port = UdpPort::new(socket, &RtcSettings::default(), None).expect("a port");
+        let (mut sent, remote) = (SendCounters::default(), "127.0.0.1:9".parse().expect("an address"));
+        port.peers.insert(PeerKey::from(remote), PeerId(7)).expect("room");
+        port.record_only();
+        port.is_full = true;
+        for (at_ms, kind) in [(50, MediaKind::Data), (51, MediaKind::Audio), (52, MediaKind::Video)] {
+            port.datagram(remote, kind, 1, at_ms, &mut sent, |_, _| Some(1)).expect("it is made");
+        }
+        port.flush(51 + WAIT_MS_MAX, &mut sent);
+        let loss = |kind| Loss { session: Some(PeerId(7)), kind, is_refused: false };
+        assert_eq!(std::mem::take(&mut sent.losses), [loss(MediaKind::Data)], "the others may wait");
+        port.flush(53 + WAIT_MS_MAX, &mut sent);
+        assert_eq!(sent.losses, [loss(MediaKind::Audio), loss(MediaKind::Video)]);
     }
 
     const PEERS: usize = 64;
@@ -538,7 +590,7 @@ mod tests {
                 let payload = &[number as u8; 100][..20 + number];
                 let mut send = || {
                     let to = peer.local_addr().expect("its address");
-                    port.datagram(to, 160, 0, &mut sent, |out, tag| {
+                    port.datagram(to, MediaKind::Video, 160, 0, &mut sent, |out, tag| {
                         let plaintext = Plaintext::From { header: &header, payload };
                         sender.protect_rtp_later(plaintext, out, tag.queue, tag.datagram).ok()
                     })

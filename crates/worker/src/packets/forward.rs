@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
-use crate::net::udp_port::{SendCounters, TagSlot, UdpPort};
+use crate::net::udp_port::{Loss, SendCounters, TagSlot, UdpPort};
 use crate::registry::{Lane, Origin};
 use worker_api::EndReason;
 
@@ -83,17 +83,18 @@ impl Sockets {
         !self.tcp.has_sessions() && in_use.peek().is_some() && in_use.all(|(_, port)| port.is_blocked())
     }
 
-    /// Protects and sends an RTP packet of up to `len_max` bytes. `plaintext` says where it is, or writes it
-    /// to the place that it is sent from. Its length, if there is one now.
+    /// Protects and sends an RTP packet of this kind and of up to `len_max` bytes. `plaintext` says where it
+    /// is, or writes it to the place that it is sent from. Its length, if there is one now.
     #[inline]
     pub(super) fn send_rtp<'a>(
         &mut self,
         transport: &mut SendTransport,
         now_ms: u64,
+        kind: MediaKind,
         len_max: usize,
         plaintext: impl FnOnce(&mut [u8]) -> Option<Plaintext<'a>>,
     ) -> Option<usize> {
-        let made = self.send(transport, now_ms, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
+        let made = self.send(transport, now_ms, kind, len_max + TAG_BYTES_MAX, |outbound, out, tag| {
             let plaintext = plaintext(out)?;
             Some(match (tag, plaintext) {
                 (Some(tag), plaintext) => outbound.protect_rtp_later(plaintext, out, tag.queue, tag.datagram),
@@ -114,6 +115,7 @@ impl Sockets {
         &mut self,
         transport: &mut SendTransport,
         now_ms: u64,
+        kind: MediaKind,
         len_max: usize,
         write: impl FnOnce(
             &mut OutboundContext,
@@ -133,7 +135,8 @@ impl Sockets {
         let len = match transport.route {
             Route::Udp { port, remote } => {
                 let sent = &mut self.sent;
-                self.ports[port].datagram(remote, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
+                self.ports[port]
+                    .datagram(remote, kind, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
             }
             Route::Tcp { connection, path } => {
                 let len = self.tcp.datagram(connection, &path, len_max, |out| protect(out, None));
@@ -293,15 +296,16 @@ impl Packets {
     /// The same for those of one stream.
     fn send_backlog(&mut self, ctx: &Context, id: PacketStreamId, most: usize) -> usize {
         let Some(stream) = self.streams.get_mut(id) else { return 0 };
-        stream.sfu.send_backlog(ctx.now, most, |token, header, payload| {
+        stream.sfu.send_backlog(ctx.now, most, |token, kind, header, payload| {
             let peer = PeerId(token as u32);
             let Some(transport) = self.transports.get_mut(peer) else {
                 self.sockets.sent.paused += 1;
                 return tracing::trace!(?peer, "packet not sent: the viewer has no path");
             };
-            let made = self.sockets.send_rtp(transport, ctx.now_ms, header.len() + payload.len(), |_| {
-                Some(Plaintext::From { header, payload })
-            });
+            let made =
+                self.sockets.send_rtp(transport, ctx.now_ms, kind, header.len() + payload.len(), |_| {
+                    Some(Plaintext::From { header, payload })
+                });
             self.columns.sent(peer, made.unwrap_or(0) as u64);
             self.columns.passed(peer, u64::from(made.is_some()));
         })
@@ -349,6 +353,8 @@ impl Packets {
                 let packets = viewer.takes(packets);
                 self.sockets.sent.dropped += packets as u64;
                 self.sockets.sent.unmade += packets as u64;
+                let loss = Loss { session: Some(peer), kind, is_refused: false };
+                self.sockets.sent.losses.extend(std::iter::repeat_n(loss, packets));
                 tracing::trace!(?peer, packets, "packets dropped: no room for too long");
                 continue;
             }
@@ -358,7 +364,7 @@ impl Packets {
                 // `None` for a track that the viewer does not take or has not begun with.
                 let Some(len) = viewer.header_for(packets, at, &mut header) else { continue };
                 let (header, payload) = (&header[..len], packets.payload(at));
-                let made = self.sockets.send_rtp(transport, now_ms, len + payload.len(), |_| {
+                let made = self.sockets.send_rtp(transport, now_ms, kind, len + payload.len(), |_| {
                     Some(Plaintext::From { header, payload })
                 });
                 sent += u64::from(made.is_some());
@@ -430,7 +436,7 @@ impl Packets {
             return self.resends.clear();
         };
         for resend in self.resends.drain(..) {
-            let made = self.sockets.send_rtp(transport, now_ms, resend.packet_len(), |out| {
+            let made = self.sockets.send_rtp(transport, now_ms, resend.kind(), resend.packet_len(), |out| {
                 Some(Plaintext::InPlace { len: resend.write(out)? })
             });
             self.counters.packets_resent += u64::from(made.is_some());
@@ -477,7 +483,8 @@ pub(super) fn send_rtcp(
     now_ms: u64,
 ) -> u64 {
     let len_max = plain.len() + RTCP_TRAILER_BYTES_MAX;
-    let made = sockets
-        .send(transport, now_ms, len_max, |outbound, out, _| Some(outbound.protect_rtcp_from(plain, out)));
+    let made = sockets.send(transport, now_ms, MediaKind::Data, len_max, |outbound, out, _| {
+        Some(outbound.protect_rtcp_from(plain, out))
+    });
     made.unwrap_or(0) as u64
 }

@@ -26,6 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rtp::payload::MediaKind;
 use sfu::{Packet, Resend, TrackIndex, WallClock};
 
 use self::forward::{SendTransports, Sockets};
@@ -36,7 +37,7 @@ use crate::context::Context;
 use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
-use crate::net::udp_port::{self, SendCounters};
+use crate::net::udp_port::{self, Loss, SendCounters};
 use crate::net::{EventQueue, Interest, TcpListener, Token};
 use crate::registry::{Epoch, StreamId};
 use crate::stats::columns::Columns;
@@ -103,8 +104,9 @@ pub(crate) struct Packets {
     accept_later: Vec<usize>,
     /// Connections with bytes left to be read.
     tcp_read_again: VecDeque<IceTcpId>,
-    /// Whether the batch that is being read has a datagram of a stream that is watched, or of a viewer.
-    took_awaited: bool,
+    /// Whether somebody waits for a datagram of the batch that is being read: it is of a stream that is
+    /// watched, or of a viewer.
+    batch_is_urgent: bool,
     actions: Actions,
     /// Kept for their memory.
     resends: Vec<Resend>,
@@ -141,7 +143,7 @@ impl Packets {
             accept_again: VecDeque::new(),
             accept_later: Vec::new(),
             tcp_read_again: VecDeque::new(),
-            took_awaited: false,
+            batch_is_urgent: false,
             actions: Actions::default(),
             resends: Vec::new(),
             scratch: Vec::new(),
@@ -194,6 +196,17 @@ impl Packets {
     pub(crate) fn flush(&mut self, ctx: &mut Context) {
         for (_, port) in self.sockets.ports.iter_mut() {
             port.flush(ctx.now_ms, &mut self.sockets.sent);
+        }
+        for Loss { session, kind, is_refused } in self.sockets.sent.losses.drain(..) {
+            let counters = &mut self.counters;
+            match (kind, is_refused) {
+                (MediaKind::Audio, false) => counters.no_room_audio += 1,
+                (MediaKind::Video, false) => counters.no_room_video += 1,
+                (MediaKind::Audio, true) => counters.refused_audio += 1,
+                (MediaKind::Video, true) => counters.refused_video += 1,
+                (MediaKind::Data, _) => {}
+            }
+            tracing::trace!(?session, ?kind, is_refused, "packet dropped: it did not leave");
         }
         for connection in self.sockets.tcp.flush() {
             self.close_tcp(ctx, connection);

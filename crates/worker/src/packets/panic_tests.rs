@@ -25,7 +25,7 @@ use crate::registry::{Published, StreamId};
 use crate::stats::columns::Outbox;
 use worker_api::AddressSlots;
 use worker_api::EndReason;
-use worker_api::link::ReturnQueue;
+use worker_api::handoff::ReturnQueue;
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::SessionId;

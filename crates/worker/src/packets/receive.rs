@@ -18,7 +18,7 @@ use super::session::{Route, State};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
 use crate::net::{Interest, Readiness, ReceivedBatch, Token};
-use crate::nodes::RelayedPacket;
+use crate::packet_relay::RelayedPacket;
 use crate::publication::Source;
 use crate::registry::Origin;
 use crate::stats::columns::Reception;
@@ -81,7 +81,7 @@ impl Packets {
                 }
                 let local = udp.local;
                 read += received.len();
-                self.took_awaited = false;
+                self.batch_is_urgent = false;
                 for datagram in received.iter_mut() {
                     let remote = datagram.source;
                     self.datagram(
@@ -92,7 +92,7 @@ impl Packets {
                     );
                 }
                 let udp = &mut self.sockets.ports[port];
-                if let Some(change) = udp.reading.took(received.len(), self.took_awaited) {
+                if let Some(change) = udp.reading.note_batch(received.len(), self.batch_is_urgent) {
                     udp.change_reading(port, &ctx.events, change, ctx.now);
                 }
                 self.forward(ctx);
@@ -156,7 +156,7 @@ impl Packets {
             return drop_packet(&mut self.counters, "another session publishes the stream");
         };
         let is_watched = stream.publication.is_watched();
-        self.took_awaited |= is_watched;
+        self.batch_is_urgent |= is_watched;
         stream.sfu.set_watched(ctx.now, is_watched);
         match stream.sfu.receive(ctx.now, &datagram[..len]) {
             Ok(received) => {
@@ -181,7 +181,7 @@ impl Packets {
             Err(error) => return refuse(&mut self.counters, error),
         };
         session.transport.received_ms = ctx.now_ms;
-        self.took_awaited |= !session.subscriptions.is_empty();
+        self.batch_is_urgent |= !session.subscriptions.is_empty();
         self.columns.received(peer, bytes);
         self.counters.packets_in += 1;
         let rtcp = &datagram[..len];
@@ -272,7 +272,7 @@ impl Packets {
     /// STUN or DTLS.
     fn signal(&mut self, ctx: &mut Context, peer: PeerId, route: Route, path: Path, datagram: &[u8]) {
         let Some(session) = self.sessions.get_mut(peer) else { return };
-        self.took_awaited |= !session.subscriptions.is_empty();
+        self.batch_is_urgent |= !session.subscriptions.is_empty();
         match session.transport.peer.handle_signal(ctx.now, path, datagram) {
             Signal::Accepted => {
                 session.transport.received_ms = ctx.now_ms;

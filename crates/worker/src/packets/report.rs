@@ -12,7 +12,7 @@ use super::streams::Stream;
 use crate::context::Context;
 use crate::ids::{BridgeId, PacketStreamId, PeerId, TableId};
 use crate::stats::columns::Arrival;
-use worker_api::link::Listed;
+use worker_api::command::Listed;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{
     PublisherSnapshot, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot, SessionSnapshot,

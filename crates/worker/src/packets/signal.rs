@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use group_send::peer_table::PeerKey;
 use rtc::{Event, FailReason, Path, SrtpKeys};
+use rtp::payload::MediaKind;
 use srtp::{InboundContext, OutboundContext};
 
 use super::inputs;
@@ -158,7 +159,14 @@ impl Packets {
             match self.route(peer, &transmit.path) {
                 Some(Route::Udp { port, remote }) => {
                     let sent = &mut self.sockets.sent;
-                    self.sockets.ports[port].datagram(remote, len, now_ms, sent, |out, _| write(out));
+                    self.sockets.ports[port].datagram(
+                        remote,
+                        MediaKind::Data,
+                        len,
+                        now_ms,
+                        sent,
+                        |out, _| write(out),
+                    );
                 }
                 Some(Route::Tcp { connection, path }) => {
                     let made = self.sockets.tcp.datagram(connection, &path, len, write);

@@ -12,7 +12,7 @@ use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::{Interest, Readiness, Token};
 use crate::proto::connections::COMMAND_READ_BYTES;
 use worker_api::AddressSlot;
-use worker_api::link::Handoff;
+use worker_api::handoff::Handoff;
 
 /// Time between two looks for connections that were idle for too long, milliseconds.
 const SWEEP_MS: u64 = 1_000;

@@ -6,7 +6,7 @@ use crate::frames::stream::FrameStream;
 use crate::ids::{ConnId, TableId};
 use crate::mailbox::MailboxCounters;
 use crate::proto::session::{Media, Session};
-use worker_api::link::Listed;
+use worker_api::command::Listed;
 use worker_api::snapshot::{
     PublisherSnapshot, SessionSnapshot, StreamSnapshot, WorkerCounters, WorkerSnapshot,
 };
@@ -62,8 +62,8 @@ impl Worker {
         (counters.ring_messages_out, counters.worker_wake_ups) = (messages, wake_ups);
         self.packets.count(&mut counters);
         counters.bridges = self.bridges.counters();
-        if let Some(nodes) = &self.nodes {
-            counters.relay = nodes.counters();
+        if let Some(relay) = &self.relay {
+            counters.relay = relay.counters();
             counters.bytes_out += counters.relay.bytes_out;
         }
         counters

@@ -73,7 +73,7 @@ async fn a_publication_that_lost_its_name_ends_and_says_why_and_a_newer_one_is_l
     let node = Node::start_usual();
     let end = async |worker, epoch| {
         let reason = EndReason::PublishedElsewhere;
-        node.link.end_publication(worker, "live/mill", epoch, reason).await.expect("an answer")
+        node.handles.end_publication(worker, "live/mill", epoch, reason).await.expect("an answer")
     };
     assert!(!end(0, Epoch(1)).await, "nobody publishes");
     let mut player = node.tap(0, "mill").await.expect("it waits");

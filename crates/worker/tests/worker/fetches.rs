@@ -188,7 +188,7 @@ async fn a_stream_that_another_node_publishes_as_packets_is_answered_by_its_trac
     let publisher = rtc::publish(&node, 0, "cam").await.expect("it is free");
     let Report::Started { published, epoch, .. } = node.cluster.next("live/cam").await else { panic!() };
     let reason = EndReason::Kicked;
-    assert_eq!(node.link.end_publication(0, "live/cam", epoch, reason).await, Ok(true));
+    assert_eq!(node.handles.end_publication(0, "live/cam", epoch, reason).await, Ok(true));
     assert_eq!(node.cluster.next("live/cam").await, Report::Ended { epoch });
     drop(publisher);
     let bytes = published.to_bytes().expect("it is small");

@@ -73,7 +73,7 @@ async fn players_want_a_stream_again_when_its_publisher_here_has_gone() {
     };
     assert_eq!(tracks.len(), 2);
     let (key, reason) = ("live/mill", worker_api::EndReason::Kicked);
-    assert_eq!(node.link.end_publication(1, key, epoch, reason).await, Ok(true));
+    assert_eq!(node.handles.end_publication(1, key, epoch, reason).await, Ok(true));
     assert_eq!(node.cluster.next("live/mill").await, Report::Ended { epoch });
     assert_eq!(node.cluster.next("live/mill").await, Report::Wanted);
     drop(publisher);

@@ -14,7 +14,7 @@ use crate::common::{Node, next, rtc, sample, send, take, until};
 /// Waits until workers have taken so many frames of publishers.
 async fn taken(node: &Node, count: usize) {
     until("the frames are taken", async || {
-        let workers = node.link.snapshots().await.expect("answers");
+        let workers = node.handles.snapshots().await.expect("answers");
         let frames: u64 = workers.iter().map(|worker| worker.counters.frames_in).sum();
         (frames >= count as u64).then_some(())
     })
@@ -66,10 +66,10 @@ async fn it_is_a_session_and_ends_for_the_reasons_of_sessions() {
     assert_eq!((players.len(), session.id, session.protocol), (0, tap.session(), Protocol::Node));
     assert_eq!((session.stream.as_deref(), session.bytes_out), (Some("live/mill"), bytes as u64));
     assert_eq!(session.user_agent.as_deref(), Some("to node b"));
-    let streams = node.link.snapshots().await.expect("answers").remove(1).streams;
+    let streams = node.handles.snapshots().await.expect("answers").remove(1).streams;
     assert_eq!(streams[0].players, 1);
 
-    assert_eq!(node.link.kick(tap.session()).await, Ok(true));
+    assert_eq!(node.handles.kick(tap.session()).await, Ok(true));
     assert_eq!(tap.next().await, Err(EndReason::Kicked));
     drop(node.tap(1, "mill").await.expect("another"));
     until("the one that was dropped is gone", async || {
@@ -78,7 +78,7 @@ async fn it_is_a_session_and_ends_for_the_reasons_of_sessions() {
     .await;
     assert_eq!(node.sessions(|session| session.role == Role::Player).await.len(), 0);
     let mut tap = node.tap(1, "mill").await.expect("a third");
-    node.link.drain(Duration::from_secs(1));
+    node.handles.drain(Duration::from_secs(1));
     while let Ok(item) = tap.next().await {
         assert!(matches!(item, TapItem::Start { .. } | TapItem::Stop), "{item:?}");
     }

@@ -120,7 +120,12 @@ impl References {
 
     /// After a picture: what is marked, and the picture itself if it is a reference (section 8.2.5.1).
     pub(crate) fn mark(&mut self, sps: &Sps, header: &SliceHeader, picture: u64, order: i64) {
-        let second = self.is_second_field(header);
+        let second = self.first_field.is_some_and(|(structure, frame_num)| {
+            structure != header.structure
+                && header.structure != Structure::Frame
+                && frame_num == header.frame_num
+                && !header.idr
+        });
         self.first_field = match header.structure {
             Structure::Frame => None,
             _ if second => None,
@@ -223,15 +228,6 @@ impl References {
         Some(Markings::Adaptive(markings.collect::<Option<_>>()?))
     }
 
-    fn is_second_field(&self, header: &SliceHeader) -> bool {
-        self.first_field.is_some_and(|(structure, frame_num)| {
-            structure != header.structure
-                && header.structure != Structure::Frame
-                && frame_num == header.frame_num
-                && !header.idr
-        })
-    }
-
     /// `FrameNumWrap`, which is `PicNum` of a frame (section 8.2.4.1).
     fn number(sps: &Sps, reference: &Reference, current: u32) -> i64 {
         let wraps = reference.frame_num > current;
@@ -285,7 +281,14 @@ impl References {
     pub(crate) fn lists(&self, sps: &Sps, header: &SliceHeader, order: i64) -> Lists {
         let mut lists = match header.kind {
             SliceKind::B => self.initial_b(order),
-            _ => [self.initial_p(sps, header.frame_num), Vec::new()],
+            // Section 8.2.4.2.1.
+            _ => {
+                let short = self.kept.iter().filter(|kept| kept.long_term.is_none());
+                let mut list: Vec<_> = short.copied().collect();
+                list.sort_by_key(|kept| -Self::number(sps, kept, header.frame_num));
+                list.extend(self.long_term());
+                [list, Vec::new()]
+            }
         };
         for (list, modifications) in lists.iter_mut().zip(&header.modifications) {
             self.modify(list, modifications, sps, header.frame_num);
@@ -297,14 +300,6 @@ impl References {
                 .extend((0..active as usize).map(|at| list.get(at).and_then(|reference| reference.picture)));
         }
         picked
-    }
-
-    /// Section 8.2.4.2.1.
-    fn initial_p(&self, sps: &Sps, current: u32) -> Vec<Reference> {
-        let mut short: Vec<_> = self.kept.iter().filter(|kept| kept.long_term.is_none()).copied().collect();
-        short.sort_by_key(|kept| -Self::number(sps, kept, current));
-        short.extend(self.long_term());
-        short
     }
 
     /// Section 8.2.4.2.3.

@@ -68,10 +68,36 @@ impl Sps {
     fn read(reader: &mut BitReader<'_>, rewrite: bool) -> Result<Self, Malformed> {
         let [profile, constraints, level] = [reader.u(8)? as u8, reader.u(8)? as u8, reader.u(8)? as u8];
         let id = reader.ue_up_to(31)?;
-        let (chroma_format, separate_colour_planes) =
-            if HIGH_PROFILES.contains(&profile) { high_profile_fields(reader)? } else { (1, false) };
+        let (mut chroma_format, mut separate_colour_planes) = (1, false);
+        if HIGH_PROFILES.contains(&profile) {
+            chroma_format = reader.ue_up_to(3)?;
+            separate_colour_planes = chroma_format == 3 && reader.bit()?;
+            reader.ue_up_to(6)?; // bit_depth_luma_minus8
+            reader.ue_up_to(6)?;
+            reader.bit()?; // qpprime_y_zero_transform_bypass_flag
+            if reader.bit()? {
+                for list in 0..if chroma_format == 3 { 12 } else { 8 } {
+                    if reader.bit()? {
+                        scaling_list(reader, if list < 6 { 16 } else { 64 })?;
+                    }
+                }
+            }
+        }
         let frame_num_bits = reader.ue_up_to(12)? + 4;
-        let order = picture_order(reader)?;
+        let order = match reader.ue()? {
+            0 => PictureOrderType::Lsb { bits: reader.ue_up_to(12)? + 4 },
+            1 => {
+                reader.bit()?; // delta_pic_order_always_zero_flag
+                reader.se()?; // offset_for_non_ref_pic
+                reader.se()?; // offset_for_top_to_bottom_field
+                for _ in 0..reader.ue_up_to(255)? {
+                    reader.se()?; // offset_for_ref_frame
+                }
+                PictureOrderType::Cycle
+            }
+            2 => PictureOrderType::Decoding,
+            _ => return Err(Malformed),
+        };
         let reference_frames_max = reader.ue_up_to(16)?;
         let frame_num_gaps_allowed = reader.bit()?;
         // Macroblocks in a row and in a column: more than 2^16 samples are beyond every level.
@@ -105,23 +131,6 @@ impl Sps {
     }
 }
 
-/// Chroma format, depths and scaling matrices: `chroma_format_idc` and `separate_colour_plane_flag`.
-fn high_profile_fields(reader: &mut BitReader<'_>) -> Result<(u32, bool), Malformed> {
-    let chroma_format = reader.ue_up_to(3)?;
-    let separate = chroma_format == 3 && reader.bit()?;
-    reader.ue_up_to(6)?; // bit_depth_luma_minus8
-    reader.ue_up_to(6)?;
-    reader.bit()?; // qpprime_y_zero_transform_bypass_flag
-    if reader.bit()? {
-        for list in 0..if chroma_format == 3 { 12 } else { 8 } {
-            if reader.bit()? {
-                scaling_list(reader, if list < 6 { 16 } else { 64 })?;
-            }
-        }
-    }
-    Ok((chroma_format, separate))
-}
-
 /// Section 7.3.2.1.1.1; the values do not matter here.
 fn scaling_list(reader: &mut BitReader<'_>, size: u32) -> Result<(), Malformed> {
     let (mut last, mut next) = (8i32, 8i32);
@@ -134,23 +143,6 @@ fn scaling_list(reader: &mut BitReader<'_>, size: u32) -> Result<(), Malformed> 
         }
     }
     Ok(())
-}
-
-fn picture_order(reader: &mut BitReader<'_>) -> Result<PictureOrderType, Malformed> {
-    Ok(match reader.ue()? {
-        0 => PictureOrderType::Lsb { bits: reader.ue_up_to(12)? + 4 },
-        1 => {
-            reader.bit()?; // delta_pic_order_always_zero_flag
-            reader.se()?; // offset_for_non_ref_pic
-            reader.se()?; // offset_for_top_to_bottom_field
-            for _ in 0..reader.ue_up_to(255)? {
-                reader.se()?; // offset_for_ref_frame
-            }
-            PictureOrderType::Cycle
-        }
-        2 => PictureOrderType::Decoding,
-        _ => return Err(Malformed),
-    })
 }
 
 /// `vui_parameters` (annex E.1.1): `max_num_reorder_frames` if it is there. With `rewrite`, what is recorded
@@ -168,7 +160,16 @@ fn usability(reader: &mut BitReader<'_>, rewrite: bool, references: u32) -> Resu
         reader.record().ok_or(Malformed)?.u(0, 8);
         None
     };
-    write_restriction(reader.record().ok_or(Malformed)?, references);
+    // The restriction with the values that hold where it is absent (annex E.2.1), and nothing to reorder.
+    let record = reader.record().ok_or(Malformed)?;
+    record.bit(true);
+    record.bit(true); // motion_vectors_over_pic_boundaries_flag
+    record.ue(2); // max_bytes_per_pic_denom
+    record.ue(1); // max_bits_per_mb_denom
+    record.ue(16); // log2_max_mv_length_horizontal
+    record.ue(16); // log2_max_mv_length_vertical
+    record.ue(0); // max_num_reorder_frames
+    record.ue(references.max(1)); // max_dec_frame_buffering
     Ok(reorder_max)
 }
 
@@ -236,18 +237,6 @@ fn read_restriction(reader: &mut BitReader<'_>) -> Result<Option<u32>, Malformed
     let reorder = reader.ue()?;
     reader.ue()?; // max_dec_frame_buffering
     Ok(Some(reorder))
-}
-
-/// The restriction with the values that hold where it is absent (annex E.2.1), and nothing to reorder.
-fn write_restriction(out: &mut BitWriter, references: u32) {
-    out.bit(true);
-    out.bit(true); // motion_vectors_over_pic_boundaries_flag
-    out.ue(2); // max_bytes_per_pic_denom
-    out.ue(1); // max_bits_per_mb_denom
-    out.ue(16); // log2_max_mv_length_horizontal
-    out.ue(16); // log2_max_mv_length_vertical
-    out.ue(0); // max_num_reorder_frames
-    out.ue(references.max(1)); // max_dec_frame_buffering
 }
 
 /// Profiles whose sets have the fields of the High profiles (section 7.3.2.1.1).

@@ -102,7 +102,16 @@ impl Sps {
         let order_bits = reader.ue_up_to(12)? + 4;
         let first = if reader.bit()? { 0 } else { layers };
         for _ in first..=layers {
-            nothing_to_reorder(reader)?;
+            reader.ue_up_to(15)?; // size of the picture buffer of a sublayer
+            reader.unrecorded(|reader| {
+                reader.ue()?; // reordering and latency
+                reader.ue()
+            })?;
+            if let Some(record) = reader.record() {
+                // Nothing to reorder.
+                record.ue(0);
+                record.ue(0);
+            }
         }
         for _ in 0..6 {
             reader.ue()?; // sizes and depths of blocks
@@ -123,23 +132,13 @@ impl Sps {
             let set = ReferenceSet::read(reader, index, count, &reference_sets)?;
             reference_sets.push(set);
         }
-        let long_term = reader.bit()?.then(|| LongTerm::read(reader, order_bits)).transpose()?;
+        let mut long_term = None;
+        if reader.bit()? {
+            let pictures = (0..reader.ue_up_to(32)?).map(|_| Ok((reader.u(order_bits)?, reader.bit()?)));
+            long_term = Some(LongTerm { pictures: pictures.collect::<Result<_, Malformed>>()? });
+        }
         Ok(Self { id, profile, separate_colour_planes, order_bits, reference_sets, long_term })
     }
-}
-
-/// Size of the picture buffer, reordering and latency of one sublayer; nothing to reorder is recorded.
-fn nothing_to_reorder(reader: &mut BitReader<'_>) -> Result<(), Malformed> {
-    reader.ue_up_to(15)?;
-    reader.unrecorded(|reader| {
-        reader.ue()?;
-        reader.ue()
-    })?;
-    if let Some(record) = reader.record() {
-        record.ue(0);
-        record.ue(0);
-    }
-    Ok(())
 }
 
 /// Section 7.3.3, the general part of it.
@@ -187,14 +186,6 @@ fn scaling_lists(reader: &mut BitReader<'_>) -> Result<(), Malformed> {
         }
     }
     Ok(())
-}
-
-impl LongTerm {
-    fn read(reader: &mut BitReader<'_>, order_bits: u32) -> Result<Self, Malformed> {
-        let count = reader.ue_up_to(32)?;
-        let pictures = (0..count).map(|_| Ok((reader.u(order_bits)?, reader.bit()?)));
-        Ok(Self { pictures: pictures.collect::<Result<_, Malformed>>()? })
-    }
 }
 
 impl Pps {

@@ -63,17 +63,12 @@ impl SliceHeader {
             let index = if sets > 1 { reader.u(bits_for(sets))? } else { 0 };
             sps.reference_sets.get(index as usize).ok_or(Malformed)?.clone()
         };
-        header.read_long_term(reader, sps)?;
-        Ok(header)
-    }
-
-    fn read_long_term(&mut self, reader: &mut BitReader<'_>, sps: &Sps) -> Result<(), Malformed> {
-        let Some(known) = &sps.long_term else { return Ok(()) };
+        let Some(known) = &sps.long_term else { return Ok(header) };
         let count = known.pictures.len() as u32;
         let by_index = if count > 0 { reader.ue_up_to(LONG_TERM_MAX)? } else { 0 };
         let total = by_index + reader.ue_up_to(LONG_TERM_MAX)?;
         for at in 0..total {
-            self.long_term.push(if at < by_index {
+            header.long_term.push(if at < by_index {
                 let index = if count > 1 { reader.u(bits_for(count))? } else { 0 };
                 *known.pictures.get(index as usize).ok_or(Malformed)?
             } else {
@@ -83,7 +78,7 @@ impl SliceHeader {
                 reader.ue()?; // delta_poc_msb_cycle_lt
             }
         }
-        Ok(())
+        Ok(header)
     }
 }
 

@@ -343,7 +343,7 @@ impl World {
             }
             self.packets.finish_batch(kind);
         }
-        self.packets.send_backlog(now, usize::MAX, &mut sent);
+        self.packets.send_backlog(now, usize::MAX, |token, _, header, payload| sent(token, header, payload));
         self.packets.send_reports(now, |_, rtcp| self.browser.rtcp(rtcp));
         self.packets.poll_feedback(now, &mut rtcp);
         if self.captured.len() > CAPTURED_MAX {

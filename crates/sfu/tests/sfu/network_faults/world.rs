@@ -143,7 +143,7 @@ impl World {
         self.fan_out(now);
         self.answer(now);
         let (stream, viewers) = (&mut self.stream, &mut self.viewers);
-        stream.send_backlog(now, usize::MAX, |token, header, payload| {
+        stream.send_backlog(now, usize::MAX, |token, _, header, payload| {
             viewers[token as usize].send(now, header, payload)
         });
         stream.send_reports(now, |token, rtcp| viewers[token as usize].down.send(now, rtcp.to_vec()));

@@ -160,7 +160,7 @@ fn many_that_join_at_once_are_sent_so_many_packets_at_a_time_and_take_turns() {
     let mut got: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
     for call in 1.. {
         let mut tokens = Vec::new();
-        let sent = world.stream.send_backlog(world.now, 64, |token, header, payload| {
+        let sent = world.stream.send_backlog(world.now, 64, |token, _, header, payload| {
             let number = rtp::Packet::parse(&[header, payload].concat()).unwrap().sequence_number();
             got.entry(token).or_default().push(number);
             tokens.push(token);

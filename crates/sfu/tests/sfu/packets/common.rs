@@ -383,7 +383,7 @@ impl World {
         };
         self.stream.take_arrivals(|_| {});
         send(&mut self.stream, MediaKind::Audio, usize::MAX, &self.full, &mut note);
-        self.stream.send_backlog(now, usize::MAX, &mut note);
+        self.stream.send_backlog(now, usize::MAX, |token, _, header, payload| note(token, header, payload));
         send(&mut self.stream, MediaKind::Video, viewers_max, &self.full, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {

@@ -99,7 +99,7 @@ fn viewers_come_and_go_and_leave_nothing_behind() {
     for token in 0..10_000 {
         let id = world.stream.join(world.now, &crate::packets::common::viewer(token)).unwrap();
         if token % 2 == 0 {
-            world.stream.send_backlog(world.now, usize::MAX, |_, _, _| {});
+            world.stream.send_backlog(world.now, usize::MAX, |_, _, _, _| {});
         }
         world.stream.leave(id);
         world.stream.leave(id);

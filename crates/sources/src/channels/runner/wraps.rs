@@ -12,9 +12,9 @@ use super::super::playlist::OpenTimeouts;
 use super::super::queue::queue;
 use super::*;
 use crate::thread::IngestThread;
-use worker_api::WorkersLink;
+use worker_api::WorkerHandles;
+use worker_api::command::Command as Asked;
 use worker_api::internal::{FrameReceiver, Next as Received};
-use worker_api::link::Command as Asked;
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
 
 /// 1.2 s of video and audio.
@@ -77,7 +77,7 @@ pub(super) fn worker(thread: &IngestThread) -> (Ingest, mpsc::UnboundedReceiver<
         }
         Ok(())
     };
-    (Ingest::new(WorkersLink::over(1, Box::new(send)), thread, 1 << 20), takes)
+    (Ingest::new(WorkerHandles::over(1, Box::new(send)), thread, 1 << 20), takes)
 }
 
 /// What a channel that has played for so long sends next, and when it comes.

@@ -15,15 +15,16 @@ use tokio::time::Instant;
 use worker::Workers;
 use worker_api::auth::{Access, Policy, Rules};
 use worker_api::columns::SNAPSHOTS_MAX;
+use worker_api::command::Listed;
+use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
-use worker_api::link::{HANDOFFS_MAX, Listed};
 use worker_api::pattern::Pattern;
 use worker_api::rtc::RtcEndpoint;
 use worker_api::settings::{Application, ApplicationSettings, RtcSettings, WorkerSettings};
 use worker_api::snapshot::{Protocol, SessionSnapshot};
 use worker_api::streams::Published;
 use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
-use worker_api::{AddressSlots, ListenAddresses, WorkersLink};
+use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 use cluster::Cluster;
 
@@ -36,7 +37,7 @@ const ADDRESS: &str = "192.0.2.1:4000";
 
 /// Two workers and the cluster that they are a part of.
 pub(crate) struct Node {
-    pub(crate) link: WorkersLink,
+    pub(crate) handles: WorkerHandles,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) addresses: ListenAddresses,
     pub(crate) rtc: Vec<RtcEndpoint>,
@@ -71,7 +72,7 @@ impl Node {
         );
         let workers = workers.expect("free addresses");
         Self {
-            link: WorkersLink::new(workers.handles().to_vec()),
+            handles: WorkerHandles::new(workers.handles().to_vec()),
             cluster,
             addresses: workers.addresses().clone(),
             rtc: workers.rtc_endpoints().to_vec(),
@@ -100,7 +101,7 @@ impl Node {
             address: ADDRESS.parse().expect("an address"),
             detail: String::new(),
         };
-        self.link.publish(worker, request, FRAME_BYTES_MAX).await.expect("an answer")
+        self.handles.publish(worker, request, FRAME_BYTES_MAX).await.expect("an answer")
     }
 
     /// Plays `live/{name}` on a worker, inside the process.
@@ -111,19 +112,19 @@ impl Node {
             address: ADDRESS.parse().expect("an address"),
             detail: "to node b".to_owned(),
         };
-        self.link.tap(worker, request).await.expect("an answer")
+        self.handles.tap(worker, request).await.expect("an answer")
     }
 
     /// Sessions that a condition holds for.
     pub(crate) async fn sessions(&self, which: impl Fn(&SessionSnapshot) -> bool) -> Vec<SessionSnapshot> {
-        let workers = self.link.snapshots_with_sessions(&Listed::All).await.expect("answers");
+        let workers = self.handles.snapshots_with_sessions(&Listed::All).await.expect("answers");
         let sessions = workers.into_iter().flat_map(|worker| worker.sessions);
         sessions.filter(|session| session.stream.is_some() && which(session)).collect()
     }
 
     /// Sessions that have ended for a cause, of all workers.
     pub(crate) async fn ended(&self, cause: &str) -> u64 {
-        let workers = self.link.snapshots().await.expect("answers");
+        let workers = self.handles.snapshots().await.expect("answers");
         let counts = workers.iter().flat_map(|worker| worker.counters.ended.iter());
         counts.filter(|(other, _)| *other == cause).map(|(_, count)| count).sum()
     }
@@ -136,7 +137,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.link.drain(Duration::ZERO);
+        self.handles.drain(Duration::ZERO);
         if let Some(workers) = self.workers.take() {
             workers.join();
         }

@@ -58,7 +58,7 @@ async fn open(
         published: answer.published,
         reply,
     };
-    node.link.rtc_open(worker, open, answered).await.expect("an answer")?;
+    node.handles.rtc_open(worker, open, answered).await.expect("an answer")?;
     let mut client = UdpClient::new(socket, offer, remote);
     turn_until(&mut client, "connected", |client| client.is_connected()).await;
     Ok(client)

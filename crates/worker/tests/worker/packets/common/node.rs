@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use worker::Workers;
 use worker_api::AddressSlots;
 use worker_api::auth::{Access, Rules};
-use worker_api::link::{Command, Handoff, Listed};
+use worker_api::command::{Command, Listed};
+use worker_api::handoff::Handoff;
 use worker_api::relay::{
     Attached, Fetched, LinkId, Offered, RelayCommand, RelayCounters, RelayNotice, RelayRefusal, RelayStats,
     Reply,

@@ -12,19 +12,19 @@ const DATAGRAMS_MAX: usize = 4_096;
 
 impl Worker {
     /// The socket has datagrams, which [`Worker::receive_from_nodes`] reads.
-    pub(crate) fn nodes_readable(&mut self) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.port.readable = true;
+    pub(crate) fn relay_readable(&mut self) {
+        if let Some(relay) = &mut self.relay {
+            relay.port.readable = true;
         }
     }
 
     /// Takes in what other nodes have sent, and forwards after each batch.
     pub(crate) fn receive_from_nodes(&mut self) {
-        let Some(nodes) = self.nodes.as_mut().filter(|nodes| nodes.port.readable) else { return };
+        let Some(relay) = self.relay.as_mut().filter(|relay| relay.port.readable) else { return };
         let mut read = 0;
-        while nodes.port.readable && read < DATAGRAMS_MAX {
+        while relay.port.readable && read < DATAGRAMS_MAX {
             let packets = &mut self.packets;
-            read += nodes.receive_batch(&mut self.ctx, &mut self.received, |ctx, packet| {
+            read += relay.receive_batch(&mut self.ctx, &mut self.received, |ctx, packet| {
                 packets.receive_relayed(ctx, packet)
             });
             self.packets.forward(&mut self.ctx);
@@ -33,11 +33,11 @@ impl Worker {
     }
 
     /// Sends other nodes what is due by the clock, and asks publishers for the key frames that they want.
-    pub(crate) fn run_node_timers(&mut self) {
-        let Some(nodes) = &mut self.nodes else { return };
+    pub(crate) fn run_relay_timers(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
         let (packets, now) = (&mut self.packets, self.ctx.now);
         let mut is_any_asked = false;
-        nodes.run_timers(&self.ctx, |id, track| {
+        relay.run_timers(&self.ctx, |id, track| {
             let Some(stream) = packets.streams.find(id) else { return };
             packets.streams[stream].sfu.request_key_frame(now, track);
             packets.streams.mark_dirty(stream);
@@ -50,28 +50,28 @@ impl Worker {
     }
 
     /// Ends what is over by the clock.
-    pub(crate) fn sweep_nodes(&mut self) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let bytes = nodes.port.counts.bytes;
-        self.ctx.load.bytes_out += bytes - std::mem::replace(&mut nodes.sampled_bytes, bytes);
-        for id in nodes.sweep(self.ctx.now) {
+    pub(crate) fn sweep_relay(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
+        let bytes = relay.port.counts.bytes;
+        self.ctx.load.bytes_out += bytes - std::mem::replace(&mut relay.sampled_bytes, bytes);
+        for id in relay.sweep(self.ctx.now) {
             self.forget_served(id);
         }
     }
 
     /// Packets of a stream that other nodes get have come in.
     pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[Arc<Packet>]) {
-        if let Some(nodes) = &mut self.nodes {
-            nodes.seal(&self.ctx, self.packets.streams.clock, id, packets);
+        if let Some(relay) = &mut self.relay {
+            relay.seal(&self.ctx, self.packets.streams.clock, id, packets);
         }
     }
 
     /// A node here needs a key frame of a stream that it fetches.
     pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex) {
-        let Some(nodes) = &mut self.nodes else { return };
-        if let Some(fetched) = nodes.fetched.get(&id) {
-            nodes.counters.key_frame_requests_out += 1;
-            nodes.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
+        let Some(relay) = &mut self.relay else { return };
+        if let Some(fetched) = relay.fetched.get(&id) {
+            relay.counters.key_frame_requests_out += 1;
+            relay.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
         }
     }
 }

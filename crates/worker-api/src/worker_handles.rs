@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::EndReason;
+use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
-use crate::link::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::relay::{self, RelayCommand, RelayRefusal};
 use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use crate::snapshot::{SessionId, WorkerSnapshot};
@@ -38,20 +38,20 @@ pub struct NoAnswer {
 type Send = dyn Fn(usize, Command) -> Result<(), WorkerUnavailable> + std::marker::Send + Sync;
 type Snapshots = Result<Vec<WorkerSnapshot>, NoAnswer>;
 
-/// The way to all workers.
-pub struct WorkersLink {
+/// Commands to all workers, and their answers.
+pub struct WorkerHandles {
     count: usize,
     send: Box<Send>,
     shared: Mutex<Option<(Instant, bool)>>,
 }
 
-impl WorkersLink {
-    /// The way to the workers behind `handles`.
+impl WorkerHandles {
+    /// Of the workers behind `handles`.
     pub fn new(handles: Vec<WorkerHandle>) -> Self {
         Self::over(handles.len(), Box::new(move |worker, command| handles[worker].send(command)))
     }
 
-    /// The way to `count` workers that `send` reaches.
+    /// Of `count` workers that `send` reaches.
     pub fn over(count: usize, send: Box<Send>) -> Self {
         Self { count, send, shared: Mutex::new(None) }
     }
@@ -232,9 +232,9 @@ fn least_busy(snapshots: &[WorkerSnapshot]) -> usize {
     snapshots.iter().min_by_key(busy).map_or(0, |worker| worker.index)
 }
 
-impl std::fmt::Debug for WorkersLink {
+impl std::fmt::Debug for WorkerHandles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "link to {} workers", self.count)
+        write!(f, "handles of {} workers", self.count)
     }
 }
 

@@ -11,7 +11,7 @@ use relay::{
 use sfu::Received;
 
 use super::starts::Starts;
-use super::{Counts, Link, Nodes, RelayedPacket};
+use super::{Counts, Link, PacketRelay, RelayedPacket};
 use crate::context::Context;
 use crate::ids::PacketStreamId;
 use crate::registry::{Epoch, StreamId};
@@ -47,7 +47,7 @@ pub(super) struct Onward {
     start: Option<Position>,
 }
 
-impl Nodes {
+impl PacketRelay {
     /// Takes a datagram for the receiving half.
     pub(super) fn media(
         &mut self,

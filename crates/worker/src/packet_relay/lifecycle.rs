@@ -29,19 +29,19 @@ impl Worker {
         if self.ctx.draining_until.is_some() {
             return Err(RelayRefusal::Draining);
         }
-        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-        let (into, handle) = nodes.attach_stream(&self.ctx, link, &keys)?;
+        let relay = self.relay.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        let (into, handle) = relay.attach_stream(&self.ctx, link, &keys)?;
         let claim =
             self.ctx.directory.claim(key, self.ctx.worker, Claimant::Fetch, Some(Arc::clone(&tracks)));
         let Ok(claim) = claim else {
-            nodes.receiver.remove_stream(self.ctx.now, into);
+            relay.receiver.remove_stream(self.ctx.now, into);
             return Err(RelayRefusal::Taken);
         };
         let (id, epoch) = (claim.id, claim.epoch);
         let stream = self.claimed_packets(&claim, split(key), &tracks);
         let entry = &mut self.packets.streams[stream];
         entry.sfu.relayed_publisher_started(self.ctx.now, epoch.0, inputs::relayed(&tracks));
-        if let Some(nodes) = &mut self.nodes {
+        if let Some(relay) = &mut self.relay {
             let fetched = Fetched {
                 key: key.into(),
                 stream,
@@ -55,11 +55,11 @@ impl Worker {
                 counts: Counts::default(),
             };
             tracing::info!(stream = &*fetched.key, ?link, "stream of another node");
-            nodes.fetched.insert(id, fetched);
-            let len = nodes.of_in.len().max(into.index() + 1);
-            nodes.of_in.resize(len, None);
-            nodes.of_in[into.index()] = Some(id);
-            if nodes.forwarded(id).is_err() {
+            relay.fetched.insert(id, fetched);
+            let len = relay.of_in.len().max(into.index() + 1);
+            relay.of_in.resize(len, None);
+            relay.of_in[into.index()] = Some(id);
+            if relay.forwarded(id).is_err() {
                 tracing::warn!(stream = key, "nothing is kept for further nodes");
             }
         }
@@ -70,23 +70,23 @@ impl Worker {
 
     /// Ends a fetched stream because of something on this worker, and notifies the thread of `nodes`.
     pub(crate) fn end_fetch(&mut self, id: StreamId, reason: EndReason) {
-        let Some(nodes) = &self.nodes else { return };
-        let Some(fetched) = nodes.fetched.get(&id) else { return };
+        let Some(relay) = &self.relay else { return };
+        let Some(fetched) = relay.fetched.get(&id) else { return };
         let stream = fetched.key.to_string();
-        nodes.notify(RelayNotice::FetchEnded { stream, epoch: fetched.epoch, reason });
+        relay.notify(RelayNotice::FetchEnded { stream, epoch: fetched.epoch, reason });
         self.forget_fetched(id, reason);
     }
 
     /// Ends a fetched stream.
     pub(super) fn forget_fetched(&mut self, id: StreamId, reason: EndReason) {
         self.end_served(id);
-        let Some(nodes) = &mut self.nodes else { return };
-        let Some(fetched) = nodes.fetched.remove(&id) else { return };
-        nodes.receiver.remove_stream(self.ctx.now, fetched.into);
-        nodes.of_in[fetched.into.index()] = None;
+        let Some(relay) = &mut self.relay else { return };
+        let Some(fetched) = relay.fetched.remove(&id) else { return };
+        relay.receiver.remove_stream(self.ctx.now, fetched.into);
+        relay.of_in[fetched.into.index()] = None;
         if let Some(out) = fetched.out {
-            nodes.sender.remove_stream(out);
-            nodes.of_out.remove(&out);
+            relay.sender.remove_stream(out);
+            relay.of_out.remove(&out);
         }
         let Counts { packets, bytes } = fetched.counts;
         tracing::info!(
@@ -102,9 +102,9 @@ impl Worker {
 
     /// Ends a publication of another node, if it is still this one.
     pub(super) fn end_fetch_of(&mut self, stream: &str, epoch: Epoch) {
-        let Some(nodes) = &self.nodes else { return };
-        let Some(id) = nodes.id_of(&self.ctx, stream) else { return };
-        if nodes.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch) {
+        let Some(relay) = &self.relay else { return };
+        let Some(id) = relay.id_of(&self.ctx, stream) else { return };
+        if relay.fetched.get(&id).is_some_and(|fetched| fetched.epoch == epoch) {
             self.forget_fetched(id, EndReason::ClosedByPeer);
         }
     }
@@ -120,34 +120,34 @@ impl Worker {
                 Published::Frames(_) => RelayRefusal::NotPackets,
             });
         };
-        let known = self.nodes.as_ref().and_then(|nodes| nodes.served.get(&id));
+        let known = self.relay.as_ref().and_then(|relay| relay.served.get(&id));
         if known.is_some_and(|served| served.epoch != home.epoch) {
             self.end_served(id);
         }
-        let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
-        if let Some(served) = nodes.served.get_mut(&id) {
+        let relay = self.relay.as_mut().ok_or(RelayRefusal::NoRelay)?;
+        if let Some(served) = relay.served.get_mut(&id) {
             served.idle_since = self.ctx.now;
-        } else if let Some(fetched) = nodes.fetched.get(&id) {
+        } else if let Some(fetched) = relay.fetched.get(&id) {
             let stream = fetched.stream;
-            let out = nodes.forwarded(id)?;
+            let out = relay.forwarded(id)?;
             let of = (key.into(), stream, home.epoch);
             let served = Served::new(of, (out, ServedSource::Forwarded), &tracks, self.ctx.now);
-            nodes.served.insert(id, served);
+            relay.served.insert(id, served);
         } else {
             let first = SealKey::random(0);
             let keys = vec![first.open_key()];
-            let out = nodes.sender.add_stream(first)?;
+            let out = relay.sender.add_stream(first)?;
             let subscribed = self.subscribe(Lane::Packets, key, split(key));
             let stream = subscribed.and_then(|id| self.packets.streams.find(id));
-            let nodes = self.nodes.as_mut().ok_or(RelayRefusal::NoRelay)?;
+            let relay = self.relay.as_mut().ok_or(RelayRefusal::NoRelay)?;
             let Some(stream) = stream else {
-                nodes.sender.remove_stream(out);
+                relay.sender.remove_stream(out);
                 return Err(RelayRefusal::NoStream);
             };
             let source = ServedSource::Sealed { keys, next: None, is_worn: false };
             let served = Served::new((key.into(), stream, home.epoch), (out, source), &tracks, self.ctx.now);
-            nodes.served.insert(id, served);
-            nodes.of_out.insert(out, id);
+            relay.served.insert(id, served);
+            relay.of_out.insert(out, id);
             // What waits is in the cache already, and would be sealed twice.
             self.packets.forward(&mut self.ctx);
             let entry = &mut self.packets.streams[stream];
@@ -156,7 +156,7 @@ impl Worker {
             self.packets.update_watched(self.ctx.now, stream);
             self.seal_cached(id, stream);
         }
-        let keys = self.nodes.as_ref().map_or(Vec::new(), |nodes| nodes.keys(id));
+        let keys = self.relay.as_ref().map_or(Vec::new(), |relay| relay.keys(id));
         Ok(Offered { epoch: home.epoch, tracks, keys })
     }
 
@@ -170,37 +170,37 @@ impl Worker {
 
     /// A stream has a source. If that is another publication than the one other nodes get, serving ends.
     pub(crate) fn review_served(&mut self, stream: PacketStreamId) {
-        let Some(nodes) = &self.nodes else { return };
+        let Some(relay) = &self.relay else { return };
         let publication = &self.packets.streams[stream].publication;
         let epoch = publication.source.map(|source| source.epoch);
-        if nodes.served.get(&publication.id).is_some_and(|served| Some(served.epoch) != epoch) {
+        if relay.served.get(&publication.id).is_some_and(|served| Some(served.epoch) != epoch) {
             self.end_served(publication.id);
         }
     }
 
     /// The publication that other nodes get has ended.
     pub(crate) fn end_served(&mut self, id: StreamId) {
-        let Some(nodes) = &self.nodes else { return };
-        let Some(served) = nodes.served.get(&id) else { return };
-        nodes.notify(RelayNotice::ServedEnded { stream: served.key.to_string(), epoch: served.epoch });
+        let Some(relay) = &self.relay else { return };
+        let Some(served) = relay.served.get(&id) else { return };
+        relay.notify(RelayNotice::ServedEnded { stream: served.key.to_string(), epoch: served.epoch });
         self.forget_served(id);
     }
 
     /// Other nodes get no more of a stream.
     pub(super) fn forget_served(&mut self, id: StreamId) {
-        let Some(nodes) = &mut self.nodes else { return };
-        let Some(served) = nodes.served.remove(&id) else { return };
-        nodes.catching_up.retain(|(of, _)| *of != id);
+        let Some(relay) = &mut self.relay else { return };
+        let Some(served) = relay.served.remove(&id) else { return };
+        relay.catching_up.retain(|(of, _)| *of != id);
         match served.source {
             // What is kept of a stream that is fetched is kept as long as that.
             ServedSource::Forwarded => {
-                for link in served.children.iter().filter_map(|link| nodes.links.get(link)) {
-                    nodes.sender.unsubscribe(served.out, link.ends.out);
+                for link in served.children.iter().filter_map(|link| relay.links.get(link)) {
+                    relay.sender.unsubscribe(served.out, link.ends.out);
                 }
             }
             ServedSource::Sealed { .. } => {
-                nodes.sender.remove_stream(served.out);
-                nodes.of_out.remove(&served.out);
+                relay.sender.remove_stream(served.out);
+                relay.of_out.remove(&served.out);
                 let entry = self.packets.streams.get_mut(served.stream);
                 if let Some(entry) = entry.filter(|entry| entry.publication.id == id) {
                     entry.is_served = false;

@@ -1,31 +1,25 @@
-//! The bounded queues between the control side and the workers.
+//! What the rest of the server asks of a worker, and the bounded queue for that.
 //!
-//! Control sends commands and wakes the worker; a worker answers through the reply channel in the command and
-//! hands over HTTP connections that are not media. Neither side ever waits for the other while holding media
-//! up.
+//! Who asks queues a command and wakes the worker, which answers through the reply channel in the command.
+//! Neither side ever waits for the other while holding media up.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::EndReason;
 use super::internal::InternalPublish;
 use super::relay::RelayCommand;
 use super::rtc::{RtcOpen, RtcPatch};
 use super::snapshot::{SessionId, WorkerSnapshot};
 use super::streams::Epoch;
 use super::tap::InternalTap;
-use super::{AddressSlot, EndReason};
 
 /// Commands a worker's queue holds; a full queue answers the caller with an error.
 pub const COMMANDS_MAX: usize = 256;
-/// Connections waiting for the control side; further ones are answered 503 by the worker.
-pub const HANDOFFS_MAX: usize = 256;
-/// Connections on their way back to a worker; while there are more, control keeps them.
-pub const RETURNS_MAX: usize = 256;
 
 /// Which sessions a snapshot lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +32,7 @@ pub enum Listed {
     Only(Arc<[SessionId]>),
 }
 
-/// What control asks of a worker.
+/// What is asked of a worker.
 #[derive(Debug)]
 pub enum Command {
     /// Say how things are.
@@ -95,51 +89,6 @@ pub enum Command {
         /// Most time to spend.
         deadline: Duration,
     },
-}
-
-/// An HTTP connection as it changes hands: from a worker, which found a request that is not media, to
-/// control, and back once that is answered.
-#[derive(Debug)]
-pub struct Handoff {
-    /// The connection, non-blocking.
-    pub stream: TcpStream,
-    /// TLS state when it came in by HTTPS: records that are not complete yet are in it.
-    pub tls: Option<Box<rustls::ServerConnection>>,
-    /// All plaintext that was read and not used. On its way to control, a complete request head comes first.
-    pub buffered: Vec<u8>,
-    /// Peer address.
-    pub peer: SocketAddr,
-    /// Requests it has carried before.
-    pub requests: u32,
-    /// Its place among the connections that are kept open; without one it is closed after the answer.
-    pub slot: Option<AddressSlot>,
-    /// The worker that owns it.
-    pub home: ReturnQueue,
-}
-
-/// Where connections go back to their worker.
-#[derive(Debug, Clone)]
-pub struct ReturnQueue {
-    returned: mpsc::Sender<Handoff>,
-    waker: Waker,
-}
-
-impl ReturnQueue {
-    /// A queue that wakes its worker by `waker`.
-    pub fn new(returned: mpsc::Sender<Handoff>, waker: Waker) -> Self {
-        Self { returned, waker }
-    }
-}
-
-impl Handoff {
-    /// Gives the connection back to its worker; waits while that has a full queue. Closes it if the worker
-    /// has ended.
-    pub async fn give_back(self) {
-        let home = self.home.clone();
-        if home.returned.send(self).await.is_ok() {
-            home.waker.wake();
-        }
-    }
 }
 
 /// Sends commands to one worker.

@@ -10,7 +10,7 @@ use rtp::rtcp::{SenderInfo, SenderReport};
 use sfu::{NtpRtpMapping, Packet, TrackIndex, WallClock};
 
 use super::starts::Starts;
-use super::{Counts, Link, Nodes};
+use super::{Counts, Link, PacketRelay};
 use crate::context::Context;
 use crate::ids::PacketStreamId;
 use crate::registry::{Epoch, PublishedTracks, StreamId};
@@ -161,7 +161,7 @@ impl Served {
     }
 }
 
-impl Nodes {
+impl PacketRelay {
     /// Seals packets of a stream and sends them to all links that get it.
     pub(super) fn seal(&mut self, ctx: &Context, clock: WallClock, id: StreamId, packets: &[Arc<Packet>]) {
         let Self { served, sender, port, group, written, counters, .. } = self;

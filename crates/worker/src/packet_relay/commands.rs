@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use relay::{LinkSecret, Role, SetupError};
 
-use super::{Ends, Link, Nodes};
+use super::{Ends, Link, PacketRelay};
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::registry::StreamId;
@@ -13,32 +13,32 @@ use worker_api::relay::{LinkId, RelayCommand, RelayRefusal};
 impl Worker {
     /// Carries out a command. The answer is lost if the task that asked for it has ended.
     pub(crate) fn handle_relay_command(&mut self, command: RelayCommand) {
-        let Some(nodes) = &mut self.nodes else { return command.refuse(RelayRefusal::NoRelay) };
+        let Some(relay) = &mut self.relay else { return command.refuse(RelayRefusal::NoRelay) };
         match command {
-            RelayCommand::Notify { notices } => nodes.notices = Some(notices),
+            RelayCommand::Notify { notices } => relay.notices = Some(notices),
             RelayCommand::AddLink { link, secret, role, address, reply } => {
-                let _ = reply.send(nodes.add_link(&self.ctx, link, (secret, role), address));
+                let _ = reply.send(relay.add_link(&self.ctx, link, (secret, role), address));
             }
-            RelayCommand::RemoveLink { link } => nodes.remove_link(&self.ctx, link),
+            RelayCommand::RemoveLink { link } => relay.remove_link(&self.ctx, link),
             RelayCommand::Offer { stream, reply } => {
                 let _ = reply.send(self.offer(&stream));
             }
             RelayCommand::Serve { link, stream, epoch, handle, from, reply } => {
-                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(id.and_then(|id| nodes.serve(&self.ctx, (id, epoch), link, handle, from)));
+                let id = relay.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| relay.serve(&self.ctx, (id, epoch), link, handle, from)));
             }
             RelayCommand::StopServing { link, stream } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
-                    nodes.stop_serving(self.ctx.now, link, Some(id));
+                if let Some(id) = relay.id_of(&self.ctx, &stream) {
+                    relay.stop_serving(self.ctx.now, link, Some(id));
                 }
             }
             RelayCommand::NewKey { stream, reply } => {
-                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(id.and_then(|id| nodes.new_key(id)));
+                let id = relay.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| relay.new_key(id)));
             }
             RelayCommand::UseNewKey { stream, epoch, reply } => {
-                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(id.and_then(|id| nodes.use_new_key(id, epoch)));
+                let id = relay.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| relay.use_new_key(id, epoch)));
             }
             RelayCommand::Fetch { link, stream, tracks, keys, reply } => {
                 let fetched = self.fetch(link, &stream, tracks, keys);
@@ -48,27 +48,27 @@ impl Worker {
                 }
             }
             RelayCommand::AddParent { link, stream, reply } => {
-                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(id.and_then(|id| nodes.add_parent(&self.ctx, id, link)));
+                let id = relay.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| relay.add_parent(&self.ctx, id, link)));
             }
             RelayCommand::RemoveParent { link, stream } => {
-                if let Some(id) = nodes.id_of(&self.ctx, &stream) {
-                    nodes.remove_parent(&self.ctx, link, Some(id));
+                if let Some(id) = relay.id_of(&self.ctx, &stream) {
+                    relay.remove_parent(&self.ctx, link, Some(id));
                 }
             }
             RelayCommand::AddKey { stream, key, reply } => {
-                let id = nodes.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
-                let _ = reply.send(id.and_then(|id| nodes.add_key(&self.ctx, id, key)));
+                let id = relay.id_of(&self.ctx, &stream).ok_or(RelayRefusal::NoStream);
+                let _ = reply.send(id.and_then(|id| relay.add_key(&self.ctx, id, key)));
             }
             RelayCommand::EndFetch { stream, epoch } => self.end_fetch_of(&stream, epoch),
             RelayCommand::Statistics { reply } => {
-                let _ = reply.send(Ok(nodes.stats()));
+                let _ = reply.send(Ok(relay.stats()));
             }
         }
     }
 }
 
-impl Nodes {
+impl PacketRelay {
     pub(super) fn id_of(&self, ctx: &Context, stream: &str) -> Option<StreamId> {
         let (id, _) = ctx.directory.home(stream)?;
         (self.served.contains_key(&id) || self.fetched.contains_key(&id)).then_some(id)

@@ -1,10 +1,10 @@
 //! Contradictions in what there is of other nodes, for simulations.
 
-use super::Nodes;
+use super::PacketRelay;
 use super::serve::ServedSource;
 use crate::registry::{Epoch, StreamId};
 
-impl Nodes {
+impl PacketRelay {
     /// Whether there is input that is read without being reported again.
     pub(crate) fn reads_later(&self) -> bool {
         self.port.readable

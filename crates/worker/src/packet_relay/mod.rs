@@ -51,7 +51,7 @@ const CATCH_UP_PACKETS_ALL: usize = 512;
 const CATCH_UP_EVERY: Duration = Duration::from_millis(1);
 
 /// Packets to and from other nodes.
-pub(crate) struct Nodes {
+pub(crate) struct PacketRelay {
     port: RelayPort<Ends>,
     sender: relay::Sender,
     receiver: relay::Receiver,
@@ -105,7 +105,7 @@ pub(crate) struct RelayedPacket<'a> {
     pub(crate) is_rtcp: bool,
 }
 
-impl Nodes {
+impl PacketRelay {
     /// Binds the socket.
     ///
     /// # Errors
@@ -370,9 +370,9 @@ fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
-impl std::fmt::Debug for Nodes {
+impl std::fmt::Debug for PacketRelay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Nodes")
+        f.debug_struct("PacketRelay")
             .field("port", &self.port)
             .field("links", &self.links.len())
             .field("served", &self.served.len())
