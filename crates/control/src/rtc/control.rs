@@ -18,7 +18,7 @@ use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 /// Looks up what is published as a stream.
 pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
 
-/// Says on which worker `app/stream` is published.
+/// Looks up on which worker a stream is published.
 pub type Home = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
 /// Where a viewer of a stream is to go instead; `true` if this node cannot take it.

@@ -33,7 +33,7 @@ use axum::{Extension, Router};
 
 use super::{Context, Peer, access};
 pub(super) use control::PlaybackOptions;
-pub use control::{Lookup, Redirect, RtcControl, RtcParts};
+pub use control::{Home, Lookup, Redirect, RtcControl, RtcParts};
 
 use headers::{ACCEPT_PATCH, ACCEPT_POST, ENDPOINT_METHODS, FRAGMENT, SDP, SESSION_METHODS};
 use refusal::Refusal;
