@@ -14,10 +14,6 @@ use worker_api::streams::{Epoch, Published};
 use crate::describe;
 use crate::settings::Redirect;
 
-/// CPU of a node's busiest worker from which on it is full, thousandths of a core: as of a worker that hands
-/// its connections to another.
-const FULL_PERMILLE: u16 = 800;
-
 /// What workers and this crate share.
 #[derive(Debug)]
 pub(crate) struct Local {
@@ -154,17 +150,15 @@ fn choose_other(
     others: Vec<Node>,
     is_full: bool,
 ) -> Option<Node> {
-    let is_busy = is_full || me.load.cpu_permille >= FULL_PERMILLE;
-    let has_room = |node: &Node| {
-        let is_busy = node.load.full || node.load.cpu_permille >= FULL_PERMILLE;
-        !node.draining && !node.addresses.http.is_empty() && !is_busy
-    };
+    let has_room = |node: &Node| !node.draining && !node.addresses.http.is_empty() && !node.load.is_busy();
     let mut others = others.into_iter().filter(has_room);
     match redirect {
         Redirect::Always if home.instance != me.instance => {
             others.find(|node| node.instance == home.instance)
         }
-        Redirect::WhenFull if is_busy => others.min_by_key(|node| node.load.cpu_permille),
+        Redirect::WhenFull if is_full || me.load.is_busy() => {
+            others.min_by_key(|node| node.load.cpu_permille)
+        }
         _ => None,
     }
 }
