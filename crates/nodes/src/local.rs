@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cluster::{Directory, Home, Node, StreamName};
+use media::Codec;
 use tokio::sync::Notify;
 use worker_api::cluster::{Elsewhere, Publication};
 use worker_api::streams::{Epoch, Published};
@@ -46,6 +47,8 @@ pub(crate) struct Own {
     pub(crate) epoch: Epoch,
     pub(crate) worker: usize,
     pub(crate) published: Published,
+    /// Its codecs, if those of what is published are not them.
+    pub(crate) codecs: Vec<Codec>,
     pub(crate) takes_over: bool,
 }
 
@@ -123,7 +126,7 @@ impl Elsewhere for Local {
 
     fn started(&self, publication: &Publication<'_>) {
         let Publication { key, epoch, worker, published, takes_over } = *publication;
-        let own = Own { epoch, worker, published: published.clone(), takes_over };
+        let own = Own { epoch, worker, published: published.clone(), codecs: Vec::new(), takes_over };
         self.change(key, |stream| stream.own = Some(own));
     }
 
@@ -131,6 +134,14 @@ impl Elsewhere for Local {
         self.change(key, |stream| {
             if let Some(own) = stream.own.as_mut().filter(|own| own.epoch == epoch) {
                 own.published = published.clone();
+            }
+        });
+    }
+
+    fn codecs(&self, key: &str, epoch: Epoch, codecs: &[Codec]) {
+        self.change(key, |stream| {
+            if let Some(own) = stream.own.as_mut().filter(|own| own.epoch == epoch) {
+                own.codecs = codecs.to_vec();
             }
         });
     }
