@@ -2,7 +2,7 @@
 //! NATS?
 //!
 //! Run: `scripts/bench directory [--quick]`. Three nodes in this process on a nats-server of its own, on
-//! loopback. Prints what it does, and RESULT lines last.
+//! loopback; for what quiet streams cost, a hundred as well. Prints what it does, and RESULT lines last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ const TRACKS: [u8; 300] = [0; 300];
 const FEW: usize = 1000;
 const MANY: usize = 10_000;
 const NODES: [&str; 3] = ["a", "b", "c"];
+/// Nodes of a large cluster.
+const CROWD: usize = 100;
 /// Between two looks at whether something has come to be.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -63,6 +65,15 @@ async fn measure(effort: &Effort) -> Vec<String> {
     results.push(restarts(&mut server, &nodes, FEW, effort.restarts).await);
     leave(nodes).await;
 
+    let nodes = named(&server, (0..CROWD).map(|number| format!("n{number}"))).await;
+    for number in 0..FEW {
+        claim(&nodes[number % nodes.len()], number).await;
+    }
+    all_found(&nodes, FEW).await;
+    // The first ones announce themselves as if they were few, before they know how many they are.
+    results.push(idle(&server, &nodes, effort.idle).await);
+    leave(nodes).await;
+
     let nodes = self::nodes(&server).await;
     results.push(announce(&nodes, MANY).await);
     results.push(restarts(&mut server, &nodes, MANY, effort.restarts).await);
@@ -71,9 +82,13 @@ async fn measure(effort: &Effort) -> Vec<String> {
 }
 
 async fn nodes(server: &Server) -> Vec<Directory> {
+    named(server, NODES.map(str::to_owned)).await
+}
+
+async fn named(server: &Server, names: impl IntoIterator<Item = String>) -> Vec<Directory> {
     let mut nodes = Vec::new();
-    for name in NODES {
-        nodes.push(server.directory(name).await);
+    for name in names {
+        nodes.push(server.directory(&name).await);
     }
     nodes
 }

@@ -10,8 +10,9 @@
 //! are that one comparison, so whatever order things come in, they end in the same state. What readers get
 //! (`shown`) is computed from both after each change.
 //!
-//! A node lives as long as it announces itself. Silence counts only while this node itself hears the
-//! directory, so nobody is forgotten because NATS is away.
+//! A node lives as long as it gives signs of life. They are kept beside what it says of itself, and are not
+//! watched: who looks gets all of them in one answer, so that their cost does not grow with the nodes.
+//! Silence counts only while this node itself hears the directory, so nobody is forgotten because NATS is away.
 
 mod keys;
 mod nodes;
@@ -31,17 +32,27 @@ use crate::record::{
     Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
 };
 
-/// A node announces itself this often: twenty nodes cost each 13 messages a second.
-pub(crate) const ANNOUNCE_EVERY: Duration = Duration::from_millis(1500);
-/// Its own announcement has to come back within this; else the directory is not heard.
+/// A node gives a sign of life this often, and looks whose there are: three messages.
+pub(crate) const SIGN_EVERY: Duration = Duration::from_millis(750);
+/// The directory keeps a sign this long.
+pub(crate) const SIGN_MAX_AGE: Duration = Duration::from_millis(1500);
+/// What a node says of itself goes to all nodes at intervals of this for each node, so that each gets eleven a
+/// second.
+const ANNOUNCE_PER_NODE: Duration = Duration::from_millis(90);
+/// And not more often than its load is measured.
+pub(crate) const ANNOUNCE_EVERY_MIN: Duration = Duration::from_millis(3000);
+/// And not so seldom that the directory could lose it.
+pub(crate) const ANNOUNCE_EVERY_MAX: Duration = Duration::from_millis(20_000);
+/// A node's own announcement has to come back within this, and so has the answer to a look; else the directory
+/// is not heard.
 const ECHO_WITHIN: Duration = Duration::from_millis(1200);
-/// Silence after which a node is asked whether it is there: one announcement was missed.
-const SUSPECT_AFTER: Duration = Duration::from_millis(2000);
-/// The same for nodes not heard since the directory came back: they had time to connect again.
+/// Nodes without a sign are not asked earlier after the directory came back: they had time to connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
-/// Silence after which a node is dead: three announcements were missed, and the fourth second of five is
-/// over.
-const DEAD_AFTER: Duration = Duration::from_millis(4750);
+/// A node whose sign was last seen so long ago is dead, if it answers no question. The sign was at most
+/// [`SIGN_MAX_AGE`] and a quarter of a second old then, so the fifth second since it is not over.
+const DEAD_AFTER: Duration = Duration::from_millis(3000);
+/// The same after the directory came back.
+const DEAD_AFTER_RETURN: Duration = Duration::from_millis(4750);
 /// A node that nobody listens for is asked again after this, and is dead after [`UNREACHED_MAX`] of these.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const UNREACHED_MAX: u8 = 3;
@@ -196,6 +207,8 @@ pub(crate) enum Action {
     Resync,
     /// Write `value` (or delete, without one) if the key's last revision is the one `expected`, if any.
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
+    /// Give a sign of life, and look whose there are.
+    Sign,
     /// Ask whether anybody listens for this instance.
     Ask(InstanceId),
     /// Remove all of a key up to this revision.
@@ -219,6 +232,8 @@ pub(crate) enum Input {
     Lost,
     /// What became of a write.
     Written { number: u64, key: Key, outcome: Outcome },
+    /// Whose signs of life there are; nothing if that could not be found out.
+    Signs(Option<HashSet<InstanceId>>),
     /// What became of a question.
     Asked(InstanceId, Answer),
 }
@@ -267,10 +282,14 @@ enum Link {
 struct Peer {
     /// Absent as long as only streams of it were seen.
     record: Option<Arc<Node>>,
+    /// Of the record.
+    revision: u64,
+    /// When it was last known to be there.
     seen_at: Duration,
+    /// Looks since then that did not find its sign.
+    missed: u32,
     /// When a stream of it was last seen to be written.
     wrote_at: Duration,
-    generation: u64,
     gone: bool,
     asking: bool,
     /// Times in a row that nobody listened.
@@ -324,11 +343,12 @@ struct Writing {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Timer {
     Announce,
+    Sign,
     Echo,
     Settle,
     Tidy,
     Room,
-    Peer(InstanceId),
+    Silent(InstanceId),
     Ask(InstanceId),
     Own(StreamName),
     Retry(Key),
@@ -369,6 +389,8 @@ pub(crate) struct Machine {
     timers: BTreeSet<(Duration, Timer)>,
     timer_at: HashMap<Timer, Duration>,
     echo_due: Option<Duration>,
+    /// When the look began that was not answered yet.
+    looked_at: Option<Duration>,
     last_number: u64,
     last_claim: u64,
     nonsense: NonsenseCount,
@@ -404,6 +426,7 @@ impl Machine {
             timers: BTreeSet::new(),
             timer_at: HashMap::new(),
             echo_due: None,
+            looked_at: None,
             last_number: 0,
             last_claim: 0,
             nonsense: NonsenseCount::default(),
@@ -504,9 +527,13 @@ impl Machine {
         true
     }
 
-    /// What the next announcement says of this node's load.
-    pub(crate) fn set_load(&mut self, load: Load) {
-        self.me.load = load;
+    /// What the next announcement says of this node's load; that it is busy, or is not any more, is said at
+    /// once.
+    pub(crate) fn set_load(&mut self, now: Duration, load: Load) {
+        let was_busy = std::mem::replace(&mut self.me.load, load).is_busy();
+        if was_busy != load.is_busy() {
+            self.announce(now);
+        }
     }
 
     /// This node takes nobody any more; said at once.
@@ -552,6 +579,7 @@ impl Machine {
             Input::Synced => self.synced(now),
             Input::Lost => self.lose_link(now),
             Input::Written { number, key, outcome } => self.written(now, number, key, outcome),
+            Input::Signs(signs) => self.signs_seen(now, signs),
             Input::Asked(instance, answer) => self.asked(now, instance, answer),
         }
     }
@@ -571,6 +599,7 @@ impl Machine {
             self.timer_at.remove(&timer);
             match timer {
                 Timer::Announce => self.announce(now),
+                Timer::Sign => self.give_sign(now),
                 Timer::Echo => {
                     if self.is_live() && self.echo_due.is_some_and(|due| due <= now) {
                         self.restart_link(now);
@@ -580,7 +609,7 @@ impl Machine {
                 Timer::Tidy => self.tidy(now),
                 Timer::Room if self.has_room() => self.restart_link(now),
                 Timer::Room => self.set_timer(now + ROOM_AGAIN, Timer::Room),
-                Timer::Peer(instance) => self.check_peer(now, instance),
+                Timer::Silent(instance) => self.check_silent(now, instance),
                 Timer::Ask(instance) => self.ask(instance),
                 Timer::Own(stream) => self.own_due(now, &stream),
                 Timer::Retry(key) => self.look_at(now, key),

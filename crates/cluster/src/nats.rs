@@ -17,16 +17,18 @@ use async_nats::jetstream::stream::{self, DiscardPolicy, LastRawMessageErrorKind
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
 use crate::directory::Shared;
-use crate::machine::{Answer, Bucket, Input, Key, Outcome};
+use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, Input, Key, Outcome, SIGN_MAX_AGE};
 use crate::record::VALUE_BYTES_MAX;
 use crate::settings::{Credentials, Settings, Tls};
 
-/// Entries of nodes are gone from the bucket this long after the last announcement.
-const NODE_MAX_AGE: Duration = Duration::from_secs(5);
+/// Entries of nodes are gone from the bucket this long after the last announcement: when all nodes died, since
+/// else the others delete them.
+const NODE_MAX_AGE: Duration = Duration::from_secs(60);
+const _: () = assert!(NODE_MAX_AGE.as_millis() >= 3 * ANNOUNCE_EVERY_MAX.as_millis());
 /// What one bucket may take of the server's memory; it refuses more.
 const BUCKET_BYTES_MAX: i64 = 64 * 1024 * 1024;
 /// And entries, because the server counts the bytes of values only: more than nodes take.
@@ -40,7 +42,7 @@ const WRITE_WITHIN: Duration = Duration::from_millis(750);
 const ANSWER_WITHIN: Duration = Duration::from_millis(400);
 /// While a session begins, the next entry has to come within this.
 const NEXT_WITHIN: Duration = Duration::from_millis(2000);
-/// Eight requests, and two subscriptions.
+/// Ten requests, and two subscriptions.
 const BEGIN_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts at a session, and at a connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -118,6 +120,7 @@ impl Nats {
         let kind = match bucket {
             Bucket::Nodes => "nodes",
             Bucket::Streams => "streams",
+            Bucket::Signs => "signs",
         };
         format!("{}_{kind}", self.prefix)
     }
@@ -149,6 +152,7 @@ impl Nats {
         let max_age = match bucket {
             Bucket::Nodes => NODE_MAX_AGE,
             Bucket::Streams => Duration::ZERO,
+            Bucket::Signs => SIGN_MAX_AGE,
         };
         let config = |num_replicas| stream::Config {
             name: name.clone(),
@@ -181,7 +185,7 @@ impl Nats {
     /// Has more copies made of buckets that were made while servers were away. Says whether some lack still.
     async fn add_copies(&self, replicas: usize) -> bool {
         let mut lack = false;
-        for bucket in [Bucket::Nodes, Bucket::Streams] {
+        for bucket in [Bucket::Nodes, Bucket::Streams, Bucket::Signs] {
             let Ok(stream) = self.context.get_stream(self.stream_name(bucket)).await else { return true };
             let config = stream.cached_info().config.clone();
             if config.num_replicas < replicas {
@@ -220,6 +224,7 @@ impl Nats {
         let begin = async {
             let nodes = self.open(Bucket::Nodes, copies).await?;
             let streams = self.open(Bucket::Streams, copies).await?;
+            self.open(Bucket::Signs, copies).await?;
             Ok::<_, Problem>((
                 self.watch(Bucket::Nodes, &nodes).await?,
                 self.watch(Bucket::Streams, &streams).await?,
@@ -289,6 +294,23 @@ impl Nats {
             },
             Err(_) => Outcome::Failed,
         }
+    }
+
+    /// Leaves a sign of life of `instance`, and finds out whose there are: an entry each, without a value, which
+    /// nobody watches. That one is stored needs no answer; the next look shows it.
+    pub(crate) async fn give_sign(&self, instance: u64) -> Option<Vec<u64>> {
+        let prefix = format!("$KV.{}.", self.bucket(Bucket::Signs));
+        let look = async {
+            self.client.publish(format!("{prefix}{instance:016x}"), Bytes::new()).await.ok()?;
+            let stream = self.context.get_stream_no_info(self.stream_name(Bucket::Signs)).await.ok()?;
+            let signs = stream.info_with_subjects(">").await.ok()?;
+            // Up to the last one: beyond it, it would ask for more.
+            let count = usize::try_from(signs.info.state.subjects_count).ok()?;
+            signs.take(count).try_collect::<Vec<_>>().await.ok()
+        };
+        let signs = timeout(WRITE_WITHIN, look).await.ok().flatten()?;
+        let instance = |subject: &str| u64::from_str_radix(subject.strip_prefix(&prefix)?, 16).ok();
+        Some(signs.iter().filter_map(|(subject, _)| instance(subject)).collect())
     }
 
     /// What the key has, for a write that expected something else.

@@ -27,6 +27,10 @@ pub const CODEC_BYTES_MAX: usize = 64;
 /// The longest address, region or version of a node.
 pub const TEXT_BYTES_MAX: usize = 255;
 
+/// CPU of a node's busiest worker from which on it is busy, thousandths of a core: as of a worker that hands
+/// its connections to another.
+const BUSY_PERMILLE: u16 = 800;
+
 /// Number that a process draws at random when it starts: a node that was started again is another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstanceId(pub u64);
@@ -60,6 +64,13 @@ pub struct Load {
     pub egress_kbit_per_second: u32,
     /// It has no room for players of some protocol.
     pub full: bool,
+}
+
+impl Load {
+    /// Whether it takes no players that another node could take.
+    pub fn is_busy(&self) -> bool {
+        self.full || self.cpu_permille >= BUSY_PERMILLE
+    }
 }
 
 /// A node, as it announces itself.

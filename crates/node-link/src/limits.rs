@@ -74,6 +74,9 @@ pub const PING_BUSY: Duration = Duration::from_millis(200);
 pub const SILENT_IDLE: Duration = Duration::from_secs(3);
 /// The same while there is a stream: enough for two retransmissions of TCP.
 pub const SILENT_BUSY: Duration = Duration::from_millis(650);
+/// A longer round trip counts as this much there: one that was measured over a standstill says nothing of the
+/// way. So a dead node is noticed [`SILENT_BUSY`] and two seconds after a ping at the latest.
+pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// For so long after it left frames out a node is given as much time as one without streams.
 pub(crate) const SLOW_FOR: Duration = Duration::from_secs(10);
 /// A caller that comes this long after its time was not running: it reads what has come before it judges.

@@ -12,8 +12,8 @@ use crate::fetch::{Fetch, State};
 use crate::frame;
 use crate::hello::{self, Binding, Node, Role, Said, Secret};
 use crate::limits::{
-    AWAY_AFTER, CONTROL_BYTES_MAX, HELLO_WITHIN, PART_BYTES_LEAST, PING_BUSY, PING_IDLE, ROUND_TRIPS_KEPT,
-    SILENT_BUSY, SILENT_IDLE, SLOW_FOR, STREAMS_MAX, TURN_BYTES,
+    AWAY_AFTER, CONTROL_BYTES_MAX, HELLO_WITHIN, PART_BYTES_LEAST, PING_BUSY, PING_IDLE, ROUND_TRIP_MAX,
+    ROUND_TRIPS_KEPT, SILENT_BUSY, SILENT_IDLE, SLOW_FOR, STREAMS_MAX, TURN_BYTES,
 };
 use crate::message::{Message, Position, Publication, StreamKey};
 use crate::serve::Serve;
@@ -638,7 +638,8 @@ impl Link {
         let is_slow = self.gap_at.is_some_and(|at| since < at + SLOW_FOR);
         let silent = if self.is_busy() && !is_slow { SILENT_BUSY } else { SILENT_IDLE };
         // The slowest: what waits behind frames on a link that has become slow says so before a gap does.
-        silent + 2 * self.round_trips.iter().max().copied().unwrap_or_default()
+        let slowest = self.round_trips.iter().max().copied().unwrap_or_default();
+        silent + 2 * slowest.min(ROUND_TRIP_MAX)
     }
 
     /// The link has a stream now: pings are due sooner, beginning with the next time that is asked.

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use cluster::{Description, Lane};
+use cluster::{CODECS_MAX, Description, Lane};
+use media::Codec;
 use worker_api::streams::{DESCRIPTION_BYTES_MAX, Published, PublishedTracks, WebrtcAvailability};
 
 // What is written is taken by both.
@@ -11,14 +12,19 @@ const _: () = assert!(DESCRIPTION_BYTES_MAX <= cluster::TRACKS_BYTES_MAX);
 const _: () = assert!(DESCRIPTION_BYTES_MAX <= node_link::TRACKS_BYTES_MAX);
 
 /// Describes a publication of this node, from which another one answers WHEP before it has fetched the
-/// stream. What needs more bytes than there may be is left out: only the lane is known of it elsewhere.
-pub(crate) fn describe(published: &Published) -> Description {
+/// stream. What needs more bytes than there may be is left out: only the lane is known of it elsewhere. Named
+/// are the codecs that it was published with.
+pub(crate) fn describe(published: &Published, codecs: &[Codec]) -> Description {
     let lane = match published {
         Published::Packets(_) => Lane::Packets,
         Published::Frames(_) | Published::Nobody => Lane::Frames,
     };
     let tracks = published.to_bytes().unwrap_or_default();
-    Description { lane, codecs: published.codecs(), tracks }
+    let codecs = match codecs {
+        [] => published.codecs(),
+        codecs => codecs.iter().take(CODECS_MAX).map(Codec::to_string).collect(),
+    };
+    Description { lane, codecs, tracks }
 }
 
 /// What a description of another node says. Of one that makes no sense, or to a later version only, the lane
@@ -84,31 +90,33 @@ mod tests {
             Published::Frames(WebrtcAvailability::Unknown),
             Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff)),
         ] {
-            let description = describe(&known);
+            let description = describe(&known, &[]);
             assert!(description.fits());
             assert_eq!(published(&description), known);
         }
-        assert_eq!(describe(&Published::Packets(Arc::clone(&tracks))).codecs, ["Opus"]);
+        assert_eq!(describe(&Published::Packets(Arc::clone(&tracks)), &[]).codecs, ["Opus"]);
+        let frames = Published::Frames(WebrtcAvailability::Tracks(Arc::clone(&tracks), None));
+        assert_eq!(describe(&frames, &[media::Codec::H264, media::Codec::Aac]).codecs, ["H.264", "AAC"]);
         let on_a_link = super::tracks(&tracks).expect("they fit");
         assert_eq!(read_tracks(&on_a_link), Some(tracks));
     }
 
     #[test]
     fn of_what_makes_no_sense_the_lane_is_known() {
-        let good = describe(&Published::Packets(tracks("")));
+        let good = describe(&Published::Packets(tracks("")), &[]);
         let frames = Description { lane: Lane::Frames, ..good.clone() };
         assert_eq!(published(&frames), Published::Frames(WebrtcAvailability::Unknown), "tracks of packets");
         let cut = Description { tracks: good.tracks[..good.tracks.len() - 1].to_vec(), ..good };
         assert_eq!(published(&cut), Published::Packets(Arc::from([])));
         assert_eq!(read_tracks(&cut.tracks), None);
-        let frames = describe(&Published::Frames(WebrtcAvailability::Tracks(tracks(""), None)));
+        let frames = describe(&Published::Frames(WebrtcAvailability::Tracks(tracks(""), None)), &[]);
         assert_eq!(read_tracks(&frames.tracks), None, "frames, where packets were said to come");
     }
 
     #[test]
     fn tracks_that_do_not_fit_are_left_out() {
         let long = tracks(&"x".repeat(DESCRIPTION_BYTES_MAX));
-        let description = describe(&Published::Packets(Arc::clone(&long)));
+        let description = describe(&Published::Packets(Arc::clone(&long)), &[]);
         assert!(description.fits());
         assert_eq!(published(&description), Published::Packets(Arc::from([])));
         assert_eq!(super::tracks(&long), None);

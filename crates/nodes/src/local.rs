@@ -7,16 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cluster::{Directory, Home, Node, StreamName};
+use media::Codec;
 use tokio::sync::Notify;
 use worker_api::cluster::{Elsewhere, Publication};
 use worker_api::streams::{Epoch, Published};
 
 use crate::describe;
 use crate::settings::Redirect;
-
-/// CPU of a node's busiest worker from which on it is full, thousandths of a core: as of a worker that hands
-/// its connections to another.
-const FULL_PERMILLE: u16 = 800;
 
 /// What workers and this crate share.
 #[derive(Debug)]
@@ -50,6 +47,8 @@ pub(crate) struct Own {
     pub(crate) epoch: Epoch,
     pub(crate) worker: usize,
     pub(crate) published: Published,
+    /// Its codecs, if those of what is published are not them.
+    pub(crate) codecs: Vec<Codec>,
     pub(crate) takes_over: bool,
 }
 
@@ -127,7 +126,7 @@ impl Elsewhere for Local {
 
     fn started(&self, publication: &Publication<'_>) {
         let Publication { key, epoch, worker, published, takes_over } = *publication;
-        let own = Own { epoch, worker, published: published.clone(), takes_over };
+        let own = Own { epoch, worker, published: published.clone(), codecs: Vec::new(), takes_over };
         self.change(key, |stream| stream.own = Some(own));
     }
 
@@ -135,6 +134,14 @@ impl Elsewhere for Local {
         self.change(key, |stream| {
             if let Some(own) = stream.own.as_mut().filter(|own| own.epoch == epoch) {
                 own.published = published.clone();
+            }
+        });
+    }
+
+    fn codecs(&self, key: &str, epoch: Epoch, codecs: &[Codec]) {
+        self.change(key, |stream| {
+            if let Some(own) = stream.own.as_mut().filter(|own| own.epoch == epoch) {
+                own.codecs = codecs.to_vec();
             }
         });
     }
@@ -154,17 +161,15 @@ fn choose_other(
     others: Vec<Node>,
     is_full: bool,
 ) -> Option<Node> {
-    let is_busy = is_full || me.load.cpu_permille >= FULL_PERMILLE;
-    let has_room = |node: &Node| {
-        let is_busy = node.load.full || node.load.cpu_permille >= FULL_PERMILLE;
-        !node.draining && !node.addresses.http.is_empty() && !is_busy
-    };
+    let has_room = |node: &Node| !node.draining && !node.addresses.http.is_empty() && !node.load.is_busy();
     let mut others = others.into_iter().filter(has_room);
     match redirect {
         Redirect::Always if home.instance != me.instance => {
             others.find(|node| node.instance == home.instance)
         }
-        Redirect::WhenFull if is_busy => others.min_by_key(|node| node.load.cpu_permille),
+        Redirect::WhenFull if is_full || me.load.is_busy() => {
+            others.min_by_key(|node| node.load.cpu_permille)
+        }
         _ => None,
     }
 }

@@ -257,7 +257,7 @@ async fn publish(center: &Arc<Center>, slot: &Arc<Slot>, mut own: Own) {
     let mut keys: Option<KeyChanges> = None;
     let mut granted: Option<(Granted, Arc<Description>)> = None;
     'publications: loop {
-        let described = Arc::new(describe::describe(&own.published));
+        let described = Arc::new(describe::describe(&own.published, &own.codecs));
         // One of this node that has the name already was replaced here.
         let policy = if own.takes_over || granted.is_some() { Policy::TakeOver } else { Policy::Refuse };
         let claim = center.directory.claim(&slot.stream, Arc::clone(&described), policy);
@@ -315,7 +315,7 @@ async fn publish(center: &Arc<Center>, slot: &Arc<Slot>, mut own: Own) {
                         end(center, slot, &own, NAMELESS).await;
                         continue;
                     }
-                    let published = describe::describe(&now.published);
+                    let published = describe::describe(&now.published, &now.codecs);
                     if published != **described {
                         *described = Arc::new(published);
                         center.directory.update(&slot.stream, given.epoch, Arc::clone(described));

@@ -27,6 +27,7 @@
 mod batch;
 mod clock;
 mod demand;
+mod early;
 mod encoding;
 mod feedback;
 mod header_profile;

@@ -305,9 +305,34 @@ impl PacketStream {
         let is_late_part = stored.as_ref().is_some_and(|forward| {
             forward.number + 1 < track.cache.end() && track.cache.is_of_key_frame(forward.timestamp)
         });
-        let ends_key_frame = is_late_part || forwarded && track.cache.ends_with_key_frame();
+        let mut ends_key_frame = is_late_part || forwarded && track.cache.ends_with_key_frame();
         if let Some(forward) = stored {
+            let early = (!track.early.is_empty()).then(|| {
+                let encoding = EncodingId {
+                    epoch: identified.epoch,
+                    layer: media.role.layer,
+                    generation: identified.generation,
+                };
+                track.early.release(now, encoding, sequence)
+            });
             self.add_to_batch(now, forward);
+            // The track begins with this one: what came before it and belongs behind it follows.
+            for held in early.into_iter().flatten() {
+                let Some(track) = self.tracks.get_mut(media.role.track) else { break };
+                let identified = Identified {
+                    media: &held.media,
+                    sequence: held.sequence,
+                    is_padding: false,
+                    ..identified
+                };
+                let extensions = held.extensions.iter().map(|(extension, data)| (*extension, &data[..]));
+                let stored =
+                    track.store(now, &identified, extensions, &held.payload, &self.limits, is_watched);
+                if let Ok(Some(forward)) = stored {
+                    ends_key_frame |= track.cache.is_of_key_frame(forward.timestamp);
+                    self.add_to_batch(now, forward);
+                }
+            }
         }
         self.count_received(now, media.bytes, forwarded);
         let starts_key_frame = media.starts_key_frame;

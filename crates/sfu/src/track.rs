@@ -10,6 +10,7 @@ use rtp::payload::MediaKind;
 use super::batch::Forward;
 use super::clock::NtpRtpMapping;
 use super::demand::{Answers, Retention, Trial, UNWATCHED_HISTORY};
+use super::early::EarlyPackets;
 use super::encoding::Encoding;
 use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
 use super::inputs::TrackInput;
@@ -57,6 +58,8 @@ pub(crate) struct Track {
     pub(crate) encodings: Vec<Encoding>,
     pub(crate) rewriter: RtpRewriter,
     pub(crate) cache: PacketCache,
+    /// What came before the packet that the present publisher's output can begin with.
+    pub(crate) early: EarlyPackets,
     /// What was forwarded of late; `None` before the first packet.
     pub(crate) recent: Option<RecentMedia>,
     /// Of video.
@@ -130,6 +133,7 @@ impl Track {
             encodings: Vec::new(),
             rewriter: RtpRewriter::default(),
             cache: PacketCache::default(),
+            early: EarlyPackets::default(),
             recent: None,
             frames: FrameTimes::default(),
             pli_request_at: None,
@@ -229,6 +233,7 @@ impl Track {
         self.input = None;
         self.encodings = Vec::new();
         self.cache.end_gop();
+        self.early.clear();
         (self.mapping, self.estimate) = (None, None);
         (self.key_frame, self.key_frame_distance) = (None, None);
         self.pli_request_at = None;
@@ -279,10 +284,16 @@ impl Track {
                     self.cache.end_gop();
                 }
                 self.rewriter.switch(&arrival, timestamp);
-            } else if let Some(encoding) = self.encodings.get_mut(usize::from(best))
-                && (held != Some(best) || best == layer)
-            {
-                encoding.key_frames.want(now);
+            } else {
+                if let Some(encoding) = self.encodings.get_mut(usize::from(best))
+                    && (held != Some(best) || best == layer)
+                {
+                    encoding.key_frames.want(now);
+                }
+                if held.is_none_or(|held| held == layer) {
+                    self.early.hold(now, (id, packet.sequence), media, extensions, payload);
+                    return Ok(None);
+                }
             }
         }
         let is_forwarded = self.rewriter.encoding() == Some(id);

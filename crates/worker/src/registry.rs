@@ -14,7 +14,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{ConnId, PeerId, TableId, WorkerIndex};
+use media::Codec;
 use worker_api::cluster::{self, Elsewhere};
+use worker_api::streams::NotBridged;
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
@@ -126,6 +128,10 @@ struct Listing {
     tracks: Option<PublishedTracks>,
     /// What it would be as packets, if it sends frames.
     bridged: WebrtcAvailability,
+    /// And is not here, because bridges to packets are off.
+    is_bridge_off: bool,
+    /// Codecs of the present publisher of frames.
+    codecs: Vec<Codec>,
     /// Workers with players, by lane.
     subscribers: [Vec<WorkerIndex>; 2],
 }
@@ -166,7 +172,8 @@ impl Directory {
             Some(_) => (Lane::Packets, Lane::Frames),
             None => (Lane::Frames, Lane::Packets),
         };
-        (listing.tracks, listing.bridged) = (tracks, WebrtcAvailability::Unknown);
+        listing.tracks = tracks;
+        listing.forget_formats();
         self.report_want(key, listing);
         if let (Some(elsewhere), Claimant::Publisher { takes_over }) = (&self.elsewhere, claimant) {
             let (worker, published) = (worker.index(), &listing.published());
@@ -192,7 +199,8 @@ impl Directory {
         if let Some(listing) = inner.streams.get_mut(key)
             && listing.home.is_some_and(|home| home.epoch == epoch)
         {
-            (listing.home, listing.tracks, listing.bridged) = (None, None, WebrtcAvailability::Unknown);
+            (listing.home, listing.tracks) = (None, None);
+            listing.forget_formats();
             let was_fetched = std::mem::take(&mut listing.is_fetched);
             if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !was_fetched) {
                 elsewhere.ended(key, epoch);
@@ -275,15 +283,36 @@ impl Directory {
         Some((Epoch(inner.last_epoch), others))
     }
 
-    /// What the frames of this publication would be as packets.
-    pub(crate) fn set_bridged(&self, key: &str, epoch: Epoch, bridged: WebrtcAvailability) {
-        if let Some(listing) = self.lock().streams.get_mut(key)
-            && listing.home.is_some_and(|home| home.epoch == epoch)
-            && listing.bridged != bridged
-        {
-            listing.bridged = bridged;
-            if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !listing.is_fetched) {
-                elsewhere.changed(key, epoch, &listing.published());
+    /// Whether formats of publications here are of use to anybody but players here.
+    pub(crate) fn is_in_cluster(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
+    /// What the frames of this publication, of these codecs, would be as packets, and whether they are not
+    /// bridged here.
+    pub(crate) fn set_formats(
+        &self,
+        key: &str,
+        epoch: Epoch,
+        bridged: WebrtcAvailability,
+        is_bridge_off: bool,
+        codecs: Vec<Codec>,
+    ) {
+        let mut inner = self.lock();
+        let listing = inner.streams.get_mut(key);
+        let listing = listing.filter(|listing| listing.home.is_some_and(|home| home.epoch == epoch));
+        let Some(listing) = listing else { return };
+        listing.is_bridge_off = is_bridge_off;
+        let has_changed = listing.bridged != bridged;
+        let has_other_codecs = listing.codecs != codecs;
+        (listing.bridged, listing.codecs) = (bridged, codecs);
+        if let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !listing.is_fetched) {
+            if has_other_codecs {
+                elsewhere.codecs(key, epoch, &listing.codecs);
+            }
+            if has_changed {
+                // Each node bridges for itself, or does not.
+                elsewhere.changed(key, epoch, &Published::Frames(listing.bridged.clone()));
             }
         }
     }
@@ -339,6 +368,8 @@ impl Inner {
                 is_wanted: false,
                 tracks: None,
                 bridged: WebrtcAvailability::Unknown,
+                is_bridge_off: false,
+                codecs: Vec::new(),
                 subscribers: [Vec::new(), Vec::new()],
             };
             self.streams.insert(key.to_owned(), listing);
@@ -364,10 +395,19 @@ impl Listing {
         self.has_players() && (self.home.is_none() || self.is_fetched)
     }
 
+    /// Of a publisher of frames.
+    fn forget_formats(&mut self) {
+        (self.bridged, self.is_bridge_off) = (WebrtcAvailability::Unknown, false);
+        self.codecs.clear();
+    }
+
     fn published(&self) -> Published {
         match (&self.home, &self.tracks) {
             (None, _) => Published::Nobody,
             (_, Some(tracks)) => Published::Packets(Arc::clone(tracks)),
+            (_, None) if self.is_bridge_off => {
+                Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff))
+            }
             (_, None) => Published::Frames(self.bridged.clone()),
         }
     }
@@ -448,11 +488,11 @@ mod tests {
         let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         let tracks = WebrtcAvailability::Tracks(Arc::from([]), None);
-        directory.set_bridged("live/a", claim.epoch, tracks.clone());
+        directory.set_formats("live/a", claim.epoch, tracks.clone(), false, Vec::new());
         assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
         let second = directory.claim("live/a", WorkerIndex(1), TAKES_OVER, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
-        directory.set_bridged("live/a", claim.epoch, tracks);
+        directory.set_formats("live/a", claim.epoch, tracks, false, Vec::new());
         assert_eq!(
             directory.published("live/a"),
             Published::Frames(WebrtcAvailability::Unknown),

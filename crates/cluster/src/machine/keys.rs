@@ -5,10 +5,12 @@ use crate::names::{NodeName, StreamName};
 /// Which bucket a key is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Bucket {
-    /// Nodes: entries expire.
+    /// What nodes say of themselves.
     Nodes,
     /// Streams and feeds: entries stay until they are deleted, by their owner or after its death.
     Streams,
+    /// Signs of life, by instance: entries expire, and nobody watches.
+    Signs,
 }
 
 /// A key.
@@ -40,8 +42,10 @@ impl Key {
 
     /// Which key `text` is, if it is any.
     pub(crate) fn parse(bucket: Bucket, text: &str) -> Option<Self> {
-        if bucket == Bucket::Nodes {
-            return NodeName::from_token(text).map(Self::Node);
+        match bucket {
+            Bucket::Nodes => return NodeName::from_token(text).map(Self::Node),
+            Bucket::Signs => return None,
+            Bucket::Streams => {}
         }
         let mut tokens = text.split('.');
         let (kind, stream) = (tokens.next()?, StreamName::from_token(tokens.next()?)?);

@@ -7,16 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    ANNOUNCE_EVERY, ASK_AGAIN, Action, Answer, DEAD_AFTER, ECHO_WITHIN, Event, Gone, INSTANCES_MAX, Key,
-    Link, Machine, NEWCOMER_FOR, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER, SUSPECT_AFTER_RETURN,
-    Timer, UNREACHED_MAX,
+    ANNOUNCE_EVERY_MAX, ANNOUNCE_EVERY_MIN, ANNOUNCE_PER_NODE, ASK_AGAIN, Action, Answer, DEAD_AFTER,
+    DEAD_AFTER_RETURN, ECHO_WITHIN, Event, Gone, INSTANCES_MAX, Key, Link, Machine, NEWCOMER_FOR, OwnState,
+    Peer, RETURN_GRACE, Refusal, SIGN_EVERY, SUSPECT_AFTER_RETURN, Timer, UNREACHED_MAX, WRITES_MAX,
 };
 use crate::names::{NodeName, StreamName};
 use crate::record::{InstanceId, NEWCOMER, Node, Nonsense};
 
 impl Machine {
     /// A node's key has this value, or was deleted.
-    pub(super) fn node_seen(&mut self, now: Duration, name: NodeName, value: Option<&[u8]>) {
+    pub(super) fn node_seen(&mut self, now: Duration, name: NodeName, revision: u64, value: Option<&[u8]>) {
         let Some(value) = value else {
             match self.by_name.get(&name) {
                 Some(&instance) => self.peer_gone(now, instance, Gone::Left),
@@ -56,18 +56,17 @@ impl Machine {
         }
         self.by_name.insert(name, node.instance);
         self.hear_epoch(node.joined);
-        let generation = self.generation;
         let peer = self.nodes.get_mut(&node.instance).expect("it is there or was made");
         let was_there = !peer.gone && peer.record.is_some();
         let alike = peer.record.as_ref().is_some_and(|before| {
             (&before.region, &before.addresses, before.draining)
                 == (&node.region, &node.addresses, node.draining)
         });
-        (peer.seen_at, peer.generation, peer.gone, peer.unreached) = (now, generation, false, 0);
+        (peer.revision, peer.gone) = (revision, false);
+        peer.is_there(now);
         let (instance, node) = (node.instance, Arc::new(node));
         peer.record = Some(node.clone());
         if !was_there {
-            self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
             self.actions.push(Action::Tell(Event::NodeUp(node)));
             self.refresh_all_of(instance);
         } else if !alike {
@@ -88,9 +87,10 @@ impl Machine {
         }
         let peer = Peer {
             record: None,
+            revision: 0,
             seen_at: now,
+            missed: 0,
             wrote_at: now,
-            generation: self.generation,
             gone: false,
             asking: false,
             unreached: 0,
@@ -98,25 +98,57 @@ impl Machine {
             feeds: HashSet::new(),
         };
         self.nodes.insert(instance, peer);
-        self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
         true
     }
 
-    pub(super) fn check_peer(&mut self, now: Duration, instance: InstanceId) {
-        let (Link::Live { since }, Some(peer)) = (self.link, self.nodes.get(&instance)) else { return };
-        if peer.gone {
+    /// Says by a sign that this node is there, and looks whose signs there are.
+    pub(super) fn give_sign(&mut self, now: Duration) {
+        if !self.is_live() || self.out {
             return;
         }
-        let heard = peer.seen_at.max(since);
-        let suspect_after =
-            if peer.generation == self.generation { SUSPECT_AFTER } else { SUSPECT_AFTER_RETURN };
-        if now >= heard + DEAD_AFTER {
+        match self.looked_at {
+            Some(looked_at) if now >= looked_at + ECHO_WITHIN => return self.restart_link(now),
+            Some(_) => {}
+            None => {
+                self.looked_at = Some(now);
+                self.actions.push(Action::Sign);
+            }
+        }
+        self.set_timer(now + SIGN_EVERY, Timer::Sign);
+    }
+
+    /// A node without a sign is asked, and is dead if that lasts.
+    pub(super) fn signs_seen(&mut self, now: Duration, signs: Option<HashSet<InstanceId>>) {
+        let Link::Live { since } = self.link else { return };
+        let Some(signs) = signs else { return self.restart_link(now) };
+        self.looked_at = None;
+        let mut silent = Vec::new();
+        for (&instance, peer) in self.nodes.iter_mut().filter(|(_, peer)| !peer.gone) {
+            if signs.contains(&instance) {
+                peer.is_there(now);
+            } else {
+                peer.missed += 1;
+                silent.push(instance);
+            }
+        }
+        for instance in silent {
+            if now >= since + SUSPECT_AFTER_RETURN {
+                self.ask(instance);
+            }
+            self.check_silent(now, instance);
+        }
+    }
+
+    pub(super) fn check_silent(&mut self, now: Duration, instance: InstanceId) {
+        let (Link::Live { since }, Some(peer)) = (self.link, self.nodes.get(&instance)) else { return };
+        if peer.gone || peer.missed < 2 {
+            return;
+        }
+        let due = (peer.seen_at + DEAD_AFTER).max(since + DEAD_AFTER_RETURN);
+        if now >= due {
             self.peer_gone(now, instance, Gone::Silent);
-        } else if now >= heard + suspect_after {
-            self.ask(instance);
-            self.set_timer(heard + DEAD_AFTER, Timer::Peer(instance));
         } else {
-            self.set_timer(heard + suspect_after, Timer::Peer(instance));
+            self.set_timer(due, Timer::Silent(instance));
         }
     }
 
@@ -138,8 +170,7 @@ impl Machine {
         }
         match answer {
             Answer::Alive => {
-                (peer.seen_at, peer.unreached) = (now, 0);
-                self.set_timer(now + SUSPECT_AFTER, Timer::Peer(instance));
+                peer.is_there(now);
                 if !self.named && self.by_name.get(&self.me.name) == Some(&instance) {
                     return self.lose_name(now, instance);
                 }
@@ -188,7 +219,7 @@ impl Machine {
     fn peer_gone(&mut self, now: Duration, instance: InstanceId, why: Gone) {
         let Some(peer) = self.nodes.get_mut(&instance).filter(|peer| !peer.gone) else { return };
         peer.gone = true;
-        let node = peer.record.clone();
+        let (node, revision) = (peer.record.clone(), peer.revision);
         let feeds: Vec<_> = peer.feeds.iter().cloned().collect();
         self.refresh_all_of(instance);
         for stream in feeds {
@@ -203,6 +234,12 @@ impl Machine {
             if node.name == self.me.name {
                 // It had this node's name, and now the name is free.
                 self.announce(now);
+            } else if why == Gone::Silent && self.is_live() && self.is_cleaner() {
+                // Who comes later has not to find out that it is dead. What is left is gone in a minute.
+                let key = Key::Node(node.name.clone());
+                if !self.writing.contains_key(&key) && self.writing.len() < WRITES_MAX {
+                    self.write(key, None, Some(revision));
+                }
             }
         }
         self.look_at_waiting(now, instance);
@@ -230,7 +267,7 @@ impl Machine {
         let unused = |peer: &Peer| peer.gone && peer.streams.is_empty() && peer.feeds.is_empty();
         if self.nodes.get(&instance).is_some_and(unused) {
             self.nodes.remove(&instance);
-            self.stop_timer(&Timer::Peer(instance));
+            self.stop_timer(&Timer::Silent(instance));
             self.stop_timer(&Timer::Ask(instance));
         }
     }
@@ -271,12 +308,20 @@ impl Machine {
         }
         self.echo_due = Some(self.echo_due.unwrap_or(now + ECHO_WITHIN));
         self.set_timer(now + ECHO_WITHIN, Timer::Echo);
-        self.set_timer(now + ANNOUNCE_EVERY, Timer::Announce);
+        let living = self.nodes.values().filter(|peer| !peer.gone).count() + 1;
+        let every = ANNOUNCE_PER_NODE * u32::try_from(living).expect("a thousand are known at most");
+        self.set_timer(now + every.clamp(ANNOUNCE_EVERY_MIN, ANNOUNCE_EVERY_MAX), Timer::Announce);
     }
 
     fn lose_name(&mut self, now: Duration, by: InstanceId) {
         (self.out, self.named) = (true, false);
         self.actions.push(Action::Tell(Event::NameTaken { by }));
         self.drop_all_own(now);
+    }
+}
+
+impl Peer {
+    fn is_there(&mut self, now: Duration) {
+        (self.seen_at, self.missed, self.unreached) = (now, 0, 0);
     }
 }

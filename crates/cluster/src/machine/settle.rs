@@ -7,10 +7,10 @@ use bytes::Bytes;
 use super::{
     ALONE_AFTER, ASK_AGAIN, Action, Bucket, Entry, Event, FEEDS_MAX, FeedEntry, Granted, Key, Link,
     LostBecause, Machine, Outcome, OwnState, Policy, RETRY_REFUSED, Refusal, SETTLE, STREAMS_MAX,
-    STREAMS_PER_NODE_MAX, SUSPECT_AFTER_RETURN, TIDY_AFTER, Timer, VERDICT_WITHIN, WRITES_MAX, Writing,
+    STREAMS_PER_NODE_MAX, TIDY_AFTER, Timer, VERDICT_WITHIN, WRITES_MAX, Writing,
 };
 use crate::names::{NodeName, StreamName};
-use crate::record::{FeedRecord, How, InstanceId, Nonsense, StreamRecord};
+use crate::record::{FeedRecord, How, Nonsense, StreamRecord};
 
 /// Marks of deleted keys that are remembered for removal.
 const TOMBSTONES_MAX: usize = 100_000;
@@ -35,7 +35,7 @@ impl Machine {
 
     fn key_seen(&mut self, now: Duration, key: Key, revision: u64, value: Option<&[u8]>) {
         match key {
-            Key::Node(name) => self.node_seen(now, name, value),
+            Key::Node(name) => self.node_seen(now, name, revision, value),
             Key::Stream(stream) => match value.map(StreamRecord::decode).transpose() {
                 Ok(record) => self.stream_seen(now, stream, revision, record),
                 Err(nonsense) => {
@@ -469,7 +469,7 @@ impl Machine {
             self.actions.push(Action::Tell(Event::NotHeard));
         }
         self.link = Link::Down;
-        self.echo_due = None;
+        (self.echo_due, self.looked_at) = (None, None);
         self.writing.clear();
         self.queue.clear();
         self.queued.clear();
@@ -515,12 +515,11 @@ impl Machine {
         }
         keys.extend(self.own.keys().cloned().map(Key::Stream));
         keys.extend(self.own_feeds.keys().map(|stream| Key::Feed(stream.clone(), me.clone())));
-        for instance in self.nodes.keys().copied().collect::<Vec<InstanceId>>() {
-            self.set_timer(now + SUSPECT_AFTER_RETURN, Timer::Peer(instance));
-        }
+        self.nodes.values_mut().for_each(|peer| peer.missed = 0);
         self.set_timer(now + SETTLE, Timer::Settle);
         self.actions.push(Action::Tell(Event::Heard));
         self.announce(now);
+        self.give_sign(now);
         for key in keys {
             self.look_at(now, key);
         }

@@ -101,7 +101,7 @@ impl RtcControl {
 
     /// How `app/name` can be played. While nobody publishes it players may wait, whatever comes.
     pub(crate) fn playback_options(&self, app: &str, name: &str) -> PlaybackOptions {
-        let (frames, packets, note) = match (self.parts.published)(&format!("{app}/{name}")) {
+        let (frames, packets, note) = match self.published(app, &format!("{app}/{name}")) {
             Published::Nobody | Published::Frames(WebrtcAvailability::Unknown) => (true, true, None),
             Published::Frames(WebrtcAvailability::Tracks(_, note)) => (true, true, note),
             Published::Frames(WebrtcAvailability::Impossible(reason)) => (true, false, Some(reason)),
@@ -109,6 +109,16 @@ impl RtcControl {
             Published::Packets(_) => (false, true, Some(NotBridged::ToFramesOff)),
         };
         PlaybackOptions { frames, packets, note }
+    }
+
+    /// What is published, for players of this node: another one may bridge what this one does not.
+    pub(super) fn published(&self, app: &str, key: &str) -> Published {
+        match (self.parts.published)(key) {
+            Published::Frames(_) if !(self.parts.bridged)(app) => {
+                Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff))
+            }
+            published => published,
+        }
     }
 
     /// Whether WebRTC is configured.

@@ -184,7 +184,7 @@ impl RtcControl {
         if role == RtcRole::Publish {
             return Ok(None);
         }
-        match (self.parts.published)(&target.key()) {
+        match self.published(&target.app, &target.key()) {
             Published::Packets(tracks) => Ok(Some(Playable { tracks, note: None })),
             Published::Frames(WebrtcAvailability::Tracks(tracks, note)) => {
                 Ok(Some(Playable { tracks, note }))

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rtc::sdp::Direction;
 use rtmp::MediaKind;
+use rtp::payload::Codec;
 
-use crate::common::bridge::{LivePublisher, Viewed};
+use crate::common::bridge::{LivePublisher, Viewed, video_sample};
 use crate::common::cluster::{Cluster, play, publish_when_free, wait_for_lines};
 use crate::common::eventually;
 use crate::common::flv::{TagReader, is_frame, sample_tags};
@@ -307,6 +309,57 @@ fn a_viewer_on_another_node_gets_a_stream_of_frames_with_its_first_answer() {
         viewed.take(viewer);
         viewed.key_frame && viewed.audio > 0
     });
+}
+
+#[test]
+fn each_node_answers_viewers_by_its_own_bridges_and_as_the_home_would() {
+    let Some(cluster) = Cluster::start() else { return };
+    let bridges = |name, on: bool| cluster.config(name, &format!("linger_ms = 300\n[stream]\nbridge = {on}"));
+    let [off, on, other] =
+        [("a", false), ("b", true), ("c", true)].map(|(name, on)| Server::start(&bridges(name, on)));
+    for node in [&off, &on, &other] {
+        wait_for_lines(node, "linked to a node", 2);
+    }
+    let of_off = LivePublisher::start(off.rtmp, "live/off", sample_tags());
+    let _of_on = LivePublisher::start(on.rtmp, "live/on", sample_tags());
+    let _h265 = LivePublisher::start(on.rtmp, "live/h265", video_sample("h265-b0.flv"));
+    let offer = |video| Options { video: Some(video), ..Options::default() };
+    // The answer, or why there is none, once what the publisher sends is known.
+    let answer = |node: &Server, stream: &str, video| {
+        eventually("an answer", || {
+            let path = format!("/whep/live/{stream}");
+            match Client::try_open(node, &path, Direction::Receive, &offer(video)) {
+                Ok(_) => Some(Ok(())),
+                Err(response) if matches!(response.status, 404 | 409) => None,
+                Err(response) => Some(Err((response.status, response.text()))),
+            }
+        })
+    };
+    for stream in ["off", "on"] {
+        let (_, reason) = answer(&off, stream, Codec::H264).expect_err("it has no bridges");
+        assert!(reason.contains("bridges to WebRTC are off"), "{reason}");
+        // That does not keep others from theirs.
+        for node in [&on, &other] {
+            assert_eq!(answer(node, stream, Codec::H264), Ok(()), "{stream}");
+        }
+    }
+    for video in [Codec::H264, Codec::H265, Codec::Vp8] {
+        assert_eq!(answer(&other, "h265", video), answer(&on, "h265", video), "{video:?}");
+    }
+    let (mut viewer, mut viewed) = (Client::play_h264(&other, "live/off"), Viewed::default());
+    viewer.until("a frame and audio", |viewer| {
+        viewed.take(viewer);
+        viewed.key_frame && viewed.audio > 0
+    });
+    // People are shown what is published, not what is made of it.
+    let codecs = |stream: &str| {
+        let streams = other.api("/api/v1/cluster")["streams"].clone();
+        let streams = streams.as_array().cloned().unwrap_or_default();
+        streams.into_iter().find(|known| known["stream"] == stream).map(|known| known["codecs"].clone())
+    };
+    assert_eq!(codecs("live/off"), Some(serde_json::json!(["H.264", "AAC"])));
+    assert_eq!(codecs("live/h265"), Some(serde_json::json!(["H.265"])));
+    drop(of_off);
 }
 
 fn is_key_frame(tag: &rtmp::flv::Tag) -> bool {

@@ -82,10 +82,10 @@ fn garbage_of_every_length_at_the_ports_for_nodes_changes_nothing_and_is_not_ans
             garbage.iter_mut().take(1).for_each(|byte| *byte = first);
             stranger.send_to(&garbage, address).expect("send");
         }
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        // It may be closed before all is written.
+        let _ = socket.write_all(&vec![len as u8; len]);
         if len % 100 == 0 {
-            let mut socket = TcpStream::connect(address).expect("a connection");
-            // It may be closed before all is written.
-            let _ = socket.write_all(&vec![len as u8; len]);
             exchange(&mut publisher, &mut viewer, number..number + 1);
             number += 1;
         }

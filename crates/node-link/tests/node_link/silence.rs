@@ -1,6 +1,6 @@
 //! Whether the other node is there.
 
-use node_link::{LinkError, SILENT_BUSY, SILENT_IDLE};
+use node_link::{LinkError, PING_BUSY, ROUND_TRIP_MAX, SILENT_BUSY, SILENT_IDLE};
 
 use crate::pair::{Pair, ms};
 
@@ -60,4 +60,25 @@ fn a_process_that_stood_still_reads_before_it_judges() {
     assert_eq!(pair.listener.link.handle_timeout(pair.now), Ok(()));
     pair.run(ms(10_000));
     assert_eq!((&pair.dialer.error, &pair.listener.error), (&None, &None));
+}
+
+#[test]
+fn a_round_trip_over_a_standstill_does_not_keep_a_dead_node_for_long() {
+    let mut pair = Pair::up();
+    pair.fetch("live/a");
+    pair.run(ms(1_000));
+    // The answer to a ping is on its way when the dialer stands still, and is the first thing that it reads.
+    pair.delay = ms(100);
+    let mut answer = Vec::new();
+    for _ in 0..40 {
+        pair.run(ms(10));
+        answer.extend(pair.listener.take_under_way());
+    }
+    pair.now += ms(20_000);
+    assert_eq!(pair.dialer.link.handle_input(pair.now, &answer), Ok(()));
+    pair.run(ms(500));
+    assert_eq!((&pair.dialer.error, &pair.listener.error), (&None, &None));
+    pair.is_cut = true;
+    pair.run(PING_BUSY + SILENT_BUSY + 2 * ROUND_TRIP_MAX + ms(50));
+    assert_eq!(pair.dialer.error, Some(LinkError::Silent));
 }

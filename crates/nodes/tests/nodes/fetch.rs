@@ -93,6 +93,10 @@ async fn hundreds_of_streams_share_one_link() {
         a.worker.send(stream, frame(0));
         b.worker.want(stream, true);
     }
+    // Who comes later begins with a later key frame.
+    for stream in &streams {
+        received_up_to(&b, stream, 0).await;
+    }
     for number in 1..8 {
         streams.iter().for_each(|stream| a.worker.send(stream, frame(number)));
     }

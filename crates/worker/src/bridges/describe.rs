@@ -119,15 +119,19 @@ impl Worker {
         let is_one_kind = |formats: &PublishedFormats| {
             formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
         };
+        let is_bridge_off = !local.settings.bridge.enabled;
         let bridged = match formats {
-            _ if !local.settings.bridge.enabled => WebrtcAvailability::Impossible(NotBridged::ToPacketsOff),
+            _ if is_bridge_off && !self.ctx.directory.is_in_cluster() => {
+                WebrtcAvailability::Impossible(NotBridged::ToPacketsOff)
+            }
             None => WebrtcAvailability::Impossible(NotBridged::Bug),
             Some(formats) if is_early && is_one_kind(formats) => WebrtcAvailability::Unknown,
             Some(formats) => bridged(formats),
         };
         // Some codecs say what they are only with their first key frame.
         let is_unknown = bridged == WebrtcAvailability::Unknown;
-        self.ctx.directory.set_bridged(&local.publication.key, source.epoch, bridged);
+        let (key, epoch, codecs) = (&local.publication.key, source.epoch, self.codecs(stream));
+        self.ctx.directory.set_formats(key, epoch, bridged, is_bridge_off, codecs);
         self.frames.streams[stream].description.due_ms = None;
         if is_unknown {
             self.describe_later(stream);
@@ -149,6 +153,22 @@ impl Worker {
         let cached = local.delivery.gop().frames().map(|(_, frame)| &**frame);
         let settings = frame_to_rtp_settings(local.settings.bridge);
         ::bridge::describe(&settings, ended, headers.chain(first).chain(cached))
+    }
+
+    /// Codecs of the stream, each once; none where nobody asks for them.
+    fn codecs(&self, stream: FrameStreamId) -> Vec<Codec> {
+        let mut codecs = Vec::new();
+        if self.ctx.directory.is_in_cluster() {
+            let local = &self.frames.streams[stream];
+            let headers = local.delivery.headers().iter();
+            for frame in headers.chain(local.description.first.iter().flatten()) {
+                let is_media = frame.track.kind != MediaKind::Data;
+                if is_media && !codecs.contains(&frame.codec) {
+                    codecs.push(frame.codec);
+                }
+            }
+        }
+        codecs
     }
 
     /// Describes again what could not be described yet.

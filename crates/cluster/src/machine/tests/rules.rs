@@ -1,7 +1,7 @@
 //! Single faults and their times.
 
 use super::super::*;
-use super::world::{World, ms, stream};
+use super::world::{SimNode, World, ms, stream};
 
 pub(super) fn pair() -> (World, usize, usize) {
     let mut world = World::new(1);
@@ -29,7 +29,7 @@ fn a_node_that_dies_is_forgotten_within_five_seconds_and_so_are_its_streams() {
     world.until(ms(50), "it is found", |world| world.home(b, "live/a").is_some());
     world.kill_node(a);
     let time = world.until(ms(5000), "it is forgotten", |world| world.home(b, "live/a").is_none());
-    // Nobody listens for it, which NATS says at once: an announcement missed, and asked three times.
+    // Nobody listens for it, which NATS says at once: a sign missed, and asked three times.
     assert!(time < ms(3000), "{time:?}");
     world.until(ms(1000), "what it left is removed", |world| {
         world.stored().all(|(key, value)| !matches!(key, Key::Stream(_)) || value.is_none())
@@ -223,7 +223,38 @@ fn a_thousand_quiet_streams_cost_no_writes_and_one_node_can_have_ten_thousand() 
     world.until(ms(5000), "all are found", |world| world.nodes[b].machine.shown().count() == 1000);
     let before = world.writes;
     world.run_for(ms(15_000));
-    assert_eq!(world.writes - before, 20, "ten announcements of two nodes each");
+    assert_eq!(world.writes - before, 10, "five announcements of two nodes each");
+}
+
+#[test]
+fn of_any_number_of_quiet_nodes_none_has_twenty_messages_a_second_and_a_death_is_seen_in_five() {
+    for count in [3, 27, 100] {
+        let mut world = World::new(count);
+        world.delay_max = 1;
+        for node in 0..count {
+            world.start(&format!("n{node}"));
+        }
+        let count = world.nodes.len();
+        let knows = |sim: &SimNode, others: usize| sim.machine.living().count() == others;
+        world.until(ms(2000), "all know all", |world| world.nodes.iter().all(|sim| knows(sim, count)));
+        // Those that came first do not know yet how many they are.
+        world.run_for(ANNOUNCE_EVERY_MAX);
+        world.traffic.fill(0);
+        world.run_for(2 * ANNOUNCE_EVERY_MAX);
+        let most = world.traffic.iter().max().unwrap();
+        assert!(*most < 20 * 2 * ANNOUNCE_EVERY_MAX.as_secs(), "{count} nodes: {most} messages");
+
+        world.kill_node(0);
+        let lives =
+            |world: &World| world.nodes[1..].iter().all(|sim| sim.machine.is_live() && knows(sim, count - 1));
+        world.until(ms(5000), "one that died is forgotten", lives);
+        world.nodes[1].frozen = true;
+        let stands = |world: &World| world.nodes[2..].iter().all(|sim| knows(sim, count - 2));
+        world.until(ms(5000), "one that stands still is forgotten", stands);
+        world.run_for(ms(100));
+        let stored = world.stored().filter(|(key, value)| matches!(key, Key::Node(_)) && value.is_some());
+        assert_eq!(stored.count(), count - 2, "and nobody who comes finds it");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::super::*;
 use crate::record::{Addresses, Lane, NEWCOMER};
 
-pub(super) const NODE_MAX_AGE: Duration = Duration::from_secs(5);
+pub(super) const NODE_MAX_AGE: Duration = Duration::from_secs(60);
 
 pub(super) fn ms(value: u64) -> Duration {
     Duration::from_millis(value)
@@ -61,6 +61,10 @@ enum Message {
         session: u64,
         instance: InstanceId,
     },
+    Sign {
+        from: usize,
+        session: u64,
+    },
     Open {
         from: usize,
         session: u64,
@@ -100,6 +104,7 @@ pub(super) struct World {
     pub(super) now: Duration,
     pub(super) nodes: Vec<SimNode>,
     stored: BTreeMap<Key, Stored>,
+    signs: HashMap<InstanceId, Duration>,
     revision: u64,
     pub(super) server_up: bool,
     pub(super) server_frozen: bool,
@@ -109,6 +114,8 @@ pub(super) struct World {
     pub(super) delay_max: u64,
     instances: u64,
     pub(super) writes: u64,
+    /// Messages to and from each node, besides those that only open a session.
+    pub(super) traffic: Vec<u64>,
 }
 
 impl World {
@@ -117,6 +124,7 @@ impl World {
             now: ms(0),
             nodes: Vec::new(),
             stored: BTreeMap::new(),
+            signs: HashMap::new(),
             revision: 0,
             server_up: true,
             server_frozen: false,
@@ -126,6 +134,7 @@ impl World {
             delay_max: 3,
             instances: 0,
             writes: 0,
+            traffic: Vec::new(),
         }
     }
 
@@ -146,6 +155,7 @@ impl World {
 
     pub(super) fn start(&mut self, name: &str) -> usize {
         let me = self.me(name);
+        self.traffic.push(0);
         self.nodes.push(SimNode {
             machine: Machine::new(me, self.now),
             alive: true,
@@ -193,6 +203,7 @@ impl World {
     pub(super) fn kill_server(&mut self) {
         self.server_up = false;
         self.stored.clear();
+        self.signs.clear();
         self.revision = 0;
         for node in 0..self.nodes.len() {
             self.close(node);
@@ -296,6 +307,7 @@ impl World {
                         self.send(Message::Write { from: node, session, number, key, value, expected });
                         // The adapter's own patience is tested with the real server.
                     }
+                    Action::Sign => self.send(Message::Sign { from: node, session }),
                     Action::Ask(instance) => self.send(Message::Ask { from: node, session, instance }),
                     Action::Purge { key, revision } => {
                         self.send(Message::Purge { from: node, session, key, revision });
@@ -326,6 +338,12 @@ impl World {
 
     fn send(&mut self, message: Message) {
         self.sent += 1;
+        match &message {
+            Message::Input { to, .. } => self.traffic[*to] += 1,
+            // The sign itself, and the question whose there are.
+            Message::Sign { from, .. } => self.traffic[*from] += 2,
+            other => self.traffic[from(other)] += 1,
+        }
         // In order between two ends, as TCP is: a later message never overtakes one of the same direction.
         let at = self.now + ms(1 + self.random.below(self.delay_max));
         let last =
@@ -409,6 +427,15 @@ impl World {
                 {
                     self.stored.remove(&key);
                 }
+            }
+            Message::Sign { from, session } => {
+                if !self.connected(from, session) {
+                    return;
+                }
+                self.signs.insert(self.nodes[from].machine.me.instance, self.now);
+                self.signs.retain(|_, at| self.now < *at + SIGN_MAX_AGE);
+                let input = Input::Signs(Some(self.signs.keys().copied().collect()));
+                self.send(Message::Input { to: from, session, input });
             }
             Message::Ask { from, session, instance } => {
                 if !self.connected(from, session) {
@@ -494,6 +521,7 @@ fn from(message: &Message) -> usize {
         Message::Write { from, .. }
         | Message::Purge { from, .. }
         | Message::Ask { from, .. }
+        | Message::Sign { from, .. }
         | Message::Open { from, .. } => *from,
         Message::Input { to, .. } => *to,
     }

@@ -233,3 +233,57 @@ fn tracks_and_their_ssrcs_name_each_other() {
     let count = TrackIndex::all().count() as u32;
     assert_eq!([0, count + 1, u32::MAX].map(TrackIndex::of_relayed_ssrc), [None; 3]);
 }
+
+/// One of the five packets of a key frame; only the first says that it is one.
+fn key_part(at: u16) -> Rtp {
+    let mut packet = part(at, 0, true, at == 4);
+    // A slice that does not begin with the first macroblock.
+    packet.payload[1] = if at == 0 { 0x88 } else { 0x48 };
+    packet
+}
+
+#[test]
+fn what_comes_before_the_first_packet_of_a_key_frame_follows_it() {
+    // Behind how many others it comes: of the key frame, and of the next frames.
+    for behind in [1, 3, 4, 40] {
+        let mut pair = Pair::new();
+        pair.edge.join(1);
+        let mut crossing = Vec::new();
+        for at in 0..60 {
+            // A key frame of five packets, then frames of one.
+            let packet = match at {
+                0..5 => key_part(at),
+                _ => frame(at, u32::from(at - 4) * 3_600, false),
+            };
+            pair.home.stream.receive(pair.home.now, &packet.bytes()).unwrap();
+            crossing.extend(pair.arrived());
+        }
+        let first = crossing.remove(0);
+        crossing.insert(behind, first);
+        for bytes in crossing {
+            pair.cross(vec![bytes]);
+            pair.wait(Duration::from_millis(1));
+        }
+        pair.wait(Duration::from_millis(100));
+        assert_eq!(pair.edge.numbers(1).len(), 60, "{behind}");
+        assert!(pair.edge.numbers(1).is_sorted_by(|a, b| a < b), "each once, in order");
+    }
+}
+
+#[test]
+fn what_came_long_before_a_key_frame_does_not_follow_it() {
+    let mut pair = Pair::new();
+    pair.edge.join(1);
+    let mut crossing = Vec::new();
+    for at in 0..5 {
+        let packet = key_part(at);
+        pair.home.stream.receive(pair.home.now, &packet.bytes()).unwrap();
+        crossing.extend(pair.arrived());
+    }
+    let first = crossing.remove(0);
+    pair.cross(crossing);
+    pair.wait(Duration::from_secs(1));
+    pair.cross(vec![first]);
+    pair.wait(Duration::from_millis(100));
+    assert_eq!(pair.edge.numbers(1).len(), 1);
+}
