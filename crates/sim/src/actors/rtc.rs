@@ -80,8 +80,6 @@ pub struct RtcClient {
     next_packet: Instant,
     next_report: Instant,
     seen: Seen,
-    /// Publications that it has seen before.
-    past: Vec<u64>,
     pictures: Pictures,
     came: Instant,
     /// When it asks again for what was not there.
@@ -93,10 +91,10 @@ pub struct RtcClient {
     leaving: bool,
 }
 
-/// What a viewer got of a publication.
+/// What a viewer got. Audio leaves a worker before video, so that one track may be at the next publication
+/// already while the other is not.
 #[derive(Debug, Default)]
 struct Seen {
-    id: u64,
     audio: Track,
     video: Track,
     last_sequence: Option<u16>,
@@ -106,6 +104,10 @@ struct Seen {
 /// What it got of a track.
 #[derive(Debug, Default)]
 struct Track {
+    /// The publication.
+    id: u64,
+    /// Publications before it.
+    past: Vec<u64>,
     /// Sequence numbers of the packets, by what the publisher has numbered.
     sequences: FastMap<u32, u16>,
     /// The first one.
@@ -162,7 +164,6 @@ impl RtcClient {
             next_packet: now,
             next_report: now,
             seen: Seen::default(),
-            past: Vec::new(),
             pictures: Pictures::default(),
             came: now,
             asks_again: now,
@@ -314,20 +315,20 @@ impl RtcClient {
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
         ledger.check(number < sent, || format!("{who}: packet {number} of {id} before it was sent"));
         ledger.check(right == payload, || format!("{who}: packet {number} of {id} is another"));
-        if id < self.seen.id && (is_resent || !self.plan.is_steady) {
+        let comes_again = self.times_let_go(ledger) > self.let_go;
+        let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
+        if id < seen.id && (is_resent || !self.plan.is_steady) {
             // It was late, or this viewer has asked for it, before the next publication began.
             return;
         }
-        if self.seen.id != id {
+        if seen.id != id {
             // Of two nodes that published it at once, one goes on.
-            let is_right =
-                id > self.seen.id || self.plan.key.stream >= SHARED_FROM && !self.past.contains(&id);
-            ledger.check(is_right, || format!("{who}: publication {id} comes again"));
-            self.past.push(self.seen.id);
-            self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
+            let is_right = id > seen.id || self.plan.key.stream >= SHARED_FROM && !seen.past.contains(&id);
+            let which = if is_video { "video" } else { "audio" };
+            ledger.check(is_right, || format!("{who}: {which} of publication {id} comes again"));
+            seen.past.push(seen.id);
+            *seen = Track { id, past: std::mem::take(&mut seen.past), ..Track::default() };
         }
-        let comes_again = self.times_let_go(ledger) > self.let_go;
-        let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
         // Again under the same number is a repetition, which may overtake what it repeats.
         let before = seen.sequences.insert(number, sequence);
         let is_right = before.is_none_or(|before| before == sequence || comes_again);
@@ -373,15 +374,14 @@ impl RtcClient {
         // Every second packet comes with a picture. One that has just come begins with the next key frame.
         let since = self.connected.max(record.audio.first().copied());
         let has_begun = since.is_some_and(|since| now > since + settled + ms(u64::from(GOP) * 2 * PACKET_MS));
-        let is_it = self.seen.id == id;
         let mut pictures = if has_begun { old / 2 } else { 0 };
-        if is_far && !ledger.has_good_links && is_it {
+        if is_far && !ledger.has_good_links && self.seen.video.id == id {
             pictures = self.seen.video.skip_first_group(pictures);
         }
         for (track, old, which) in
             [(&mut self.seen.audio, old, "packets"), (&mut self.seen.video, pictures, "pictures")]
         {
-            let has = if is_it { track.has() } else { 0 };
+            let has = if track.id == id { track.has() } else { 0 };
             ledger.check(has >= old, || format!("{}: has {has} of {old} {which} of {id}", self.who));
         }
     }
