@@ -779,9 +779,13 @@ impl Config {
             }
             false => (after, from),
         });
+        // Early enough that it is seen what comes of it.
+        let moves_soon = self.roams && role == RtcRole::Play && own.chance(0.2);
+        let moves = if moves_soon { Some((ms(3_000) + own.up_to(ms(5_000)), from)) } else { moves };
         rtc::Plan {
-            is_steady: plan.is_steady && plan.moves.is_none() && !is_impostor,
-            goes_on: plan.is_steady && self.roams,
+            lasts: if moves_soon { self.lasts } else { plan.lasts },
+            is_steady: plan.is_steady && moves.is_none() && !is_impostor,
+            goes_on: plan.is_steady && self.roams && !is_impostor,
             moves,
             storms: (is_wild && !is_impostor).then(|| own.next_u64()),
             is_impostor,
