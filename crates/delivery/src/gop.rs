@@ -70,6 +70,11 @@ impl GopCache {
         self.frames.iter()
     }
 
+    /// Whether it keeps no more than its limits, for tests of whole servers.
+    pub fn is_within_limits(&self) -> bool {
+        self.memory_bytes() <= self.limits.bytes_max && self.duration_ms() <= self.limits.duration_ms_max
+    }
+
     fn memory_bytes(&self) -> usize {
         self.bytes + self.frames.len() * FRAME_BYTES
     }

@@ -273,6 +273,12 @@ impl PacketCache {
         self.bytes
     }
 
+    /// Whether it keeps no more than it may, its own table left aside.
+    pub(crate) fn is_within(&self, limits: &Limits) -> bool {
+        self.slots.len() <= limits.history_packets_max.max(limits.gop_packets_max)
+            && self.memory <= limits.history_bytes_max.max(limits.gop_bytes_max)
+    }
+
     /// Memory it takes. Packets that other workers hold as well count in full.
     pub(crate) fn memory(&self) -> usize {
         self.memory + self.slots.capacity() * size_of::<Option<CachedPacket>>()

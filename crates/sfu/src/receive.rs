@@ -57,6 +57,8 @@ pub enum DropReason {
     TooOld,
     /// Its number is far from all others: a restart, if the next packet follows it.
     Unconfirmed,
+    /// On a mirror: another publication begins with it, and its video cannot begin before a key frame.
+    NoKeyFrame,
 }
 
 impl DropReason {
@@ -72,6 +74,7 @@ impl DropReason {
             Self::Duplicate => "duplicate",
             Self::TooOld => "too_old",
             Self::Unconfirmed => "unconfirmed",
+            Self::NoKeyFrame => "no_key_frame",
         }
     }
 }
@@ -209,13 +212,13 @@ impl PacketStream {
     /// Takes in a packet the home worker forwarded.
     ///
     /// # Errors
-    /// [`DropReason::Duplicate`] and [`DropReason::TooOld`].
+    /// [`DropReason::Duplicate`], [`DropReason::TooOld`] and [`DropReason::NoKeyFrame`].
     pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
         // A publisher that came back: the cache is needed again.
         self.expires_at = None;
         self.note_epoch(now, packet.epoch());
         let track = packet.track();
-        let stored = self.tracks.get_or_new(track).store_mirrored(packet, &self.limits);
+        let stored = self.tracks.get_or_new(track).store_mirrored(now, packet, &self.limits);
         let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
         self.add_to_batch(now, forward);
         self.count_received(now, packet.payload().len(), true);

@@ -284,6 +284,11 @@ impl PacketStream {
         }
     }
 
+    /// Whether each track keeps no more than its limits, for tests of whole servers.
+    pub fn is_within_limits(&self) -> bool {
+        self.tracks.iter().all(|track| track.cache.is_within(&self.limits))
+    }
+
     /// Totals.
     pub fn stats(&self) -> StreamStats {
         let tracks = || self.tracks.iter();

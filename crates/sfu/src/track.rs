@@ -341,6 +341,7 @@ impl Track {
     /// Gives a packet of the home worker its number and timestamp here and stores it.
     pub(crate) fn store_mirrored(
         &mut self,
+        now: Instant,
         packet: &Arc<Packet>,
         limits: &Limits,
     ) -> Result<Forward, DropReason> {
@@ -356,6 +357,12 @@ impl Track {
         let current = self.rewriter.encoding().map(|encoding| encoding.epoch);
         if current.is_none_or(|epoch| epoch < meta.epoch) {
             self.cache.end_gop();
+            // The key frame it began with was lost between the workers. Its numbers go on from those of the
+            // publication before: viewers would take these pictures for what follows, and ask for nothing.
+            if current.is_some() && self.index.kind() == MediaKind::Video && !packet.is_key_frame() {
+                self.want_key_frame(now);
+                return Err(DropReason::NoKeyFrame);
+            }
             self.rewriter.switch(&arrival, self.continued_timestamp(&arrival));
             self.mapping = None;
         }

@@ -114,6 +114,10 @@ pub struct Ledger {
     pub slack: Duration,
     /// There are fewer descriptors or sessions than clients: who comes may be kept waiting, or sent away.
     pub is_crowded: bool,
+    /// Somebody without credentials sends to the servers' UDP ports.
+    pub has_strangers: bool,
+    /// User names of ICE that have passed by, if there are strangers to see them.
+    pub user_names: Vec<String>,
     /// The servers stop: whoever is thrown out does not come back.
     pub is_draining: bool,
     /// The servers are nodes of a cluster, whose links are good and stay.
@@ -164,6 +168,8 @@ impl Ledger {
             checks: 0,
             slack: Duration::ZERO,
             is_crowded: false,
+            has_strangers: false,
+            user_names: Vec::new(),
             is_draining: false,
             has_good_links: false,
             has_broken_links: false,

@@ -22,6 +22,7 @@ use crate::actors::operator::Operator;
 use crate::actors::rtc::{self, RtcClient};
 use crate::actors::rtmp_play::{self, RtmpPlayer};
 use crate::actors::rtmp_publish::{self, RtmpPublisher};
+use crate::actors::stranger::Stranger;
 use crate::actors::{Leave, Shows, ms};
 use crate::ledger::{Ledger, StreamKey};
 use crate::server::Server;
@@ -61,6 +62,16 @@ pub struct Config {
     pub pauses: u64,
     /// Hostile clients of each server.
     pub hostile: usize,
+    /// Clients of each server that have no credentials and send to all of its UDP ports.
+    pub strangers: usize,
+    /// Viewers of ten that send RTCP that makes no sense, or show another certificate than their own.
+    pub storms: u64,
+    /// Some WebRTC clients whose address changes are on another host then.
+    pub roams: bool,
+    /// Caches are so small that some groups of pictures do not fit.
+    pub has_small_caches: bool,
+    /// Connections that wait for a server to accept them, at most.
+    pub backlog: Option<usize>,
     /// Second publishers of streams that have one.
     pub rivals: usize,
     /// They come again when they were thrown out, as encoders do, all of them.
@@ -180,6 +191,11 @@ impl Config {
             operator: [None, Some(false), Some(true)][more.below(3) as usize],
             pauses: 0,
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
+            strangers: 0,
+            storms: 0,
+            roams: false,
+            has_small_caches: false,
+            backlog: None,
             rivals: if random.chance(0.4) { 2 } else { 0 },
             fights: false,
             flaps: false,
@@ -232,6 +248,12 @@ impl Config {
         if config.servers > 1 && cluster.chance(0.4) {
             (config.shared, config.breaks) = (1 + cluster.below(2) as usize, cluster.chance(0.3));
         }
+        let hostile = &mut Random::new(seed ^ 0x7374_7261_6e67_6572);
+        config.strangers = pick(hostile, &[0, 0, 1, 2]) as usize;
+        config.storms = pick(hostile, &[0, 0, 2, 5]);
+        config.roams = hostile.chance(0.5);
+        config.has_small_caches = hostile.chance(0.2);
+        config.backlog = hostile.chance(0.1).then(|| hostile.below(3) as usize);
         config
     }
 
@@ -255,6 +277,11 @@ impl Config {
             operator: Some(false),
             pauses: 0,
             hostile: 1,
+            strangers: 0,
+            storms: 0,
+            roams: false,
+            has_small_caches: false,
+            backlog: None,
             rivals: 0,
             fights: false,
             flaps: false,
@@ -278,7 +305,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 25] = [
+        const CHANGES: [Change; 30] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -293,6 +320,11 @@ impl Config {
             ("no clumps", |config| config.clumps = 0),
             ("no bad paths", |config| config.bad_paths = 0),
             ("no hostile clients", |config| config.hostile = 0),
+            ("no strangers", |config| config.strangers = 0),
+            ("no storms", |config| config.storms = 0),
+            ("no other hosts", |config| config.roams = false),
+            ("large caches", |config| config.has_small_caches = false),
+            ("any backlog", |config| config.backlog = None),
             ("no pauses", |config| config.pauses = 0),
             ("no rivals", |config| config.rivals = 0),
             ("no bridges", |config| config.bridged = 0),
@@ -333,17 +365,27 @@ impl Config {
     }
 
     fn run_unguarded(&self, trace: bool, outcome: &mut Outcome) {
-        kernel::begin(self.seed, Path::default(), self.faults.clone());
+        let faults = Faults { backlog: self.backlog, ..self.faults.clone() };
+        kernel::begin(self.seed, Path::default(), faults);
         let mut ledger = Ledger::new(self.seed);
         ledger.trace = trace;
         // A worker stands still for a second at most, and not often.
         ledger.slack = if self.schedule.stall > 0.0 { ms(5_000) } else { Duration::ZERO };
         ledger.is_crowded = self.faults.descriptors.is_some() || self.settings.sessions_max < 1_000;
+        ledger.is_crowded |= self.backlog.is_some();
+        ledger.has_strangers = self.strangers > 0;
         ledger.loses_between_workers = self.workers > 1 && self.settings.ring_frames < 1_000;
         ledger.ends_sessions = self.operator == Some(true);
         ledger.is_plain_http = self.hostile == 0 && self.internal == 0;
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
+        if self.has_small_caches {
+            (settings.rtc.history_bytes_max, settings.rtc.gop_cache_bytes_max) = (20_000, 30_000);
+            for application in &mut settings.applications {
+                let settings = Arc::make_mut(&mut application.settings);
+                (settings.gop_cache_bytes_max, settings.gop_cache_duration_max) = (20_000, ms(1_500));
+            }
+        }
         let port = |at| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9_000 + 100 * at);
         settings.rtc.udp = (0..self.ports).map(port).collect();
         let token = self.needs_token.then(|| "secret".to_owned());
@@ -393,6 +435,7 @@ impl Config {
     fn populate(&self, world: &mut World) {
         let random = &mut Random::new(self.seed ^ 0x706f_7075);
         let (mut host, mut bridged_host, mut rival_host) = (0_u16, 0x8000_u16, 0xc000_u16);
+        let mut stranger_host = 0xe000_u16;
         for server in 0..self.servers {
             for stream in 0..self.streams {
                 let key = StreamKey { server, stream };
@@ -415,6 +458,15 @@ impl Config {
             if let Some(kicks) = self.operator {
                 let lasts = self.lasts;
                 world.arrive(ms(1_000), Box::new(move |_| Box::new(Operator::new(server, lasts, kicks))));
+            }
+            for _ in 0..self.strangers {
+                let own = &mut Random::new(self.seed ^ u64::from(stranger_host) << 32 ^ 0x7374_7261);
+                let (from, _) = self.address(own, &mut stranger_host);
+                let (seed, lasts, after) = (own.next_u64(), own.up_to(self.lasts), own.up_to(self.lasts));
+                world.arrive(
+                    after,
+                    Box::new(move |_| Box::new(Stranger::new(server, from, kernel::now() + lasts, seed))),
+                );
             }
             for _ in 0..self.hostile {
                 let (from, _) = self.address(random, &mut host);
@@ -707,11 +759,37 @@ impl Config {
                 && self.faults.refuse_send == 0.0
                 && self.faults.no_memory == 0.0
                 && self.faults.receive_queue.is_none(),
-            moves_after: random.chance(0.1).then(|| random.up_to(self.lasts)),
+            moves: random.chance(0.1).then(|| (random.up_to(self.lasts), from)),
+            goes_on: false,
             is_greedy: random.chance(0.2),
             is_bridged: role == RtcRole::Play && key.stream < 100,
             is_forged: Random::new(self.seed ^ u64::from(host) << 32 ^ 0x666f_7267).chance(0.2),
+            storms: None,
+            is_impostor: false,
         };
-        rtc::Plan { is_steady: plan.is_steady && plan.moves_after.is_none(), ..plan }
+        let own = &mut Random::new(self.seed ^ u64::from(host) << 32 ^ 0x0073_746f_726d);
+        let is_wild = role == RtcRole::Play && own.below(10) < self.storms;
+        let is_impostor = is_wild && own.chance(0.3);
+        let moves = plan.moves.map(|(after, from)| match self.roams && own.chance(0.5) {
+            true => {
+                let [high, low] = host.to_be_bytes();
+                let to = IpAddr::V4(Ipv4Addr::new(10, 4, high, low));
+                kernel::set_path(to, Path { delay: own.up_to(ms(20)), ..Path::default() });
+                (after, to)
+            }
+            false => (after, from),
+        });
+        // Early enough that it is seen what comes of it.
+        let moves_soon = self.roams && role == RtcRole::Play && own.chance(0.2);
+        let moves = if moves_soon { Some((ms(3_000) + own.up_to(ms(5_000)), from)) } else { moves };
+        rtc::Plan {
+            lasts: if moves_soon { self.lasts } else { plan.lasts },
+            is_steady: plan.is_steady && moves.is_none() && !is_impostor,
+            goes_on: plan.is_steady && self.roams && !is_impostor,
+            moves,
+            storms: (is_wild && !is_impostor).then(|| own.next_u64()),
+            is_impostor,
+            ..plan
+        }
     }
 }

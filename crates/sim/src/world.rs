@@ -343,7 +343,7 @@ impl World {
                 let relay = &counters.relay;
                 ledger.relayed += relay.datagrams_in;
                 let strange = [relay.malformed, relay.forged, relay.unknown_key, relay.not_taken];
-                let is_right = !ledger.has_good_links || strange == [0; 4];
+                let is_right = !ledger.has_good_links || ledger.has_strangers || strange == [0; 4];
                 ledger.check(is_right, || format!("{who} got what makes no sense from nodes: {relay:?}"));
                 drops += counters.queue_drops;
                 ring_drops += counters.ring_drops;

@@ -293,6 +293,10 @@ impl SimulatedWorker {
                 ));
             }
             self.audit_publication(publication)?;
+            if !stream.delivery.gop().is_within_limits() {
+                let gop = stream.delivery.gop();
+                return Err(format!("{id:?} keeps a GOP of {} bytes, {} ms", gop.bytes(), gop.duration_ms()));
+            }
             if let Some(Source { epoch, origin: Origin::Connection(conn) }) = publication.source {
                 let media = sessions.get(conn).map(|session| session.media);
                 if !matches!(media, Some(Media::Publish(publish)) if publish.stream == id && publish.epoch == epoch)

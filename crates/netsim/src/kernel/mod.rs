@@ -113,6 +113,9 @@ pub struct Faults {
     pub receive_queue: Option<usize>,
     /// Sockets of one server, listeners included; `None`: any number.
     pub descriptors: Option<usize>,
+    /// Connections that wait for a listener at most, whatever it says (`net.core.somaxconn`). Others are
+    /// asked for again, a second later and then ever later.
+    pub backlog: Option<usize>,
     /// A [`ring`](crate::ring) seems full to one thread although the other has taken something out.
     pub late_room: f64,
 }

@@ -256,7 +256,8 @@ impl Kernel {
         let Some(listener) = listener else { return };
         let delay = self.path(client.ip(), server.ip()).delay;
         let Some(state) = self.listeners.get_mut(&listener) else { return };
-        if state.backlog.len() >= state.backlog_max {
+        // One more than it says, as on Linux.
+        if state.backlog.len() > state.backlog_max {
             if tries < SYN_TRIES {
                 let at = self.clock.now() + SYN_AGAIN * 2_u32.pow(u32::from(tries));
                 self.at(at, Event::Syn(connection, tries + 1));
@@ -611,7 +612,7 @@ impl TcpListener {
     pub fn listen(&self, backlog: usize) {
         with(|kernel| {
             if let Some(state) = kernel.listeners.get_mut(&self.0) {
-                state.backlog_max = backlog;
+                state.backlog_max = kernel.faults.backlog.map_or(backlog, |most| backlog.min(most));
                 kernel.listening.entry(state.address).or_default().push(self.0);
             }
         });
@@ -647,5 +648,53 @@ impl Drop for TcpListener {
                 kernel.abort(connection);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{self, Faults, Path};
+
+    #[test]
+    fn connections_beyond_the_backlog_come_about_when_there_is_room() {
+        let faults = Faults { backlog: Some(1), ..Faults::default() };
+        kernel::begin(5, Path::default(), faults);
+        let address = "10.0.0.1:80".parse().expect("an address");
+        let listener = TcpListener::bind(address, false).expect("a free port");
+        listener.listen(100);
+        let client = "10.1.0.1".parse().expect("an address");
+        let sockets: Vec<TcpSocket> = (0..4).map(|_| TcpSocket::connect(client, address)).collect();
+        let pass = |time| kernel::advance_to(kernel::now() + time);
+        let established = || sockets.iter().filter(|socket| socket.is_established()).count();
+        pass(Duration::from_millis(500));
+        // One more than it says, as on Linux.
+        assert_eq!((established(), kernel::waiting(address.ip())), (2, 2));
+        let mut accepted = vec![listener.accept().expect("the first")];
+        pass(Duration::from_millis(100));
+        assert_eq!(established(), 2, "the others ask again later");
+        pass(Duration::from_secs(2));
+        assert_eq!((established(), kernel::waiting(address.ip())), (3, 2));
+        while let Ok(next) = listener.accept() {
+            accepted.push(next);
+        }
+        pass(Duration::from_secs(60));
+        accepted.push(listener.accept().expect("the last"));
+        assert_eq!((established(), accepted.len()), (4, 4));
+    }
+
+    #[test]
+    fn a_client_gives_up_after_it_has_asked_for_long() {
+        kernel::begin(5, Path::default(), Faults { backlog: Some(0), ..Faults::default() });
+        let address = "10.0.0.1:80".parse().expect("an address");
+        let listener = TcpListener::bind(address, false).expect("a free port");
+        listener.listen(100);
+        let client = "10.1.0.1".parse().expect("an address");
+        let mut sockets: Vec<TcpSocket> = (0..2).map(|_| TcpSocket::connect(client, address)).collect();
+        kernel::advance_to(kernel::now() + Duration::from_secs(120));
+        let errors = sockets.iter_mut().filter_map(|socket| socket.read(&mut [0; 8]).err());
+        let mut kinds: Vec<String> = errors.map(|error| format!("{:?}", error.kind())).collect();
+        kinds.sort();
+        assert_eq!(kinds, ["TimedOut", "WouldBlock"]);
     }
 }

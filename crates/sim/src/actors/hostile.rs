@@ -12,6 +12,10 @@ use crate::ledger::Ledger;
 /// Longest time for an answer to a request of the API.
 const ANSWER_MAX: Duration = Duration::from_secs(8);
 
+/// Most bytes that somebody gets who never asks for anything: the server's side of an RTMP handshake, which is
+/// as long as the client's, or an error.
+const ANSWER_BYTES_MAX: usize = 1 + 2 * 1_536 + 512;
+
 /// What one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Habit {
@@ -111,6 +115,9 @@ impl Actor for Hostile {
             return if over { Next::Done } else { Next::At(now + ms(1_000)) };
         }
         let ended = self.line.read(usize::MAX, &mut self.inbox);
+        let most = if self.habit == Habit::Api { usize::MAX } else { ANSWER_BYTES_MAX };
+        let (habit, len) = (self.habit, self.inbox.len());
+        ledger.check(len <= most, || format!("{habit:?} client {} was answered {len} bytes", self.from));
         if ended.is_some() {
             ledger.say(|| format!("{:?} {} over: {ended:?}", self.habit, self.from));
             return Next::Done;

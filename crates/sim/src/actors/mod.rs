@@ -12,6 +12,8 @@ pub mod operator;
 pub mod rtc;
 pub mod rtmp_play;
 pub mod rtmp_publish;
+mod storm;
+pub mod stranger;
 
 use std::time::{Duration, Instant};
 

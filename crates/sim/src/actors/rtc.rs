@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use netsim::FastMap;
 use netsim::kernel::{self, EventQueue, Interest, UdpSocket};
+use netsim::{FastMap, Random};
 use rtc::Timeouts;
+use rtc::dtls::{Fingerprint, FingerprintHash};
 use rtc::sdp::{Direction, IceCredentials, OfferConfig, RemoteAnswer};
 use rtc_test::{Answered, Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
 use rtp::HeaderFields;
 use rtp::payload::Codec;
+use rtp::rtcp::{Rtcp, packets};
 use tokio::sync::oneshot;
 use worker_api::command::Command;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
@@ -21,7 +23,7 @@ use worker_api::snapshot::SessionId;
 use worker_api::streams::{Published, WebrtcAvailability};
 
 use super::cluster::SHARED_FROM;
-use super::{Actor, Leave, Next, ms};
+use super::{Actor, Leave, Next, ms, storm};
 use crate::content::slice_stamp;
 use crate::ledger::{Ledger, StreamKey};
 
@@ -29,6 +31,11 @@ use crate::ledger::{Ledger, StreamKey};
 const PACKET_MS: u64 = 20;
 /// Pictures from one key frame to the next.
 const GOP: u32 = 50;
+
+/// Longest time from a new address until media goes there: two checks of consent, and one by the server.
+const MOVE_MAX: Duration = Duration::from_secs(15);
+/// Longest time for somebody with a wrong certificate to be out.
+const IMPOSTOR_MAX: Duration = Duration::from_secs(20);
 
 /// Longest time from the answer until ICE and DTLS are done, on a good path.
 const CONNECT_MAX: Duration = Duration::from_secs(4);
@@ -50,14 +57,20 @@ pub struct Plan {
     pub leave: Leave,
     /// Its path loses neither packets nor time.
     pub is_steady: bool,
-    /// When its address changes, after it began.
-    pub moves_after: Option<Duration>,
+    /// When its address changes, after it began, and to which: another port of the same host, or another host.
+    pub moves: Option<(Duration, IpAddr)>,
+    /// Its path loses nothing but what is under way when its address changes.
+    pub goes_on: bool,
     /// Asks for a key frame all the time.
     pub is_greedy: bool,
     /// It plays what is published by RTMP: H.264, through a bridge.
     pub is_bridged: bool,
     /// Somebody sends packets in its name, without its keys.
     pub is_forged: bool,
+    /// It sends RTCP that no viewer should, all the time, from this seed on.
+    pub storms: Option<u64>,
+    /// The certificate of its offer is somebody else's: it never gets any media.
+    pub is_impostor: bool,
 }
 
 /// A publisher or viewer.
@@ -80,9 +93,12 @@ pub struct RtcClient {
     next_packet: Instant,
     next_report: Instant,
     seen: Seen,
-    /// Publications that it has seen before.
-    past: Vec<u64>,
     pictures: Pictures,
+    /// When its address changed, until media has to be there again; and when that was.
+    moved: Option<Instant>,
+    settled: Option<Instant>,
+    storm: Option<Random>,
+    counts: Counts,
     came: Instant,
     /// When it asks again for what was not there.
     asks_again: Instant,
@@ -93,19 +109,33 @@ pub struct RtcClient {
     leaving: bool,
 }
 
-/// What a viewer got of a publication.
+/// What a viewer got. Audio leaves a worker before video, so that one track may be at the next publication
+/// already while the other is not.
 #[derive(Debug, Default)]
 struct Seen {
-    id: u64,
     audio: Track,
     video: Track,
     last_sequence: Option<u16>,
     lost: Vec<u16>,
 }
 
+/// What a server may not do too often.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Bytes of packets that a viewer got, and of those that were sent again.
+    media_bytes: u64,
+    resent_bytes: u64,
+    /// Key frames that a publisher was asked for.
+    key_frames: u64,
+}
+
 /// What it got of a track.
 #[derive(Debug, Default)]
 struct Track {
+    /// The publication.
+    id: u64,
+    /// Publications before it.
+    past: Vec<u64>,
     /// Sequence numbers of the packets, by what the publisher has numbered.
     sequences: FastMap<u32, u16>,
     /// The first one.
@@ -143,6 +173,7 @@ impl RtcClient {
         let socket = bind(&queue, plan.from);
         let now = kernel::now();
         let who = format!("WebRTC {:?} {} of {:?}", plan.role, plan.from, plan.key);
+        let storm = plan.storms.map(Random::new);
         let mut this = Self {
             plan,
             who,
@@ -162,8 +193,11 @@ impl RtcClient {
             next_packet: now,
             next_report: now,
             seen: Seen::default(),
-            past: Vec::new(),
             pictures: Pictures::default(),
+            moved: None,
+            settled: None,
+            storm,
+            counts: Counts::default(),
             came: now,
             asks_again: now,
             next_check: now,
@@ -183,7 +217,9 @@ impl RtcClient {
             RtcRole::Play => Direction::Receive,
         };
         let video = self.plan.is_bridged.then_some(Codec::H264);
-        let offer = rtc_test::offer(direction, local, &OfferOptions { video, ..OfferOptions::default() });
+        let fingerprint = self.plan.is_impostor.then(|| Fingerprint::of(FingerprintHash::Sha256, b"nobody"));
+        let options = OfferOptions { video, fingerprint, ..OfferOptions::default() };
+        let offer = rtc_test::offer(direction, local, &options);
         let worker = ledger.random.below(ledger.servers[self.plan.at].handles.len() as u64) as usize;
         let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
         let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
@@ -219,6 +255,10 @@ impl RtcClient {
         };
         (self.worker, self.dtls_seed) = (worker, password);
         if view.handles[worker].send(Command::RtcOpen(Box::new(open))).is_ok() {
+            if ledger.has_strangers {
+                let user_name = format!("{}:{}", remote.remote.ice.ufrag, offer.ice.ufrag);
+                ledger.user_names.push(user_name);
+            }
             self.opening = Some(opening);
             self.offer = Some((offer, remote));
         }
@@ -234,13 +274,33 @@ impl RtcClient {
     fn receive(&mut self, ledger: &mut Ledger) {
         let Some(client) = &mut self.client else { return };
         let media: Vec<Vec<u8>> = client.media.drain(..).collect();
-        client.reports.clear();
+        for report in client.reports.drain(..) {
+            let asks = |packet: &Result<Rtcp<'_>, _>| matches!(packet, Ok(Rtcp::Pli(_) | Rtcp::Fir(_)));
+            self.counts.key_frames += packets(&report).filter(asks).count() as u64;
+        }
+        let seconds = self.connected.map_or(0, |since| (kernel::now() - since).as_secs());
+        let Counts { media_bytes, resent_bytes, key_frames } = self.counts;
+        let who = &self.who;
+        // Two a second, and in some seconds those of one before that were late.
+        ledger.check(key_frames <= 2 * seconds + 6, || {
+            format!("{who}: asked for {key_frames} key frames in {seconds} s")
+        });
+        // Of what it got 30 %, or two packets. On a bad path it has not got all that was sent.
+        let most = media_bytes * 3 / 10 + 2 * 1_300;
+        ledger.check(resent_bytes <= most || !self.plan.is_steady, || {
+            format!("{who}: {resent_bytes} bytes again in {seconds} s, {media_bytes} of media")
+        });
+        let is_right = media.is_empty() || !self.plan.is_impostor;
+        ledger.check(is_right, || format!("{who}: media for a certificate that is not its own"));
         for packet in media {
             let Ok(packet) = rtp::Packet::parse(&packet) else {
                 ledger.violation(format!("{}: not an RTP packet", self.who));
                 continue;
             };
             let payload = packet.payload();
+            let is_again = packet.payload_type() == VP8_RTX;
+            let count = if is_again { &mut self.counts.resent_bytes } else { &mut self.counts.media_bytes };
+            *count += payload.len() as u64;
             match packet.payload_type() {
                 VP8 if self.plan.is_bridged => {
                     let sequence = packet.sequence_number();
@@ -314,20 +374,20 @@ impl RtcClient {
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
         ledger.check(number < sent, || format!("{who}: packet {number} of {id} before it was sent"));
         ledger.check(right == payload, || format!("{who}: packet {number} of {id} is another"));
-        if id < self.seen.id && (is_resent || !self.plan.is_steady) {
+        let comes_again = self.times_let_go(ledger) > self.let_go;
+        let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
+        if id < seen.id && (is_resent || !self.plan.is_steady) {
             // It was late, or this viewer has asked for it, before the next publication began.
             return;
         }
-        if self.seen.id != id {
+        if seen.id != id {
             // Of two nodes that published it at once, one goes on.
-            let is_right =
-                id > self.seen.id || self.plan.key.stream >= SHARED_FROM && !self.past.contains(&id);
-            ledger.check(is_right, || format!("{who}: publication {id} comes again"));
-            self.past.push(self.seen.id);
-            self.seen = Seen { id, last_sequence: self.seen.last_sequence, ..Seen::default() };
+            let is_right = id > seen.id || self.plan.key.stream >= SHARED_FROM && !seen.past.contains(&id);
+            let which = if is_video { "video" } else { "audio" };
+            ledger.check(is_right, || format!("{who}: {which} of publication {id} comes again"));
+            seen.past.push(seen.id);
+            *seen = Track { id, past: std::mem::take(&mut seen.past), ..Track::default() };
         }
-        let comes_again = self.times_let_go(ledger) > self.let_go;
-        let seen = if is_video { &mut self.seen.video } else { &mut self.seen.audio };
         // Again under the same number is a repetition, which may overtake what it repeats.
         let before = seen.sequences.insert(number, sequence);
         let is_right = before.is_none_or(|before| before == sequence || comes_again);
@@ -373,15 +433,14 @@ impl RtcClient {
         // Every second packet comes with a picture. One that has just come begins with the next key frame.
         let since = self.connected.max(record.audio.first().copied());
         let has_begun = since.is_some_and(|since| now > since + settled + ms(u64::from(GOP) * 2 * PACKET_MS));
-        let is_it = self.seen.id == id;
         let mut pictures = if has_begun { old / 2 } else { 0 };
-        if is_far && !ledger.has_good_links && is_it {
+        if is_far && !ledger.has_good_links && self.seen.video.id == id {
             pictures = self.seen.video.skip_first_group(pictures);
         }
         for (track, old, which) in
             [(&mut self.seen.audio, old, "packets"), (&mut self.seen.video, pictures, "pictures")]
         {
-            let has = if is_it { track.has() } else { 0 };
+            let has = if track.id == id { track.has() } else { 0 };
             ledger.check(has >= old, || format!("{}: has {has} of {old} {which} of {id}", self.who));
         }
     }
@@ -421,6 +480,18 @@ impl RtcClient {
                 }
             }
             RtcRole::Play => {
+                if let Some(random) = &mut self.storm {
+                    let tracks = client.answer.tracks.iter().flatten();
+                    let sources: Vec<u32> =
+                        tracks.flat_map(|track| &track.sources).map(|source| source.ssrc).collect();
+                    let ssrc = match random.below(sources.len() as u64 + 1) as usize {
+                        at if at < sources.len() => sources[at],
+                        _ => random.next_u64() as u32,
+                    };
+                    let last = self.seen.last_sequence.unwrap_or(0);
+                    let packet = client.protect_rtcp(&storm::compound(random, ssrc, last));
+                    self.socket.send_to(packet, remote);
+                }
                 if now < self.next_report {
                     return;
                 }
@@ -571,6 +642,8 @@ impl Pictures {
             };
             let (content, sent, of, is_steady) =
                 (record.content, record.sent.len(), record.key, record.is_steady && plan.is_steady);
+            // Whoever asks for everything again gets some of it.
+            let is_steady = is_steady && plan.storms.is_none();
             let id = content.id;
             ledger.check(of == plan.key, || format!("{who}: a picture of {of:?}"));
             ledger.check((number as usize) < sent, || format!("{who}: picture {number} of {id} too early"));
@@ -704,19 +777,30 @@ impl Actor for RtcClient {
         if lasts || self.leaving {
             return self.end(ledger);
         }
-        if self.plan.moves_after.is_some_and(|after| now > self.began + after) {
-            self.plan.moves_after = None;
-            self.socket = bind(&self.queue, self.plan.from);
+        if let Some((_, to)) = self.plan.moves.take_if(|(after, _)| now > self.began + *after) {
+            ledger.say(|| format!("{}: is at {to} now", self.who));
+            self.socket = bind(&self.queue, to);
+            self.moved = (connected && self.plan.goes_on).then_some(now);
         }
+        if self.moved.take_if(|moved| now > *moved + MOVE_MAX + ledger.slack).is_some() {
+            // From now on all is there that is sent.
+            (self.settled, self.seen.audio.whole, self.seen.video.whole) = (Some(now), None, None);
+        }
+        let is_back = self.settled.is_some_and(|since| now > since + ms(6_000) + ledger.slack);
         if connected {
             self.send(ledger);
-            if self.plan.role == RtcRole::Play && self.plan.is_steady && now >= self.next_check {
+            let is_due = now >= self.next_check && (self.plan.is_steady || is_back);
+            if self.plan.role == RtcRole::Play && is_due {
                 self.next_check = now + ms(100);
                 self.is_in_time(ledger);
             }
         }
+        let stays = self.plan.is_impostor && self.opened.is_some_and(|opened| now > opened + IMPOSTOR_MAX);
+        let is_out = !stays || is_over || ledger.is_draining || ledger.slack > Duration::ZERO;
+        ledger.check(is_out, || format!("{}: still there after {IMPOSTOR_MAX:?}", self.who));
         let tick = match self.plan.role {
             RtcRole::Publish if connected => self.next_packet,
+            RtcRole::Play if connected && self.storm.is_some() => now + ms(20),
             _ => now + ms(100),
         };
         let timer = self.client.as_mut().and_then(Client::next_timeout);

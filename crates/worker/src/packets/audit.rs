@@ -30,6 +30,10 @@ impl Packets {
         if let Some((id, _)) = streams.find(|(_, stream)| stream.sfu.has_arrivals() && !stream.queued) {
             return Err(format!("{id:?} has packets that nobody forwards"));
         }
+        let mut streams = self.streams.iter();
+        if let Some((id, stream)) = streams.find(|(_, stream)| !stream.sfu.is_within_limits()) {
+            return Err(format!("{id:?} keeps more than it may: {:?}", stream.sfu.stats()));
+        }
         if self.by_id.len() != self.sessions.len() {
             return Err(format!("{} ids of {} sessions", self.by_id.len(), self.sessions.len()));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
+use sfu::{DropReason, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, video, video_input, viewer};
 
@@ -141,6 +141,41 @@ fn when_the_stream_moves_to_another_home_its_numbers_go_on() {
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
     let timestamps = pair.mirror.timestamps(1);
     assert_eq!(timestamps[10] - timestamps[9], 90_000 * 104 / 100, "1.04 s passed");
+}
+
+#[test]
+fn a_publication_whose_key_frame_was_lost_between_workers_begins_with_the_next() {
+    let mut pair = Pair::new();
+    pair.mirror.join(1);
+    for at in 0..10 {
+        pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+        pair.wait(Duration::from_millis(40));
+    }
+    pair.home.stream.publisher_ended(pair.home.now);
+    pair.mirror.stream.publisher_ended(pair.mirror.now);
+    pair.home.epoch += 1;
+    pair.home.publish(vec![audio_input(), video_input()]);
+    pair.home.receive(&frame(100, 0, true)).unwrap();
+    pair.mirror.home_requests.clear();
+    for at in 1..4 {
+        pair.home
+            .stream
+            .receive(pair.home.now, &frame(100 + at, u32::from(at) * 3_600, false).bytes())
+            .unwrap();
+        pair.home.stream.take_arrivals(|packet| {
+            let taken = pair.mirror.stream.receive_mirrored(pair.mirror.now, packet);
+            assert_eq!(taken, Err(DropReason::NoKeyFrame));
+        });
+        pair.mirror.settle();
+        pair.wait(Duration::from_millis(40));
+    }
+    assert_eq!(pair.mirror.home_requests, [video()], "once");
+    assert_eq!(pair.mirror.numbers(1).len(), 10);
+    pair.receive(&frame(104, 14_400, true));
+    pair.receive(&frame(105, 18_000, false));
+    let numbers = pair.mirror.numbers(1);
+    assert_eq!(numbers.len(), 12);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
 }
 
 #[test]
