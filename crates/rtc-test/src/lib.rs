@@ -8,8 +8,7 @@
 //! code there, that of `rtc` and `srtp`; what is around them has another purpose. It offers what browsers
 //! offer, runs thousands of sockets in one event loop, decrypts whole batches in place, keeps no packet
 //! but when each came, and counts failures as text; this one offers what its test says, keeps a copy of
-//! each packet for the test to look at, and panics. About forty lines are alike: the configuration of a
-//! peer, credentials, keys for SRTP.
+//! each packet for the test to look at, and panics.
 
 mod answer;
 mod client;
