@@ -366,13 +366,13 @@ impl Scrape {
         gauges(encoder, "millstream_stream_video_width_pixels", "Width of the pictures", widths)?;
         let heights = videos.iter().filter_map(|(stream, v)| Some((labels(stream), f64::from(v.height?))));
         gauges(encoder, "millstream_stream_video_height_pixels", "Height of the pictures", heights)?;
-        let formats = videos.iter().map(|(stream, video)| {
+        // Codecs of which nothing is known have any name that their publisher likes: a series for each.
+        let formats = videos.iter().filter_map(|(stream, video)| {
             let [app, name] = labels(stream);
-            let profile = ("profile", video.profile.clone().unwrap_or_default());
-            let level = ("level", video.level.clone().unwrap_or_default());
-            ([app, name, ("codec", video.codec.clone()), profile, level], 1.0)
+            let (profile, level) = (video.profile.clone()?, video.level.clone()?);
+            Some(([app, name, ("codec", video.codec.clone()), ("profile", profile), ("level", level)], 1.0))
         });
-        let help = "1, with codec, profile and level of the video; empty ones are not known";
+        let help = "1, with codec, profile and level of the video, where its headers tell them";
         gauges(encoder, "millstream_stream_video_format", help, formats)?;
         bridges::encode_streams(&streams, encoder)
     }
