@@ -25,7 +25,7 @@ fn main() {
         arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1)).cloned()
     };
     let seeds = value("--seeds")
-        .map_or(if has("--quick") { 7 } else { 31 }, |text| text.parse().expect("a number of seeds"));
+        .map_or(if has("--quick") { 31 } else { 101 }, |text| text.parse().expect("a number of seeds"));
     let first = if has("--tune") { 1 } else { TEST_SEEDS };
     let first = value("--seed").map_or(first, |text| text.parse().expect("a seed"));
     let seeds = if value("--seed").is_some() { 1 } else { seeds };
