@@ -124,6 +124,17 @@ fn round_trip(packet: &Rtcp<'_>) {
             }
         }
         Rtcp::TransportFeedback(feedback) => feedback_round_trip(feedback),
+        Rtcp::CongestionFeedback(feedback) => {
+            for stream in feedback.streams() {
+                for (packet, offset) in stream.packets().zip(0..) {
+                    assert_eq!(packet.sequence_number, stream.begin.wrapping_add(offset));
+                    assert!(
+                        packet.ecn <= 3
+                            && packet.offset.is_none_or(|offset| packet.received && offset <= 8189)
+                    );
+                }
+            }
+        }
         Rtcp::Pli(pli) => {
             pli.write(&mut out);
             let Some(Ok(Rtcp::Pli(again))) = packets(&out).next() else { panic!("{out:x?}") };

@@ -111,7 +111,8 @@ def sources(bench):
     folders = [SCRIPTS / "bench.d", SCRIPTS.parent / f"libs/{bench}/bench/src", SCRIPTS.parent / "crates/srtp/compare/src"]
     files = [folders[0] / bench, *folders[0].glob("_*.py")]
     files += [file for folder in folders[1:] for file in folder.rglob("*.rs")]
-    files += [file for kind in ("benches", "examples") for file in SCRIPTS.parent.glob(f"crates/*/{kind}/{bench}.rs")]
+    crates = [f"crates/*/{kind}/{bench}{file}.rs" for kind in ("benches", "examples") for file in ("", "/*")]
+    files += [file for pattern in crates for file in SCRIPTS.parent.glob(pattern)]
     return "\n".join(file.read_text() for file in files)
 
 

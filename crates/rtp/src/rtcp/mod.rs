@@ -8,6 +8,7 @@
 //! not be a report.
 
 mod bye;
+mod congestion_feedback;
 mod fir;
 mod nack;
 mod ntp;
@@ -24,6 +25,7 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 pub use bye::Bye;
+pub use congestion_feedback::{CongestionFeedback, PacketArrival, StreamArrivals};
 pub use fir::{Fir, FirEntry};
 pub use nack::{NACK_ENTRIES_MAX, Nack};
 pub use ntp::{NtpMiddle, NtpTime};
@@ -53,6 +55,8 @@ pub enum Rtcp<'a> {
     Nack(Nack<'a>),
     /// Transport-wide congestion control feedback.
     TransportFeedback(TransportFeedback<'a>),
+    /// Congestion control feedback (RFC 8888).
+    CongestionFeedback(CongestionFeedback<'a>),
     /// Picture loss indication (RFC 4585 section 6.3.1).
     Pli(Pli),
     /// Full intra request (RFC 5104 section 4.3.1).
@@ -166,6 +170,7 @@ impl<'a> Frame<'a> {
             (BYE, _) => Bye::read(format, body).map(Rtcp::Bye),
             (TRANSPORT_LAYER, GENERIC_NACK) => Nack::read(body).map(Rtcp::Nack),
             (TRANSPORT_LAYER, TRANSPORT_WIDE) => TransportFeedback::read(body).map(Rtcp::TransportFeedback),
+            (TRANSPORT_LAYER, CONGESTION) => CongestionFeedback::read(body).map(Rtcp::CongestionFeedback),
             (PAYLOAD_SPECIFIC, PICTURE_LOSS) => Pli::read(body).map(Rtcp::Pli),
             (PAYLOAD_SPECIFIC, FULL_INTRA) => Fir::read(body).map(Rtcp::Fir),
             (PAYLOAD_SPECIFIC, APPLICATION) if remb::is_remb(body) => Remb::read(body).map(Rtcp::Remb),
@@ -203,6 +208,7 @@ const TRANSPORT_LAYER: u8 = 205;
 const PAYLOAD_SPECIFIC: u8 = 206;
 
 const GENERIC_NACK: u8 = 1;
+const CONGESTION: u8 = 11;
 const TRANSPORT_WIDE: u8 = 15;
 const PICTURE_LOSS: u8 = 1;
 const FULL_INTRA: u8 = 4;

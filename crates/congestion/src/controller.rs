@@ -1,0 +1,373 @@
+//! The controller of one transport: what was sent and reported goes in, a rate and its pacing come
+//! out.
+
+use std::time::{Duration, Instant};
+
+mod feedback;
+mod pacing;
+mod probing;
+mod rate;
+mod silence;
+
+use crate::delay::Delay;
+use crate::history::History;
+use crate::loss::Loss;
+use crate::meter::{Meter, Spacing};
+use crate::probe::Probe;
+
+/// Bounds of the rate, in bits per second.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Before anything is known. Default 300 kbit/s.
+    pub start: u64,
+    /// Never less, unless feedback stops. Default 50 kbit/s.
+    pub floor: u64,
+    /// Never more. Default 50 Mbit/s.
+    pub ceiling: u64,
+    /// Whether the receiver has agreed to report each packet. Without, there is no probing, REMB
+    /// and the losses of receiver reports decide, and only these end silence. Default: yes.
+    pub packet_reports: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { start: 300_000, floor: 50_000, ceiling: 50_000_000, packet_reports: true }
+    }
+}
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Never paced.
+    Audio,
+    /// Video.
+    Video,
+    /// Video that was asked for again (RFC 4588). Leaves less for new video.
+    Repeat,
+    /// Nothing: it fills a probe.
+    Padding,
+}
+
+/// Congestion marks of a packet that arrived (RFC 3168, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not known, or not capable.
+    #[default]
+    None,
+    /// ECT(0) or ECT(1): not marked.
+    Capable,
+    /// Congestion experienced.
+    Marked,
+}
+
+/// What the receiver says of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketReport {
+    /// Its transport-wide number.
+    pub number: u16,
+    /// When it arrived, in microseconds of the receiver's clock; `None`: it did not.
+    pub arrival_us: Option<i64>,
+    /// How it was marked.
+    pub ecn: Ecn,
+}
+
+impl From<rtp::rtcp::PacketStatus> for PacketReport {
+    fn from(status: rtp::rtcp::PacketStatus) -> Self {
+        let arrival_us = status.arrival_ticks.map(|ticks| ticks * 250);
+        Self { number: status.sequence_number, arrival_us, ecn: Ecn::None }
+    }
+}
+
+/// What may be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Start packets of video as long as fewer bytes than this were sent; 0: none.
+    pub bytes: usize,
+    /// When there is no video: send one packet of padding (or an old packet again) of about this
+    /// size; 0: none.
+    pub padding_bytes: usize,
+    /// When to ask again if something waits; padding may be due then as well.
+    pub next: Option<Instant>,
+}
+
+/// What a console shows of a viewer's path. Rates in bits per second.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot {
+    /// See [`Controller::estimate`].
+    pub estimate: u64,
+    /// See [`Controller::target`].
+    pub target: u64,
+    /// What arrived lately.
+    pub delivered: u64,
+    /// What was sent lately.
+    pub sent: u64,
+    /// What packets waited at least in the last report.
+    pub queue: Duration,
+    /// Round trip of the last report.
+    pub round_trip: Option<Duration>,
+    /// Probes begun.
+    pub probes: u64,
+    /// Reports of packets that were never sent, of times that cannot be, and said twice.
+    pub ignored: u64,
+}
+
+/// Congestion control of one transport.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    epoch: Instant,
+    history: History,
+    delay: Delay,
+    loss: Loss,
+    sent: Meter,
+    repeats: Meter,
+    /// On the receiver's clock.
+    delivered: Meter,
+    /// Shown while packets wait in the bottleneck.
+    busy: Spacing,
+    /// Of packets that we sent at once.
+    trains: Spacing,
+    last: Option<LastArrival>,
+    /// The rate before its bounds.
+    rate: f64,
+    /// Of the bottleneck, while it is known.
+    capacity: Option<f64>,
+    capacity_us: u64,
+    /// How far apart the last values of it were, as a share.
+    unsteady: f64,
+    /// The capacity that was known last.
+    serial_rate: f64,
+    /// Best rates that arrived, of this period of 5 s and the one before.
+    best: [f64; 2],
+    best_period: u64,
+    demand: f64,
+    remb: Option<f64>,
+    queue_us: i64,
+    over_since: Option<u64>,
+    least_while_over: i64,
+    over_reports: u32,
+    over_us: u64,
+    most_while_over: i64,
+    /// Others keep the queue full; since when.
+    competing_since: Option<u64>,
+    cut_us: u64,
+    grown_us: u64,
+    marked_share: f64,
+    marked_us: u64,
+    round_trip_us: u64,
+    round_trip_least_us: u64,
+    report_us: u64,
+    report_interval_us: u64,
+    /// Since when something is under way and nothing was reported.
+    waiting_since: Option<u64>,
+    halved: u32,
+    rate_before_silence: f64,
+    stopped: bool,
+    probe: Option<Probe>,
+    probes: u64,
+    probe_factor: f64,
+    next_probe_us: u64,
+    probe_pause_us: u64,
+    hint_pause_us: u64,
+    probe_ended_us: u64,
+    /// When a probe raised the rate last, and to what, until it has held for a while.
+    raised: Option<(u64, f64)>,
+    paced_us: u64,
+    debt_bytes: f64,
+    sent_us: u64,
+    ignored: u64,
+    missing_run: u32,
+    /// By how much packets wait longer than the ones before them, beyond what a queue explains;
+    /// mean.
+    jitter_us: f64,
+    /// Receiver reports in a row with more than ten times what TCP would send.
+    breaches: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastArrival {
+    number: u64,
+    sent_us: u64,
+    arrival_us: i64,
+    wait_us: i64,
+}
+
+/// What one call of `feedback` was about.
+#[derive(Default)]
+struct Batch {
+    received: u32,
+    lost: i32,
+    least_wait: Option<i64>,
+    /// Of the last three packets.
+    last_waits: [i64; 3],
+    newest: Option<(u64, u64)>,
+    marked: u32,
+    capable: u32,
+}
+
+impl Controller {
+    /// A controller that knows nothing.
+    pub fn new(config: Config, at: Instant) -> Self {
+        Self {
+            config,
+            epoch: at - Duration::from_secs(1),
+            history: History::new(),
+            delay: Delay::new(),
+            loss: Loss::default(),
+            sent: Meter::default(),
+            repeats: Meter::default(),
+            delivered: Meter::default(),
+            busy: Spacing::default(),
+            trains: Spacing::default(),
+            last: None,
+            rate: config.start as f64,
+            capacity: None,
+            capacity_us: 0,
+            unsteady: 0.0,
+            serial_rate: f64::INFINITY,
+            best: [0.0; 2],
+            best_period: 0,
+            demand: config.ceiling as f64,
+            remb: None,
+            queue_us: 0,
+            over_since: None,
+            least_while_over: 0,
+            over_reports: 0,
+            over_us: 0,
+            most_while_over: 0,
+            competing_since: None,
+            cut_us: 0,
+            grown_us: 0,
+            marked_share: 0.0,
+            marked_us: 0,
+            round_trip_us: 100_000,
+            round_trip_least_us: u64::MAX,
+            report_us: 0,
+            report_interval_us: 100_000,
+            waiting_since: None,
+            halved: 0,
+            rate_before_silence: 0.0,
+            stopped: false,
+            probe: None,
+            probes: 0,
+            probe_factor: 3.0,
+            next_probe_us: 0,
+            probe_pause_us: 1_000_000,
+            hint_pause_us: HINT_PAUSE_US,
+            probe_ended_us: 0,
+            raised: None,
+            paced_us: 0,
+            debt_bytes: 0.0,
+            sent_us: 0,
+            ignored: 0,
+            missing_run: 0,
+            jitter_us: 0.0,
+            breaches: 0,
+        }
+    }
+
+    /// Notes that a packet of so many bytes left.
+    #[inline]
+    pub fn sent(&mut self, number: u16, bytes: usize, at: Instant, kind: Kind) {
+        let now = self.micros(at);
+        self.sent_us = now;
+        let mut cluster = 0;
+        if let Some(probe) = self.probe.as_mut().filter(|probe| !probe.is_sent()) {
+            cluster = probe.cluster;
+            probe.bytes_left -= bytes as i64;
+            probe.packets_left -= 1;
+            probe.sent.add(now as i64, bytes as u16);
+        }
+        self.history.sent(number, bytes, now, cluster);
+        self.sent.add(now as i64, bytes as u32);
+        if kind == Kind::Repeat {
+            self.repeats.add(now as i64, bytes as u32);
+        }
+        if kind != Kind::Audio {
+            self.debt_bytes += bytes as f64;
+        }
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
+        }
+    }
+
+    fn estimate_bits(&self) -> f64 {
+        let mut rate = self.rate;
+        if let Some(bound) = self.loss.bound {
+            rate = rate.min(bound);
+        }
+        if let Some(remb) = self.remb {
+            rate = rate.min(remb);
+        }
+        let best = self.best[0].max(self.best[1]);
+        let shown = if best > 0.0 { 1.5 * best } else { self.config.start as f64 };
+        rate.min(shown).clamp(self.config.floor as f64, self.config.ceiling as f64)
+    }
+
+    /// What the path carries for longer, in bits per second: choose layers by it.
+    pub fn estimate(&self) -> u64 {
+        if self.stopped { 0 } else { self.estimate_bits() as u64 }
+    }
+
+    /// What to send now, in bits per second, repeats included: less than
+    /// [`estimate`](Self::estimate) while a queue is to go away.
+    pub fn target(&self) -> u64 {
+        if self.stopped { 0 } else { (self.estimate_bits() * self.drain()) as u64 }
+    }
+
+    /// What of [`target`](Self::target) is left for new video and audio.
+    pub fn media_target(&self, at: Instant) -> u64 {
+        let repeats = self.repeats.rate(self.micros(at) as i64, 500_000).unwrap_or(0.0);
+        let target = self.target() as f64;
+        (target - repeats).max(0.5 * target) as u64
+    }
+
+    /// The most that the source could use now. Nothing above it is probed for.
+    pub fn demand(&mut self, bits_per_second: u64) {
+        self.demand = bits_per_second as f64;
+    }
+
+    /// Takes the receiver's own estimate (REMB). It bounds the rate, and is the rate where packets
+    /// are not reported.
+    pub fn remb(&mut self, bits_per_second: u64, at: Instant) {
+        let now = self.micros(at);
+        self.remb = Some(bits_per_second as f64);
+        if !self.config.packet_reports {
+            self.rate = bits_per_second as f64;
+            self.heard(now);
+        }
+    }
+
+    /// What to show.
+    pub fn snapshot(&self, at: Instant) -> Snapshot {
+        let now = self.micros(at);
+        Snapshot {
+            estimate: self.estimate(),
+            target: self.target(),
+            delivered: self.delivered_rate(500_000).unwrap_or(0.0) as u64,
+            sent: self.sent.rate(now as i64, 500_000).unwrap_or(0.0) as u64,
+            queue: Duration::from_micros(self.queue_us as u64),
+            round_trip: self.last.map(|_| Duration::from_micros(self.round_trip_us)),
+            probes: self.probes,
+            ignored: self.ignored,
+        }
+    }
+
+    /// Bytes it takes, with what it has allocated.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.history.heap_bytes()
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.epoch).as_micros() as u64
+    }
+
+    fn instant(&self, us: u64) -> Instant {
+        self.epoch + Duration::from_micros(us)
+    }
+}
+
+/// A packet of usual size.
+const PACKET_BITS: f64 = 1200.0 * 8.0;
+const PROBE_PAUSE_US: u64 = 1_000_000;
+const HINT_PAUSE_US: u64 = 200_000;

@@ -1,0 +1,149 @@
+//! The rate: down to what the bottleneck shows when packets wait, and up again when they do not.
+
+use super::{Batch, Controller, HINT_PAUSE_US, PACKET_BITS, PROBE_PAUSE_US};
+
+impl Controller {
+    pub(super) fn cut(&mut self, now: u64, sent_rate: f64, delivered: Option<f64>) {
+        let since = match self.over_since {
+            Some(since) => since,
+            None => {
+                self.over_since = Some(now);
+                self.least_while_over = self.queue_us;
+                if let (Some(known), Some(shown)) = (self.capacity, self.busy.rate(4.0, now, 300_000)) {
+                    let apart = (shown / known - 1.0).abs().min(0.5);
+                    self.unsteady += 0.3 * (apart - self.unsteady);
+                }
+                now
+            }
+        };
+        if now - since < 1_000_000 {
+            (self.least_while_over, self.most_while_over) = (self.queue_us, self.queue_us);
+        }
+        self.least_while_over = self.least_while_over.min(self.queue_us);
+        self.most_while_over = self.most_while_over.max(self.queue_us);
+        // What arrives is what the bottleneck carries, where more than that is sent.
+        let full = sent_rate > 0.75 * self.rate;
+        let shown = self.busy.rate(4.0, now, 300_000).or(delivered.filter(|_| full));
+        let lower = match shown {
+            // Others' packets are between ours, which are too few to fill the path: all of them
+            // arrive.
+            Some(shown) if !full && shown > 0.9 * sent_rate => (0.92 * shown).max(sent_rate),
+            Some(shown) => {
+                self.note_capacity(now, shown);
+                (0.92 - 0.3 * self.unsteady).max(0.8) * self.capacity.unwrap_or(shown)
+            }
+            None => self.rate,
+        };
+        let before = self.rate;
+        if lower < self.rate {
+            self.rate = lower;
+            self.cut_us = now;
+        } else if now - since > 400_000 && now - self.cut_us > 200_000 {
+            // The path seems to carry it, and yet the queue stays.
+            self.rate *= 0.95;
+            self.cut_us = now;
+        }
+        self.rate = self.rate.max(self.config.floor as f64);
+        if self.raised.is_some_and(|(_, raised)| self.rate < 0.85 * raised) {
+            // The path carried it for some milliseconds, between packets of others.
+            self.raised = None;
+            self.probe_failed(now);
+        } else if self.rate < 0.8 * before {
+            // Much less than before: it may come back soon.
+            self.probe_pause_us = PROBE_PAUSE_US;
+            self.hint_pause_us = HINT_PAUSE_US;
+            self.next_probe_us = now + PROBE_PAUSE_US;
+            self.probe_factor = 1.5;
+            self.trains.clear();
+        }
+        if now - since > 2_000_000 {
+            self.over_since = None;
+            if self.most_while_over - self.least_while_over < 15_000 {
+                // It does not change, whatever we send: the route has become longer.
+                self.delay.accept_queue(self.least_while_over);
+                (self.queue_us, self.round_trip_least_us) = (0, self.round_trip_us);
+            } else {
+                // Somebody else fills it.
+                self.competing_since = Some(now);
+            }
+        }
+    }
+
+    /// Beside a flow that fills the queue until packets are lost, do as it does (RFC 5681): a queue
+    /// that is kept long by others says nothing to us.
+    pub(super) fn compete(&mut self, now: u64, since: u64, batch: &Batch, sent_rate: f64) {
+        if batch.least_wait.is_some() && self.queue_us < 2 * self.threshold_us() || now - since > 30_000_000 {
+            self.competing_since = None;
+            self.capacity = None;
+            return;
+        }
+        if batch.lost > 0 {
+            if now - self.cut_us > self.round_trip_us {
+                self.rate = (0.7 * self.rate).max(self.config.floor as f64);
+                self.cut_us = now;
+            }
+        } else if sent_rate > 0.75 * self.rate {
+            let round_trip = self.round_trip_us.max(20_000) as f64 / 1e6;
+            let seconds = now.saturating_sub(self.grown_us).min(200_000) as f64 / 1e6;
+            self.rate += 3.0 * PACKET_BITS / (round_trip * round_trip) * seconds;
+        }
+        self.grown_us = now;
+    }
+
+    pub(super) fn grow(&mut self, now: u64, sent_rate: f64, delivered: Option<f64>) {
+        let seconds = (now.saturating_sub(self.grown_us).min(200_000)) as f64 / 1e6;
+        self.grown_us = now;
+        if self.raised.is_some_and(|(at, _)| now - at > 1_500_000) {
+            self.raised = None;
+            self.probe_pause_us = PROBE_PAUSE_US;
+            self.hint_pause_us = HINT_PAUSE_US;
+        }
+        if self.halved > 0 || sent_rate < 0.85 * self.rate || now - self.marked_us < 300_000 {
+            return;
+        }
+        if now - self.capacity_us > 15_000_000 {
+            self.capacity = None;
+        }
+        let hint = self.hint(now);
+        let near = self.capacity.is_some_and(|capacity| self.rate > 0.85 * capacity);
+        let faster = hint.is_some_and(|hint| hint > 1.2 * self.rate);
+        let step = match (near, faster) {
+            (true, false) => (15_000.0 + 0.025 * self.rate).min(0.04 * self.rate).min(60_000.0),
+            (_, true) => 0.4 * self.rate,
+            (false, false) => 0.12 * self.rate,
+        };
+        self.rate += step * seconds;
+        if self.capacity.is_some_and(|capacity| self.rate > 1.1 * capacity) {
+            self.capacity = None;
+            self.serial_rate = self.serial_rate.max(self.rate);
+        }
+        if let Some(delivered) = delivered {
+            // What arrives is shown; a bit more of what is sent may be tried.
+            self.loss.shown(delivered);
+        }
+        self.rate = self.rate.min(self.config.ceiling as f64);
+    }
+
+    pub(super) fn note_capacity(&mut self, now: u64, shown: f64) {
+        let shown = shown.max(self.config.floor as f64);
+        let capacity = match self.capacity {
+            Some(known) if (shown / known - 1.0).abs() < 0.15 => known + 0.3 * (shown - known),
+            _ => shown,
+        };
+        self.capacity = Some(capacity);
+        self.serial_rate = capacity;
+        self.capacity_us = now;
+    }
+
+    /// What waits go up and down by themselves, on paths that hold packets up now and then or hand
+    /// them on in batches.
+    pub(super) fn unrest_us(&self) -> i64 {
+        (7.0 * self.jitter_us).min(30_000.0) as i64
+    }
+
+    /// Longest wait that is no queue of ours: 8 ms and most of a packet's own time. So of two
+    /// viewers of one bottleneck the slower one yields later.
+    pub(super) fn threshold_us(&self) -> i64 {
+        (8_000.0 + 0.55 * PACKET_BITS * 1e6 / self.rate).min(60_000.0) as i64 + self.unrest_us()
+    }
+}

@@ -1,0 +1,33 @@
+//! Paths that mark packets instead of losing them.
+
+use crate::path::{MS, PathConfig, SECOND, Trace};
+use crate::world::{Source, ViewerConfig, World};
+
+#[test]
+fn a_queue_that_marks_stays_short_and_the_path_is_used() {
+    let path = PathConfig {
+        trace: Trace::constant(2e6),
+        queue_max: 300 * MS,
+        mark_above: Some(12 * MS),
+        delay: 15 * MS,
+        loss: 0.0,
+        outages: vec![],
+        reorder: 0.0,
+        grant: 0,
+        jitter: 0,
+    };
+    let viewer = ViewerConfig {
+        contender: "ours",
+        source: Source::Elastic,
+        begins: 0,
+        feedback_interval: 50 * MS,
+        silences: vec![],
+    };
+    let mut measured = World::new(path, vec![viewer], None, 3).run(30 * SECOND).0.remove(0);
+    assert!(measured.marked > 0);
+    measured.waits.sort_unstable();
+    let longest = measured.waits[measured.waits.len() * 98 / 100];
+    assert!(longest < 25 * MS, "{longest} us");
+    let used = measured.arrived[50..290].iter().sum::<f64>() / (24.0 * 2e6);
+    assert!(used > 0.8, "{used}");
+}
