@@ -432,13 +432,14 @@ impl Shared {
         match action {
             Action::Resync => self.resync.send_modify(|count| *count += 1),
             Action::Write { number, key, value, expected } => self.write(number, key, value, expected),
-            Action::Sign => {
+            Action::Heartbeat => {
                 let (nats, shared, instance) = (self.nats.clone(), self.me.clone(), self.instance);
                 self.runtime.spawn(async move {
-                    let signs = nats.give_sign(instance.0).await;
+                    let heartbeats = nats.beat(instance.0).await;
                     if let Some(shared) = shared.upgrade() {
-                        let signs = signs.map(|signs| signs.into_iter().map(InstanceId).collect());
-                        shared.input(Input::Signs(signs));
+                        let heartbeats =
+                            heartbeats.map(|heartbeats| heartbeats.into_iter().map(InstanceId).collect());
+                        shared.input(Input::Heartbeats(heartbeats));
                     }
                 });
             }
