@@ -230,6 +230,8 @@ impl RtcClient {
         let published = (view.published)(&key);
         let viewed = match (self.plan.role, &published) {
             (RtcRole::Publish, _) => None,
+            // So control answers.
+            (RtcRole::Play, Published::Frames(_)) if !view.bridges => return,
             (
                 RtcRole::Play,
                 Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)),
