@@ -269,8 +269,8 @@ impl Directory {
         self.shared.with(|machine, now| machine.set_feed(now, stream, parent))
     }
 
-    /// How busy this node is; goes out with the next announcement, every 3 to 20 s by the number of nodes, or at
-    /// once if it is busy now or is not any more.
+    /// How busy this node is; goes out with the next announcement, every 3 to 20 s by the number of
+    /// nodes, or at once if it is busy now or is not any more.
     pub fn set_load(&self, load: Load) {
         self.shared.with(|machine, now| machine.set_load(now, load));
     }

@@ -10,9 +10,10 @@
 //! are that one comparison, so whatever order things come in, they end in the same state. What readers get
 //! (`shown`) is computed from both after each change.
 //!
-//! A node lives as long as it sends heartbeats. They are kept beside what it says of itself, and are not
-//! watched: who looks gets all of them in one answer, so that their cost does not grow with the nodes.
-//! Silence counts only while this node itself hears the directory, so nobody is forgotten because NATS is away.
+//! A node lives as long as it sends heartbeats. They are kept beside what it says of itself, and
+//! are not watched: who looks gets all of them in one answer, so that their cost does not grow with
+//! the nodes. Silence counts only while this node itself hears the directory, so nobody is
+//! forgotten because NATS is away.
 
 mod keys;
 mod nodes;
@@ -49,8 +50,9 @@ const ECHO_WITHIN: Duration = Duration::from_millis(1200);
 /// Nodes without a heartbeat are not asked earlier after the directory came back: they had time to
 /// connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
-/// A node whose heartbeat was last seen so long ago is dead, if it answers no question. The heartbeat was
-/// at most [`HEARTBEAT_MAX_AGE`] and a quarter of a second old then, so the fifth second since it is not over.
+/// A node whose heartbeat was last seen so long ago is dead, if it answers no question. The
+/// heartbeat was at most [`HEARTBEAT_MAX_AGE`] and a quarter of a second old then, so the fifth
+/// second since it is not over.
 const DEAD_AFTER: Duration = Duration::from_millis(3000);
 /// The same after the directory came back.
 const DEAD_AFTER_RETURN: Duration = Duration::from_millis(4750);

@@ -25,8 +25,8 @@ use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, HEARTBEAT_MAX_AGE, Inpu
 use crate::record::VALUE_BYTES_MAX;
 use crate::settings::{Credentials, Settings, Tls};
 
-/// Entries of nodes are gone from the bucket this long after the last announcement: when all nodes died, since
-/// else the others delete them.
+/// Entries of nodes are gone from the bucket this long after the last announcement: when all nodes
+/// died, since else the others delete them.
 const NODE_MAX_AGE: Duration = Duration::from_secs(60);
 const _: () = assert!(NODE_MAX_AGE.as_millis() >= 3 * ANNOUNCE_EVERY_MAX.as_millis());
 /// What one bucket may take of the server's memory; it refuses more.

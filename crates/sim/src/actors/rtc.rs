@@ -57,7 +57,8 @@ pub struct Plan {
     pub leave: Leave,
     /// Its path loses neither packets nor time.
     pub is_steady: bool,
-    /// When its address changes, after it began, and to which: another port of the same host, or another host.
+    /// When its address changes, after it began, and to which: another port of the same host, or
+    /// another host.
     pub moves: Option<(Duration, IpAddr)>,
     /// Its path loses nothing but what is under way when its address changes.
     pub goes_on: bool,
