@@ -23,7 +23,7 @@ const FEW: usize = 1000;
 const MANY: usize = 10_000;
 const NODES: [&str; 3] = ["a", "b", "c"];
 /// Nodes of a large cluster.
-const CROWD: usize = 100;
+const NODES_MANY: usize = 100;
 /// Between two looks at whether something has come to be.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -65,7 +65,7 @@ async fn measure(effort: &Effort) -> Vec<String> {
     results.push(restarts(&mut server, &nodes, FEW, effort.restarts).await);
     leave(nodes).await;
 
-    let nodes = named(&server, (0..CROWD).map(|number| format!("n{number}"))).await;
+    let nodes = named(&server, (0..NODES_MANY).map(|number| format!("n{number}"))).await;
     for number in 0..FEW {
         claim(&nodes[number % nodes.len()], number).await;
     }

@@ -269,8 +269,8 @@ impl Directory {
         self.shared.with(|machine, now| machine.set_feed(now, stream, parent))
     }
 
-    /// How busy this node is; goes out with the next announcement, every 3 to 20 s by the number of nodes, or at
-    /// once if it is busy now or is not any more.
+    /// How busy this node is; goes out with the next announcement, every 3 to 20 s by the number of
+    /// nodes, or at once if it is busy now or is not any more.
     pub fn set_load(&self, load: Load) {
         self.shared.with(|machine, now| machine.set_load(now, load));
     }
@@ -432,13 +432,14 @@ impl Shared {
         match action {
             Action::Resync => self.resync.send_modify(|count| *count += 1),
             Action::Write { number, key, value, expected } => self.write(number, key, value, expected),
-            Action::Sign => {
+            Action::Heartbeat => {
                 let (nats, shared, instance) = (self.nats.clone(), self.me.clone(), self.instance);
                 self.runtime.spawn(async move {
-                    let signs = nats.give_sign(instance.0).await;
+                    let heartbeats = nats.beat(instance.0).await;
                     if let Some(shared) = shared.upgrade() {
-                        let signs = signs.map(|signs| signs.into_iter().map(InstanceId).collect());
-                        shared.input(Input::Signs(signs));
+                        let heartbeats =
+                            heartbeats.map(|heartbeats| heartbeats.into_iter().map(InstanceId).collect());
+                        shared.input(Input::Heartbeats(heartbeats));
                     }
                 });
             }

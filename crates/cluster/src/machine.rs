@@ -10,9 +10,10 @@
 //! are that one comparison, so whatever order things come in, they end in the same state. What readers get
 //! (`shown`) is computed from both after each change.
 //!
-//! A node lives as long as it gives signs of life. They are kept beside what it says of itself, and are not
-//! watched: who looks gets all of them in one answer, so that their cost does not grow with the nodes.
-//! Silence counts only while this node itself hears the directory, so nobody is forgotten because NATS is away.
+//! A node lives as long as it sends heartbeats. They are kept beside what it says of itself, and
+//! are not watched: who looks gets all of them in one answer, so that their cost does not grow with
+//! the nodes. Silence counts only while this node itself hears the directory, so nobody is
+//! forgotten because NATS is away.
 
 mod keys;
 mod nodes;
@@ -32,24 +33,26 @@ use crate::record::{
     Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
 };
 
-/// A node gives a sign of life this often, and looks whose there are: three messages.
-pub(crate) const SIGN_EVERY: Duration = Duration::from_millis(750);
-/// The directory keeps a sign this long.
-pub(crate) const SIGN_MAX_AGE: Duration = Duration::from_millis(1500);
-/// What a node says of itself goes to all nodes at intervals of this for each node, so that each gets eleven a
-/// second.
+/// A node sends a heartbeat this often, and looks whose there are: three messages.
+pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_millis(750);
+/// The directory keeps a heartbeat this long.
+pub(crate) const HEARTBEAT_MAX_AGE: Duration = Duration::from_millis(1500);
+/// An announcement goes to all nodes. Each node makes one every 90 ms times the number of nodes, so each
+/// receives eleven a second.
 const ANNOUNCE_PER_NODE: Duration = Duration::from_millis(90);
-/// And not more often than its load is measured.
+/// Lower bound: load is not measured more often.
 pub(crate) const ANNOUNCE_EVERY_MIN: Duration = Duration::from_millis(3000);
-/// And not so seldom that the directory could lose it.
+/// Upper bound: a third of the age at which the directory drops it.
 pub(crate) const ANNOUNCE_EVERY_MAX: Duration = Duration::from_millis(20_000);
-/// A node's own announcement has to come back within this, and so has the answer to a look; else the directory
-/// is not heard.
+/// A node's own announcement has to come back within this, and so has the answer to a heartbeat; else
+/// the directory is not heard.
 const ECHO_WITHIN: Duration = Duration::from_millis(1200);
-/// Nodes without a sign are not asked earlier after the directory came back: they had time to connect again.
+/// Nodes without a heartbeat are not asked earlier after the directory came back: they had time to
+/// connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
-/// A node whose sign was last seen so long ago is dead, if it answers no question. The sign was at most
-/// [`SIGN_MAX_AGE`] and a quarter of a second old then, so the fifth second since it is not over.
+/// A node whose heartbeat was last seen so long ago is dead, if it answers no question. The
+/// heartbeat was at most [`HEARTBEAT_MAX_AGE`] and a quarter of a second old then, so the fifth
+/// second since it is not over.
 const DEAD_AFTER: Duration = Duration::from_millis(3000);
 /// The same after the directory came back.
 const DEAD_AFTER_RETURN: Duration = Duration::from_millis(4750);
@@ -207,8 +210,8 @@ pub(crate) enum Action {
     Resync,
     /// Write `value` (or delete, without one) if the key's last revision is the one `expected`, if any.
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
-    /// Give a sign of life, and look whose there are.
-    Sign,
+    /// Send a heartbeat, and look whose there are.
+    Heartbeat,
     /// Ask whether anybody listens for this instance.
     Ask(InstanceId),
     /// Remove all of a key up to this revision.
@@ -232,8 +235,8 @@ pub(crate) enum Input {
     Lost,
     /// What became of a write.
     Written { number: u64, key: Key, outcome: Outcome },
-    /// Whose signs of life there are; nothing if that could not be found out.
-    Signs(Option<HashSet<InstanceId>>),
+    /// Whose heartbeats there are; nothing if that could not be found out.
+    Heartbeats(Option<HashSet<InstanceId>>),
     /// What became of a question.
     Asked(InstanceId, Answer),
 }
@@ -286,7 +289,7 @@ struct Peer {
     revision: u64,
     /// When it was last known to be there.
     seen_at: Duration,
-    /// Looks since then that did not find its sign.
+    /// Looks since then that did not find its heartbeat.
     missed: u32,
     /// When a stream of it was last seen to be written.
     wrote_at: Duration,
@@ -343,7 +346,7 @@ struct Writing {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Timer {
     Announce,
-    Sign,
+    Heartbeat,
     Echo,
     Settle,
     Tidy,
@@ -389,8 +392,8 @@ pub(crate) struct Machine {
     timers: BTreeSet<(Duration, Timer)>,
     timer_at: HashMap<Timer, Duration>,
     echo_due: Option<Duration>,
-    /// When the look began that was not answered yet.
-    looked_at: Option<Duration>,
+    /// When the heartbeat was sent that was not answered yet.
+    beat_at: Option<Duration>,
     last_number: u64,
     last_claim: u64,
     nonsense: NonsenseCount,
@@ -426,7 +429,7 @@ impl Machine {
             timers: BTreeSet::new(),
             timer_at: HashMap::new(),
             echo_due: None,
-            looked_at: None,
+            beat_at: None,
             last_number: 0,
             last_claim: 0,
             nonsense: NonsenseCount::default(),
@@ -579,7 +582,7 @@ impl Machine {
             Input::Synced => self.synced(now),
             Input::Lost => self.lose_link(now),
             Input::Written { number, key, outcome } => self.written(now, number, key, outcome),
-            Input::Signs(signs) => self.signs_seen(now, signs),
+            Input::Heartbeats(heartbeats) => self.heartbeats_seen(now, heartbeats),
             Input::Asked(instance, answer) => self.asked(now, instance, answer),
         }
     }
@@ -599,7 +602,7 @@ impl Machine {
             self.timer_at.remove(&timer);
             match timer {
                 Timer::Announce => self.announce(now),
-                Timer::Sign => self.give_sign(now),
+                Timer::Heartbeat => self.beat(now),
                 Timer::Echo => {
                     if self.is_live() && self.echo_due.is_some_and(|due| due <= now) {
                         self.restart_link(now);

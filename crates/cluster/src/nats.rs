@@ -21,12 +21,12 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
 use crate::directory::Shared;
-use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, Input, Key, Outcome, SIGN_MAX_AGE};
+use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, HEARTBEAT_MAX_AGE, Input, Key, Outcome};
 use crate::record::VALUE_BYTES_MAX;
 use crate::settings::{Credentials, Settings, Tls};
 
-/// Entries of nodes are gone from the bucket this long after the last announcement: when all nodes died, since
-/// else the others delete them.
+/// Entries of nodes are gone from the bucket this long after the last announcement: when all nodes
+/// died, since else the others delete them.
 const NODE_MAX_AGE: Duration = Duration::from_secs(60);
 const _: () = assert!(NODE_MAX_AGE.as_millis() >= 3 * ANNOUNCE_EVERY_MAX.as_millis());
 /// What one bucket may take of the server's memory; it refuses more.
@@ -120,7 +120,7 @@ impl Nats {
         let kind = match bucket {
             Bucket::Nodes => "nodes",
             Bucket::Streams => "streams",
-            Bucket::Signs => "signs",
+            Bucket::Heartbeats => "heartbeats",
         };
         format!("{}_{kind}", self.prefix)
     }
@@ -152,7 +152,7 @@ impl Nats {
         let max_age = match bucket {
             Bucket::Nodes => NODE_MAX_AGE,
             Bucket::Streams => Duration::ZERO,
-            Bucket::Signs => SIGN_MAX_AGE,
+            Bucket::Heartbeats => HEARTBEAT_MAX_AGE,
         };
         let config = |num_replicas| stream::Config {
             name: name.clone(),
@@ -185,7 +185,7 @@ impl Nats {
     /// Has more copies made of buckets that were made while servers were away. Says whether some lack still.
     async fn add_copies(&self, replicas: usize) -> bool {
         let mut lack = false;
-        for bucket in [Bucket::Nodes, Bucket::Streams, Bucket::Signs] {
+        for bucket in [Bucket::Nodes, Bucket::Streams, Bucket::Heartbeats] {
             let Ok(stream) = self.context.get_stream(self.stream_name(bucket)).await else { return true };
             let config = stream.cached_info().config.clone();
             if config.num_replicas < replicas {
@@ -224,7 +224,7 @@ impl Nats {
         let begin = async {
             let nodes = self.open(Bucket::Nodes, copies).await?;
             let streams = self.open(Bucket::Streams, copies).await?;
-            self.open(Bucket::Signs, copies).await?;
+            self.open(Bucket::Heartbeats, copies).await?;
             Ok::<_, Problem>((
                 self.watch(Bucket::Nodes, &nodes).await?,
                 self.watch(Bucket::Streams, &streams).await?,
@@ -296,21 +296,21 @@ impl Nats {
         }
     }
 
-    /// Leaves a sign of life of `instance`, and finds out whose there are: an entry each, without a value, which
-    /// nobody watches. That one is stored needs no answer; the next look shows it.
-    pub(crate) async fn give_sign(&self, instance: u64) -> Option<Vec<u64>> {
-        let prefix = format!("$KV.{}.", self.bucket(Bucket::Signs));
+    /// Leaves a heartbeat of `instance`, and finds out whose there are: an entry each, without a value,
+    /// which nobody watches. That one is stored needs no answer; the next look shows it.
+    pub(crate) async fn beat(&self, instance: u64) -> Option<Vec<u64>> {
+        let prefix = format!("$KV.{}.", self.bucket(Bucket::Heartbeats));
         let look = async {
             self.client.publish(format!("{prefix}{instance:016x}"), Bytes::new()).await.ok()?;
-            let stream = self.context.get_stream_no_info(self.stream_name(Bucket::Signs)).await.ok()?;
-            let signs = stream.info_with_subjects(">").await.ok()?;
+            let stream = self.context.get_stream_no_info(self.stream_name(Bucket::Heartbeats)).await.ok()?;
+            let heartbeats = stream.info_with_subjects(">").await.ok()?;
             // Up to the last one: beyond it, it would ask for more.
-            let count = usize::try_from(signs.info.state.subjects_count).ok()?;
-            signs.take(count).try_collect::<Vec<_>>().await.ok()
+            let count = usize::try_from(heartbeats.info.state.subjects_count).ok()?;
+            heartbeats.take(count).try_collect::<Vec<_>>().await.ok()
         };
-        let signs = timeout(WRITE_WITHIN, look).await.ok().flatten()?;
+        let heartbeats = timeout(WRITE_WITHIN, look).await.ok().flatten()?;
         let instance = |subject: &str| u64::from_str_radix(subject.strip_prefix(&prefix)?, 16).ok();
-        Some(signs.iter().filter_map(|(subject, _)| instance(subject)).collect())
+        Some(heartbeats.iter().filter_map(|(subject, _)| instance(subject)).collect())
     }
 
     /// What the key has, for a write that expected something else.

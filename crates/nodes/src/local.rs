@@ -47,7 +47,7 @@ pub(crate) struct Own {
     pub(crate) epoch: Epoch,
     pub(crate) worker: usize,
     pub(crate) published: Published,
-    /// Its codecs, if those of what is published are not them.
+    /// Codecs it was published with; empty until known, and for packets.
     pub(crate) codecs: Vec<Codec>,
     pub(crate) takes_over: bool,
 }

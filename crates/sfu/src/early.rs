@@ -73,10 +73,6 @@ impl EarlyPackets {
         held.into_iter()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(crate) fn clear(&mut self) {
         self.0 = VecDeque::new();
     }

@@ -98,8 +98,9 @@ impl PacketStream {
         !self.joining.is_empty()
     }
 
-    /// Sends viewers their packets from the cache, at most `most`: calls `send` with the viewer's token,
-    /// the packet's kind, its header and what follows it. Returns how many were sent: if `most`, there may be more.
+    /// Sends viewers their packets from the cache, at most `most`: calls `send` with the viewer's
+    /// token, the packet's kind, its header and what follows it. Returns how many were sent: if
+    /// `most`, there may be more.
     ///
     /// Paced, so that a viewer's network is not flooded: call it after each batch, and at
     /// [`PacketStream::next_timeout`]. Viewers take turns. What a batch will bring a viewer, open or not,

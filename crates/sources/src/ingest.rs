@@ -75,7 +75,7 @@ struct Shared {
 }
 
 impl Ingest {
-    /// By `workers`. `message_bytes_max` is what they take as the largest message.
+    /// Sends to `workers`. `message_bytes_max` is what they take as the largest message.
     pub fn new(workers: WorkerHandles, thread: &IngestThread, message_bytes_max: u32) -> Self {
         let thread = thread.spawner();
         let (names, dealing) = (Names::default(), Mutex::new(()));

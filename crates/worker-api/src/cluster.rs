@@ -47,12 +47,12 @@ pub trait Elsewhere: Debug + Send + Sync {
     /// larger epoch, and the other is not reported as ended.
     fn started(&self, publication: &Publication<'_>);
 
-    /// What a publication of this node is to players by WebRTC has become known, or has changed: on a node that
-    /// bridges it, whether this one does or not.
+    /// What a publication of this node is to players by WebRTC has become known, or has changed: on
+    /// a node that bridges it, whether this one does or not.
     fn changed(&self, key: &str, epoch: Epoch, published: &Published);
 
-    /// What a publication of frames consists of, for people who look at the cluster: its codecs are others than
-    /// those that players by WebRTC get.
+    /// What a publication of frames consists of, for people who look at the cluster: its codecs are
+    /// others than those that players by WebRTC get.
     fn codecs(&self, _key: &str, _epoch: Epoch, _codecs: &[Codec]) {}
 
     /// A publication that was reported has ended, and no other of this node has replaced it.

@@ -1,7 +1,7 @@
 //! HTTP connections between a worker and the control side, by bounded queues in both directions.
 //!
-//! A worker hands over a connection whose request is not media. Control answers it and may give the connection
-//! back.
+//! A worker hands over a connection whose request is not media. Control answers it and may give the
+//! connection back.
 
 use std::net::{SocketAddr, TcpStream};
 use std::task::Waker;

@@ -46,12 +46,12 @@ pub struct WorkerHandles {
 }
 
 impl WorkerHandles {
-    /// Of the workers behind `handles`.
+    /// Sends to the workers behind `handles`.
     pub fn new(handles: Vec<WorkerHandle>) -> Self {
         Self::over(handles.len(), Box::new(move |worker, command| handles[worker].send(command)))
     }
 
-    /// Of `count` workers that `send` reaches.
+    /// Sends to `count` workers that `send` reaches.
     pub fn over(count: usize, send: Box<Send>) -> Self {
         Self { count, send, shared: Mutex::new(None) }
     }

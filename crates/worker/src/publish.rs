@@ -84,8 +84,6 @@ impl Worker {
         self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
         self.update_read_interest(stream);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
-        // Where bridges are off this is known before anything has come.
-        self.describe_as_packets(stream);
         if claim.bridged.is_empty() {
             self.bridge_to_packets_if_wanted(claim.id);
         } else {

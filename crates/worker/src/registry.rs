@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ids::{ConnId, PeerId, TableId, WorkerIndex};
 use media::Codec;
 use worker_api::cluster::{self, Elsewhere};
-use worker_api::streams::NotBridged;
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
@@ -128,8 +127,6 @@ struct Listing {
     tracks: Option<PublishedTracks>,
     /// What it would be as packets, if it sends frames.
     bridged: WebrtcAvailability,
-    /// And is not here, because bridges to packets are off.
-    is_bridge_off: bool,
     /// Codecs of the present publisher of frames.
     codecs: Vec<Codec>,
     /// Workers with players, by lane.
@@ -288,21 +285,18 @@ impl Directory {
         self.elsewhere.is_some()
     }
 
-    /// What the frames of this publication, of these codecs, would be as packets, and whether they are not
-    /// bridged here.
+    /// What the frames of this publication, of these codecs, would be as packets, on nodes that bridge them.
     pub(crate) fn set_formats(
         &self,
         key: &str,
         epoch: Epoch,
         bridged: WebrtcAvailability,
-        is_bridge_off: bool,
         codecs: Vec<Codec>,
     ) {
         let mut inner = self.lock();
         let listing = inner.streams.get_mut(key);
         let listing = listing.filter(|listing| listing.home.is_some_and(|home| home.epoch == epoch));
         let Some(listing) = listing else { return };
-        listing.is_bridge_off = is_bridge_off;
         let has_changed = listing.bridged != bridged;
         let has_other_codecs = listing.codecs != codecs;
         (listing.bridged, listing.codecs) = (bridged, codecs);
@@ -311,7 +305,6 @@ impl Directory {
                 elsewhere.codecs(key, epoch, &listing.codecs);
             }
             if has_changed {
-                // Each node bridges for itself, or does not.
                 elsewhere.changed(key, epoch, &Published::Frames(listing.bridged.clone()));
             }
         }
@@ -368,7 +361,6 @@ impl Inner {
                 is_wanted: false,
                 tracks: None,
                 bridged: WebrtcAvailability::Unknown,
-                is_bridge_off: false,
                 codecs: Vec::new(),
                 subscribers: [Vec::new(), Vec::new()],
             };
@@ -395,9 +387,9 @@ impl Listing {
         self.has_players() && (self.home.is_none() || self.is_fetched)
     }
 
-    /// Of a publisher of frames.
+    /// What is known of the formats was about the publisher before.
     fn forget_formats(&mut self) {
-        (self.bridged, self.is_bridge_off) = (WebrtcAvailability::Unknown, false);
+        self.bridged = WebrtcAvailability::Unknown;
         self.codecs.clear();
     }
 
@@ -405,9 +397,6 @@ impl Listing {
         match (&self.home, &self.tracks) {
             (None, _) => Published::Nobody,
             (_, Some(tracks)) => Published::Packets(Arc::clone(tracks)),
-            (_, None) if self.is_bridge_off => {
-                Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff))
-            }
             (_, None) => Published::Frames(self.bridged.clone()),
         }
     }
@@ -488,11 +477,11 @@ mod tests {
         let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
         let tracks = WebrtcAvailability::Tracks(Arc::from([]), None);
-        directory.set_formats("live/a", claim.epoch, tracks.clone(), false, Vec::new());
+        directory.set_formats("live/a", claim.epoch, tracks.clone(), Vec::new());
         assert_eq!(directory.published("live/a"), Published::Frames(tracks.clone()));
         let second = directory.claim("live/a", WorkerIndex(1), TAKES_OVER, None).unwrap();
         assert_eq!(directory.published("live/a"), Published::Frames(WebrtcAvailability::Unknown));
-        directory.set_formats("live/a", claim.epoch, tracks, false, Vec::new());
+        directory.set_formats("live/a", claim.epoch, tracks, Vec::new());
         assert_eq!(
             directory.published("live/a"),
             Published::Frames(WebrtcAvailability::Unknown),

@@ -9,8 +9,8 @@ pub(crate) enum Bucket {
     Nodes,
     /// Streams and feeds: entries stay until they are deleted, by their owner or after its death.
     Streams,
-    /// Signs of life, by instance: entries expire, and nobody watches.
-    Signs,
+    /// Heartbeats, by instance: entries expire, and nobody watches.
+    Heartbeats,
 }
 
 /// A key.
@@ -44,7 +44,7 @@ impl Key {
     pub(crate) fn parse(bucket: Bucket, text: &str) -> Option<Self> {
         match bucket {
             Bucket::Nodes => return NodeName::from_token(text).map(Self::Node),
-            Bucket::Signs => return None,
+            Bucket::Heartbeats => return None,
             Bucket::Streams => {}
         }
         let mut tokens = text.split('.');

@@ -8,8 +8,9 @@ use bytes::Bytes;
 
 use super::{
     ANNOUNCE_EVERY_MAX, ANNOUNCE_EVERY_MIN, ANNOUNCE_PER_NODE, ASK_AGAIN, Action, Answer, DEAD_AFTER,
-    DEAD_AFTER_RETURN, ECHO_WITHIN, Event, Gone, INSTANCES_MAX, Key, Link, Machine, NEWCOMER_FOR, OwnState,
-    Peer, RETURN_GRACE, Refusal, SIGN_EVERY, SUSPECT_AFTER_RETURN, Timer, UNREACHED_MAX, WRITES_MAX,
+    DEAD_AFTER_RETURN, ECHO_WITHIN, Event, Gone, HEARTBEAT_EVERY, INSTANCES_MAX, Key, Link, Machine,
+    NEWCOMER_FOR, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER_RETURN, Timer, UNREACHED_MAX,
+    WRITES_MAX,
 };
 use crate::names::{NodeName, StreamName};
 use crate::record::{InstanceId, NEWCOMER, Node, Nonsense};
@@ -101,30 +102,30 @@ impl Machine {
         true
     }
 
-    /// Says by a sign that this node is there, and looks whose signs there are.
-    pub(super) fn give_sign(&mut self, now: Duration) {
+    /// Sends a heartbeat, and looks whose there are.
+    pub(super) fn beat(&mut self, now: Duration) {
         if !self.is_live() || self.out {
             return;
         }
-        match self.looked_at {
-            Some(looked_at) if now >= looked_at + ECHO_WITHIN => return self.restart_link(now),
+        match self.beat_at {
+            Some(beat_at) if now >= beat_at + ECHO_WITHIN => return self.restart_link(now),
             Some(_) => {}
             None => {
-                self.looked_at = Some(now);
-                self.actions.push(Action::Sign);
+                self.beat_at = Some(now);
+                self.actions.push(Action::Heartbeat);
             }
         }
-        self.set_timer(now + SIGN_EVERY, Timer::Sign);
+        self.set_timer(now + HEARTBEAT_EVERY, Timer::Heartbeat);
     }
 
-    /// A node without a sign is asked, and is dead if that lasts.
-    pub(super) fn signs_seen(&mut self, now: Duration, signs: Option<HashSet<InstanceId>>) {
+    /// A node without a heartbeat is asked, and is dead if that lasts.
+    pub(super) fn heartbeats_seen(&mut self, now: Duration, heartbeats: Option<HashSet<InstanceId>>) {
         let Link::Live { since } = self.link else { return };
-        let Some(signs) = signs else { return self.restart_link(now) };
-        self.looked_at = None;
+        let Some(heartbeats) = heartbeats else { return self.restart_link(now) };
+        self.beat_at = None;
         let mut silent = Vec::new();
         for (&instance, peer) in self.nodes.iter_mut().filter(|(_, peer)| !peer.gone) {
-            if signs.contains(&instance) {
+            if heartbeats.contains(&instance) {
                 peer.is_there(now);
             } else {
                 peer.missed += 1;
@@ -235,7 +236,8 @@ impl Machine {
                 // It had this node's name, and now the name is free.
                 self.announce(now);
             } else if why == Gone::Silent && self.is_live() && self.is_cleaner() {
-                // Who comes later has not to find out that it is dead. What is left is gone in a minute.
+                // A node that joins later need not find out that this one is dead. If the delete fails, the
+                // entry expires in a minute.
                 let key = Key::Node(node.name.clone());
                 if !self.writing.contains_key(&key) && self.writing.len() < WRITES_MAX {
                     self.write(key, None, Some(revision));

@@ -469,7 +469,7 @@ impl Machine {
             self.actions.push(Action::Tell(Event::NotHeard));
         }
         self.link = Link::Down;
-        (self.echo_due, self.looked_at) = (None, None);
+        (self.echo_due, self.beat_at) = (None, None);
         self.writing.clear();
         self.queue.clear();
         self.queued.clear();
@@ -519,7 +519,7 @@ impl Machine {
         self.set_timer(now + SETTLE, Timer::Settle);
         self.actions.push(Action::Tell(Event::Heard));
         self.announce(now);
-        self.give_sign(now);
+        self.beat(now);
         for key in keys {
             self.look_at(now, key);
         }

@@ -166,15 +166,15 @@ async fn a_node_that_is_connected_and_not_served_keeps_its_streams() {
     link.serves.send_replace(false);
     until("it is not served", || !b.health().heard).await;
     let jetstream = jetstream::new(server.client().await);
-    let signs = jetstream.get_key_value("millstream_signs").await.unwrap();
-    let sign = format!("{:016x}", b.instance().0);
-    in_time("its sign is gone", async {
-        while signs.get(&sign).await.unwrap().is_some() {
+    let heartbeats = jetstream.get_key_value("millstream_heartbeats").await.unwrap();
+    let heartbeat = format!("{:016x}", b.instance().0);
+    in_time("its heartbeat is gone", async {
+        while heartbeats.get(&heartbeat).await.unwrap().is_some() {
             sleep(Duration::from_millis(50)).await;
         }
     })
     .await;
-    // Longer than nodes live that neither give signs nor are connected: the length of the fault itself.
+    // Longer than nodes live that neither send heartbeats nor are connected: the length of the fault itself.
     sleep(STANDSTILL).await;
     assert!(a.health().heard, "{:?}", a.health());
     let taken = a.claim(&stream("live/b"), described(b""), Policy::Refuse).await;

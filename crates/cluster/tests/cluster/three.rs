@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::server::{DEADLINE, Server, described, free_port, home, node, stream, until, until_every};
 
-const BUCKETS: [&str; 3] = ["KV_millstream_nodes", "KV_millstream_streams", "KV_millstream_signs"];
+const BUCKETS: [&str; 3] = ["KV_millstream_nodes", "KV_millstream_streams", "KV_millstream_heartbeats"];
 /// Between two looks at what servers do among themselves.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -23,19 +23,19 @@ const PAGE_MAX: usize = 1000;
 const PAGE_DEFAULT: usize = 100;
 
 /// One stream in the views of the workers.
-pub(in super::super) struct Merged<'a> {
+pub(crate) struct Merged<'a> {
     /// What describes it.
-    pub(in super::super) primary: &'a StreamSnapshot,
+    pub(crate) primary: &'a StreamSnapshot,
     /// Worker that has the publisher.
-    pub(in super::super) home: Option<usize>,
+    pub(crate) home: Option<usize>,
     /// Players on all workers, of both kinds.
-    pub(in super::super) players: u64,
+    pub(crate) players: u64,
     /// The bridge between the kinds, while it runs.
-    pub(in super::super) bridge: Option<&'a BridgeSnapshot>,
+    pub(crate) bridge: Option<&'a BridgeSnapshot>,
 }
 
 /// Streams of all workers, by app and name.
-pub(in super::super) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
+pub(crate) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
     let mut streams: BTreeMap<(&str, &str), Merged<'_>> = BTreeMap::new();
     for worker in workers {
         for view in &worker.streams {
@@ -103,7 +103,7 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
 }
 
 /// The video of a stream, of whichever kind it is; `None` if it has none, or nothing is known of it yet.
-pub(in super::super) fn video(view: &StreamSnapshot) -> Option<Video> {
+pub(crate) fn video(view: &StreamSnapshot) -> Option<Video> {
     let counted = Some(view.video_frames_per_second).filter(|rate| *rate > 0.0);
     let of_packets = || {
         let track = view.tracks.iter().find(|track| track.kind == TrackKind::Video)?;

@@ -199,17 +199,17 @@ pub(super) struct Publisher {
 
 /// Video, as far as its headers say.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in super::super) struct Video {
+pub(crate) struct Video {
     #[schema(example = "H.264")]
-    pub(in super::super) codec: String,
-    pub(in super::super) profile: Option<String>,
-    pub(in super::super) level: Option<String>,
-    pub(in super::super) width: Option<u32>,
-    pub(in super::super) height: Option<u32>,
+    pub(crate) codec: String,
+    pub(crate) profile: Option<String>,
+    pub(crate) level: Option<String>,
+    pub(crate) width: Option<u32>,
+    pub(crate) height: Option<u32>,
     /// Declared by the stream, or counted over the last second.
-    pub(in super::super) frame_rate: Option<f32>,
-    pub(in super::super) bitrate_bits_per_second: u64,
-    pub(in super::super) key_frame_interval_ms: Option<u32>,
+    pub(crate) frame_rate: Option<f32>,
+    pub(crate) bitrate_bits_per_second: u64,
+    pub(crate) key_frame_interval_ms: Option<u32>,
 }
 
 /// Audio, as far as its headers say.

@@ -38,10 +38,10 @@ pub(super) struct Limits {
     pub(super) pending_per_address_max: usize,
 }
 
-/// The home of a stream gets its viewers while it has at most this part (an eighth) more sessions than the
-/// worker with the fewest: there, a packet needs no message to another worker. With few sessions, where
+/// The home of a stream takes its viewers while it has at most 1/8 more sessions than the least loaded
+/// worker (or one more): there, a packet needs no message to another worker. With few sessions, where
 /// messages cost next to nothing, all workers get as many; and none is idle while another is full.
-const MORE_AT_HOME: usize = 8;
+const HOME_EXCESS_DIVISOR: usize = 8;
 
 /// Why there is no room for another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl<T> Registry<T> {
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
         let candidates = inner.workers.iter().enumerate().filter(|(_, load)| room(load));
         let least = candidates.clone().min_by_key(|(_, load)| load.sessions).ok_or(AtCapacity::Workers)?;
-        let most = least.1.sessions + (least.1.sessions / MORE_AT_HOME).max(1);
+        let most = least.1.sessions + (least.1.sessions / HOME_EXCESS_DIVISOR).max(1);
         let at_home = candidates.clone().find(|(worker, load)| Some(*worker) == home && load.sessions < most);
         let (worker, _) = at_home.unwrap_or(least);
         inner.workers[worker].sessions += 1;

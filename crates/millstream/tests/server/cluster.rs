@@ -320,7 +320,7 @@ fn each_node_answers_viewers_by_its_own_bridges_and_as_the_home_would() {
     for node in [&off, &on, &other] {
         wait_for_lines(node, "linked to a node", 2);
     }
-    let of_off = LivePublisher::start(off.rtmp, "live/off", sample_tags());
+    let _of_off = LivePublisher::start(off.rtmp, "live/off", sample_tags());
     let _of_on = LivePublisher::start(on.rtmp, "live/on", sample_tags());
     let _h265 = LivePublisher::start(on.rtmp, "live/h265", video_sample("h265-b0.flv"));
     let offer = |video| Options { video: Some(video), ..Options::default() };
@@ -359,7 +359,6 @@ fn each_node_answers_viewers_by_its_own_bridges_and_as_the_home_would() {
     };
     assert_eq!(codecs("live/off"), Some(serde_json::json!(["H.264", "AAC"])));
     assert_eq!(codecs("live/h265"), Some(serde_json::json!(["H.265"])));
-    drop(of_off);
 }
 
 fn is_key_frame(tag: &rtmp::flv::Tag) -> bool {

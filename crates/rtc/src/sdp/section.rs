@@ -13,8 +13,7 @@ use super::simulcast::SimulcastLines;
 use super::sources::SourceLines;
 use super::track::{Format, Source};
 use super::{Candidate, EXTENSIONS_MAX, FINGERPRINTS_MAX, IceCredentials};
-use crate::dtls::DtlsRole;
-use crate::dtls::{Fingerprint, FingerprintError};
+use crate::dtls::{DtlsRole, Fingerprint, FingerprintError};
 
 /// Which way media go, seen from the side that wrote it (RFC 8866 section 6.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::ledger::Ledger;
 /// Longest time for an answer to a request of the API.
 const ANSWER_MAX: Duration = Duration::from_secs(8);
 
-/// Most bytes that somebody gets who never asks for anything: the server's side of an RTMP handshake, which is
-/// as long as the client's, or an error.
+/// Most bytes that somebody gets who never asks for anything: the server's side of an RTMP
+/// handshake, which is as long as the client's, or an error.
 const ANSWER_BYTES_MAX: usize = 1 + 2 * 1_536 + 512;
 
 /// What one does.

@@ -57,7 +57,8 @@ pub struct Plan {
     pub leave: Leave,
     /// Its path loses neither packets nor time.
     pub is_steady: bool,
-    /// When its address changes, after it began, and to which: another port of the same host, or another host.
+    /// When its address changes, after it began, and to which: another port of the same host, or
+    /// another host.
     pub moves: Option<(Duration, IpAddr)>,
     /// Its path loses nothing but what is under way when its address changes.
     pub goes_on: bool,
@@ -230,6 +231,8 @@ impl RtcClient {
         let published = (view.published)(&key);
         let viewed = match (self.plan.role, &published) {
             (RtcRole::Publish, _) => None,
+            // So control answers.
+            (RtcRole::Play, Published::Frames(_)) if !view.bridges => return,
             (
                 RtcRole::Play,
                 Published::Packets(tracks) | Published::Frames(WebrtcAvailability::Tracks(tracks, _)),

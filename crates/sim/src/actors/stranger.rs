@@ -1,4 +1,5 @@
-//! Somebody without credentials who sends to every UDP port of a server: garbage, and what looks like a client.
+//! Somebody without credentials who sends to every UDP port of a server: garbage, and what looks
+//! like a client.
 //!
 //! It has seen the user names of WebRTC clients pass by, but no password and no key. Nothing of what it sends
 //! is answered: not with media, and not with an error either, which would go to whoever it says that it is.

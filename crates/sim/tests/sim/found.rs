@@ -157,10 +157,11 @@ fn a_stream_that_a_node_let_go_begins_again_there() {
     finds_nothing(50_037, &without_strangers(50_037));
 }
 
-/// A worker with a viewer stood still while a publisher on another one took the stream over. It had packets of
-/// both then, and sent the audio of the new publication before the video of the old one, as it does with all
-/// audio: the viewer was taken to get the old publication a second time. And what there was of the new one's
-/// video began without a key frame, which the ring between the two workers had had no room for.
+/// A worker with a viewer stood still while a publisher on another one took the stream over. It had
+/// packets of both then, and sent the audio of the new publication before the video of the old one,
+/// as it does with all audio: the viewer was taken to get the old publication a second time. And
+/// what there was of the new one's video began without a key frame, which the ring between the two
+/// workers had had no room for.
 #[test]
 fn audio_of_a_publication_may_come_before_the_last_video_of_the_one_before() {
     finds_nothing(102_031, &without_strangers(102_031));

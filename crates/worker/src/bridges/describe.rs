@@ -119,11 +119,7 @@ impl Worker {
         let is_one_kind = |formats: &PublishedFormats| {
             formats.refused.is_none() && formats.video.is_some() != formats.audio.is_some()
         };
-        let is_bridge_off = !local.settings.bridge.enabled;
         let bridged = match formats {
-            _ if is_bridge_off && !self.ctx.directory.is_in_cluster() => {
-                WebrtcAvailability::Impossible(NotBridged::ToPacketsOff)
-            }
             None => WebrtcAvailability::Impossible(NotBridged::Bug),
             Some(formats) if is_early && is_one_kind(formats) => WebrtcAvailability::Unknown,
             Some(formats) => bridged(formats),
@@ -131,7 +127,7 @@ impl Worker {
         // Some codecs say what they are only with their first key frame.
         let is_unknown = bridged == WebrtcAvailability::Unknown;
         let (key, epoch, codecs) = (&local.publication.key, source.epoch, self.codecs(stream));
-        self.ctx.directory.set_formats(key, epoch, bridged, is_bridge_off, codecs);
+        self.ctx.directory.set_formats(key, epoch, bridged, codecs);
         self.frames.streams[stream].description.due_ms = None;
         if is_unknown {
             self.describe_later(stream);

@@ -43,7 +43,7 @@ const QUIET: usize = 100;
 pub(crate) const PEERS_PER_SESSION: usize = rtc::VALID_PATHS_MAX + 1;
 
 /// Counters of a port, or of all ports of a worker.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SendCounters {
     /// Datagrams made.
     pub(crate) packets: u64,
@@ -65,19 +65,10 @@ pub(crate) struct SendCounters {
     pub(crate) unprotected: u64,
     /// Flushes that found no room.
     pub(crate) blocked: u64,
-    /// Datagrams that did not leave since the last time these were taken.
-    pub(crate) losses: Vec<Loss>,
-}
-
-/// A datagram for a session that did not leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Loss {
-    /// The session at the address it was for; `None` if that has gone.
-    pub(crate) session: Option<PeerId>,
-    /// What it carried: STUN, DTLS and RTCP are data.
-    pub(crate) kind: MediaKind,
-    /// The kernel refused it; else it had no room for too long.
-    pub(crate) is_refused: bool,
+    /// `dropped` by [`MediaKind`]; STUN, DTLS and RTCP are data.
+    pub(crate) no_room: [u64; 3],
+    /// `failed` in the same way.
+    pub(crate) refused: [u64; 3],
 }
 
 /// A UDP socket, the sessions by address, and the datagrams that wait for the next flush.
@@ -221,7 +212,7 @@ impl UdpPort {
             Err(reason) => {
                 counters.dropped += 1;
                 counters.unmade += 1;
-                counters.losses.push(loss(&self.peers, &envelope, false));
+                counters.no_room[kind as usize] += 1;
                 tracing::trace!(%destination, len_max, ?reason, "datagram dropped");
                 return None;
             }
@@ -309,8 +300,9 @@ impl UdpPort {
         counters.failed += progress.failed as u64;
         if progress.failed > 0 {
             tracing::trace!(local = %self.local, failed = progress.failed, "datagrams refused");
-            let failures = self.batch.failures().iter();
-            counters.losses.extend(failures.map(|failure| loss(&self.peers, &failure.envelope, true)));
+            for failure in self.batch.failures() {
+                counters.refused[kind_of(&failure.envelope)] += 1;
+            }
         }
         self.blocked_at_ms = progress.blocked.then_some(now_ms);
         self.took_some = progress.sent > 0;
@@ -319,9 +311,7 @@ impl UdpPort {
             let before = self.batch.len();
             self.batch.retain(|envelope, _| {
                 let waits = (envelope.stamp >> KIND_BITS) + WAIT_MS_MAX >= now_ms;
-                if !waits {
-                    counters.losses.push(loss(&self.peers, envelope, false));
-                }
+                counters.no_room[kind_of(envelope)] += u64::from(!waits);
                 waits
             });
             let dropped = before - self.batch.len();
@@ -336,10 +326,9 @@ impl UdpPort {
 /// A datagram that waits is stamped with the time it was made and, in so many low bits, what it carries.
 const KIND_BITS: u32 = 2;
 
-fn loss(peers: &PeerTable<PeerId>, envelope: &Envelope, is_refused: bool) -> Loss {
-    let is_stamped = |kind: &MediaKind| *kind as u64 == envelope.stamp & ((1 << KIND_BITS) - 1);
-    let kind = [MediaKind::Audio, MediaKind::Video].into_iter().find(is_stamped).unwrap_or(MediaKind::Data);
-    Loss { session: peers.get(PeerKey::from(envelope.destination)).copied(), kind, is_refused }
+/// The number of its [`MediaKind`].
+fn kind_of(envelope: &Envelope) -> usize {
+    (envelope.stamp & ((1 << KIND_BITS) - 1)) as usize
 }
 
 /// When a port is read: as soon as something arrives, or in rounds.
@@ -545,22 +534,21 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_leave_is_known_by_session_and_kind() {
+    fn what_does_not_leave_is_counted_by_kind() {
         let loopback = "127.0.0.1:0".parse().expect("an address");
         let socket = UdpSocket::bind(loopback).expect("a socket");
         let mut port = UdpPort::new(socket, &RtcSettings::default(), None).expect("a port");
         let (mut sent, remote) = (SendCounters::default(), "127.0.0.1:9".parse().expect("an address"));
-        port.peers.insert(PeerKey::from(remote), PeerId(7)).expect("room");
         port.record_only();
         port.is_full = true;
         for (at_ms, kind) in [(50, MediaKind::Data), (51, MediaKind::Audio), (52, MediaKind::Video)] {
             port.datagram(remote, kind, 1, at_ms, &mut sent, |_, _| Some(1)).expect("it is made");
         }
         port.flush(51 + WAIT_MS_MAX, &mut sent);
-        let loss = |kind| Loss { session: Some(PeerId(7)), kind, is_refused: false };
-        assert_eq!(std::mem::take(&mut sent.losses), [loss(MediaKind::Data)], "the others may wait");
+        assert_eq!(sent.no_room[MediaKind::Data as usize], 1);
+        assert_eq!(sent.dropped, 1, "the others may wait");
         port.flush(53 + WAIT_MS_MAX, &mut sent);
-        assert_eq!(sent.losses, [loss(MediaKind::Audio), loss(MediaKind::Video)]);
+        assert_eq!((sent.no_room, sent.dropped), ([1; 3], 3));
     }
 
     const PEERS: usize = 64;

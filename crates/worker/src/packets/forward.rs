@@ -23,7 +23,7 @@ use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
-use crate::net::udp_port::{Loss, SendCounters, TagSlot, UdpPort};
+use crate::net::udp_port::{SendCounters, TagSlot, UdpPort};
 use crate::registry::{Lane, Origin};
 use worker_api::EndReason;
 
@@ -353,8 +353,7 @@ impl Packets {
                 let packets = viewer.takes(packets);
                 self.sockets.sent.dropped += packets as u64;
                 self.sockets.sent.unmade += packets as u64;
-                let loss = Loss { session: Some(peer), kind, is_refused: false };
-                self.sockets.sent.losses.extend(std::iter::repeat_n(loss, packets));
+                self.sockets.sent.no_room[kind as usize] += packets as u64;
                 tracing::trace!(?peer, packets, "packets dropped: no room for too long");
                 continue;
             }

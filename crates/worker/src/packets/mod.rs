@@ -26,7 +26,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtp::payload::MediaKind;
 use sfu::{Packet, Resend, TrackIndex, WallClock};
 
 use self::forward::{SendTransports, Sockets};
@@ -37,7 +36,7 @@ use crate::context::Context;
 use crate::ids::{BridgeId, IceTcpId, PacketStreamId, PeerId, Table, WorkerIndex};
 use crate::net::ice_tcp::TcpPeers;
 use crate::net::udp_bind::RtcSockets;
-use crate::net::udp_port::{self, Loss, SendCounters};
+use crate::net::udp_port::{self, SendCounters};
 use crate::net::{EventQueue, Interest, TcpListener, Token};
 use crate::registry::{Epoch, StreamId};
 use crate::stats::columns::Columns;
@@ -196,17 +195,6 @@ impl Packets {
     pub(crate) fn flush(&mut self, ctx: &mut Context) {
         for (_, port) in self.sockets.ports.iter_mut() {
             port.flush(ctx.now_ms, &mut self.sockets.sent);
-        }
-        for Loss { session, kind, is_refused } in self.sockets.sent.losses.drain(..) {
-            let counters = &mut self.counters;
-            match (kind, is_refused) {
-                (MediaKind::Audio, false) => counters.no_room_audio += 1,
-                (MediaKind::Video, false) => counters.no_room_video += 1,
-                (MediaKind::Audio, true) => counters.refused_audio += 1,
-                (MediaKind::Video, true) => counters.refused_video += 1,
-                (MediaKind::Data, _) => {}
-            }
-            tracing::trace!(?session, ?kind, is_refused, "packet dropped: it did not leave");
         }
         for connection in self.sockets.tcp.flush() {
             self.close_tcp(ctx, connection);

@@ -32,6 +32,10 @@ impl Packets {
             pending: self.sessions.iter().filter(|(_, session)| !session.is_connected()).count() as u64,
             packets_out: sent.rtp_packets - self.counters.packets_resent,
             send_failures: sent.failed + sent.dropped + sent.unprotected + self.sockets.tcp.dropped,
+            no_room_audio: sent.no_room[MediaKind::Audio as usize],
+            no_room_video: sent.no_room[MediaKind::Video as usize],
+            refused_audio: sent.refused[MediaKind::Audio as usize],
+            refused_video: sent.refused[MediaKind::Video as usize],
             paused: sent.paused,
             ..self.counters
         };

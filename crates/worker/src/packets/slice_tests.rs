@@ -345,7 +345,7 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     let is_full = |world: &mut World, is_full| {
         world.worker.packets.sockets.ports[PortId(0)].is_full = is_full;
     };
-    let counts = |world: &World| world.worker.packets.sockets.sent.clone();
+    let counts = |world: &World| world.worker.packets.sockets.sent;
     is_full(&mut world, true);
     world.video(stream, parts, true);
     assert!(world.turn().is_empty(), "a slice, which finds no room");
@@ -383,12 +383,8 @@ fn video_waits_for_room_in_the_kernel_until_it_is_late() {
     let after = counts(&world);
     let old_audio = MANY as u64;
     assert_eq!(after.dropped - before.dropped, MANY as u64 * u64::from(parts) + old_audio);
-    let counters = &world.worker.packets.counters;
-    assert_eq!(
-        (counters.no_room_audio, counters.no_room_video),
-        (old_audio, MANY as u64 * u64::from(parts)),
-        "each is counted as what it was"
-    );
+    assert_eq!(after.no_room[MediaKind::Audio as usize], old_audio, "each is counted as what it was");
+    assert_eq!(after.no_room[MediaKind::Video as usize], MANY as u64 * u64::from(parts));
     assert!(after.blocked - before.blocked <= 4, "the kernel is not asked for each");
     is_full(&mut world, false);
     let sent = world.turn();

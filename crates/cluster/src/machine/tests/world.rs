@@ -61,7 +61,7 @@ enum Message {
         session: u64,
         instance: InstanceId,
     },
-    Sign {
+    Heartbeat {
         from: usize,
         session: u64,
     },
@@ -104,7 +104,7 @@ pub(super) struct World {
     pub(super) now: Duration,
     pub(super) nodes: Vec<SimNode>,
     stored: BTreeMap<Key, Stored>,
-    signs: HashMap<InstanceId, Duration>,
+    heartbeats: HashMap<InstanceId, Duration>,
     revision: u64,
     pub(super) server_up: bool,
     pub(super) server_frozen: bool,
@@ -124,7 +124,7 @@ impl World {
             now: ms(0),
             nodes: Vec::new(),
             stored: BTreeMap::new(),
-            signs: HashMap::new(),
+            heartbeats: HashMap::new(),
             revision: 0,
             server_up: true,
             server_frozen: false,
@@ -203,7 +203,7 @@ impl World {
     pub(super) fn kill_server(&mut self) {
         self.server_up = false;
         self.stored.clear();
-        self.signs.clear();
+        self.heartbeats.clear();
         self.revision = 0;
         for node in 0..self.nodes.len() {
             self.close(node);
@@ -307,7 +307,7 @@ impl World {
                         self.send(Message::Write { from: node, session, number, key, value, expected });
                         // The adapter's own patience is tested with the real server.
                     }
-                    Action::Sign => self.send(Message::Sign { from: node, session }),
+                    Action::Heartbeat => self.send(Message::Heartbeat { from: node, session }),
                     Action::Ask(instance) => self.send(Message::Ask { from: node, session, instance }),
                     Action::Purge { key, revision } => {
                         self.send(Message::Purge { from: node, session, key, revision });
@@ -340,8 +340,8 @@ impl World {
         self.sent += 1;
         match &message {
             Message::Input { to, .. } => self.traffic[*to] += 1,
-            // The sign itself, and the question whose there are.
-            Message::Sign { from, .. } => self.traffic[*from] += 2,
+            // The heartbeat itself, and the question whose there are.
+            Message::Heartbeat { from, .. } => self.traffic[*from] += 2,
             other => self.traffic[from(other)] += 1,
         }
         // In order between two ends, as TCP is: a later message never overtakes one of the same direction.
@@ -428,13 +428,13 @@ impl World {
                     self.stored.remove(&key);
                 }
             }
-            Message::Sign { from, session } => {
+            Message::Heartbeat { from, session } => {
                 if !self.connected(from, session) {
                     return;
                 }
-                self.signs.insert(self.nodes[from].machine.me.instance, self.now);
-                self.signs.retain(|_, at| self.now < *at + SIGN_MAX_AGE);
-                let input = Input::Signs(Some(self.signs.keys().copied().collect()));
+                self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
+                self.heartbeats.retain(|_, at| self.now < *at + HEARTBEAT_MAX_AGE);
+                let input = Input::Heartbeats(Some(self.heartbeats.keys().copied().collect()));
                 self.send(Message::Input { to: from, session, input });
             }
             Message::Ask { from, session, instance } => {
@@ -521,7 +521,7 @@ fn from(message: &Message) -> usize {
         Message::Write { from, .. }
         | Message::Purge { from, .. }
         | Message::Ask { from, .. }
-        | Message::Sign { from, .. }
+        | Message::Heartbeat { from, .. }
         | Message::Open { from, .. } => *from,
         Message::Input { to, .. } => *to,
     }
