@@ -390,6 +390,8 @@ pub(crate) struct Machine {
     timers: BTreeSet<(Duration, Timer)>,
     timer_at: HashMap<Timer, Duration>,
     echo_due: Option<Duration>,
+    /// There was more to announce while an announcement was under way.
+    announce_again: bool,
     /// When the heartbeat was sent that was not answered yet.
     beat_at: Option<Duration>,
     last_number: u64,
@@ -427,6 +429,7 @@ impl Machine {
             timers: BTreeSet::new(),
             timer_at: HashMap::new(),
             echo_due: None,
+            announce_again: false,
             beat_at: None,
             last_number: 0,
             last_claim: 0,

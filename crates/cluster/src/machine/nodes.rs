@@ -304,7 +304,8 @@ impl Machine {
             self.me.joined = self.next_epoch();
         }
         let key = Key::Node(self.me.name.clone());
-        if !self.writing.contains_key(&key) {
+        self.announce_again = self.writing.contains_key(&key);
+        if !self.announce_again {
             let value = Bytes::from(self.me.encode());
             self.write(key, Some(value), None);
         }

@@ -273,3 +273,17 @@ fn marks_of_released_names_are_removed() {
     world.claim(b, "live/0", Policy::Refuse);
     world.until(ms(100), "the name can be had", |world| world.home(a, "live/0").is_some());
 }
+
+#[test]
+fn a_node_that_drains_while_it_announces_itself_is_known_to_drain_at_once() {
+    let (mut world, a, b) = pair();
+    let key = Key::Node(NodeName::new("a").unwrap());
+    world.until(2 * ANNOUNCE_EVERY_MIN, "an announcement is under way", |world| {
+        world.nodes[a].machine.writing.contains_key(&key)
+    });
+    let now = world.now;
+    world.nodes[a].machine.set_draining(now, true);
+    world.carry_out(a);
+    let drains = |event: &Event| matches!(event, Event::NodeChanged(node) if node.draining);
+    world.until(ms(20), "it is known", |world| world.nodes[b].events.iter().any(drains));
+}
