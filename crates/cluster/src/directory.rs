@@ -443,6 +443,13 @@ impl Shared {
                     }
                 });
             }
+            Action::Unstored => {
+                let subject = self.nats.heartbeat_subject(self.instance.0);
+                let problem =
+                    format!("nothing that is published to {subject} is stored; is the right missing?");
+                warn!(problem, "directory: NATS does not store heartbeats; the dead are found late");
+                inner.last_problem = Some(problem);
+            }
             Action::Ask(instance) => {
                 let (nats, shared) = (self.nats.clone(), self.me.clone());
                 self.runtime.spawn(async move {

@@ -57,6 +57,8 @@ const DEAD_AFTER_RETURN: Duration = Duration::from_millis(4750);
 /// A node that nobody listens for is asked again after this, and is dead after [`UNREACHED_MAX`] of these.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const UNREACHED_MAX: u8 = 3;
+/// Looks in a row that do not find this node's own heartbeat, before it says so.
+const UNSTORED_MAX: u32 = 3;
 /// Nodes may still be connecting for so long after the directory came back.
 const RETURN_GRACE: Duration = Duration::from_millis(1500);
 /// A claim that the directory does not answer within this is decided without it.
@@ -210,6 +212,8 @@ pub(crate) enum Action {
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
     /// Send a heartbeat, and look whose there are.
     Heartbeat,
+    /// Say that the directory does not store this node's heartbeats.
+    Unstored,
     /// Ask whether anybody listens for this instance.
     Ask(InstanceId),
     /// Remove all of a key up to this revision.
@@ -394,6 +398,8 @@ pub(crate) struct Machine {
     announce_again: bool,
     /// When the heartbeat was sent that was not answered yet.
     beat_at: Option<Duration>,
+    /// Looks in a row that did not find this node's own heartbeat.
+    unstored: u32,
     last_number: u64,
     last_claim: u64,
     nonsense: NonsenseCount,
@@ -431,6 +437,7 @@ impl Machine {
             echo_due: None,
             announce_again: false,
             beat_at: None,
+            unstored: 0,
             last_number: 0,
             last_claim: 0,
             nonsense: NonsenseCount::default(),

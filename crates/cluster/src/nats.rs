@@ -137,6 +137,10 @@ impl Nats {
         format!("{}.alive.{instance:016x}", self.prefix)
     }
 
+    pub(crate) fn heartbeat_subject(&self, instance: u64) -> String {
+        format!("$KV.{}.{instance:016x}", self.bucket(Bucket::Heartbeats))
+    }
+
     /// Copies that there should be of each bucket.
     fn copies(&self, settings: &Settings) -> usize {
         let clustered = self.client.server_info().cluster.is_some();
@@ -301,7 +305,7 @@ impl Nats {
     pub(crate) async fn beat(&self, instance: u64) -> Option<Vec<u64>> {
         let prefix = format!("$KV.{}.", self.bucket(Bucket::Heartbeats));
         let look = async {
-            self.client.publish(format!("{prefix}{instance:016x}"), Bytes::new()).await.ok()?;
+            self.client.publish(self.heartbeat_subject(instance), Bytes::new()).await.ok()?;
             let stream = self.context.get_stream_no_info(self.stream_name(Bucket::Heartbeats)).await.ok()?;
             let heartbeats = stream.info_with_subjects(">").await.ok()?;
             // Up to the last one: beyond it, it would ask for more.

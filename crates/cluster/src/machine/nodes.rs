@@ -10,7 +10,7 @@ use super::{
     ANNOUNCE_EVERY_MAX, ANNOUNCE_EVERY_MIN, ANNOUNCE_PER_NODE, ASK_AGAIN, Action, Answer, DEAD_AFTER,
     DEAD_AFTER_RETURN, ECHO_WITHIN, Event, Gone, HEARTBEAT_EVERY, INSTANCES_MAX, Key, Link, Machine,
     NEWCOMER_FOR, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER_RETURN, Timer, UNREACHED_MAX,
-    WRITES_MAX,
+    UNSTORED_MAX, WRITES_MAX,
 };
 use crate::names::{NodeName, StreamName};
 use crate::record::{InstanceId, NEWCOMER, Node, Nonsense};
@@ -123,11 +123,22 @@ impl Machine {
         let Link::Live { since } = self.link else { return };
         let Some(heartbeats) = heartbeats else { return self.restart_link(now) };
         self.beat_at = None;
+        // Where one's own is not stored, those of others may not be either: what is left is announcements.
+        let silent_after = if heartbeats.contains(&self.me.instance) {
+            self.unstored = 0;
+            Duration::ZERO
+        } else {
+            self.unstored = self.unstored.saturating_add(1);
+            if self.unstored == UNSTORED_MAX {
+                self.actions.push(Action::Unstored);
+            }
+            ANNOUNCE_EVERY_MAX + ECHO_WITHIN
+        };
         let mut silent = Vec::new();
         for (&instance, peer) in self.nodes.iter_mut().filter(|(_, peer)| !peer.gone) {
             if heartbeats.contains(&instance) {
                 peer.is_there(now);
-            } else {
+            } else if now >= peer.seen_at + silent_after {
                 peer.missed += 1;
                 silent.push(instance);
             }

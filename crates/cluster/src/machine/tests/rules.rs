@@ -287,3 +287,23 @@ fn a_node_that_drains_while_it_announces_itself_is_known_to_drain_at_once() {
     let drains = |event: &Event| matches!(event, Event::NodeChanged(node) if node.draining);
     world.until(ms(20), "it is known", |world| world.nodes[b].events.iter().any(drains));
 }
+
+#[test]
+fn that_no_heartbeats_are_stored_is_said_once_and_costs_little_and_the_dead_are_forgotten() {
+    let (mut world, a, b) = pair();
+    world.claim(a, "live/a", Policy::Refuse);
+    world.heartbeats_refused = true;
+    world.run_for(ms(6000));
+    world.traffic.fill(0);
+    world.run_for(ms(30_000));
+    assert!(world.traffic.iter().all(|&messages| messages < 20 * 30), "{:?}", world.traffic);
+    let is_disturbed = |event: &Event| matches!(event, Event::NotHeard | Event::NodeGone(..));
+    assert!(world.nodes.iter().all(|sim| sim.unstored == 1 && !sim.events.iter().any(is_disturbed)));
+    world.kill_node(a);
+    world.until(ms(30_000), "it is forgotten", |world| world.home(b, "live/a").is_none());
+
+    world.heartbeats_refused = false;
+    world.run_for(ms(3000));
+    world.heartbeats_refused = true;
+    world.until(ms(5000), "that it begins again is said", |world| world.nodes[b].unstored == 2);
+}

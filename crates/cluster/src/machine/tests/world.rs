@@ -94,6 +94,8 @@ pub(super) struct SimNode {
     open: bool,
     pub(super) answers: HashMap<ClaimId, Result<Granted, Refusal>>,
     pub(super) events: Vec<Event>,
+    /// Times it was said that heartbeats are not stored.
+    pub(super) unstored: u32,
     /// What the node's users believe to publish.
     pub(super) publishing: BTreeMap<StreamName, Epoch>,
     claims: HashMap<ClaimId, StreamName>,
@@ -105,6 +107,8 @@ pub(super) struct World {
     pub(super) nodes: Vec<SimNode>,
     stored: BTreeMap<Key, Stored>,
     heartbeats: HashMap<InstanceId, Duration>,
+    /// The server stores no heartbeats, for want of a right.
+    pub(super) heartbeats_refused: bool,
     revision: u64,
     pub(super) server_up: bool,
     pub(super) server_frozen: bool,
@@ -125,6 +129,7 @@ impl World {
             nodes: Vec::new(),
             stored: BTreeMap::new(),
             heartbeats: HashMap::new(),
+            heartbeats_refused: false,
             revision: 0,
             server_up: true,
             server_frozen: false,
@@ -165,6 +170,7 @@ impl World {
             open: false,
             answers: HashMap::new(),
             events: Vec::new(),
+            unstored: 0,
             publishing: BTreeMap::new(),
             claims: HashMap::new(),
             next_try: self.now,
@@ -312,6 +318,7 @@ impl World {
                     Action::Purge { key, revision } => {
                         self.send(Message::Purge { from: node, session, key, revision });
                     }
+                    Action::Unstored => sim.unstored += 1,
                     Action::Answer(claim, answer) => {
                         let name = sim.claims.remove(&claim);
                         if let (Some(name), Ok(granted)) = (name, &answer) {
@@ -432,7 +439,9 @@ impl World {
                 if !self.connected(from, session) {
                     return;
                 }
-                self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
+                if !self.heartbeats_refused {
+                    self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
+                }
                 self.heartbeats.retain(|_, at| self.now < *at + HEARTBEAT_MAX_AGE);
                 let input = Input::Heartbeats(Some(self.heartbeats.keys().copied().collect()));
                 self.send(Message::Input { to: from, session, input });
