@@ -147,17 +147,22 @@ impl Nats {
         settings.replicas.unwrap_or(if clustered { 3 } else { 1 })
     }
 
-    /// Opens a bucket, and makes it if it is not there.
+    /// Opens a bucket, and makes it if it is not there. One of another version gets this one's expiry.
     async fn open(&self, bucket: Bucket, replicas: usize) -> Result<Stream, Problem> {
         let name = self.stream_name(bucket);
-        if let Ok(stream) = self.context.get_stream(&name).await {
-            return Ok(stream);
-        }
         let max_age = match bucket {
             Bucket::Nodes => NODE_MAX_AGE,
             Bucket::Streams => Duration::ZERO,
             Bucket::Heartbeats => HEARTBEAT_MAX_AGE,
         };
+        if let Ok(stream) = self.context.get_stream(&name).await {
+            let config = &stream.cached_info().config;
+            if config.max_age != max_age {
+                let config = stream::Config { max_age, duplicate_window: max_age, ..config.clone() };
+                self.context.update_stream(config).await?;
+            }
+            return Ok(stream);
+        }
         let config = |num_replicas| stream::Config {
             name: name.clone(),
             subjects: vec![format!("$KV.{}.>", self.bucket(bucket))],
