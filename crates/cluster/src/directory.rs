@@ -432,14 +432,14 @@ impl Shared {
         match action {
             Action::Resync => self.resync.send_modify(|count| *count += 1),
             Action::Write { number, key, value, expected } => self.write(number, key, value, expected),
-            Action::Heartbeat => {
+            Action::Heartbeat { number } => {
                 let (nats, shared, instance) = (self.nats.clone(), self.me.clone(), self.instance);
                 self.runtime.spawn(async move {
                     let heartbeats = nats.beat(instance.0).await;
                     if let Some(shared) = shared.upgrade() {
                         let heartbeats =
                             heartbeats.map(|heartbeats| heartbeats.into_iter().map(InstanceId).collect());
-                        shared.input(Input::Heartbeats(heartbeats));
+                        shared.input(Input::Heartbeats { number, heartbeats });
                     }
                 });
             }

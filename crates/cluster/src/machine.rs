@@ -45,7 +45,7 @@ pub(crate) const ANNOUNCE_EVERY_MIN: Duration = Duration::from_millis(3000);
 pub(crate) const ANNOUNCE_EVERY_MAX: Duration = Duration::from_millis(20_000);
 /// A node's own announcement has to come back within this, and so has the answer to a heartbeat; else
 /// the directory is not heard.
-const ECHO_WITHIN: Duration = Duration::from_millis(1200);
+pub(crate) const ECHO_WITHIN: Duration = Duration::from_millis(1200);
 /// Nodes without a heartbeat are not asked earlier after the directory came back: they had time to
 /// connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
@@ -211,7 +211,7 @@ pub(crate) enum Action {
     /// Write `value` (or delete, without one) if the key's last revision is the one `expected`, if any.
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
     /// Send a heartbeat, and look whose there are.
-    Heartbeat,
+    Heartbeat { number: u64 },
     /// Say that the directory does not store this node's heartbeats.
     Unstored,
     /// Ask whether anybody listens for this instance.
@@ -238,7 +238,7 @@ pub(crate) enum Input {
     /// What became of a write.
     Written { number: u64, key: Key, outcome: Outcome },
     /// Whose heartbeats there are; nothing if that could not be found out.
-    Heartbeats(Option<HashSet<InstanceId>>),
+    Heartbeats { number: u64, heartbeats: Option<HashSet<InstanceId>> },
     /// What became of a question.
     Asked(InstanceId, Answer),
 }
@@ -396,8 +396,10 @@ pub(crate) struct Machine {
     echo_due: Option<Duration>,
     /// There was more to announce while an announcement was under way.
     announce_again: bool,
-    /// When the heartbeat was sent that was not answered yet.
-    beat_at: Option<Duration>,
+    /// Number of the heartbeat that was not answered yet, and when it was sent.
+    beat: Option<(u64, Duration)>,
+    /// The look before failed.
+    beat_failed: bool,
     /// Looks in a row that did not find this node's own heartbeat.
     unstored: u32,
     last_number: u64,
@@ -436,7 +438,8 @@ impl Machine {
             timer_at: HashMap::new(),
             echo_due: None,
             announce_again: false,
-            beat_at: None,
+            beat: None,
+            beat_failed: false,
             unstored: 0,
             last_number: 0,
             last_claim: 0,
@@ -590,7 +593,7 @@ impl Machine {
             Input::Synced => self.synced(now),
             Input::Lost => self.lose_link(now),
             Input::Written { number, key, outcome } => self.written(now, number, key, outcome),
-            Input::Heartbeats(heartbeats) => self.heartbeats_seen(now, heartbeats),
+            Input::Heartbeats { number, heartbeats } => self.heartbeats_seen(now, number, heartbeats),
             Input::Asked(instance, answer) => self.asked(now, instance, answer),
         }
     }

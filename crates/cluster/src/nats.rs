@@ -21,7 +21,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
 use crate::directory::Shared;
-use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, HEARTBEAT_MAX_AGE, Input, Key, Outcome};
+use crate::machine::{
+    ANNOUNCE_EVERY_MAX, Answer, Bucket, ECHO_WITHIN, HEARTBEAT_MAX_AGE, Input, Key, Outcome,
+};
 use crate::record::VALUE_BYTES_MAX;
 use crate::settings::{Credentials, Settings, Tls};
 
@@ -36,7 +38,7 @@ const BUCKET_ENTRIES_MAX: i64 = 600_000;
 /// Headers of ours take less than this beside the value.
 const HEADER_BYTES_MAX: i32 = 1024;
 /// Requests to JetStream.
-const REQUEST_WITHIN: Duration = Duration::from_millis(1000);
+const REQUEST_WITHIN: Duration = ECHO_WITHIN;
 /// A write is taken as lost after this.
 const WRITE_WITHIN: Duration = Duration::from_millis(750);
 const ANSWER_WITHIN: Duration = Duration::from_millis(400);
@@ -317,7 +319,7 @@ impl Nats {
             let count = usize::try_from(heartbeats.info.state.subjects_count).ok()?;
             heartbeats.take(count).try_collect::<Vec<_>>().await.ok()
         };
-        let heartbeats = timeout(WRITE_WITHIN, look).await.ok().flatten()?;
+        let heartbeats = timeout(REQUEST_WITHIN, look).await.ok().flatten()?;
         let instance = |subject: &str| u64::from_str_radix(subject.strip_prefix(&prefix)?, 16).ok();
         Some(heartbeats.iter().filter_map(|(subject, _)| instance(subject)).collect())
     }

@@ -473,7 +473,7 @@ impl Machine {
             self.actions.push(Action::Tell(Event::NotHeard));
         }
         self.link = Link::Down;
-        (self.echo_due, self.beat_at) = (None, None);
+        (self.echo_due, self.beat, self.beat_failed) = (None, None, false);
         self.writing.clear();
         self.queue.clear();
         self.queued.clear();

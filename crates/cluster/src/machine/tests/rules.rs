@@ -307,3 +307,37 @@ fn that_no_heartbeats_are_stored_is_said_once_and_costs_little_and_the_dead_are_
     world.heartbeats_refused = true;
     world.until(ms(5000), "that it begins again is said", |world| world.nodes[b].unstored == 2);
 }
+
+#[test]
+fn one_look_that_fails_or_comes_late_changes_nothing_and_two_begin_again() {
+    let (mut world, a, b) = pair();
+    let not_heard = |world: &World| {
+        let events = world.nodes.iter().flat_map(|sim| &sim.events);
+        events.filter(|event| matches!(event, Event::NotHeard)).count()
+    };
+    world.run_for(ms(2000));
+    world.looks_fail = 1;
+    world.run_for(ms(2000));
+    assert_eq!((world.looks_fail, not_heard(&world)), (0, 0));
+    // Looks that take nearly as long as they may.
+    for _ in 0..10 {
+        world.until(ms(1000), "a look is under way", |world| {
+            world.nodes[a].machine.beat.is_some_and(|(_, at)| at == world.now)
+        });
+        world.server_frozen = true;
+        world.run_for(ECHO_WITHIN - ms(10));
+        world.server_frozen = false;
+        world.run_for(ms(100));
+    }
+    assert_eq!(not_heard(&world), 0);
+    assert_eq!(world.nodes[b].machine.living().count(), 2);
+
+    let late = Input::Heartbeats { number: world.nodes[a].machine.last_number, heartbeats: None };
+    world.looks_fail = 4;
+    world.until(ms(2000), "both begin again", |world| not_heard(world) == 2);
+    world.until(ms(1000), "both hear again", |world| world.nodes.iter().all(|sim| sim.machine.is_live()));
+    for _ in 0..2 {
+        world.nodes[a].machine.handle(world.now, late.clone());
+    }
+    assert!(world.nodes[a].machine.is_live(), "it was a look of before");
+}

@@ -64,6 +64,7 @@ enum Message {
     Heartbeat {
         from: usize,
         session: u64,
+        number: u64,
     },
     Open {
         from: usize,
@@ -109,6 +110,8 @@ pub(super) struct World {
     heartbeats: HashMap<InstanceId, Duration>,
     /// The server stores no heartbeats, for want of a right.
     pub(super) heartbeats_refused: bool,
+    /// So many looks at heartbeats fail from now on.
+    pub(super) looks_fail: u32,
     revision: u64,
     pub(super) server_up: bool,
     pub(super) server_frozen: bool,
@@ -130,6 +133,7 @@ impl World {
             stored: BTreeMap::new(),
             heartbeats: HashMap::new(),
             heartbeats_refused: false,
+            looks_fail: 0,
             revision: 0,
             server_up: true,
             server_frozen: false,
@@ -313,7 +317,9 @@ impl World {
                         self.send(Message::Write { from: node, session, number, key, value, expected });
                         // The adapter's own patience is tested with the real server.
                     }
-                    Action::Heartbeat => self.send(Message::Heartbeat { from: node, session }),
+                    Action::Heartbeat { number } => {
+                        self.send(Message::Heartbeat { from: node, session, number })
+                    }
                     Action::Ask(instance) => self.send(Message::Ask { from: node, session, instance }),
                     Action::Purge { key, revision } => {
                         self.send(Message::Purge { from: node, session, key, revision });
@@ -435,7 +441,7 @@ impl World {
                     self.stored.remove(&key);
                 }
             }
-            Message::Heartbeat { from, session } => {
+            Message::Heartbeat { from, session, number } => {
                 if !self.connected(from, session) {
                     return;
                 }
@@ -443,7 +449,10 @@ impl World {
                     self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
                 }
                 self.heartbeats.retain(|_, at| self.now < *at + HEARTBEAT_MAX_AGE);
-                let input = Input::Heartbeats(Some(self.heartbeats.keys().copied().collect()));
+                let fails = self.looks_fail > 0;
+                self.looks_fail = self.looks_fail.saturating_sub(1);
+                let heartbeats = (!fails).then(|| self.heartbeats.keys().copied().collect());
+                let input = Input::Heartbeats { number, heartbeats };
                 self.send(Message::Input { to: from, session, input });
             }
             Message::Ask { from, session, instance } => {
