@@ -29,7 +29,8 @@ use bytes::Bytes;
 pub(crate) use self::keys::{Bucket, Key};
 use crate::names::{NodeName, StreamName};
 use crate::record::{
-    Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
+    AT_REST_PERMILLE, BUSY_PERMILLE, Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node,
+    Nonsense, StreamRecord,
 };
 
 /// A node sends a heartbeat this often, and looks whose there are: three messages.
@@ -370,6 +371,8 @@ pub(crate) struct Machine {
     named: bool,
     /// When its name was first its own.
     named_at: Option<Duration>,
+    /// Its CPU was busy, and has not been at rest since.
+    hot: bool,
     /// It leaves, or another has its name.
     out: bool,
     generation: u64,
@@ -417,6 +420,7 @@ impl Machine {
             unheard_since: now,
             named: false,
             named_at: None,
+            hot: false,
             out: false,
             generation: 0,
             lamport: 0,
@@ -544,8 +548,10 @@ impl Machine {
     /// What the next announcement says of this node's load; that it is busy, or is not any more, is said at
     /// once.
     pub(crate) fn set_load(&mut self, now: Duration, load: Load) {
-        let was_busy = std::mem::replace(&mut self.me.load, load).is_busy();
-        if was_busy != load.is_busy() {
+        let was_busy = self.me.load.is_busy();
+        self.hot = load.cpu_permille >= if self.hot { AT_REST_PERMILLE } else { BUSY_PERMILLE };
+        self.me.load = Load { full: load.full || self.hot, ..load };
+        if was_busy != self.me.load.is_busy() {
             self.announce(now);
         }
     }

@@ -341,3 +341,28 @@ fn one_look_that_fails_or_comes_late_changes_nothing_and_two_begin_again() {
     }
     assert!(world.nodes[a].machine.is_live(), "it was a look of before");
 }
+
+#[test]
+fn a_node_that_was_busy_is_busy_until_it_has_room_to_spare() {
+    let (mut world, a, b) = pair();
+    world.run_for(ms(100));
+    let before = world.writes;
+    let mut seen = Vec::new();
+    for cpu_permille in [750, 810, 790, 805, 710, 690, 790, 800] {
+        let now = world.now;
+        world.nodes[a].machine.set_load(now, Load { cpu_permille, ..Load::default() });
+        world.carry_out(a);
+        world.run_for(ms(20));
+        let other = world.nodes[b].machine.living().nth(1).unwrap();
+        seen.push(other.load.is_busy());
+    }
+    assert_eq!(seen, [false, true, true, true, true, false, false, true]);
+    assert_eq!(world.writes - before, 3, "each change is said, at once, and nothing else");
+
+    // What goes out later says the same.
+    let now = world.now;
+    world.nodes[a].machine.set_load(now, Load { cpu_permille: 750, ..Load::default() });
+    world.run_for(2 * ANNOUNCE_EVERY_MIN);
+    let other = world.nodes[b].machine.living().nth(1).unwrap();
+    assert!(other.load.cpu_permille == 750 && other.load.is_busy());
+}
