@@ -432,16 +432,23 @@ impl Shared {
         match action {
             Action::Resync => self.resync.send_modify(|count| *count += 1),
             Action::Write { number, key, value, expected } => self.write(number, key, value, expected),
-            Action::Heartbeat => {
+            Action::Heartbeat { number } => {
                 let (nats, shared, instance) = (self.nats.clone(), self.me.clone(), self.instance);
                 self.runtime.spawn(async move {
                     let heartbeats = nats.beat(instance.0).await;
                     if let Some(shared) = shared.upgrade() {
                         let heartbeats =
                             heartbeats.map(|heartbeats| heartbeats.into_iter().map(InstanceId).collect());
-                        shared.input(Input::Heartbeats(heartbeats));
+                        shared.input(Input::Heartbeats { number, heartbeats });
                     }
                 });
+            }
+            Action::Unstored => {
+                let subject = self.nats.heartbeat_subject(self.instance.0);
+                let problem =
+                    format!("nothing that is published to {subject} is stored; is the right missing?");
+                warn!(problem, "directory: NATS does not store heartbeats; the dead are found late");
+                inner.last_problem = Some(problem);
             }
             Action::Ask(instance) => {
                 let (nats, shared) = (self.nats.clone(), self.me.clone());

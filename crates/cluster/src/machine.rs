@@ -30,7 +30,8 @@ use bytes::Bytes;
 pub(crate) use self::keys::{Bucket, Key};
 use crate::names::{NodeName, StreamName};
 use crate::record::{
-    Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node, Nonsense, StreamRecord,
+    AT_REST_PERMILLE, BUSY_PERMILLE, Description, EPOCH_MAX, Epoch, FeedRecord, How, InstanceId, Load, Node,
+    Nonsense, StreamRecord,
 };
 
 /// A node sends a heartbeat this often, and looks whose there are: three messages.
@@ -46,7 +47,7 @@ pub(crate) const ANNOUNCE_EVERY_MIN: Duration = Duration::from_millis(3000);
 pub(crate) const ANNOUNCE_EVERY_MAX: Duration = Duration::from_millis(20_000);
 /// A node's own announcement has to come back within this, and so has the answer to a heartbeat; else
 /// the directory is not heard.
-const ECHO_WITHIN: Duration = Duration::from_millis(1200);
+pub(crate) const ECHO_WITHIN: Duration = Duration::from_millis(1200);
 /// Nodes without a heartbeat are not asked earlier after the directory came back: they had time to
 /// connect again.
 const SUSPECT_AFTER_RETURN: Duration = Duration::from_millis(1000);
@@ -59,6 +60,8 @@ const DEAD_AFTER_RETURN: Duration = Duration::from_millis(4750);
 /// A node that nobody listens for is asked again after this, and is dead after [`UNREACHED_MAX`] of these.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 const UNREACHED_MAX: u8 = 3;
+/// Looks in a row that do not find this node's own heartbeat, before it says so.
+const UNSTORED_MAX: u32 = 3;
 /// Nodes may still be connecting for so long after the directory came back.
 const RETURN_GRACE: Duration = Duration::from_millis(1500);
 /// A claim that the directory does not answer within this is decided without it.
@@ -211,7 +214,9 @@ pub(crate) enum Action {
     /// Write `value` (or delete, without one) if the key's last revision is the one `expected`, if any.
     Write { number: u64, key: Key, value: Option<Bytes>, expected: Option<u64> },
     /// Send a heartbeat, and look whose there are.
-    Heartbeat,
+    Heartbeat { number: u64 },
+    /// Say that the directory does not store this node's heartbeats.
+    Unstored,
     /// Ask whether anybody listens for this instance.
     Ask(InstanceId),
     /// Remove all of a key up to this revision.
@@ -236,7 +241,7 @@ pub(crate) enum Input {
     /// What became of a write.
     Written { number: u64, key: Key, outcome: Outcome },
     /// Whose heartbeats there are; nothing if that could not be found out.
-    Heartbeats(Option<HashSet<InstanceId>>),
+    Heartbeats { number: u64, heartbeats: Option<HashSet<InstanceId>> },
     /// What became of a question.
     Asked(InstanceId, Answer),
 }
@@ -368,6 +373,8 @@ pub(crate) struct Machine {
     named: bool,
     /// When its name was first its own.
     named_at: Option<Duration>,
+    /// Its CPU was busy, and has not been at rest since.
+    hot: bool,
     /// It leaves, or another has its name.
     out: bool,
     generation: u64,
@@ -392,8 +399,14 @@ pub(crate) struct Machine {
     timers: BTreeSet<(Duration, Timer)>,
     timer_at: HashMap<Timer, Duration>,
     echo_due: Option<Duration>,
-    /// When the heartbeat was sent that was not answered yet.
-    beat_at: Option<Duration>,
+    /// There was more to announce while an announcement was under way.
+    announce_again: bool,
+    /// Number of the heartbeat that was not answered yet, and when it was sent.
+    beat: Option<(u64, Duration)>,
+    /// The look before failed.
+    beat_failed: bool,
+    /// Looks in a row that did not find this node's own heartbeat.
+    unstored: u32,
     last_number: u64,
     last_claim: u64,
     nonsense: NonsenseCount,
@@ -409,6 +422,7 @@ impl Machine {
             unheard_since: now,
             named: false,
             named_at: None,
+            hot: false,
             out: false,
             generation: 0,
             lamport: 0,
@@ -429,7 +443,10 @@ impl Machine {
             timers: BTreeSet::new(),
             timer_at: HashMap::new(),
             echo_due: None,
-            beat_at: None,
+            announce_again: false,
+            beat: None,
+            beat_failed: false,
+            unstored: 0,
             last_number: 0,
             last_claim: 0,
             nonsense: NonsenseCount::default(),
@@ -533,8 +550,10 @@ impl Machine {
     /// What the next announcement says of this node's load; that it is busy, or is not any more, is said at
     /// once.
     pub(crate) fn set_load(&mut self, now: Duration, load: Load) {
-        let was_busy = std::mem::replace(&mut self.me.load, load).is_busy();
-        if was_busy != load.is_busy() {
+        let was_busy = self.me.load.is_busy();
+        self.hot = load.cpu_permille >= if self.hot { AT_REST_PERMILLE } else { BUSY_PERMILLE };
+        self.me.load = Load { full: load.full || self.hot, ..load };
+        if was_busy != self.me.load.is_busy() {
             self.announce(now);
         }
     }
@@ -582,7 +601,7 @@ impl Machine {
             Input::Synced => self.synced(now),
             Input::Lost => self.lose_link(now),
             Input::Written { number, key, outcome } => self.written(now, number, key, outcome),
-            Input::Heartbeats(heartbeats) => self.heartbeats_seen(now, heartbeats),
+            Input::Heartbeats { number, heartbeats } => self.heartbeats_seen(now, number, heartbeats),
             Input::Asked(instance, answer) => self.asked(now, instance, answer),
         }
     }

@@ -21,7 +21,9 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 
 use crate::directory::Shared;
-use crate::machine::{ANNOUNCE_EVERY_MAX, Answer, Bucket, HEARTBEAT_MAX_AGE, Input, Key, Outcome};
+use crate::machine::{
+    ANNOUNCE_EVERY_MAX, Answer, Bucket, ECHO_WITHIN, HEARTBEAT_MAX_AGE, Input, Key, Outcome,
+};
 use crate::record::VALUE_BYTES_MAX;
 use crate::settings::{Credentials, Settings, Tls};
 
@@ -36,7 +38,7 @@ const BUCKET_ENTRIES_MAX: i64 = 600_000;
 /// Headers of ours take less than this beside the value.
 const HEADER_BYTES_MAX: i32 = 1024;
 /// Requests to JetStream.
-const REQUEST_WITHIN: Duration = Duration::from_millis(1000);
+const REQUEST_WITHIN: Duration = ECHO_WITHIN;
 /// A write is taken as lost after this.
 const WRITE_WITHIN: Duration = Duration::from_millis(750);
 const ANSWER_WITHIN: Duration = Duration::from_millis(400);
@@ -137,23 +139,32 @@ impl Nats {
         format!("{}.alive.{instance:016x}", self.prefix)
     }
 
+    pub(crate) fn heartbeat_subject(&self, instance: u64) -> String {
+        format!("$KV.{}.{instance:016x}", self.bucket(Bucket::Heartbeats))
+    }
+
     /// Copies that there should be of each bucket.
     fn copies(&self, settings: &Settings) -> usize {
         let clustered = self.client.server_info().cluster.is_some();
         settings.replicas.unwrap_or(if clustered { 3 } else { 1 })
     }
 
-    /// Opens a bucket, and makes it if it is not there.
+    /// Opens a bucket, and makes it if it is not there. One of another version gets this one's expiry.
     async fn open(&self, bucket: Bucket, replicas: usize) -> Result<Stream, Problem> {
         let name = self.stream_name(bucket);
-        if let Ok(stream) = self.context.get_stream(&name).await {
-            return Ok(stream);
-        }
         let max_age = match bucket {
             Bucket::Nodes => NODE_MAX_AGE,
             Bucket::Streams => Duration::ZERO,
             Bucket::Heartbeats => HEARTBEAT_MAX_AGE,
         };
+        if let Ok(stream) = self.context.get_stream(&name).await {
+            let config = &stream.cached_info().config;
+            if config.max_age != max_age {
+                let config = stream::Config { max_age, duplicate_window: max_age, ..config.clone() };
+                self.context.update_stream(config).await?;
+            }
+            return Ok(stream);
+        }
         let config = |num_replicas| stream::Config {
             name: name.clone(),
             subjects: vec![format!("$KV.{}.>", self.bucket(bucket))],
@@ -301,14 +312,14 @@ impl Nats {
     pub(crate) async fn beat(&self, instance: u64) -> Option<Vec<u64>> {
         let prefix = format!("$KV.{}.", self.bucket(Bucket::Heartbeats));
         let look = async {
-            self.client.publish(format!("{prefix}{instance:016x}"), Bytes::new()).await.ok()?;
+            self.client.publish(self.heartbeat_subject(instance), Bytes::new()).await.ok()?;
             let stream = self.context.get_stream_no_info(self.stream_name(Bucket::Heartbeats)).await.ok()?;
             let heartbeats = stream.info_with_subjects(">").await.ok()?;
             // Up to the last one: beyond it, it would ask for more.
             let count = usize::try_from(heartbeats.info.state.subjects_count).ok()?;
             heartbeats.take(count).try_collect::<Vec<_>>().await.ok()
         };
-        let heartbeats = timeout(WRITE_WITHIN, look).await.ok().flatten()?;
+        let heartbeats = timeout(REQUEST_WITHIN, look).await.ok().flatten()?;
         let instance = |subject: &str| u64::from_str_radix(subject.strip_prefix(&prefix)?, 16).ok();
         Some(heartbeats.iter().filter_map(|(subject, _)| instance(subject)).collect())
     }

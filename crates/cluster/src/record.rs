@@ -29,7 +29,9 @@ pub const TEXT_BYTES_MAX: usize = 255;
 
 /// CPU of a node's busiest worker from which on it is busy, thousandths of a core: as of a worker that hands
 /// its connections to another.
-const BUSY_PERMILLE: u16 = 800;
+pub(crate) const BUSY_PERMILLE: u16 = 800;
+/// And below which it is not busy any more: all nodes are told of each change.
+pub(crate) const AT_REST_PERMILLE: u16 = 700;
 
 /// Number that a process draws at random when it starts: a node that was started again is another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,7 +64,7 @@ pub struct Load {
     pub cpu_permille: u16,
     /// Sent to players and nodes, in kbit/s.
     pub egress_kbit_per_second: u32,
-    /// It has no room for players of some protocol.
+    /// It has no room for players of some protocol; as announced, also that it was busy and is not at rest yet.
     pub full: bool,
 }
 

@@ -10,7 +10,7 @@ use super::{
     ANNOUNCE_EVERY_MAX, ANNOUNCE_EVERY_MIN, ANNOUNCE_PER_NODE, ASK_AGAIN, Action, Answer, DEAD_AFTER,
     DEAD_AFTER_RETURN, ECHO_WITHIN, Event, Gone, HEARTBEAT_EVERY, INSTANCES_MAX, Key, Link, Machine,
     NEWCOMER_FOR, OwnState, Peer, RETURN_GRACE, Refusal, SUSPECT_AFTER_RETURN, Timer, UNREACHED_MAX,
-    WRITES_MAX,
+    UNSTORED_MAX, WRITES_MAX,
 };
 use crate::names::{NodeName, StreamName};
 use crate::record::{InstanceId, NEWCOMER, Node, Nonsense};
@@ -102,32 +102,56 @@ impl Machine {
         true
     }
 
-    /// Sends a heartbeat, and looks whose there are.
+    /// Sends a heartbeat, and looks whose there are; a look that is not answered is the end of the session.
     pub(super) fn beat(&mut self, now: Duration) {
         if !self.is_live() || self.out {
             return;
         }
-        match self.beat_at {
-            Some(beat_at) if now >= beat_at + ECHO_WITHIN => return self.restart_link(now),
-            Some(_) => {}
-            None => {
-                self.beat_at = Some(now);
-                self.actions.push(Action::Heartbeat);
-            }
+        if self.beat.is_some() {
+            return self.restart_link(now);
         }
-        self.set_timer(now + HEARTBEAT_EVERY, Timer::Heartbeat);
+        self.last_number += 1;
+        self.beat = Some((self.last_number, now));
+        self.actions.push(Action::Heartbeat { number: self.last_number });
+        self.set_timer(now + ECHO_WITHIN, Timer::Heartbeat);
     }
 
     /// A node without a heartbeat is asked, and is dead if that lasts.
-    pub(super) fn heartbeats_seen(&mut self, now: Duration, heartbeats: Option<HashSet<InstanceId>>) {
-        let Link::Live { since } = self.link else { return };
-        let Some(heartbeats) = heartbeats else { return self.restart_link(now) };
-        self.beat_at = None;
+    pub(super) fn heartbeats_seen(
+        &mut self,
+        now: Duration,
+        number: u64,
+        heartbeats: Option<HashSet<InstanceId>>,
+    ) {
+        let (Link::Live { since }, Some((asked, at))) = (self.link, self.beat) else { return };
+        if asked != number {
+            return;
+        }
+        self.beat = None;
+        self.set_timer(now.max(at + HEARTBEAT_EVERY), Timer::Heartbeat);
+        let failed_before = std::mem::replace(&mut self.beat_failed, heartbeats.is_none());
+        let Some(heartbeats) = heartbeats else {
+            if failed_before || now >= at + ECHO_WITHIN {
+                self.restart_link(now);
+            }
+            return;
+        };
+        // Where one's own is not stored, those of others may not be either: what is left is announcements.
+        let silent_after = if heartbeats.contains(&self.me.instance) {
+            self.unstored = 0;
+            Duration::ZERO
+        } else {
+            self.unstored = self.unstored.saturating_add(1);
+            if self.unstored == UNSTORED_MAX {
+                self.actions.push(Action::Unstored);
+            }
+            ANNOUNCE_EVERY_MAX + ECHO_WITHIN
+        };
         let mut silent = Vec::new();
         for (&instance, peer) in self.nodes.iter_mut().filter(|(_, peer)| !peer.gone) {
             if heartbeats.contains(&instance) {
                 peer.is_there(now);
-            } else {
+            } else if now >= peer.seen_at + silent_after {
                 peer.missed += 1;
                 silent.push(instance);
             }
@@ -304,7 +328,8 @@ impl Machine {
             self.me.joined = self.next_epoch();
         }
         let key = Key::Node(self.me.name.clone());
-        if !self.writing.contains_key(&key) {
+        self.announce_again = self.writing.contains_key(&key);
+        if !self.announce_again {
             let value = Bytes::from(self.me.encode());
             self.write(key, Some(value), None);
         }

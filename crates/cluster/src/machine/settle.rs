@@ -325,7 +325,11 @@ impl Machine {
         let writing = self.writing.remove(&key).expect("it was just seen");
         let is_node = matches!(key, Key::Node(_));
         match outcome {
-            Outcome::Done(_) if is_node => {}
+            Outcome::Done(_) if is_node => {
+                if self.announce_again && key == Key::Node(self.me.name.clone()) {
+                    self.announce(now);
+                }
+            }
             Outcome::Done(revision) => self.key_seen(now, key.clone(), revision, writing.value.as_deref()),
             Outcome::Conflict(current) => {
                 match (current, &key) {
@@ -469,7 +473,7 @@ impl Machine {
             self.actions.push(Action::Tell(Event::NotHeard));
         }
         self.link = Link::Down;
-        (self.echo_due, self.beat_at) = (None, None);
+        (self.echo_due, self.beat, self.beat_failed) = (None, None, false);
         self.writing.clear();
         self.queue.clear();
         self.queued.clear();

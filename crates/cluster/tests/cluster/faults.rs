@@ -281,3 +281,26 @@ async fn copy_operations(
         to.write_all(&operation).await?;
     }
 }
+
+/// As after a rolling upgrade from a version whose nodes announced themselves more often.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_of_another_expiry_gets_that_of_this_version() {
+    let Some(server) = Server::start().await else { return };
+    let jetstream = jetstream::new(server.client().await);
+    let age = Duration::from_secs(5);
+    let nodes = jetstream::stream::Config {
+        name: "KV_millstream_nodes".to_owned(),
+        subjects: vec!["$KV.millstream_nodes.>".to_owned()],
+        max_messages_per_subject: 1,
+        max_age: age,
+        duplicate_window: age,
+        allow_rollup: true,
+        ..jetstream::stream::Config::default()
+    };
+    jetstream.create_stream(nodes).await.unwrap();
+    let a = server.directory("a").await;
+    assert!(a.health().named, "{:?}", a.health().last_problem);
+    let config = jetstream.get_stream("KV_millstream_nodes").await.unwrap().cached_info().config.clone();
+    assert_eq!((config.max_age, config.duplicate_window), (Duration::from_secs(60), Duration::from_secs(60)));
+    assert_eq!(server.directory("b").await.nodes().len(), 2);
+}

@@ -272,3 +272,96 @@ fn marks_of_released_names_are_removed() {
     world.claim(b, "live/0", Policy::Refuse);
     world.until(ms(100), "the name can be had", |world| world.home(a, "live/0").is_some());
 }
+
+#[test]
+fn a_node_that_drains_while_it_announces_itself_is_known_to_drain_at_once() {
+    let (mut world, a, b) = pair();
+    let key = Key::Node(NodeName::new("a").unwrap());
+    world.until(2 * ANNOUNCE_EVERY_MIN, "an announcement is under way", |world| {
+        world.nodes[a].machine.writing.contains_key(&key)
+    });
+    let now = world.now;
+    world.nodes[a].machine.set_draining(now, true);
+    world.carry_out(a);
+    let drains = |event: &Event| matches!(event, Event::NodeChanged(node) if node.draining);
+    world.until(ms(20), "it is known", |world| world.nodes[b].events.iter().any(drains));
+}
+
+#[test]
+fn that_no_heartbeats_are_stored_is_said_once_and_costs_little_and_the_dead_are_forgotten() {
+    let (mut world, a, b) = pair();
+    world.claim(a, "live/a", Policy::Refuse);
+    world.heartbeats_refused = true;
+    world.run_for(ms(6000));
+    world.traffic.fill(0);
+    world.run_for(ms(30_000));
+    assert!(world.traffic.iter().all(|&messages| messages < 20 * 30), "{:?}", world.traffic);
+    let is_disturbed = |event: &Event| matches!(event, Event::NotHeard | Event::NodeGone(..));
+    assert!(world.nodes.iter().all(|sim| sim.unstored == 1 && !sim.events.iter().any(is_disturbed)));
+    world.kill_node(a);
+    world.until(ms(30_000), "it is forgotten", |world| world.home(b, "live/a").is_none());
+
+    world.heartbeats_refused = false;
+    world.run_for(ms(3000));
+    world.heartbeats_refused = true;
+    world.until(ms(5000), "that it begins again is said", |world| world.nodes[b].unstored == 2);
+}
+
+#[test]
+fn one_look_that_fails_or_comes_late_changes_nothing_and_two_begin_again() {
+    let (mut world, a, b) = pair();
+    let not_heard = |world: &World| {
+        let events = world.nodes.iter().flat_map(|sim| &sim.events);
+        events.filter(|event| matches!(event, Event::NotHeard)).count()
+    };
+    world.run_for(ms(2000));
+    world.looks_fail = 1;
+    world.run_for(ms(2000));
+    assert_eq!((world.looks_fail, not_heard(&world)), (0, 0));
+    // Looks that take nearly as long as they may.
+    for _ in 0..10 {
+        world.until(ms(1000), "a look is under way", |world| {
+            world.nodes[a].machine.beat.is_some_and(|(_, at)| at == world.now)
+        });
+        world.server_frozen = true;
+        world.run_for(ECHO_WITHIN - ms(10));
+        world.server_frozen = false;
+        world.run_for(ms(100));
+    }
+    assert_eq!(not_heard(&world), 0);
+    assert_eq!(world.nodes[b].machine.living().count(), 2);
+
+    let late = Input::Heartbeats { number: world.nodes[a].machine.last_number, heartbeats: None };
+    world.looks_fail = 4;
+    world.until(ms(2000), "both begin again", |world| not_heard(world) == 2);
+    world.until(ms(1000), "both hear again", |world| world.nodes.iter().all(|sim| sim.machine.is_live()));
+    for _ in 0..2 {
+        world.nodes[a].machine.handle(world.now, late.clone());
+    }
+    assert!(world.nodes[a].machine.is_live(), "it was a look of before");
+}
+
+#[test]
+fn a_node_that_was_busy_is_busy_until_it_has_room_to_spare() {
+    let (mut world, a, b) = pair();
+    world.run_for(ms(100));
+    let before = world.writes;
+    let mut seen = Vec::new();
+    for cpu_permille in [750, 810, 790, 805, 710, 690, 790, 800] {
+        let now = world.now;
+        world.nodes[a].machine.set_load(now, Load { cpu_permille, ..Load::default() });
+        world.carry_out(a);
+        world.run_for(ms(20));
+        let other = world.nodes[b].machine.living().nth(1).unwrap();
+        seen.push(other.load.is_busy());
+    }
+    assert_eq!(seen, [false, true, true, true, true, false, false, true]);
+    assert_eq!(world.writes - before, 3, "each change is said, at once, and nothing else");
+
+    // What goes out later says the same.
+    let now = world.now;
+    world.nodes[a].machine.set_load(now, Load { cpu_permille: 750, ..Load::default() });
+    world.run_for(2 * ANNOUNCE_EVERY_MIN);
+    let other = world.nodes[b].machine.living().nth(1).unwrap();
+    assert!(other.load.cpu_permille == 750 && other.load.is_busy());
+}

@@ -64,6 +64,7 @@ enum Message {
     Heartbeat {
         from: usize,
         session: u64,
+        number: u64,
     },
     Open {
         from: usize,
@@ -94,6 +95,8 @@ pub(super) struct SimNode {
     open: bool,
     pub(super) answers: HashMap<ClaimId, Result<Granted, Refusal>>,
     pub(super) events: Vec<Event>,
+    /// Times it was said that heartbeats are not stored.
+    pub(super) unstored: u32,
     /// What the node's users believe to publish.
     pub(super) publishing: BTreeMap<StreamName, Epoch>,
     claims: HashMap<ClaimId, StreamName>,
@@ -105,6 +108,10 @@ pub(super) struct World {
     pub(super) nodes: Vec<SimNode>,
     stored: BTreeMap<Key, Stored>,
     heartbeats: HashMap<InstanceId, Duration>,
+    /// The server stores no heartbeats, for want of a right.
+    pub(super) heartbeats_refused: bool,
+    /// So many looks at heartbeats fail from now on.
+    pub(super) looks_fail: u32,
     revision: u64,
     pub(super) server_up: bool,
     pub(super) server_frozen: bool,
@@ -125,6 +132,8 @@ impl World {
             nodes: Vec::new(),
             stored: BTreeMap::new(),
             heartbeats: HashMap::new(),
+            heartbeats_refused: false,
+            looks_fail: 0,
             revision: 0,
             server_up: true,
             server_frozen: false,
@@ -165,6 +174,7 @@ impl World {
             open: false,
             answers: HashMap::new(),
             events: Vec::new(),
+            unstored: 0,
             publishing: BTreeMap::new(),
             claims: HashMap::new(),
             next_try: self.now,
@@ -307,11 +317,14 @@ impl World {
                         self.send(Message::Write { from: node, session, number, key, value, expected });
                         // The adapter's own patience is tested with the real server.
                     }
-                    Action::Heartbeat => self.send(Message::Heartbeat { from: node, session }),
+                    Action::Heartbeat { number } => {
+                        self.send(Message::Heartbeat { from: node, session, number })
+                    }
                     Action::Ask(instance) => self.send(Message::Ask { from: node, session, instance }),
                     Action::Purge { key, revision } => {
                         self.send(Message::Purge { from: node, session, key, revision });
                     }
+                    Action::Unstored => sim.unstored += 1,
                     Action::Answer(claim, answer) => {
                         let name = sim.claims.remove(&claim);
                         if let (Some(name), Ok(granted)) = (name, &answer) {
@@ -428,13 +441,18 @@ impl World {
                     self.stored.remove(&key);
                 }
             }
-            Message::Heartbeat { from, session } => {
+            Message::Heartbeat { from, session, number } => {
                 if !self.connected(from, session) {
                     return;
                 }
-                self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
+                if !self.heartbeats_refused {
+                    self.heartbeats.insert(self.nodes[from].machine.me.instance, self.now);
+                }
                 self.heartbeats.retain(|_, at| self.now < *at + HEARTBEAT_MAX_AGE);
-                let input = Input::Heartbeats(Some(self.heartbeats.keys().copied().collect()));
+                let fails = self.looks_fail > 0;
+                self.looks_fail = self.looks_fail.saturating_sub(1);
+                let heartbeats = (!fails).then(|| self.heartbeats.keys().copied().collect());
+                let input = Input::Heartbeats { number, heartbeats };
                 self.send(Message::Input { to: from, session, input });
             }
             Message::Ask { from, session, instance } => {
