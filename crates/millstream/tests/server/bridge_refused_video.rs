@@ -5,7 +5,7 @@ use crate::common::bridge::{
     LivePublisher, SteppedPublisher, Viewed, is_header, metric, sample_audio, video_sample, wait_for_metric,
 };
 use crate::common::eventually;
-use crate::common::http::Response;
+use crate::common::http::{self, Response};
 use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
@@ -87,8 +87,16 @@ fn a_player_of_audio_who_comes_afterwards_hears_on_another_worker() {
     let home = eventually("the publisher's worker is known", || {
         server.api("/api/v1/streams/live/b")["home_worker"].as_u64()
     });
-    // A player gets the worker with the fewest sessions of WebRTC, of equal ones the first.
-    let _occupant = (home == 0).then(|| Client::publish(&server, "live/other"));
+    // A publisher gets the worker with the fewest sessions of WebRTC, of equal ones the first; a player
+    // that of its stream, unless it has more than the others: the last one to come is there.
+    let mut occupants: Vec<_> =
+        (0..=home).map(|number| Client::publish(&server, &format!("live/{number}"))).collect();
+    for occupant in occupants.drain(..home as usize) {
+        assert_eq!(occupant.delete(), 200);
+        eventually("it is gone", || {
+            (http::get(server.http, &occupant.session).expect("a response").status == 404).then_some(())
+        });
+    }
     let mut player = Client::play_when_ready(&server, "live/b", &audio_only());
     hear(&mut player, &mut || {});
     let session = &server.sessions("stream=live/b&role=player")[0];
