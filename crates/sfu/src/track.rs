@@ -74,7 +74,7 @@ pub(crate) struct Track {
     /// The same estimated from arrival times, for publishers that send no reports.
     estimate: Option<NtpRtpMapping>,
     /// Timestamp of the newest key frame of the present publisher, and its distance from the one before.
-    key_frame: Option<u32>,
+    pub(crate) key_frame: Option<u32>,
     pub(crate) key_frame_distance: Option<u32>,
 }
 
@@ -321,6 +321,7 @@ impl Track {
             codec: media.format.codec,
             marker: media.marker,
             key_frame: media.is_key && !filler,
+            starts_key_frame: media.starts_key_frame && !filler,
             filler,
             mapping: self.mapping,
         };
@@ -357,9 +358,9 @@ impl Track {
         let current = self.rewriter.encoding().map(|encoding| encoding.epoch);
         if current.is_none_or(|epoch| epoch < meta.epoch) {
             self.cache.end_gop();
-            // The key frame it began with was lost between the workers. Its numbers go on from those of the
+            // What it began with was lost between the workers. Its numbers go on from those of the
             // publication before: viewers would take these pictures for what follows, and ask for nothing.
-            if current.is_some() && self.index.kind() == MediaKind::Video && !packet.is_key_frame() {
+            if current.is_some() && self.index.kind() == MediaKind::Video && !meta.starts_key_frame {
                 self.want_key_frame(now);
                 return Err(DropReason::NoKeyFrame);
             }
