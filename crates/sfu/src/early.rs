@@ -1,8 +1,9 @@
-//! Video that comes before its track can begin: packets of a key frame whose first packet is late.
+//! What comes before its track can begin: packets of a key frame whose first packet is late.
 //!
 //! What is forwarded begins with the first packet of a key frame. On a way that reorders, or that loses that
 //! packet and repairs it, others of the key frame and behind it come first. They are held, and follow once
-//! that one is there. Only copies are held, and only while nothing of the layer is forwarded.
+//! that one is there. Padding is held as well: the numbers close up over it. Only copies are held, and only
+//! while nothing of the layer is forwarded.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -71,10 +72,6 @@ impl EarlyPackets {
         held.retain(follows);
         held.make_contiguous().sort_by_key(|held| held.sequence);
         held.into_iter()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {

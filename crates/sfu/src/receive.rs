@@ -312,22 +312,20 @@ impl PacketStream {
         });
         let mut ends_key_frame = is_late_part || forwarded && track.cache.ends_with_key_frame();
         if let Some(forward) = stored {
-            let early = (!track.early.is_empty()).then(|| {
-                let encoding = EncodingId {
-                    epoch: identified.epoch,
-                    layer: media.role.layer,
-                    generation: identified.generation,
-                };
-                track.early.release(now, encoding, sequence)
-            });
+            let encoding = EncodingId {
+                epoch: identified.epoch,
+                layer: media.role.layer,
+                generation: identified.generation,
+            };
+            let early = track.early.release(now, encoding, sequence);
             self.add_to_batch(now, forward);
             // The track begins with this one: what came before it and belongs behind it follows.
-            for held in early.into_iter().flatten() {
+            for held in early {
                 let Some(track) = self.tracks.get_mut(media.role.track) else { break };
                 let identified = Identified {
                     media: &held.media,
                     sequence: held.sequence,
-                    is_padding: false,
+                    is_padding: held.payload.is_empty(),
                     ..identified
                 };
                 let extensions = held.extensions.iter().map(|(extension, data)| (*extension, &data[..]));

@@ -265,11 +265,11 @@ impl Track {
         let current = self.rewriter.encoding();
         let held = current.filter(|encoding| encoding.epoch == id.epoch).map(|encoding| encoding.layer);
         let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
-        if !packet.is_padding
-            && current != Some(id)
+        if current != Some(id)
             && let Some(best) = layers::best(&self.encodings, rids, held, now)
         {
-            let is_start = self.index.kind() == MediaKind::Audio || media.starts_key_frame;
+            let is_audio = self.index.kind() == MediaKind::Audio;
+            let is_start = !packet.is_padding && (is_audio || media.starts_key_frame);
             // A layer whose numbering restarted cannot go on as it was.
             let held_is_dead = held.is_none_or(|held| {
                 let encoding = self.encodings.get(usize::from(held));
@@ -285,7 +285,8 @@ impl Track {
                 }
                 self.rewriter.switch(&arrival, timestamp);
             } else {
-                if let Some(encoding) = self.encodings.get_mut(usize::from(best))
+                if !packet.is_padding
+                    && let Some(encoding) = self.encodings.get_mut(usize::from(best))
                     && (held != Some(best) || best == layer)
                 {
                     encoding.key_frames.want(now);
