@@ -31,6 +31,9 @@ impl PacketStream {
             self.expire(now);
             return false;
         };
+        for track in self.tracks.iter_mut() {
+            track.early.expire(now);
+        }
         if !publisher.takes_rtcp || publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
             return false;
         }
@@ -64,7 +67,7 @@ impl PacketStream {
         out.len() > start
     }
 
-    /// When something is to be done although nothing arrives: feedback, cached packets, reports,
+    /// When something is to be done although nothing arrives: feedback, cached and held packets, reports,
     /// and on a mirror, or of another node's stream, requests for key frames
     /// ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -78,7 +81,8 @@ impl PacketStream {
         let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
         let steps = self.viewers.slots().clamp(1, reports::REPORT_STEPS) as u32;
         let reports = reported_at.map(|at| at + reports::REPORT_INTERVAL / steps);
-        let due = [feedback, request, backlog, first_reports, reports, self.expires_at];
+        let early = self.tracks.iter().filter_map(|track| track.early.next_due()).min();
+        let due = [feedback, request, backlog, first_reports, reports, early, self.expires_at];
         due.into_iter().flatten().min()
     }
 }

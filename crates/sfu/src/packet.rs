@@ -51,6 +51,8 @@ pub(crate) struct PacketMeta {
     pub(crate) marker: bool,
     /// Belongs to a frame a decoder can start with.
     pub(crate) key_frame: bool,
+    /// And may be its first packet.
+    pub(crate) starts_key_frame: bool,
     /// Fills a number that turned out to be the publisher's padding. Has no payload.
     pub(crate) filler: bool,
     /// The clock mapping of the track, if the publisher has reported.

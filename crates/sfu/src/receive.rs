@@ -196,6 +196,7 @@ impl PacketStream {
         let track = self.tracks.get(role.track).ok_or(DropReason::UnknownSsrc)?;
         let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
         let format = payloads.iter().find(|format| format.payload_type == fields.payload_type);
+        let timestamp = track.rewriter.timestamp_shift().map(|shift| fields.timestamp.wrapping_add(shift));
         let media = MediaPacket {
             role,
             format: *format.ok_or(DropReason::UnknownPayloadType)?,
@@ -203,7 +204,8 @@ impl PacketStream {
             timestamp: fields.timestamp,
             marker: fields.marker,
             is_key,
-            starts_key_frame: is_key,
+            // Inside a process none is lost or late: it is the first of its timestamp.
+            starts_key_frame: is_key && track.key_frame.is_none_or(|newest| timestamp != Some(newest)),
             bytes: FIXED_HEADER_LEN + payload.len(),
         };
         self.accept(now, &media, std::iter::empty(), payload)
@@ -323,7 +325,7 @@ impl PacketStream {
                 let identified = Identified {
                     media: &held.media,
                     sequence: held.sequence,
-                    is_padding: false,
+                    is_padding: held.payload.is_empty(),
                     ..identified
                 };
                 let extensions = held.extensions.iter().map(|(extension, data)| (*extension, &data[..]));

@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::packet::Packet;
 use super::publisher::Publisher;
 use super::reception::Rate;
-use super::track::{TrackIndex, Tracks};
+use super::track::{Track, TrackIndex, Tracks};
 use super::viewers::{ViewerId, Viewers};
 
 /// One stream on one worker.
@@ -102,7 +102,8 @@ pub struct StreamStats {
     pub cached_packets: usize,
     /// Their payload bytes.
     pub cached_bytes: usize,
-    /// Memory the caches take. Packets that other workers hold as well count in full.
+    /// Memory the caches take, and what is held until a track begins. Packets that other workers hold as
+    /// well count in full.
     pub cached_memory_bytes: usize,
 }
 
@@ -286,7 +287,8 @@ impl PacketStream {
 
     /// Whether each track keeps no more than its limits, for tests of whole servers.
     pub fn is_within_limits(&self) -> bool {
-        self.tracks.iter().all(|track| track.cache.is_within(&self.limits))
+        let is_within = |track: &Track| track.cache.is_within(&self.limits) && track.early.is_within_limits();
+        self.tracks.iter().all(is_within)
     }
 
     /// Totals.
@@ -295,7 +297,7 @@ impl PacketStream {
         StreamStats {
             cached_packets: tracks().map(|track| track.cache.packets()).sum(),
             cached_bytes: tracks().map(|track| track.cache.bytes()).sum(),
-            cached_memory_bytes: tracks().map(|track| track.cache.memory()).sum(),
+            cached_memory_bytes: tracks().map(|track| track.cache.memory() + track.early.memory()).sum(),
             bits_per_second: self.rate.bits_per_second,
             ..self.stats
         }

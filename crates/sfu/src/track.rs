@@ -74,7 +74,7 @@ pub(crate) struct Track {
     /// The same estimated from arrival times, for publishers that send no reports.
     estimate: Option<NtpRtpMapping>,
     /// Timestamp of the newest key frame of the present publisher, and its distance from the one before.
-    key_frame: Option<u32>,
+    pub(crate) key_frame: Option<u32>,
     pub(crate) key_frame_distance: Option<u32>,
 }
 
@@ -265,11 +265,11 @@ impl Track {
         let current = self.rewriter.encoding();
         let held = current.filter(|encoding| encoding.epoch == id.epoch).map(|encoding| encoding.layer);
         let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
-        if !packet.is_padding
-            && current != Some(id)
+        if current != Some(id)
             && let Some(best) = layers::best(&self.encodings, rids, held, now)
         {
-            let is_start = self.index.kind() == MediaKind::Audio || media.starts_key_frame;
+            let is_audio = self.index.kind() == MediaKind::Audio;
+            let is_start = !packet.is_padding && (is_audio || media.starts_key_frame);
             // A layer whose numbering restarted cannot go on as it was.
             let held_is_dead = held.is_none_or(|held| {
                 let encoding = self.encodings.get(usize::from(held));
@@ -285,7 +285,8 @@ impl Track {
                 }
                 self.rewriter.switch(&arrival, timestamp);
             } else {
-                if let Some(encoding) = self.encodings.get_mut(usize::from(best))
+                if !packet.is_padding
+                    && let Some(encoding) = self.encodings.get_mut(usize::from(best))
                     && (held != Some(best) || best == layer)
                 {
                     encoding.key_frames.want(now);
@@ -321,6 +322,7 @@ impl Track {
             codec: media.format.codec,
             marker: media.marker,
             key_frame: media.is_key && !filler,
+            starts_key_frame: media.starts_key_frame && !filler,
             filler,
             mapping: self.mapping,
         };
@@ -357,9 +359,9 @@ impl Track {
         let current = self.rewriter.encoding().map(|encoding| encoding.epoch);
         if current.is_none_or(|epoch| epoch < meta.epoch) {
             self.cache.end_gop();
-            // The key frame it began with was lost between the workers. Its numbers go on from those of the
+            // What it began with was lost between the workers. Its numbers go on from those of the
             // publication before: viewers would take these pictures for what follows, and ask for nothing.
-            if current.is_some() && self.index.kind() == MediaKind::Video && !packet.is_key_frame() {
+            if current.is_some() && self.index.kind() == MediaKind::Video && !meta.starts_key_frame {
                 self.want_key_frame(now);
                 return Err(DropReason::NoKeyFrame);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rtp::payload::MediaKind;
 use sfu::{DropReason, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
-use crate::packets::common::{World, audio_input, audio_packet, frame, video, video_input, viewer};
+use crate::packets::common::{World, audio_input, audio_packet, frame, part, video, video_input, viewer};
 
 /// A home and a mirror, joined by hand.
 struct Pair {
@@ -145,37 +145,46 @@ fn when_the_stream_moves_to_another_home_its_numbers_go_on() {
 
 #[test]
 fn a_publication_whose_key_frame_was_lost_between_workers_begins_with_the_next() {
-    let mut pair = Pair::new();
-    pair.mirror.join(1);
-    for at in 0..10 {
-        pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
-        pair.wait(Duration::from_millis(40));
+    // Received as RTP, and as values of a bridge; the first packets of a key frame of four that are lost.
+    for (as_values, lost) in [(false, 1), (false, 4), (true, 1), (true, 4)] {
+        let mut pair = Pair::new();
+        pair.mirror.join(1);
+        for at in 0..10 {
+            pair.receive(&frame(at, u32::from(at) * 3_600, at == 0));
+            pair.wait(Duration::from_millis(40));
+        }
+        pair.home.stream.publisher_ended(pair.home.now);
+        pair.mirror.stream.publisher_ended(pair.mirror.now);
+        pair.home.epoch += 1;
+        pair.home.publish(vec![audio_input(), video_input()]);
+        pair.mirror.home_requests.clear();
+        for at in 0..7 {
+            let is_key = at < 4;
+            let mut rtp = part(100 + at, u32::from(at.saturating_sub(3)) * 3_600, is_key, at >= 3);
+            // A slice that does not begin with the first macroblock.
+            rtp.payload[1] = if matches!(at, 1..4) { 0x48 } else { 0x88 };
+            let (home, now) = (&mut pair.home.stream, pair.home.now);
+            match as_values {
+                true => home.receive_packet(now, &rtp.fields, &rtp.payload, is_key).unwrap(),
+                false => home.receive(now, &rtp.bytes()).unwrap(),
+            };
+            home.take_arrivals(|packet| {
+                if at >= lost {
+                    let taken = pair.mirror.stream.receive_mirrored(pair.mirror.now, packet);
+                    assert_eq!(taken, Err(DropReason::NoKeyFrame), "{as_values} {lost} {at}");
+                }
+            });
+            pair.mirror.settle();
+            pair.wait(Duration::from_millis(40));
+        }
+        assert_eq!(pair.mirror.home_requests, [video()], "once");
+        assert_eq!(pair.mirror.numbers(1).len(), 10);
+        pair.receive(&frame(107, 18_000, true));
+        pair.receive(&frame(108, 21_600, false));
+        let numbers = pair.mirror.numbers(1);
+        assert_eq!(numbers.len(), 12);
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
     }
-    pair.home.stream.publisher_ended(pair.home.now);
-    pair.mirror.stream.publisher_ended(pair.mirror.now);
-    pair.home.epoch += 1;
-    pair.home.publish(vec![audio_input(), video_input()]);
-    pair.home.receive(&frame(100, 0, true)).unwrap();
-    pair.mirror.home_requests.clear();
-    for at in 1..4 {
-        pair.home
-            .stream
-            .receive(pair.home.now, &frame(100 + at, u32::from(at) * 3_600, false).bytes())
-            .unwrap();
-        pair.home.stream.take_arrivals(|packet| {
-            let taken = pair.mirror.stream.receive_mirrored(pair.mirror.now, packet);
-            assert_eq!(taken, Err(DropReason::NoKeyFrame));
-        });
-        pair.mirror.settle();
-        pair.wait(Duration::from_millis(40));
-    }
-    assert_eq!(pair.mirror.home_requests, [video()], "once");
-    assert_eq!(pair.mirror.numbers(1).len(), 10);
-    pair.receive(&frame(104, 14_400, true));
-    pair.receive(&frame(105, 18_000, false));
-    let numbers = pair.mirror.numbers(1);
-    assert_eq!(numbers.len(), 12);
-    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
 }
 
 #[test]

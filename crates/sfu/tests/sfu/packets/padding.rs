@@ -52,6 +52,26 @@ fn padding_that_comes_too_late_to_close_up_fills_its_number() {
 }
 
 #[test]
+fn padding_ahead_of_the_first_packet_closes_up_as_well() {
+    // Behind which of the packets the first one of the key frame, 10, comes.
+    for behind in 0..4 {
+        let mut world = World::published();
+        world.join(1);
+        let mut slice = part(11, 0, true, true);
+        slice.payload[1] = 0x48;
+        let mut batch = vec![slice, probe(12, 0), frame(13, 3_600, false), probe(14, 3_600)];
+        batch.insert(behind, part(10, 0, true, false));
+        for rtp in batch {
+            world.receive(&rtp).unwrap();
+        }
+        world.receive(&frame(15, 7_200, false)).unwrap();
+        let numbers = world.numbers(1);
+        let relative: Vec<u16> = numbers.iter().map(|number| number - numbers[0]).collect();
+        assert_eq!(relative, [0, 1, 2, 3], "{behind}");
+    }
+}
+
+#[test]
 fn more_padding_than_is_remembered_still_closes_up() {
     let mut world = World::published();
     world.join(1);

@@ -287,3 +287,31 @@ fn what_came_long_before_a_key_frame_does_not_follow_it() {
     pair.wait(Duration::from_millis(100));
     assert_eq!(pair.edge.numbers(1).len(), 1);
 }
+
+#[test]
+fn what_waits_for_a_key_frame_is_counted_and_goes_by_itself() {
+    let mut pair = Pair::new();
+    for at in 0..200 {
+        let packet = frame(at, u32::from(at), at == 0);
+        pair.home.stream.receive(pair.home.now, &packet.bytes()).unwrap();
+        let bytes = pair.arrived();
+        pair.cross(if at == 0 { Vec::new() } else { bytes });
+    }
+    let memory = pair.edge.stream.stats().cached_memory_bytes;
+    assert!(memory >= 199 * 64, "{memory}");
+    pair.edge.wait(Duration::from_secs(1));
+    assert_eq!(pair.edge.stream.stats().cached_memory_bytes, 0);
+}
+
+#[test]
+fn what_waits_for_a_key_frame_is_bounded_in_bytes_too() {
+    let mut world = World::published();
+    for at in 0..400 {
+        let mut slice = frame(at, u32::from(at), false);
+        slice.payload.resize(60_000, 1);
+        world.receive(&slice).unwrap();
+        assert!(world.stream.is_within_limits());
+    }
+    let memory = world.stream.stats().cached_memory_bytes;
+    assert!((1_000_000..2_000_000).contains(&memory), "{memory}");
+}
