@@ -60,6 +60,9 @@ struct Gop {
     start: u64,
     timestamp: u32,
     memory: usize,
+    /// It is within its limits. Beyond, it stays only as long as its packets can be resent, for viewers that
+    /// have waited for its key frame.
+    is_kept: bool,
 }
 
 impl PacketCache {
@@ -95,7 +98,7 @@ impl PacketCache {
             self.note_key_frame(number, timestamp);
         }
 
-        // The GOP is no longer offered when it outgrows its limits.
+        // The GOP is no longer kept when it outgrows its limits.
         let now = arrival;
         if let Some(gop) = self.gop {
             let packets = self.end().saturating_sub(gop.start) as usize;
@@ -103,14 +106,14 @@ impl PacketCache {
             let fits = packets <= limits.gop_packets_max
                 && gop.memory <= limits.gop_bytes_max
                 && first.is_some_and(|age| age <= limits.gop_duration_max + GOP_GRACE);
-            self.gop = self.gop.filter(|_| fits);
+            self.gop = Some(Gop { is_kept: gop.is_kept && fits, ..gop });
         }
         // What is neither of the GOP nor can be resent goes. A key frame that is still coming in stays until
         // it is whole: somebody may want to read it.
         let keeps_gop = retention.gop || self.is_of_key_frame(timestamp);
         while let Some(oldest) = self.slots.front() {
             if let Some(cached) = oldest {
-                let in_gop = keeps_gop && self.gop.is_some_and(|gop| gop.start <= self.first);
+                let in_gop = keeps_gop && self.gop.is_some_and(|gop| gop.is_kept && gop.start <= self.first);
                 let age = now.saturating_duration_since(cached.arrival);
                 let can_be_resent = age <= retention.history
                     && self.slots.len() <= limits.history_packets_max
@@ -144,7 +147,7 @@ impl PacketCache {
         }
         let packets = (start..self.end()).filter_map(|number| self.get(number));
         let memory = packets.map(|cached| cached.memory as usize).sum();
-        self.gop = Some(Gop { start, timestamp, memory });
+        self.gop = Some(Gop { start, timestamp, memory, is_kept: true });
     }
 
     fn drop_oldest(&mut self) {
@@ -226,13 +229,13 @@ impl PacketCache {
     /// Where a new viewer of video starts: the newest key frame, if it is cached and nothing after
     /// it has been missing for longer than a retransmission takes.
     ///
-    /// With the GOP cache off, only a key frame that arrived after `since` counts: the viewer
-    /// joined then.
+    /// With the GOP cache off, or a GOP beyond its limits, only a key frame that arrived after `since`
+    /// counts: the viewer joined then.
     pub(crate) fn start_of_playback(&self, now: Instant, since: Instant, limits: &Limits) -> Option<u64> {
-        let start = self.gop?.start;
+        let Gop { start, is_kept, .. } = self.gop?;
         let arrival = self.get(start)?.arrival;
         let is_too_old = now.saturating_duration_since(arrival) > limits.gop_duration_max;
-        if is_too_old || !limits.gop_cache && arrival < since {
+        if is_too_old || !(limits.gop_cache && is_kept) && arrival < since {
             return None;
         }
         let settled = (start..self.end()).rev().find(|number| {

@@ -380,7 +380,9 @@ impl Config {
         let mut settings = self.settings.clone();
         settings.workers = self.workers;
         if self.has_small_caches {
-            (settings.rtc.history_bytes_max, settings.rtc.gop_cache_bytes_max) = (20_000, 30_000);
+            // The least that the configuration takes; any key frame fits.
+            settings.rtc.history_bytes_max = 65_536;
+            settings.rtc.gop_cache_bytes_max = 30_000;
             for application in &mut settings.applications {
                 let settings = Arc::make_mut(&mut application.settings);
                 (settings.gop_cache_bytes_max, settings.gop_cache_duration_max) = (20_000, ms(1_500));
@@ -637,7 +639,9 @@ impl Config {
             true => {
                 let path = Path { delay: own.up_to(ms(20)), tcp_window_bytes: 4 << 20, ..Path::default() };
                 kernel::set_path(from, path);
-                rtmp_publish::Plan { video_bytes: 9_000, burst: ms(1_500), ..plan }
+                // So much at once is more than small caches hold: nobody could begin with its key frame.
+                let burst = if self.has_small_caches { Duration::ZERO } else { ms(1_500) };
+                rtmp_publish::Plan { video_bytes: 9_000, burst, ..plan }
             }
             false => plan,
         };

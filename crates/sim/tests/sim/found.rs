@@ -167,6 +167,13 @@ fn audio_of_a_publication_may_come_before_the_last_video_of_the_one_before() {
     finds_nothing(102_031, &without_strangers(102_031));
 }
 
+/// A key frame and what came with it were more than new viewers are kept: it was given up before those who had
+/// waited for it could begin with it, and so was every other one.
+#[test]
+fn who_waits_for_a_key_frame_gets_it_however_long_it_is() {
+    finds_nothing(20_773, &Config::of(20_773));
+}
+
 /// A rule or an actor was wrong: one was a player that left before its WebSocket was opened, and sent a close
 /// frame, which the server took for another request.
 #[test]

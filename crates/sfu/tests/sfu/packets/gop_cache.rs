@@ -115,6 +115,30 @@ fn without_a_cache_viewers_begin_with_the_next_key_frame() {
 }
 
 #[test]
+fn a_key_frame_that_is_not_kept_is_begun_with_by_those_who_waited_for_it() {
+    let rows: [(&str, Limits); 3] = [
+        ("too many packets", Limits { gop_packets_max: 2, ..Limits::default() }),
+        ("too many bytes", Limits { gop_bytes_max: 3_000, ..Limits::default() }),
+        ("none at all", Limits { gop_bytes_max: 0, ..Limits::default() }),
+    ];
+    for (remark, limits) in rows {
+        let mut world = with(limits);
+        world.join(1);
+        let mut packets: Vec<_> = (0..5).map(|at| part(100 + at, 0, true, at == 4)).collect();
+        packets.push(frame(105, 3_600, false));
+        packets.iter_mut().for_each(|packet| packet.payload.resize(1_000, 1));
+        // All within one turn.
+        world.receive_batch(&packets);
+        assert_eq!(origins(world.video(1)), [100, 101, 102, 103, 104, 105], "{remark}");
+        world.wait(Duration::from_millis(1));
+        world.join(2);
+        assert_eq!(world.video(2).len(), 0, "{remark}: who comes later waits for the next one");
+        world.receive(&frame(106, 7_200, false)).unwrap();
+        assert_eq!((world.video(1).len(), world.video(2).len()), (7, 0), "{remark}");
+    }
+}
+
+#[test]
 fn a_cache_with_a_hole_is_not_offered() {
     let mut world = World::published();
     world.receive(&frame(100, 0, true)).unwrap();
