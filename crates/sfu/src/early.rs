@@ -73,6 +73,21 @@ impl EarlyPackets {
         }
     }
 
+    /// When the oldest is of no use any more.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.packets.front().map(|held| held.arrival + HELD_FOR)
+    }
+
+    /// Whether it holds no more than it may.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        self.packets.len() <= HELD_MAX && self.bytes <= HELD_BYTES_MAX
+    }
+
+    /// Memory it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.packets.capacity() * size_of::<EarlyPacket>()
+    }
+
     /// What follows the packet that the track begins with, in order; the rest is of no use then.
     pub(crate) fn release(
         &mut self,
@@ -89,21 +104,6 @@ impl EarlyPackets {
 
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
-    }
-
-    /// When the oldest is of no use any more.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.packets.front().map(|held| held.arrival + HELD_FOR)
-    }
-
-    /// Whether it holds no more than it may.
-    pub(crate) fn is_within_limits(&self) -> bool {
-        self.packets.len() <= HELD_MAX && self.bytes <= HELD_BYTES_MAX
-    }
-
-    /// Memory it takes.
-    pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.packets.capacity() * size_of::<EarlyPacket>()
     }
 }
 
