@@ -64,7 +64,8 @@ pub struct Load {
     pub cpu_permille: u16,
     /// Sent to players and nodes, in kbit/s.
     pub egress_kbit_per_second: u32,
-    /// It has no room for players of some protocol; as announced, also that it was busy and is not at rest yet.
+    /// It has no room for players of some protocol. As announced, also: it was busy, and is not at
+    /// rest yet.
     pub full: bool,
 }
 
