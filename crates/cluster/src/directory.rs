@@ -450,6 +450,7 @@ impl Shared {
                 warn!(problem, "directory: NATS does not store heartbeats; the dead are found late");
                 inner.last_problem = Some(problem);
             }
+            Action::StoredAgain => inner.last_problem = None,
             Action::Ask(instance) => {
                 let (nats, shared) = (self.nats.clone(), self.me.clone());
                 self.runtime.spawn(async move {

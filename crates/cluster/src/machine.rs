@@ -217,6 +217,8 @@ pub(crate) enum Action {
     Heartbeat { number: u64 },
     /// Say that the directory does not store this node's heartbeats.
     Unstored,
+    /// Say it no more: it does again.
+    StoredAgain,
     /// Ask whether anybody listens for this instance.
     Ask(InstanceId),
     /// Remove all of a key up to this revision.

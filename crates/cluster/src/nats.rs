@@ -19,6 +19,7 @@ use async_nats::{Client, ConnectOptions};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::directory::Shared;
 use crate::machine::{
@@ -161,7 +162,10 @@ impl Nats {
             let config = &stream.cached_info().config;
             if config.max_age != max_age {
                 let config = stream::Config { max_age, duplicate_window: max_age, ..config.clone() };
-                self.context.update_stream(config).await?;
+                // A user without the right works with what there is, as with buckets of another version.
+                if let Err(error) = self.context.update_stream(config).await {
+                    warn!(bucket = name, %error, "directory: the expiry of a bucket could not be changed");
+                }
             }
             return Ok(stream);
         }

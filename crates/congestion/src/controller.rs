@@ -20,9 +20,9 @@ use crate::probe::Probe;
 pub struct Config {
     /// Before anything is known. Default 300 kbit/s.
     pub start: u64,
-    /// Never less, unless feedback stops. Default 50 kbit/s.
+    /// The estimate is never less, unless feedback stops; at least 1 kbit/s. Default 50 kbit/s.
     pub floor: u64,
-    /// Never more. Default 50 Mbit/s.
+    /// Never more, and at least the floor. Default 50 Mbit/s.
     pub ceiling: u64,
     /// Whether the receiver has agreed to report each packet. Without, there is no probing, REMB
     /// and the losses of receiver reports decide, and only these end silence. Default: yes.
@@ -208,6 +208,8 @@ struct Batch {
 impl Controller {
     /// A controller that knows nothing.
     pub fn new(config: Config, at: Instant) -> Self {
+        let floor = config.floor.max(FLOOR_LEAST);
+        let config = Config { floor, ceiling: config.ceiling.max(floor), ..config };
         Self {
             config,
             epoch: at - Duration::from_secs(1),
@@ -369,5 +371,7 @@ impl Controller {
 
 /// A packet of usual size.
 const PACKET_BITS: f64 = 1200.0 * 8.0;
+/// Least floor, bits per second: a rate of nothing would never come back.
+const FLOOR_LEAST: u64 = 1_000;
 const PROBE_PAUSE_US: u64 = 1_000_000;
 const HINT_PAUSE_US: u64 = 200_000;

@@ -156,7 +156,7 @@ const UNUSED: Sent = Sent { at: 0, bytes: 0, cluster: 0, fate: Fate::Unused };
 /// 4 KiB: two seconds of 2.5 Mbit/s.
 const PACKETS_MIN: usize = 512;
 /// A second of 40 Mbit/s.
-const PACKETS_MAX: usize = 4096;
+pub(crate) const PACKETS_MAX: usize = 4096;
 const YOUNG_US: u32 = 1_000_000;
 
 #[cfg(test)]

@@ -39,8 +39,9 @@
 //!   way says when. (Ideas: LEDBAT, RFC 6817; NADA, RFC 8698; Copa, NSDI 2018; BBR;
 //!   draft-ietf-rmcat-gcc-02 for the overall shape.)
 //! - **Loss.** Losses without a queue are tried: does a slightly lower rate lose less? If not they
-//!   are the link's, at any rate. Eight in a row are an outage. Either way nothing is sent at more
-//!   than 1.5 times of what was seen to arrive in the last ten seconds.
+//!   are the link's, at any rate. Eight in a row are an outage. Either way the
+//!   estimate is at most 1.5 times of what was seen to arrive in the last ten seconds; probes and bursts
+//!   of a picture are faster for their moment.
 //! - **Probes.** At the start, after a fall, and while the source could use more than is known to
 //!   be there: five packets or 30 ms (50 from 0.5 to 1 Mbit/s), faster than the estimate; the next
 //!   one at once if it arrived as fast. Pairs of packets that left together show earlier whether

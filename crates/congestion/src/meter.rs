@@ -25,7 +25,9 @@ impl Meter {
         } else if newest - slot >= SLOTS as i64 {
             return;
         }
-        self.slots[index(slot)] += bytes;
+        let bytes_of_slot = &mut self.slots[index(slot)];
+        // A receiver may name one time for everything.
+        *bytes_of_slot = bytes_of_slot.saturating_add(bytes);
     }
 
     /// Bits per second over the `window` (at most 800 ms) that ends at `at_us`, counted from the

@@ -155,10 +155,11 @@ impl PacketStream {
             let format = format.ok_or(DropReason::UnknownPayloadType)?;
             (format, packet.sequence_number(), packet.payload())
         };
-        // A decoder of audio can start anywhere. Video that cannot be read (end-to-end encrypted, say) is
-        // passed through; only its key frames are not known.
+        // A decoder of audio can start anywhere. Of video that cannot be read (end-to-end encrypted, say) no
+        // key frame is known to begin with.
         let is_video = role.track.kind() == MediaKind::Video;
         let info = is_video.then(|| rtp::payload::inspect(format.codec, payload, packet.marker()));
+        let is_readable = payload.is_empty() || info.as_ref().is_none_or(Option::is_some);
         let info = info.flatten().unwrap_or_default();
         let media = MediaPacket {
             role,
@@ -168,6 +169,7 @@ impl PacketStream {
             marker: packet.marker(),
             is_key: info.key_frame,
             starts_key_frame: info.key_frame && info.starts_frame,
+            is_readable,
             bytes: rtp.len(),
         };
         let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
@@ -206,6 +208,7 @@ impl PacketStream {
             is_key,
             // Inside a process none is lost or late: it is the first of its timestamp.
             starts_key_frame: is_key && track.key_frame.is_none_or(|newest| timestamp != Some(newest)),
+            is_readable: true,
             bytes: FIXED_HEADER_LEN + payload.len(),
         };
         self.accept(now, &media, std::iter::empty(), payload)
@@ -429,6 +432,8 @@ pub(crate) struct MediaPacket {
     pub(crate) is_key: bool,
     /// And the first of it.
     pub(crate) starts_key_frame: bool,
+    /// Key frames would be known; true of padding.
+    pub(crate) is_readable: bool,
     /// Length as it arrived, header included.
     bytes: usize,
 }

@@ -291,7 +291,7 @@ impl Track {
                 {
                     encoding.key_frames.want(now);
                 }
-                if held.is_none_or(|held| held == layer) {
+                if media.is_readable && held.is_none_or(|held| held == layer) {
                     self.early.hold(now, (id, packet.sequence), media, extensions, payload);
                     return Ok(None);
                 }
@@ -322,7 +322,8 @@ impl Track {
             codec: media.format.codec,
             marker: media.marker,
             key_frame: media.is_key && !filler,
-            starts_key_frame: media.starts_key_frame && !filler,
+            // Parameter sets in a packet of their own are the start; a slice behind them is not.
+            starts_key_frame: media.starts_key_frame && !filler && self.key_frame != Some(timestamp),
             filler,
             mapping: self.mapping,
         };

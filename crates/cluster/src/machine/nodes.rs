@@ -138,7 +138,9 @@ impl Machine {
         };
         // Where one's own is not stored, those of others may not be either: what is left is announcements.
         let silent_after = if heartbeats.contains(&self.me.instance) {
-            self.unstored = 0;
+            if std::mem::take(&mut self.unstored) >= UNSTORED_MAX {
+                self.actions.push(Action::StoredAgain);
+            }
             Duration::ZERO
         } else {
             self.unstored = self.unstored.saturating_add(1);

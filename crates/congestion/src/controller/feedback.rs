@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Batch, Controller, Ecn, LastArrival, PACKET_BITS, PacketReport};
-use crate::history::Fate;
+use crate::history::{Fate, PACKETS_MAX};
 use crate::loss::Period;
 
 impl Controller {
@@ -17,7 +17,8 @@ impl Controller {
         let busy_us = BUSY_US + self.unrest_us();
         // In a queue a packet waits at most one packet's time longer than the one before it.
         let packet_us = PACKET_BITS * 1e6 / self.capacity.unwrap_or(self.rate);
-        for report in reports {
+        // There are no more of which anything is known.
+        for report in reports.into_iter().take(PACKETS_MAX) {
             let Some(found) = self.history.find(report.number, now) else {
                 self.ignored += 1;
                 continue;
@@ -105,7 +106,8 @@ impl Controller {
                 });
             }
         }
-        if batch.received == 0 && self.missing_run == 0 {
+        // That nothing arrives is no sign of life: silence goes on.
+        if batch.received == 0 {
             return;
         }
         self.after_feedback(now, &batch);
@@ -192,7 +194,7 @@ impl Controller {
         self.marked_share += (share - self.marked_share) / 8.0;
         if batch.marked > 0 && now - self.marked_us > self.round_trip_us {
             self.marked_us = now;
-            self.rate *= 1.0 - self.marked_share / 2.0;
+            self.rate = (self.rate * (1.0 - self.marked_share / 2.0)).max(self.config.floor as f64);
         }
     }
 

@@ -112,3 +112,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reports_that_nothing_arrives_are_silence() {
+    let (mut controller, at, _) = run(14, |millisecond, report| {
+        let arrival_us = report.arrival_us.filter(|_| millisecond < 2_000);
+        vec![PacketReport { arrival_us, ..report }]
+    });
+    assert!(controller.target() == 0 || controller.pacing(at).bytes == 0, "{:?}", controller.snapshot(at));
+}
+
+#[test]
+fn bounds_that_make_no_sense_are_put_right() {
+    for (floor, ceiling) in [(0, 0), (50_000, 10_000), (0, u64::MAX), (u64::MAX, 0)] {
+        let start = Clock::new().now();
+        let config = Config { floor, ceiling, ..Config::default() };
+        let mut controller = Controller::new(config, start);
+        controller.remb(0, start);
+        for number in 0..50 {
+            let at = start + Duration::from_millis(20 * u64::from(number));
+            controller.pacing(at);
+            controller.sent(number, 1200, at, Kind::Video);
+            let arrival_us = Some(20_000 * i64::from(number));
+            controller.feedback([PacketReport { number, arrival_us, ecn: Ecn::Marked }], at);
+        }
+        assert!(controller.estimate() >= floor.max(1_000).min(ceiling.max(floor)), "{floor} {ceiling}");
+    }
+}

@@ -304,6 +304,7 @@ fn that_no_heartbeats_are_stored_is_said_once_and_costs_little_and_the_dead_are_
     world.heartbeats_refused = false;
     world.run_for(ms(3000));
     world.heartbeats_refused = true;
+    assert_eq!(world.nodes[b].stored_again, 1);
     world.until(ms(5000), "that it begins again is said", |world| world.nodes[b].unstored == 2);
 }
 

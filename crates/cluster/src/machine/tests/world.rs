@@ -97,6 +97,8 @@ pub(super) struct SimNode {
     pub(super) events: Vec<Event>,
     /// Times it was said that heartbeats are not stored.
     pub(super) unstored: u32,
+    /// Times they were again.
+    pub(super) stored_again: u32,
     /// What the node's users believe to publish.
     pub(super) publishing: BTreeMap<StreamName, Epoch>,
     claims: HashMap<ClaimId, StreamName>,
@@ -175,6 +177,7 @@ impl World {
             answers: HashMap::new(),
             events: Vec::new(),
             unstored: 0,
+            stored_again: 0,
             publishing: BTreeMap::new(),
             claims: HashMap::new(),
             next_try: self.now,
@@ -325,6 +328,7 @@ impl World {
                         self.send(Message::Purge { from: node, session, key, revision });
                     }
                     Action::Unstored => sim.unstored += 1,
+                    Action::StoredAgain => sim.stored_again += 1,
                     Action::Answer(claim, answer) => {
                         let name = sim.claims.remove(&claim);
                         if let (Some(name), Ok(granted)) = (name, &answer) {

@@ -161,8 +161,11 @@ fn a_publication_whose_key_frame_was_lost_between_workers_begins_with_the_next()
         for at in 0..7 {
             let is_key = at < 4;
             let mut rtp = part(100 + at, u32::from(at.saturating_sub(3)) * 3_600, is_key, at >= 3);
-            // A slice that does not begin with the first macroblock.
-            rtp.payload[1] = if matches!(at, 1..4) { 0x48 } else { 0x88 };
+            // A parameter set in a packet of its own, then a slice that begins with the first macroblock.
+            if at == 0 {
+                rtp.payload[0] = 0x67;
+            }
+            rtp.payload[1] = if matches!(at, 2..4) { 0x48 } else { 0x88 };
             let (home, now) = (&mut pair.home.stream, pair.home.now);
             match as_values {
                 true => home.receive_packet(now, &rtp.fields, &rtp.payload, is_key).unwrap(),
