@@ -333,7 +333,7 @@ section! {
         /// Whether RTMP streams can be played over WebRTC, and WebRTC streams over RTMP and FLV. A
         /// bridge runs while it has players, once for all of them.
         bridge: bool = true,
-        cost "CPU per bridge, see `millstream_stream_bridge_cpu_seconds`. RTMP audio is \
+        cost "CPU per bridge, see `millstream_stream_bridge_cpu_seconds_total`. RTMP audio is \
             transcoded, see `[transcoding]`.";
 
         /// How to bridge video with B-frames to WebRTC, which does not support them. `drop` leaves
