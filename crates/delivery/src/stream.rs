@@ -126,6 +126,8 @@ pub struct Stream {
     headers: Headers,
     /// Headers in effect at the newest entry point.
     entry_headers: Headers,
+    /// Newest audio when it came.
+    entry_audio: Timestamp,
     /// Configurations of tracks that have ended: they hold again if frames go on without others.
     ended: Vec<Arc<Frame>>,
     /// The video track that players begin with: the first that came, until it stops and another goes on.
@@ -159,6 +161,7 @@ impl Stream {
             gop: GopCache::new(limits),
             headers: Headers::default(),
             entry_headers: Headers::default(),
+            entry_audio: Timestamp::ZERO,
             ended: Vec::new(),
             video: None,
             video_at_ms: now_ms,
@@ -288,12 +291,14 @@ impl Stream {
         self.awaits_key = true;
         self.gop.clear();
         self.entry_headers.clone_from(&self.headers);
+        self.entry_audio = self.timeline.newest_audio();
         Received { time, entry: true }
     }
 
     fn key_frame(&mut self, time: Timestamp, frame: &Arc<Frame>) -> Received {
         self.awaits_key = false;
         self.entry_headers.clone_from(&self.headers);
+        self.entry_audio = self.timeline.newest_audio();
         if let Some(last) = self.last_key.replace(time) {
             self.key_frame_interval_ms = (time - last).millis().max(0) as u64;
         }
@@ -360,6 +365,12 @@ impl Stream {
     /// Headers a player needs that begins at the newest entry point.
     pub fn entry_headers(&self) -> &Headers {
         &self.entry_headers
+    }
+
+    /// Stream time of the newest audio that came before the newest entry point: a player that begins there
+    /// again may have got it, and the key frame may have been captured earlier.
+    pub fn entry_audio(&self) -> Timestamp {
+        self.entry_audio
     }
 
     /// Stream time of the newest frame; 0 before the first.
@@ -488,6 +499,12 @@ impl Timeline {
         self.head.map(|(head, _)| head)
     }
 
+    /// Stream time of the newest audio; 0 before the first.
+    fn newest_audio(&self) -> Timestamp {
+        let others = self.others.iter().filter(|(track, _)| track.kind == MediaKind::Audio);
+        others.map(|(_, last)| *last).fold(self.first[0], Timestamp::max)
+    }
+
     /// Where the timeline goes on after a break: as much later as time really passed, at least one frame.
     fn seam(&self, now_ms: u64) -> Option<Timestamp> {
         let (head, at) = self.head?;
@@ -581,6 +598,18 @@ mod tests {
         stream.receive(10, &frame(TrackId::VIDEO, FrameRole::Config, 10, b"new"));
         assert_eq!(stream.entry_headers().config(TrackId::VIDEO).unwrap().data(), b"old");
         assert_eq!(stream.gop().frames().len(), 2, "the new header follows in its place");
+    }
+
+    #[test]
+    fn audio_that_came_before_a_key_frame_may_be_later() {
+        let mut stream = Stream::new(LIMITS, 0);
+        stream.publisher_started();
+        let audio = |track, time_ms| frame(track, FrameRole::Audio, time_ms, b"a");
+        stream.receive(0, &audio(TrackId::AUDIO, 80));
+        stream.receive(0, &audio(TrackId { kind: MediaKind::Audio, index: 1 }, 100));
+        stream.receive(0, &video(FrameRole::Key, 40));
+        stream.receive(0, &audio(TrackId::AUDIO, 120));
+        assert_eq!(stream.entry_audio(), Timestamp::from_millis(100));
     }
 
     #[test]

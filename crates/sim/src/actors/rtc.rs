@@ -789,7 +789,9 @@ impl Actor for RtcClient {
             // From now on all is there that is sent.
             (self.settled, self.seen.audio.whole, self.seen.video.whole) = (Some(now), None, None);
         }
-        let is_back = self.settled.is_some_and(|since| now > since + ms(6_000) + ledger.slack);
+        // What a server says to a client that it ends goes to where it was last, if that has not been noticed.
+        let settled = self.settled.filter(|_| !is_over);
+        let is_back = settled.is_some_and(|since| now > since + ms(6_000) + ledger.slack);
         if connected {
             self.send(ledger);
             let is_due = now >= self.next_check && (self.plan.is_steady || is_back);

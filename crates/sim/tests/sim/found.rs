@@ -174,11 +174,20 @@ fn who_waits_for_a_key_frame_gets_it_however_long_it_is() {
     finds_nothing(20_773, &Config::of(20_773));
 }
 
+/// A bridge gave out audio, and then a key frame that was captured before it. A player that was too slow had
+/// got the audio, began again at the key frame, and the header of its audio went back to the key frame's time.
+#[test]
+fn headers_of_audio_do_not_go_back_where_a_player_begins_again() {
+    finds_nothing(10_652, &Config::of(10_652));
+}
+
 /// A rule or an actor was wrong: one was a player that left before its WebSocket was opened, and sent a close
-/// frame, which the server took for another request.
+/// frame, which the server took for another request; one a viewer that had moved, and was kicked before the
+/// server knew.
 #[test]
 fn what_rules_and_actors_were_wrong_about_stays_right() {
     for seed in [2_207, 3_746, 4_909] {
         finds_nothing(seed, &with_one_port(seed));
     }
+    finds_nothing(14_730, &Config::of(14_730));
 }

@@ -190,8 +190,8 @@ impl Frames {
                 }
                 PlayerAction::Idle => None,
                 PlayerAction::Send(end) | PlayerAction::Begin(end) => {
-                    if !player.begun {
-                        player.begun = true;
+                    let begins_again = std::mem::replace(&mut player.begun, true);
+                    if !begins_again {
                         let (format, out) = (player.format, &mut session.pending.bytes);
                         if let Format::Flv | Format::FlvChunked = format {
                             let origin = ctx.settings.cors_allow_origin.as_deref();
@@ -206,8 +206,9 @@ impl Frames {
                         let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
                         channel.write_headers(
                             &mut session.pending.bytes,
-                            stream.delivery.entry_headers(),
+                            &stream.delivery,
                             time_ms,
+                            begins_again,
                         );
                     }
                     Some(end)

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use delivery::{DeliveryLog, Headers, Mark, QueueLimits, Received, Schedule, Stream};
+use delivery::{DeliveryLog, Mark, QueueLimits, Received, Schedule, Stream};
 use media::config::{AudioFormat, VideoFormat, audio_format, audio_frame_format, video_format};
 use media::{Codec, CodecConfig, FlvBody, Frame, FrameRole, MediaKind};
 use rtmp::chunk;
@@ -382,10 +382,21 @@ impl Channel {
         (self.log.head(), self.log.next_message())
     }
 
-    /// What a player gets before its first frame, and again after frames were left out.
-    pub(crate) fn write_headers(&self, out: &mut Vec<u8>, headers: &Headers, time_ms: u64) {
-        for frame in headers.iter() {
+    /// What a player gets before its first frame, and again after frames were left out. Headers have the time
+    /// of the key frame that follows; but audio ahead of that may be what the player has had last, and time
+    /// does not go back within a track.
+    pub(crate) fn write_headers(
+        &self,
+        out: &mut Vec<u8>,
+        stream: &Stream,
+        entry_ms: u64,
+        begins_again: bool,
+    ) {
+        let audio_ms = stream.entry_audio().millis().max(0) as u64;
+        for frame in stream.entry_headers().iter() {
             if let Some(body) = TagBody::of(frame) {
+                let may_be_behind = begins_again && frame.track.kind == MediaKind::Audio;
+                let time_ms = if may_be_behind { entry_ms.max(audio_ms) } else { entry_ms };
                 write(self.format, out, frame, &body, time_ms);
             }
         }
