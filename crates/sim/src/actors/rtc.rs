@@ -789,7 +789,7 @@ impl Actor for RtcClient {
             // From now on all is there that is sent.
             (self.settled, self.seen.audio.whole, self.seen.video.whole) = (Some(now), None, None);
         }
-        // What a server says to a client that it ends goes to where it was last, if that has not been noticed.
+        // A server that ends a client says so where it knew it last, which may be where it was before.
         let settled = self.settled.filter(|_| !is_over);
         let is_back = settled.is_some_and(|since| now > since + ms(6_000) + ledger.slack);
         if connected {

@@ -175,7 +175,7 @@ fn who_waits_for_a_key_frame_gets_it_however_long_it_is() {
 }
 
 /// A bridge gave out audio, and then a key frame that was captured before it. A player that was too slow had
-/// got the audio, began again at the key frame, and the header of its audio went back to the key frame's time.
+/// got the audio, began again at the key frame, and the header of its audio went back to that one's time.
 #[test]
 fn headers_of_audio_do_not_go_back_where_a_player_begins_again() {
     finds_nothing(10_652, &Config::of(10_652));
