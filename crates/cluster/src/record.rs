@@ -30,7 +30,7 @@ pub const TEXT_BYTES_MAX: usize = 255;
 /// CPU of a node's busiest worker from which on it is busy, thousandths of a core: as of a worker that hands
 /// its connections to another.
 pub(crate) const BUSY_PERMILLE: u16 = 800;
-/// And below which it is not busy any more: all nodes are told of each change.
+/// And below which it is not busy any more: each change goes to all nodes.
 pub(crate) const AT_REST_PERMILLE: u16 = 700;
 
 /// Number that a process draws at random when it starts: a node that was started again is another instance.

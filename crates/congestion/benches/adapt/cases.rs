@@ -65,18 +65,8 @@ pub(crate) fn run(case: &str, source: Source, contender: &'static str, seed: u64
     let mut end = 60 * SECOND;
     let delay = 10 * MS + random.below(30 * MS);
     let feedback_interval = 50 * MS + random.below(50 * MS);
-    let mut path = PathConfig {
-        trace: Trace::constant(2.5e6),
-        queue_max: 300 * MS,
-        mark_above: None,
-        delay,
-        loss: 0.0,
-        outages: Vec::new(),
-        reorder: 0.0,
-        grant: 0,
-        jitter: 0,
-    };
-    let viewer = ViewerConfig { contender, source, begins: 0, feedback_interval, silences: Vec::new() };
+    let mut path = PathConfig::plain(Trace::constant(2.5e6), delay, 300 * MS);
+    let viewer = ViewerConfig { contender, source, ..ViewerConfig::ours(feedback_interval) };
     let mut viewers = vec![viewer.clone()];
     let mut tcp = None;
     match case {

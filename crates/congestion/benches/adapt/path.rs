@@ -89,6 +89,23 @@ pub(crate) struct PathConfig {
     pub(crate) jitter: Us,
 }
 
+impl PathConfig {
+    /// Nothing but a rate, a delay and a queue.
+    pub(crate) fn plain(trace: Trace, delay: Us, queue_max: Us) -> Self {
+        Self {
+            trace,
+            queue_max,
+            mark_above: None,
+            delay,
+            loss: 0.0,
+            outages: Vec::new(),
+            reorder: 0.0,
+            grant: 0,
+            jitter: 0,
+        }
+    }
+}
+
 /// What became of a packet.
 pub(crate) enum Fate {
     Arrives { at: Us, waited: Us, marked: bool },

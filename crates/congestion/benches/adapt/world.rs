@@ -37,6 +37,19 @@ pub(crate) struct ViewerConfig {
     pub(crate) silences: Vec<(Us, Us)>,
 }
 
+impl ViewerConfig {
+    /// One that is there from the beginning, with an elastic source, and reports all the time.
+    pub(crate) fn ours(feedback_interval: Us) -> Self {
+        Self {
+            contender: "ours",
+            source: Source::Elastic,
+            begins: 0,
+            feedback_interval,
+            silences: Vec::new(),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Packet {
     bytes: usize,

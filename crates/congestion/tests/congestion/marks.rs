@@ -1,28 +1,15 @@
 //! Paths that mark packets instead of losing them.
 
 use crate::path::{MS, PathConfig, SECOND, Trace};
-use crate::world::{Source, ViewerConfig, World};
+use crate::world::{ViewerConfig, World};
 
 #[test]
 fn a_queue_that_marks_stays_short_and_the_path_is_used() {
     let path = PathConfig {
-        trace: Trace::constant(2e6),
-        queue_max: 300 * MS,
         mark_above: Some(12 * MS),
-        delay: 15 * MS,
-        loss: 0.0,
-        outages: vec![],
-        reorder: 0.0,
-        grant: 0,
-        jitter: 0,
+        ..PathConfig::plain(Trace::constant(2e6), 15 * MS, 300 * MS)
     };
-    let viewer = ViewerConfig {
-        contender: "ours",
-        source: Source::Elastic,
-        begins: 0,
-        feedback_interval: 50 * MS,
-        silences: vec![],
-    };
+    let viewer = ViewerConfig::ours(50 * MS);
     let mut measured = World::new(path, vec![viewer], None, 3).run(30 * SECOND).0.remove(0);
     assert!(measured.marked > 0);
     measured.waits.sort_unstable();

@@ -12,22 +12,12 @@ fn run(path: PathConfig, feedback_interval: Us, seed: u64) -> Measured {
 }
 
 fn run_source(source: Source, path: PathConfig, feedback_interval: Us, seed: u64) -> Measured {
-    let viewer = ViewerConfig { contender: "ours", source, begins: 0, feedback_interval, silences: vec![] };
+    let viewer = ViewerConfig { source, ..ViewerConfig::ours(feedback_interval) };
     World::new(path, vec![viewer], None, seed).run(END).0.remove(0)
 }
 
 fn constant(rate: f64, delay: Us) -> PathConfig {
-    PathConfig {
-        trace: Trace::constant(rate),
-        queue_max: 300 * MS,
-        mark_above: None,
-        delay,
-        loss: 0.0,
-        outages: vec![],
-        reorder: 0.0,
-        grant: 0,
-        jitter: 0,
-    }
+    PathConfig::plain(Trace::constant(rate), delay, 300 * MS)
 }
 
 fn mean(values: impl Iterator<Item = f64> + Clone) -> f64 {

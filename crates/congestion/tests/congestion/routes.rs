@@ -6,7 +6,7 @@ use congestion::{Config, Controller, Ecn, Kind, PacketReport};
 use netsim::Clock;
 
 use crate::path::{MS, PathConfig, SECOND, Trace};
-use crate::world::{Source, ViewerConfig, World};
+use crate::world::{ViewerConfig, World};
 
 #[test]
 fn a_longer_route_is_believed_after_some_seconds() {
@@ -35,24 +35,8 @@ fn a_longer_route_is_believed_after_some_seconds() {
 
 #[test]
 fn beside_tcp_neither_starves() {
-    let path = PathConfig {
-        trace: Trace::constant(2.5e6),
-        queue_max: 200 * MS,
-        mark_above: None,
-        delay: 20 * MS,
-        loss: 0.0,
-        outages: vec![],
-        reorder: 0.0,
-        grant: 0,
-        jitter: 0,
-    };
-    let viewer = ViewerConfig {
-        contender: "ours",
-        source: Source::Elastic,
-        begins: 0,
-        feedback_interval: 60 * MS,
-        silences: vec![],
-    };
+    let path = PathConfig::plain(Trace::constant(2.5e6), 20 * MS, 200 * MS);
+    let viewer = ViewerConfig::ours(60 * MS);
     let (measured, tcp_bytes) = World::new(path, vec![viewer], Some(10 * SECOND), 11).run(90 * SECOND);
     let tcp = tcp_bytes as f64 * 8.0 / (80.0 * 2.5e6);
     let viewer = measured[0].arrived[200..].iter().sum::<f64>() / (70.0 * 2.5e6);
