@@ -10,6 +10,7 @@ use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use crate::group::Progress;
 use crate::recipient_order::RecipientOrder;
+use crate::recv::Ecn;
 use arrayvec::ArrayVec;
 use std::fmt;
 use std::net::SocketAddr;
@@ -41,12 +42,15 @@ pub struct Envelope {
     /// [`socket::enable_txtime`](crate::socket::enable_txtime); 0 for at once. Without that, and
     /// with queueing disciplines that do not know departure times, it leaves at once.
     pub departure_ns: u64,
+    /// The mark it leaves with, which takes the place of those two bits of the socket's own traffic
+    /// class; [`Ecn::NotEct`] leaves that as it is. Only on Linux; elsewhere it is left out.
+    pub ecn: Ecn,
 }
 
-/// With stamp 0, and to leave at once.
+/// With stamp 0, to leave at once, and as the socket marks it.
 impl From<SocketAddr> for Envelope {
     fn from(destination: SocketAddr) -> Self {
-        Self { destination, stamp: 0, departure_ns: 0 }
+        Self { destination, stamp: 0, departure_ns: 0, ecn: Ecn::NotEct }
     }
 }
 
@@ -413,6 +417,7 @@ impl Queued {
             destination: &self.envelope.destination,
             parts: [&slab[start..start + self.len as usize], &[], &[]],
             departure_ns: self.envelope.departure_ns,
+            ecn: self.envelope.ecn,
         }
     }
 }
@@ -496,9 +501,7 @@ mod tests {
         for room in 0..6 {
             let mut batch = batch(1000, 10);
             for stamp in 0..6 {
-                batch
-                    .push(Envelope { destination: to(1), stamp, departure_ns: 0 }, &[stamp as u8; 9])
-                    .unwrap();
+                batch.push(Envelope { stamp, ..to(1).into() }, &[stamp as u8; 9]).unwrap();
             }
             let mut network = Network::new(room);
             assert!(batch.drain(usize::MAX, |d, o| network.send(d, o)).blocked);
@@ -535,7 +538,7 @@ mod tests {
     fn failures_are_reported_with_their_stamp_until_the_next_flush() {
         let mut batch = batch(1000, 10);
         for (stamp, port) in [(1, 1), (2, FAILING), (3, 2), (4, FAILING)] {
-            batch.push(Envelope { destination: to(port), stamp, departure_ns: 0 }, b"x").unwrap();
+            batch.push(Envelope { stamp, ..to(port).into() }, b"x").unwrap();
         }
         let mut network = Network::new(usize::MAX);
         let progress = batch.drain(usize::MAX, |d, o| network.send(d, o));

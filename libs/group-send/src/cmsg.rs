@@ -31,7 +31,7 @@ pub(crate) struct ControlBuffer {
 }
 
 impl ControlBuffer {
-    const CAPACITY: usize = space(size_of::<u16>()) + space(size_of::<u64>());
+    const CAPACITY: usize = space(size_of::<u16>()) + space(size_of::<u64>()) + space(size_of::<i32>());
 
     pub(crate) const fn new() -> Self {
         Self { bytes: [0; Self::CAPACITY], len: 0 }
@@ -49,6 +49,14 @@ impl ControlBuffer {
     #[inline]
     pub(crate) fn push_departure(&mut self, nanoseconds: u64) {
         self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, nanoseconds.to_ne_bytes());
+    }
+
+    /// The datagram leaves with this byte in its IP header (`IP_TOS`, ip(7); `IPV6_TCLASS`, ipv6(7)).
+    #[inline]
+    pub(crate) fn push_traffic_class(&mut self, byte: u8, is_ipv4: bool) {
+        let (level, kind) =
+            if is_ipv4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
+        self.push(level, kind, i32::from(byte).to_ne_bytes());
     }
 
     /// For `msg_control` and `msg_controllen`: aligned as `struct cmsghdr` is. The kernel only
@@ -247,12 +255,14 @@ mod tests {
         assert_eq!(buffer.as_bytes(), []);
         buffer.push_segment_size(1200);
         buffer.push_departure(0x0123_4567_89ab_cdef);
+        buffer.push_traffic_class(0xb9, true);
         let mut expected = message(libc::SOL_UDP, libc::UDP_SEGMENT, &1200_u16.to_ne_bytes());
         expected.extend(message(
             libc::SOL_SOCKET,
             libc::SCM_TXTIME,
             &0x0123_4567_89ab_cdef_u64.to_ne_bytes(),
         ));
+        expected.extend(message(libc::IPPROTO_IP, libc::IP_TOS, &0xb9_i32.to_ne_bytes()));
         expected.iter_mut().filter(|byte| **byte == 0xa5).for_each(|byte| *byte = 0);
         assert_eq!(buffer.as_bytes(), expected);
         assert_eq!(buffer.as_bytes().len(), ControlBuffer::CAPACITY);

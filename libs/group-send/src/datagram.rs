@@ -2,6 +2,7 @@
 //! exchange.
 
 use crate::error::SendError;
+use crate::recv::Ecn;
 use std::net::SocketAddr;
 
 /// Datagrams handed to a back end in one call, at most. Bounds its buffers; the kernel takes up to
@@ -17,6 +18,9 @@ pub(crate) struct Datagram<'a> {
     /// at once.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux knows such times"))]
     pub(crate) departure_ns: u64,
+    /// The mark it leaves with; `NotEct`: as the socket marks it.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux marks single datagrams"))]
+    pub(crate) ecn: Ecn,
 }
 
 impl Datagram<'_> {

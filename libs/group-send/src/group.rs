@@ -5,6 +5,7 @@
 
 use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
+use crate::recv::Ecn;
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 
@@ -29,7 +30,7 @@ impl<'a> Recipient<'a> {
     /// The `index`-th of the `packets` as this recipient gets it.
     pub(crate) fn datagram(&'a self, packets: &[&'a [u8]], index: usize) -> Datagram<'a> {
         let parts = [private(self.prepend, index), packets[index], private(self.append, index)];
-        Datagram { destination: &self.destination, parts, departure_ns: 0 }
+        Datagram { destination: &self.destination, parts, departure_ns: 0, ecn: Ecn::NotEct }
     }
 
     /// Whether there is none, one, or one for each of `packets` before and after.

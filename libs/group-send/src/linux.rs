@@ -38,6 +38,15 @@ pub(crate) struct Message<'a> {
     pub(crate) segment: u16,
     /// Departure time; 0 for at once.
     pub(crate) departure_ns: u64,
+    /// Traffic class; `None` for that of the socket.
+    pub(crate) traffic_class: Option<u8>,
+}
+
+impl Message<'_> {
+    /// Whether there is something to say to the kernel beside address and bytes.
+    fn has_control(&self) -> bool {
+        self.segment > 0 || self.departure_ns > 0 || self.traffic_class.is_some()
+    }
 }
 
 /// What addresses a socket takes.
@@ -105,8 +114,8 @@ pub(crate) fn send_messages(
     for message in messages {
         let first = &message.datagrams[0];
         addresses.push(encode(first.destination, family)?);
-        if message.segment > 0 || message.departure_ns > 0 {
-            controls.push(control(message.segment, message.departure_ns));
+        if message.has_control() {
+            controls.push(control(message));
         }
         for part in
             message.datagrams.iter().flat_map(|datagram| &datagram.parts).filter(|part| !part.is_empty())
@@ -134,7 +143,7 @@ pub(crate) fn send_messages(
         header.msg_hdr.msg_namelen = address_len(family);
         header.msg_hdr.msg_iov = iovecs[start..end].as_ptr().cast_mut();
         header.msg_hdr.msg_iovlen = (end - start) as _;
-        if (message.segment > 0 || message.departure_ns > 0)
+        if message.has_control()
             && let Some(control) = controls.next()
         {
             header.msg_hdr.msg_control = control.as_bytes().as_ptr().cast_mut().cast();
@@ -287,13 +296,18 @@ fn address_len(family: Family) -> libc::socklen_t {
     }
 }
 
-fn control(segment: u16, departure_ns: u64) -> ControlBuffer {
+fn control(message: &Message<'_>) -> ControlBuffer {
     let mut control = ControlBuffer::new();
-    if segment > 0 {
-        control.push_segment_size(segment);
+    if message.segment > 0 {
+        control.push_segment_size(message.segment);
     }
-    if departure_ns > 0 {
-        control.push_departure(departure_ns);
+    if message.departure_ns > 0 {
+        control.push_departure(message.departure_ns);
+    }
+    if let Some(traffic_class) = message.traffic_class {
+        // A socket of both families sends to a mapped address as one of IPv4.
+        let is_ipv4 = message.datagrams[0].destination.ip().to_canonical().is_ipv4();
+        control.push_traffic_class(traffic_class, is_ipv4);
     }
     control
 }

@@ -33,6 +33,7 @@ use crate::linux::xsk::FRAME_MAX;
 use crate::origin::Origin;
 use crate::pending_errors::PendingErrors;
 use crate::recipients::{Path, Recipient, Recipients};
+use crate::recv::Ecn;
 use crate::route::NextHop;
 use std::net::SocketAddr;
 use sums::SharedSums;
@@ -370,7 +371,9 @@ impl Recipient {
     /// Whether a frame can carry the datagram.
     #[inline]
     fn takes(&self, datagram: &Datagram<'_>) -> bool {
-        self.payload_max().is_some_and(|max| datagram.len() <= max) && datagram.departure_ns == 0
+        self.payload_max().is_some_and(|max| datagram.len() <= max)
+            && datagram.departure_ns == 0
+            && datagram.ecn == Ecn::NotEct
     }
 }
 

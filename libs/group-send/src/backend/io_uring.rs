@@ -30,6 +30,7 @@ use crate::config::{BackendKind, IoUringConfig, SetupError};
 use crate::datagram::{CHUNK, Datagram, Outcome};
 use crate::error::SendError;
 use crate::linux::uring::{COPIED_MAX, RING_MESSAGES_MAX, Ring, RingMessage};
+use crate::recv::Ecn;
 use arrayvec::ArrayVec;
 use pool::{Route, SocketPool, SocketPreference};
 use socket2::SockRef;
@@ -112,7 +113,9 @@ impl IoUring {
         let in_one_piece = || datagram.parts.iter().filter(|part| !part.is_empty()).count() <= 1;
         let len = datagram.len();
         let is_short = len <= COPIED_MAX || (len <= UDP_BYTES_MAX && in_one_piece());
-        is_short && !self.socket.has_error(datagram.destination)
+        // The ring's messages have no room for a mark.
+        let is_unmarked = datagram.ecn == Ecn::NotEct;
+        is_short && is_unmarked && !self.socket.has_error(datagram.destination)
     }
 
     fn submit(&mut self, window: &mut Window<'_>, outcomes: &mut [Outcome]) {

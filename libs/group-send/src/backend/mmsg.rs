@@ -12,6 +12,7 @@ use crate::datagram::{Datagram, Outcome};
 use crate::error::SendError;
 use crate::linux::{self, Family, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;
+use crate::recv::Ecn;
 use arrayvec::ArrayVec;
 use socket2::SockRef;
 #[cfg(feature = "io-uring")]
@@ -27,6 +28,8 @@ pub(crate) trait Kernel: Send {
     /// Whether the socket has a clock for departure times; one without it refuses datagrams that
     /// have any.
     fn has_departure_clock(&self) -> bool;
+    /// The traffic class that the socket gives to what it sends over IPv4, or over IPv6.
+    fn traffic_class(&self, is_ipv4: bool) -> u8;
     /// [`Backend::use_twin`].
     fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String>;
     /// Reads pending errors of earlier datagrams; returns whether there were any.
@@ -89,7 +92,9 @@ impl<K: Kernel> Mmsg<K> {
     /// In one piece if it is short: copying it costs less than having the kernel read a message
     /// header and a list.
     fn send_alone(&mut self, datagram: &Datagram<'_>) -> Result<(), i32> {
-        if self.departure_ns(datagram) == 0 && datagram.len() <= COPIED_MAX {
+        let traffic_class = self.traffic_class(datagram);
+        let is_plain = self.departure_ns(datagram) == 0 && traffic_class.is_none();
+        if is_plain && datagram.len() <= COPIED_MAX {
             let mut copy = ArrayVec::new();
             let piece = one_piece(datagram, &mut copy);
             return retried(|| self.kernel.send_to(datagram.destination, piece));
@@ -98,6 +103,7 @@ impl<K: Kernel> Mmsg<K> {
             datagrams: slice::from_ref(datagram),
             segment: 0,
             departure_ns: self.departure_ns(datagram),
+            traffic_class,
         };
         retried(|| self.kernel.send_messages(&[message])).map(drop)
     }
@@ -163,12 +169,22 @@ impl<K: Kernel> Mmsg<K> {
         if self.has_departure_clock { datagram.departure_ns } else { 0 }
     }
 
+    /// The socket's traffic class with the datagram's own mark, if it has one.
+    fn traffic_class(&self, datagram: &Datagram<'_>) -> Option<u8> {
+        if datagram.ecn == Ecn::NotEct {
+            return None;
+        }
+        let is_ipv4 = datagram.destination.ip().to_canonical().is_ipv4();
+        Some(self.kernel.traffic_class(is_ipv4) & !ECN_BITS | datagram.ecn.bits())
+    }
+
     /// Sends several datagrams as one message.
     fn send_run(&mut self, run: &[Datagram<'_>]) -> Result<(), i32> {
         let message = Message {
             datagrams: run,
             segment: run[0].len() as u16,
             departure_ns: self.departure_ns(&run[0]),
+            traffic_class: self.traffic_class(&run[0]),
         };
         retried(|| self.kernel.send_messages(&[message]))?;
         self.refusals.accepted();
@@ -196,6 +212,7 @@ impl<K: Kernel> Mmsg<K> {
                 datagrams: &datagrams[start..start + run],
                 segment,
                 departure_ns: self.departure_ns(first),
+                traffic_class: self.traffic_class(first),
             });
             start += run;
         }
@@ -315,6 +332,14 @@ impl Kernel for Socket {
         linux::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
     }
 
+    /// Asked for each time: one system call for a message with marks is little, and the caller may change
+    /// it at any time.
+    fn traffic_class(&self, is_ipv4: bool) -> u8 {
+        let (level, name) =
+            if is_ipv4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
+        linux::option(self.fd.as_fd(), level, name).ok().and_then(|class| class.try_into().ok()).unwrap_or(0)
+    }
+
     fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
         self.twin = Some(twin::open(caller)?);
         Ok(())
@@ -372,6 +397,9 @@ fn retried<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> {
 /// Messages up to which single datagrams go one by one, copied together: two in one call cost 3 %
 /// more than that, four 3 % less.
 const PLAIN_MAX: usize = 3;
+
+/// The part of a traffic class that is the mark (RFC 3168 section 5).
+const ECN_BITS: u8 = 0b11;
 
 /// Bytes of a datagram that are copied into one piece rather than listed for the kernel.
 const COPIED_MAX: usize = 2048;

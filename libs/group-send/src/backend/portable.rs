@@ -1,9 +1,9 @@
 //! One datagram a system call, by what every system has: the socket back end where there is no
 //! `sendmmsg(2)`.
 //!
-//! Chosen instead of `mmsg.rs` in `backend.rs`. Without `unsafe`; departure times are ignored, and
-//! errors for earlier datagrams are reported however the system does it. Compiled into the tests on
-//! Linux as well.
+//! Chosen instead of `mmsg.rs` in `backend.rs`. Without `unsafe`; departure times and marks of
+//! congestion (ECN) are ignored, and errors for earlier datagrams are reported however the system
+//! does it. Compiled into the tests on Linux as well.
 
 use crate::backend::Backend;
 use crate::config::{BackendKind, SetupError};
@@ -147,6 +147,7 @@ const UDP_BYTES_MAX: usize = 65_535 - 8;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recv::Ecn;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
     use std::time::Duration;
 
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn to<'a>(destination: &'a SocketAddr, parts: [&'a [u8]; 3]) -> Datagram<'a> {
-        Datagram { destination, parts, departure_ns: 0 }
+        Datagram { destination, parts, departure_ns: 0, ecn: Ecn::NotEct }
     }
 
     #[test]

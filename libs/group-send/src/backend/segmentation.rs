@@ -17,7 +17,8 @@ const ADDRESSES_MAX: usize = 4096;
 const DEVICE_REFUSALS_MAX: u32 = 16;
 
 /// Number of datagrams at the front that can be one message: all for one recipient, all of the
-/// first one's length, but the last that may be shorter, and leaving at the same time. At least 1.
+/// first one's length, but the last that may be shorter, leaving at the same time and with the same mark.
+/// At least 1.
 pub(crate) fn run_len(datagrams: &[Datagram<'_>]) -> usize {
     let first = &datagrams[0];
     let size = first.len();
@@ -29,8 +30,8 @@ pub(crate) fn run_len(datagrams: &[Datagram<'_>]) -> usize {
     while run < run_max {
         let next = &datagrams[run];
         let len = next.len();
-        if len == 0 || len > size || next.departure_ns != first.departure_ns || !same_destination(first, next)
-        {
+        let leaves_alike = next.departure_ns == first.departure_ns && next.ecn == first.ecn;
+        if len == 0 || len > size || !leaves_alike || !same_destination(first, next) {
             break;
         }
         run += 1;

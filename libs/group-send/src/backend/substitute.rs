@@ -9,6 +9,7 @@ use crate::config::BackendKind;
 use crate::datagram::Datagram;
 use crate::linux::{Family, Message};
 use crate::pending_errors::PendingErrors;
+use crate::recv::Ecn;
 use crate::sender::Sender;
 use socket2::SockRef;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ pub struct OutgoingMessage {
     pub destination: SocketAddr,
     /// Its datagrams: all of one length, but the last that may be shorter.
     pub segments: Vec<Vec<u8>>,
+    /// Their mark.
+    pub ecn: Ecn,
 }
 
 /// What takes the kernel's place in sending.
@@ -42,7 +45,8 @@ struct Substitute<K>(K);
 
 impl<K: OutgoingMessages> Kernel for Substitute<K> {
     fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32> {
-        let message = OutgoingMessage { destination: *to, segments: vec![datagram.to_vec()] };
+        let message =
+            OutgoingMessage { destination: *to, segments: vec![datagram.to_vec()], ecn: Ecn::NotEct };
         self.0.send(vec![message]).map(drop)
     }
 
@@ -51,12 +55,17 @@ impl<K: OutgoingMessages> Kernel for Substitute<K> {
         let messages = messages.iter().map(|message| OutgoingMessage {
             destination: *message.datagrams[0].destination,
             segments: message.datagrams.iter().map(bytes).collect(),
+            ecn: message.datagrams[0].ecn,
         });
         self.0.send(messages.collect())
     }
 
     fn has_departure_clock(&self) -> bool {
         false
+    }
+
+    fn traffic_class(&self, _is_ipv4: bool) -> u8 {
+        0
     }
 
     fn use_twin(&mut self, _caller: &SockRef<'_>) -> Result<(), String> {

@@ -6,6 +6,7 @@
 use super::room::{REOPEN_CALLS, RESTING_CALLS, STALLS_MAX};
 use super::*;
 use crate::error::SendError;
+use crate::recv::Ecn;
 use socket2::SockRef;
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -212,6 +213,7 @@ fn send(backend: &mut AfXdp<Fake>, row: &[(SocketAddr, usize)]) -> Vec<Outcome> 
             destination,
             parts: [&payload[..1], &payload[1..], &[]],
             departure_ns: 0,
+            ecn: Ecn::NotEct,
         })
         .collect();
     let mut outcomes = vec![Outcome::Unsent; row.len()];
@@ -268,7 +270,8 @@ fn what_is_too_long_goes_by_the_socket_in_its_place() {
 #[test]
 fn datagrams_with_a_departure_time_go_by_the_socket() {
     let fake = Fake::new();
-    let datagram = Datagram { destination: &host(2), parts: [b"x", b"", b""], departure_ns: 1 };
+    let datagram =
+        Datagram { destination: &host(2), parts: [b"x", b"", b""], departure_ns: 1, ecn: Ecn::NotEct };
     let mut outcomes = [Outcome::Unsent];
     fake.backend().send(&[datagram], &mut outcomes);
     assert_eq!(order(&fake.take_wire()), [(Socket, b'x')]);
@@ -526,6 +529,7 @@ fn shared_and_private_bytes_arrive_with_right_checksums() {
                 destination,
                 parts: [&head, &shared[..len], &tail],
                 departure_ns: 0,
+                ecn: Ecn::NotEct,
             };
             let (to, len) = ([host(2), host(4)], 1200 - before - after);
             backend.send(&[datagram(&to[0], len), datagram(&to[1], len - 1)], &mut [Outcome::Unsent; 2]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::linux::Message;
+use crate::recv::Ecn;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
@@ -130,6 +131,11 @@ impl Kernel for Double {
         true
     }
 
+    /// One of a socket with a class of its own.
+    fn traffic_class(&self, _is_ipv4: bool) -> u8 {
+        0xb8
+    }
+
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
         let any = !self.queue.is_empty();
         for (address, error) in self.queue.drain(..) {
@@ -172,7 +178,7 @@ fn send(back_end: &mut Mmsg<Double>, contents: &[(SocketAddr, Vec<u8>)]) -> Vec<
 fn as_datagram<'a>(destination: &'a SocketAddr, bytes: &'a [u8]) -> Datagram<'a> {
     let (head, rest) = bytes.split_at(bytes.len().min(3));
     let (body, tail) = rest.split_at(rest.len().saturating_sub(2));
-    Datagram { destination, parts: [head, body, tail], departure_ns: 0 }
+    Datagram { destination, parts: [head, body, tail], departure_ns: 0, ecn: Ecn::NotEct }
 }
 
 #[test]
@@ -355,6 +361,7 @@ fn datagrams_that_leave_at_different_times_are_not_joined() {
         destination: &destination,
         parts: [&bytes, &[], &[]],
         departure_ns,
+        ecn: Ecn::NotEct,
     });
     let mut back_end = back_end(BackendKind::Gso);
     let mut outcomes = [Outcome::Unsent; 3];

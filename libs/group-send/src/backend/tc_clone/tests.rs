@@ -4,6 +4,7 @@
 //! The double takes the copies apart again as a receiver would, checksums included.
 
 use super::*;
+use crate::recv::Ecn;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -271,7 +272,8 @@ fn no_recipient_changes_to_frames_while_the_socket_holds_datagrams() {
     assert_eq!(send(&mut backend, &double, &group, 1).1.len(), 9);
     // Datagrams outside of groups may be for any recipient.
     double.world().socket_busy = true;
-    let datagram = Datagram { destination: &group[0], parts: [b"x", &[], &[]], departure_ns: 0 };
+    let datagram =
+        Datagram { destination: &group[0], parts: [b"x", &[], &[]], departure_ns: 0, ecn: Ecn::NotEct };
     backend.send(&[datagram], &mut [Outcome::Unsent]);
     double.take();
     assert_eq!(send(&mut backend, &double, &group, 1).1.len(), 0);
@@ -296,6 +298,7 @@ fn an_error_that_came_back_is_reported_once_to_its_recipient_on_either_path() {
         destination: &group[number],
         parts: [b"x", &[], &[]],
         departure_ns: 0,
+        ecn: Ecn::NotEct,
     });
     let failed = Outcome::Failed(SendError::Refused);
     // Without room the error waits as well.
