@@ -10,6 +10,7 @@ mod rate;
 mod silence;
 
 use crate::delay::Delay;
+use crate::ecn::{EcnCheck, EcnPath};
 use crate::history::History;
 use crate::loss::Loss;
 use crate::meter::{Meter, Spacing};
@@ -42,7 +43,7 @@ pub enum Kind {
     Audio,
     /// Video.
     Video,
-    /// Video that was asked for again (RFC 4588). Leaves less for new video.
+    /// Video that was asked for again (RFC 4588), or repair packets for it. Leaves less for new video.
     Repeat,
     /// Nothing: it fills a probe.
     Padding,
@@ -90,6 +91,15 @@ pub struct Allowance {
     pub next: Option<Instant>,
 }
 
+/// What a bottleneck was seen to carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bottleneck {
+    /// All of it, in bits per second.
+    pub bits_per_second: u64,
+    /// It was seen twice in a row.
+    pub is_confirmed: bool,
+}
+
 /// What a console shows of a viewer's path. Rates in bits per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
@@ -118,6 +128,7 @@ pub struct Controller {
     epoch: Instant,
     history: History,
     delay: Delay,
+    delay_of_small: Delay,
     loss: Loss,
     sent: Meter,
     repeats: Meter,
@@ -133,6 +144,8 @@ pub struct Controller {
     /// Of the bottleneck, while it is known.
     capacity: Option<f64>,
     capacity_us: u64,
+    /// It was seen twice in a row.
+    capacity_is_confirmed: bool,
     /// How far apart the last values of it were, as a share.
     unsteady: f64,
     /// The capacity that was known last.
@@ -142,6 +155,7 @@ pub struct Controller {
     best_period: u64,
     demand: f64,
     remb: Option<f64>,
+    remb_fell_us: u64,
     queue_us: i64,
     over_since: Option<u64>,
     least_while_over: i64,
@@ -154,6 +168,7 @@ pub struct Controller {
     grown_us: u64,
     marked_share: f64,
     marked_us: u64,
+    ecn: EcnCheck,
     round_trip_us: u64,
     round_trip_least_us: u64,
     report_us: u64,
@@ -174,14 +189,20 @@ pub struct Controller {
     raised: Option<(u64, f64)>,
     paced_us: u64,
     debt_bytes: f64,
+    /// Of everything, against the target.
+    long_debt_bytes: f64,
+    /// More waits than may be sent ahead of the target.
+    is_backlogged: bool,
     sent_us: u64,
     ignored: u64,
+    ignored_in_a_row: u32,
     missing_run: u32,
     /// By how much packets wait longer than the ones before them, beyond what a queue explains;
     /// mean.
     jitter_us: f64,
     /// Receiver reports in a row with more than ten times what TCP would send.
     breaches: u32,
+    breached_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -203,6 +224,8 @@ struct Batch {
     newest: Option<(u64, u64)>,
     marked: u32,
     capable: u32,
+    /// Arrived as not ECN-capable.
+    plain: u32,
 }
 
 impl Controller {
@@ -213,8 +236,9 @@ impl Controller {
         Self {
             config,
             epoch: at - Duration::from_secs(1),
-            history: History::new(),
+            history: History::new(config.packet_reports),
             delay: Delay::new(),
+            delay_of_small: Delay::new(),
             loss: Loss::default(),
             sent: Meter::default(),
             repeats: Meter::default(),
@@ -225,12 +249,14 @@ impl Controller {
             rate: config.start as f64,
             capacity: None,
             capacity_us: 0,
+            capacity_is_confirmed: false,
             unsteady: 0.0,
             serial_rate: f64::INFINITY,
             best: [0.0; 2],
             best_period: 0,
             demand: config.ceiling as f64,
             remb: None,
+            remb_fell_us: 0,
             queue_us: 0,
             over_since: None,
             least_while_over: 0,
@@ -242,6 +268,7 @@ impl Controller {
             grown_us: 0,
             marked_share: 0.0,
             marked_us: 0,
+            ecn: EcnCheck::default(),
             round_trip_us: 100_000,
             round_trip_least_us: u64::MAX,
             report_us: 0,
@@ -260,11 +287,15 @@ impl Controller {
             raised: None,
             paced_us: 0,
             debt_bytes: 0.0,
+            long_debt_bytes: 0.0,
+            is_backlogged: false,
             sent_us: 0,
             ignored: 0,
+            ignored_in_a_row: 0,
             missing_run: 0,
             jitter_us: 0.0,
             breaches: 0,
+            breached_us: 0,
         }
     }
 
@@ -281,6 +312,32 @@ impl Controller {
             probe.sent.add(now as i64, bytes as u16);
         }
         self.history.sent(number, bytes, now, cluster);
+        self.left(bytes, now, kind);
+    }
+
+    /// Notes that a packet that the receiver missed was sent again unchanged, under the number that it had.
+    /// Its delay is not looked at, as nobody knows which of the two arrives.
+    pub fn sent_again(&mut self, number: u16, bytes: usize, at: Instant) {
+        let now = self.micros(at);
+        self.sent_us = now;
+        self.missing_run += u32::from(self.history.sent_again(number, now));
+        self.left(bytes, now, Kind::Repeat);
+    }
+
+    /// [`sent`](Self::sent) for packets that nobody will report ([`Config::packet_reports`]), as many at
+    /// a time as you like: they have no numbers.
+    pub fn sent_unreported(&mut self, bytes: usize, at: Instant, kind: Kind) {
+        let now = self.micros(at);
+        if now.saturating_sub(self.sent_us) > PAUSE_US {
+            // There was nothing to report on.
+            self.waiting_since = None;
+        }
+        self.sent_us = now;
+        self.left(bytes, now, kind);
+    }
+
+    #[inline]
+    fn left(&mut self, bytes: usize, now: u64, kind: Kind) {
         self.sent.add(now as i64, bytes as u32);
         if kind == Kind::Repeat {
             self.repeats.add(now as i64, bytes as u32);
@@ -288,9 +345,15 @@ impl Controller {
         if kind != Kind::Audio {
             self.debt_bytes += bytes as f64;
         }
+        self.long_debt_bytes += bytes as f64;
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
         }
+    }
+
+    /// Whether nothing may be sent: there was no report for too long.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     fn estimate_bits(&self) -> f64 {
@@ -298,17 +361,31 @@ impl Controller {
         if let Some(bound) = self.loss.bound {
             rate = rate.min(bound);
         }
-        if let Some(remb) = self.remb {
+        if let Some(remb) = self.remb.filter(|_| self.config.packet_reports) {
             rate = rate.min(remb);
         }
         let best = self.best[0].max(self.best[1]);
-        let shown = if best > 0.0 { 1.5 * best } else { self.config.start as f64 };
+        let shown = match self.config.packet_reports {
+            true if best > 0.0 => 1.5 * best,
+            true => self.config.start as f64,
+            // Losses have to show that it is too much.
+            false => f64::INFINITY,
+        };
         rate.min(shown).clamp(self.config.floor as f64, self.config.ceiling as f64)
     }
 
     /// What the path carries for longer, in bits per second: choose layers by it.
     pub fn estimate(&self) -> u64 {
         if self.stopped { 0 } else { self.estimate_bits() as u64 }
+    }
+
+    /// What the bottleneck was seen to carry lately. More than the estimate, which leaves some of it free so
+    /// that the queue stays short: who sends at an even rate may use nearly all.
+    pub fn bottleneck(&self, at: Instant) -> Option<Bottleneck> {
+        let is_fresh = self.micros(at).saturating_sub(self.capacity_us) < CAPACITY_FRESH_US;
+        let capacity =
+            self.capacity.filter(|_| is_fresh && self.competing_since.is_none() && !self.stopped)?;
+        Some(Bottleneck { bits_per_second: capacity as u64, is_confirmed: self.capacity_is_confirmed })
     }
 
     /// What to send now, in bits per second, repeats included: less than
@@ -329,13 +406,33 @@ impl Controller {
         self.demand = bits_per_second as f64;
     }
 
+    /// Whether packets may leave as ECN-capable (RFC 9331), where the receiver reports marks: not once
+    /// they were seen to arrive without, or not at all, or marked for no reason.
+    pub fn is_ecn_usable(&self) -> bool {
+        self.ecn.path != EcnPath::Unusable
+    }
+
+    /// Whether packets that left as ECN-capable were seen to arrive so.
+    pub fn is_ecn_proven(&self) -> bool {
+        self.ecn.path == EcnPath::Capable
+    }
+
     /// Takes the receiver's own estimate (REMB). It bounds the rate, and is the rate where packets
-    /// are not reported.
+    /// are not reported, if it has not fallen for 3 s up to half more; but raises it by no more than
+    /// receiver reports show.
     pub fn remb(&mut self, bits_per_second: u64, at: Instant) {
         let now = self.micros(at);
-        self.remb = Some(bits_per_second as f64);
+        let remb = bits_per_second as f64;
+        if self.remb.is_none_or(|before| remb < 0.97 * before) {
+            self.remb_fell_us = now;
+        }
+        self.remb = Some(remb);
         if !self.config.packet_reports {
-            self.rate = bits_per_second as f64;
+            // Receivers let it rise to what arrives and half as much again. While little is sent it says how
+            // little that is, and more has to be sent for it to say more.
+            let steady = now.saturating_sub(self.remb_fell_us) as f64 / 1e6;
+            let headroom = (1.0 + REMB_HEADROOM * (steady - REMB_STEADY)).clamp(1.0, REMB_HEADROOM_MAX);
+            self.rate = (headroom * remb).min(self.demand.max(remb)).min(self.most_shown(now));
             self.heard(now);
         }
     }
@@ -373,5 +470,13 @@ impl Controller {
 const PACKET_BITS: f64 = 1200.0 * 8.0;
 /// Least floor, bits per second: a rate of nothing would never come back.
 const FLOOR_LEAST: u64 = 1_000;
+/// Who was sent nothing for so long has no reason to say anything.
+const PAUSE_US: u64 = 2_000_000;
+/// For how long it is known what the bottleneck carries. Probes show it again each 2.5 s.
+const CAPACITY_FRESH_US: u64 = 6_000_000;
+/// How much more than REMB is sent for each second beyond some in which it has not fallen, and at most.
+const REMB_HEADROOM: f64 = 0.1;
+const REMB_STEADY: f64 = 3.0;
+const REMB_HEADROOM_MAX: f64 = 1.5;
 const PROBE_PAUSE_US: u64 = 1_000_000;
 const HINT_PAUSE_US: u64 = 200_000;

@@ -58,7 +58,8 @@ impl Delay {
         }
     }
 
-    fn base(&self) -> Option<i64> {
+    /// The delay of the path without a queue, by the receiver's clock.
+    pub(crate) fn base(&self) -> Option<i64> {
         self.least.iter().flatten().min().copied()
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Sent {
     /// Microseconds; wraps after 71 minutes, and no packet is looked at after so long.
     at: u32,
     pub(crate) bytes: u16,
-    /// Of which probe it is a part; 0 of none.
+    /// Of which probe it is a part; 0 of none, [`AGAIN`] if it was sent again.
     pub(crate) cluster: u8,
     pub(crate) fate: Fate,
 }
@@ -46,9 +46,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new() -> Self {
+    /// The smallest, with room for packets or without.
+    pub(crate) fn new(has_room: bool) -> Self {
         Self {
-            ring: vec![UNUSED; PACKETS_MIN],
+            ring: vec![UNUSED; if has_room { PACKETS_MIN } else { 1 }],
             numbers: SequenceUnwrapper::new(),
             bytes_under_way: 0,
             settled: 0,
@@ -73,6 +74,19 @@ impl History {
         let bytes = bytes.min(usize::from(u16::MAX)) as u16;
         self.put(full, Sent { at: at_us as u32, bytes, cluster, fate: Fate::UnderWay }, at_us);
         self.bytes_under_way += u64::from(bytes);
+    }
+
+    /// A packet was asked for and is sent again under the number that it had: it was lost. Whether it was
+    /// not known to be missing before.
+    pub(crate) fn sent_again(&mut self, number: u16, now_us: u64) -> bool {
+        let Some(found) = self.find(number, now_us) else { return false };
+        let is_news = found.packet.fate == Fate::UnderWay;
+        if is_news {
+            self.settle(&found, Fate::Missing);
+        }
+        let at = self.index(found.number);
+        self.ring[at].cluster = AGAIN;
+        is_news
     }
 
     fn put(&mut self, number: u64, packet: Sent, at_us: u64) {
@@ -151,6 +165,9 @@ impl History {
     }
 }
 
+/// In place of a probe: which of the times that it was sent a report is about cannot be known.
+pub(crate) const AGAIN: u8 = u8::MAX;
+
 const UNUSED: Sent = Sent { at: 0, bytes: 0, cluster: 0, fate: Fate::Unused };
 
 /// 4 KiB: two seconds of 2.5 Mbit/s.
@@ -169,7 +186,7 @@ mod tests {
 
     #[test]
     fn packets_are_found_by_wrapping_numbers_until_the_ring_has_gone_round() {
-        let mut history = History::new();
+        let mut history = History::new(true);
         for number in 0..2000u64 {
             history.sent((65_000 + number) as u16, 100, number * 10_000, 0);
         }
@@ -185,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_ring_grows_while_young_packets_would_leave_it() {
-        let mut history = History::new();
+        let mut history = History::new(true);
         for number in 0..3000u64 {
             history.sent(number as u16, 100, number * 100, 0);
         }
@@ -200,7 +217,7 @@ mod tests {
 
     #[test]
     fn numbers_that_were_left_out_are_nobodys() {
-        let mut history = History::new();
+        let mut history = History::new(true);
         history.sent(10, 100, 1, 0);
         history.sent(14, 100, 2, 0);
         history.sent(12, 100, 3, 0);
@@ -212,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_nobody_speaks_of_is_given_up() {
-        let mut history = History::new();
+        let mut history = History::new(true);
         for number in 0..300u64 {
             history.sent(number as u16, 100, number, 0);
         }

@@ -50,10 +50,12 @@
 //!   losses decide, as in TCP (RFC 5681), until it has gone. One that does not move is a longer
 //!   route.
 //! - **Marks** (RFC 9331): the rate falls by half of the share that is marked, once a round trip,
-//!   and bursts are avoided.
+//!   and bursts are avoided. Packets leave as ECN-capable while they arrive so
+//!   ([`Controller::is_ecn_usable`]).
 //! - **Silence.** Half the rate each 0.5 s without a report, nothing after 10 s (RFC 8083 allows
 //!   three intervals of 5 s). What was known before counts half when reports come again.
-//! - **Receivers that report no packets:** REMB, or else the losses of receiver reports.
+//! - **Receivers that report no packets:** REMB, or else the losses of receiver reports. Neither raises
+//!   the rate above 1.5 times of what receiver reports lately show to have arrived.
 //!
 //! A report is believed as far as it can be checked: about packets that were sent, once each, at
 //! times that can be. A receiver that lies can have what it pretends to get, up to
@@ -64,9 +66,10 @@
 
 mod controller;
 mod delay;
+mod ecn;
 mod history;
 mod loss;
 mod meter;
 mod probe;
 
-pub use controller::{Allowance, Config, Controller, Ecn, Kind, PacketReport, Snapshot};
+pub use controller::{Allowance, Bottleneck, Config, Controller, Ecn, Kind, PacketReport, Snapshot};

@@ -1,5 +1,6 @@
-//! Test only: a virtual clock, links that lose, delay, reorder and duplicate datagrams, and the
-//! [`kernel`] of simulated hosts with TCP, UDP, event queues and disks, and [rings](ring) between threads.
+//! Tests and benchmarks only: a virtual clock, links that lose, delay, reorder and duplicate datagrams,
+//! the [`kernel`] of simulated hosts with TCP, UDP, event queues and disks, [rings](ring) between
+//! threads, and a [`bottleneck`] with a [bulk flow](bulk_tcp) beside.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,6 +23,8 @@
 //! failing run fails again; nothing sleeps and no socket is opened. What a datagram contains does
 //! not matter here.
 
+pub mod bottleneck;
+pub mod bulk_tcp;
 mod clock;
 mod disk;
 mod hash;

@@ -7,12 +7,11 @@
 mod cases;
 mod cost;
 mod gcc;
-mod path;
 mod sender;
-mod tcp;
 mod world;
 
 use cases::{CASES, percentile};
+use netsim::{bottleneck as path, bulk_tcp as tcp};
 use world::Source;
 
 /// Seeds that the controller was tuned with are below 1000; figures are of others.

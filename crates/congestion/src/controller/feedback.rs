@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use super::{Batch, Controller, Ecn, LastArrival, PACKET_BITS, PacketReport};
-use crate::history::{Fate, PACKETS_MAX};
+use crate::ecn::EcnCounts;
+use crate::history::{AGAIN, Fate, PACKETS_MAX};
 use crate::loss::Period;
 
 impl Controller {
@@ -11,7 +12,7 @@ impl Controller {
     pub fn feedback(&mut self, reports: impl IntoIterator<Item = PacketReport>, at: Instant) {
         let now = self.micros(at);
         let mut batch = Batch::default();
-        // A small packet takes less time on the slowest link: taken to be as late as one of usual
+        // A smaller packet takes less time on the slowest link: taken to be as late as one of usual
         // size.
         let serial_us = 8e6 / self.serial_rate;
         let busy_us = BUSY_US + self.unrest_us();
@@ -19,10 +20,17 @@ impl Controller {
         let packet_us = PACKET_BITS * 1e6 / self.capacity.unwrap_or(self.rate);
         // There are no more of which anything is known.
         for report in reports.into_iter().take(PACKETS_MAX) {
+            // One that speaks of what was never sent has nothing more to say.
+            if self.ignored_in_a_row > IGNORED_MAX {
+                self.ignored_in_a_row = 0;
+                break;
+            }
             let Some(found) = self.history.find(report.number, now) else {
                 self.ignored += 1;
+                self.ignored_in_a_row += 1;
                 continue;
             };
+            self.ignored_in_a_row = 0;
             let Some(arrival_us) = report.arrival_us else {
                 if found.packet.fate == Fate::UnderWay {
                     self.history.settle(&found, Fate::Missing);
@@ -40,10 +48,18 @@ impl Controller {
                     self.ignored += 1;
                     continue;
                 }
-                Fate::Missing => batch.lost -= 1,
+                // What was sent again was lost, though the number arrives.
+                Fate::Missing => batch.lost -= i32::from(found.packet.cluster != AGAIN),
                 Fate::UnderWay | Fate::Unused => {}
             }
             self.history.settle(&found, Fate::Received);
+            // It arrived, but how long it took is not known.
+            if found.packet.cluster == AGAIN {
+                batch.received += 1;
+                let arrival_us = self.unwrap_arrival(arrival_us);
+                self.delivered.add(arrival_us, u32::from(found.packet.bytes));
+                continue;
+            }
             // So many in a row are an outage, which says nothing of the rate.
             if self.missing_run < OUTAGE_PACKETS {
                 batch.lost += self.missing_run as i32;
@@ -53,7 +69,7 @@ impl Controller {
             match report.ecn {
                 Ecn::Marked => batch.marked += 1,
                 Ecn::Capable => batch.capable += 1,
-                Ecn::None => {}
+                Ecn::None => batch.plain += 1,
             }
             if batch.newest.is_none_or(|(number, _)| found.number > number) {
                 batch.newest = Some((found.number, found.sent_us));
@@ -61,12 +77,21 @@ impl Controller {
             let arrival_us = self.unwrap_arrival(arrival_us);
             let bytes = found.packet.bytes;
             let one_way_us = arrival_us - found.sent_us as i64;
-            let serial = (PACKET_BITS / 8.0 - f64::from(bytes)) * serial_us;
+            // Audio is compared with audio: how fast the link is, by which the time of such a packet
+            // differs from that of a large one, is known too late.
+            let is_small = bytes < SMALL_BYTES;
+            let serial = if is_small { 0.0 } else { (PACKET_BITS / 8.0 - f64::from(bytes)) * serial_us };
+            let delay = if is_small { &mut self.delay_of_small } else { &mut self.delay };
             let Some(wait) =
-                self.delay.waited(one_way_us + serial.max(0.0) as i64, now, self.competing_since.is_some())
+                delay.waited(one_way_us + serial.max(0.0) as i64, now, self.competing_since.is_some())
             else {
                 self.ignored += 1;
                 continue;
+            };
+            // What is least of them in a queue that others fill is no empty path: large ones may know better.
+            let wait = match self.delay.base() {
+                Some(base) if is_small => wait.max(one_way_us - base),
+                _ => wait,
             };
             self.delivered.add(arrival_us, u32::from(bytes));
             if found.packet.cluster == 0 {
@@ -108,9 +133,14 @@ impl Controller {
         }
         // That nothing arrives is no sign of life: silence goes on.
         if batch.received == 0 {
+            self.ecn.report(EcnCounts::default(), false, self.missing_run);
             return;
         }
         self.after_feedback(now, &batch);
+        let Batch { capable, marked, plain, .. } = batch;
+        // The least wait that was measured, before others' queues are taken off.
+        let waits = batch.least_wait.is_none_or(|wait| wait > UNFELT_WAIT_US);
+        self.ecn.report(EcnCounts { capable, marked, plain }, waits, self.missing_run);
     }
 
     pub(super) fn after_feedback(&mut self, now: u64, batch: &Batch) {
@@ -208,6 +238,17 @@ impl Controller {
         self.best[0] = self.best[0].max(rate);
     }
 
+    /// Where packets are not reported: what the rate may be raised to, 1.5 times of what receiver reports
+    /// lately show to have arrived. It need not be lowered to that: little may have been there to be sent.
+    pub(super) fn most_shown(&self, now: u64) -> f64 {
+        let best = match (now / 5_000_000).saturating_sub(self.best_period) {
+            0 => self.best[0].max(self.best[1]),
+            1 => self.best[0],
+            _ => 0.0,
+        };
+        self.rate.max(1.5 * best)
+    }
+
     pub(super) fn unwrap_arrival(&self, arrival_us: i64) -> i64 {
         let wrapped = arrival_us.rem_euclid(WRAP_US);
         let Some(last) = self.last else { return wrapped };
@@ -216,9 +257,15 @@ impl Controller {
     }
 }
 
+/// Numbers of packets that were never sent, or long ago, that one report is looked through for.
+const IGNORED_MAX: u32 = 64;
+/// Audio, and packets of padding.
+const SMALL_BYTES: u16 = 400;
 /// Packets that waited so long left the bottleneck right behind others.
 const BUSY_US: i64 = 4_000;
 const TRAIN_GAP_US: u64 = 1_000;
+/// A queue that is shorter has no reason to mark everything (RFC 9332 marks from 1 ms on).
+const UNFELT_WAIT_US: i64 = 500;
 const OUTAGE_PACKETS: u32 = 8;
 const REORDERED_MAX: u64 = 200;
 /// Arrival times of transport-wide feedback wrap (24 bits of 64 ms).

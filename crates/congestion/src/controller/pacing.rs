@@ -13,10 +13,13 @@ impl Controller {
             return Allowance { bytes: 0, padding_bytes: 0, next: None };
         }
         self.start_probe(now);
-        let rate = self.pacing_bits();
+        let target_bits = self.estimate_bits() * self.drain();
+        let rate = if self.is_backlogged { target_bits } else { self.pacing_bits() };
         let passed = now.saturating_sub(self.paced_us) as f64 / 1e6;
         self.paced_us = now;
         self.debt_bytes = (self.debt_bytes - passed * rate / 8.0).max(0.0);
+        let target = target_bits / 8.0;
+        self.long_debt_bytes = (self.long_debt_bytes - passed * target).max(0.0);
         if let Some(probe) = self.probe.as_ref().filter(|probe| !probe.is_sent()) {
             let due = probe.sent_us_at_rate();
             let bytes = probe.packet_bytes();
@@ -35,6 +38,20 @@ impl Controller {
             };
         }
         let burst = self.burst_bytes(rate);
+        // Pictures may leave faster than the target. What has waited for long may not: it would be
+        // faster than the path all the time.
+        let long_burst = (target * LONG_BURST_SECONDS).max(4.0 * burst);
+        self.long_debt_bytes = self.long_debt_bytes.min(1.5 * long_burst);
+        // Beside somebody who fills the queue there is none of ours to keep short.
+        if self.competing_since.is_some() {
+            self.long_debt_bytes = 0.0;
+        }
+        self.is_backlogged |= self.long_debt_bytes > long_burst;
+        self.is_backlogged &= self.long_debt_bytes > 0.4 * long_burst;
+        if self.long_debt_bytes > long_burst {
+            let wait = ((self.long_debt_bytes - 0.95 * long_burst) * 1e6 / target).ceil() as u64;
+            return Allowance { bytes: 0, padding_bytes: 0, next: Some(self.instant(now + wait.max(500))) };
+        }
         // What was sent at a higher rate is paid back by then.
         self.debt_bytes = self.debt_bytes.min(burst + PACKET_BITS / 8.0);
         if self.debt_bytes < burst {
@@ -63,13 +80,17 @@ impl Controller {
         0.85 * target
     }
 
-    /// 12 ms of the pacing rate, or two packets where these take at most 25 ms each.
+    /// 12 ms of what the path carries, or two packets where these take at most 25 ms each.
+    ///
+    /// How fast it is for a moment the packets show that left together: where they arrive together as
+    /// well, pictures need not be stretched, however little the estimate knows of the path.
     pub(super) fn burst_bytes(&self, rate: f64) -> f64 {
         if self.marked_us > 0 && self.paced_us < self.marked_us + 10_000_000 {
             // Queues that mark are short: two packets at a time.
             return PACKET_BITS / 8.0;
         }
-        let burst = rate / 8.0 * 0.012;
+        let seen = if self.over_since.is_none() { self.hint(self.paced_us) } else { None };
+        let burst = rate.max(0.8 * seen.unwrap_or(0.0).min(BURST_BITS_MAX)) / 8.0 * 0.012;
         if rate > PACKET_BITS / 0.025 { burst.max(PACKET_BITS / 8.0 + 1.0) } else { burst }
     }
 
@@ -92,5 +113,9 @@ impl Controller {
     }
 }
 
+/// How much may be sent ahead of the target, everything included.
+const LONG_BURST_SECONDS: f64 = 0.1;
+/// Most that is believed of packets that left together: a key frame of 150 kB leaves at once.
+const BURST_BITS_MAX: f64 = 125e6;
 /// Between packets that go into a full path, so that its reports go on.
 const TRICKLE_US: u64 = 150_000;

@@ -1,18 +1,22 @@
 //! When to probe, how fast, and what a probe's end means.
 
 use super::{Batch, Controller, HINT_PAUSE_US, PROBE_PAUSE_US};
+use crate::history::AGAIN;
 use crate::probe::{Probe, Shown};
 
 impl Controller {
     pub(super) fn start_probe(&mut self, now: u64) {
         let estimate = self.estimate_bits();
+        if now - self.sent_us > 500_000 {
+            // Nothing is under way that could say so: there is no queue of ours.
+            (self.over_since, self.competing_since, self.queue_us) = (None, None, 0);
+        }
         if !self.config.packet_reports
             || self.probe.is_some()
             || self.over_since.is_some()
             || (self.competing_since.is_none() && self.queue_us > self.threshold_us() / 2)
             || self.halved > 0
             || self.demand < 1.05 * estimate
-            || now - self.sent_us > 500_000
         {
             return;
         }
@@ -25,9 +29,10 @@ impl Controller {
             Some(hint) if hinted => (hint / estimate).clamp(1.5, 3.0),
             _ => self.probe_factor,
         };
-        let rate = (factor * estimate).min(1.1 * self.demand).min(self.config.ceiling as f64);
+        let rate =
+            (factor * estimate).min(PROBED_BEYOND_DEMAND * self.demand).min(self.config.ceiling as f64);
         self.probes += 1;
-        let cluster = (self.probes % 255) as u8 + 1;
+        let cluster = (self.probes % u64::from(AGAIN - 1)) as u8 + 1;
         self.probe = Some(Probe::new(cluster, rate, now));
     }
 
@@ -89,4 +94,7 @@ impl Controller {
     }
 }
 
-const PROBE_PAUSE_MAX_US: u64 = 5_000_000;
+const PROBE_PAUSE_MAX_US: u64 = 2_500_000;
+/// How much more is probed for than what could be sent: 92 % of what arrives counts, and a probe whose
+/// packets leave late, by timers, is slower than it was meant to be.
+const PROBED_BEYOND_DEMAND: f64 = 1.3;

@@ -61,6 +61,7 @@ impl Controller {
             if self.most_while_over - self.least_while_over < 15_000 {
                 // It does not change, whatever we send: the route has become longer.
                 self.delay.accept_queue(self.least_while_over);
+                self.delay_of_small.accept_queue(self.least_while_over);
                 (self.queue_us, self.round_trip_least_us) = (0, self.round_trip_us);
             } else {
                 // Somebody else fills it.
@@ -126,6 +127,7 @@ impl Controller {
 
     pub(super) fn note_capacity(&mut self, now: u64, shown: f64) {
         let shown = shown.max(self.config.floor as f64);
+        self.capacity_is_confirmed = self.capacity.is_some_and(|known| (shown / known - 1.0).abs() < 0.06);
         let capacity = match self.capacity {
             Some(known) if (shown / known - 1.0).abs() < 0.15 => known + 0.3 * (shown - known),
             _ => shown,

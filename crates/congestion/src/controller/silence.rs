@@ -29,6 +29,7 @@ impl Controller {
             return;
         }
         while !self.stopped && now >= since + SILENCE_US * u64::from(self.halved + 1) {
+            self.ecn.silence();
             if self.halved == 0 {
                 self.rate = self.estimate_bits();
                 self.rate_before_silence = self.rate;
@@ -47,16 +48,17 @@ impl Controller {
         let now = self.micros(at);
         if self.config.packet_reports {
             if self.stopped {
-                self.stopped = false;
-                self.halved = 1;
-                self.rate = self.config.floor as f64;
-                self.waiting_since = Some(now);
+                self.begin_again(now);
             }
             return;
         }
         if self.breaches >= BREACHES_MAX {
-            // It is for people to begin again (RFC 8083 section 5).
-            return;
+            if now < self.breached_us + BREACH_ENDS_US {
+                return;
+            }
+            // People would begin again (RFC 8083 section 5); players do not.
+            self.breaches = 0;
+            self.rate = self.config.floor as f64;
         }
         self.heard(now);
         let Some(sent) = self.sent.rate(now as i64, 800_000) else { return };
@@ -64,9 +66,15 @@ impl Controller {
         self.note_best(now, sent * (1.0 - lost));
         if self.remb.is_none() {
             if lost > 0.10 {
-                self.rate *= 1.0 - 0.5 * lost;
-            } else if lost < 0.02 && sent > 0.5 * self.rate && now - self.grown_us > 900_000 {
-                self.rate *= 1.05;
+                // Of what was sent: nothing may be known of the path beyond.
+                self.rate = self.rate.min(sent) * (1.0 - 0.5 * lost);
+            } else if lost < 0.02
+                && (sent > 0.5 * self.rate || self.rate < self.demand)
+                && now - self.grown_us > 900_000
+            {
+                // Also while little is sent, or what was thinned for the path would never come back: only
+                // sending it shows whether there is room. So this is bounded by its pace alone.
+                self.rate *= 1.0 + GROWTH;
                 self.grown_us = now;
             }
             self.rate = self.rate.clamp(self.config.floor as f64, self.config.ceiling as f64);
@@ -78,9 +86,26 @@ impl Controller {
             let tcp = PACKET_BITS / (round_trip.as_secs_f64().max(0.001) * root);
             self.breaches = if lost > 0.0 && sent > 10.0 * tcp { self.breaches + 1 } else { 0 };
             if self.breaches >= BREACHES_MAX {
-                self.stopped = true;
+                (self.stopped, self.breached_us) = (true, now);
             }
         }
+    }
+
+    /// Any RTCP came: a sign of life. Who is sent nothing has no packets to report.
+    pub fn heard_from(&mut self, at: Instant) {
+        let now = self.micros(at);
+        if !self.config.packet_reports {
+            self.heard(now);
+        } else if self.stopped {
+            self.begin_again(now);
+        }
+    }
+
+    fn begin_again(&mut self, now: u64) {
+        self.stopped = false;
+        self.halved = 1;
+        self.rate = self.config.floor as f64;
+        self.waiting_since = Some(now);
     }
 
     /// Something came where packets are not reported.
@@ -103,5 +128,9 @@ impl Controller {
 }
 
 const SILENCE_US: u64 = 500_000;
+/// A second, without losses. The draft has 5 %, the sender of libwebrtc 8 %.
+const GROWTH: f64 = 0.08;
 const BREACHES_MAX: u32 = 3;
+/// After a breach nothing is sent for so long.
+const BREACH_ENDS_US: u64 = 10_000_000;
 const STOP_US: u64 = 10_000_000;

@@ -5,14 +5,8 @@
 #[path = "../../benches/adapt/gcc.rs"]
 mod gcc;
 #[allow(dead_code)]
-#[path = "../../benches/adapt/path.rs"]
-mod path;
-#[allow(dead_code)]
 #[path = "../../benches/adapt/sender.rs"]
 mod sender;
-#[allow(dead_code)]
-#[path = "../../benches/adapt/tcp.rs"]
-mod tcp;
 #[allow(dead_code)]
 #[path = "../../benches/adapt/world.rs"]
 mod world;
@@ -24,3 +18,5 @@ mod pacing;
 mod paths;
 mod routes;
 mod silence;
+
+use netsim::{bottleneck as path, bulk_tcp as tcp};

@@ -1,25 +1,31 @@
 //! A bottleneck: a queue in front of a rate that changes with time, then delay, loss, outages and
 //! reordering.
+//!
+//! It says what becomes of each packet and when, and holds none. Time is microseconds since its
+//! beginning, so that a simulation and a relay between real sockets can use the same one.
 
-use netsim::Random;
+use crate::Random;
 
-/// Microseconds of virtual time.
-pub(crate) type Us = u64;
-pub(crate) const MS: Us = 1000;
-pub(crate) const SECOND: Us = 1_000_000;
+/// Microseconds since the beginning.
+pub type Us = u64;
+/// A millisecond.
+pub const MS: Us = 1000;
+/// A second.
+pub const SECOND: Us = 1_000_000;
 
 /// Bits per second from each moment on, in order; the first is at 0.
 #[derive(Clone, Debug)]
-pub(crate) struct Trace(pub(crate) Vec<(Us, f64)>);
+pub struct Trace(pub Vec<(Us, f64)>);
 
 impl Trace {
-    pub(crate) fn constant(rate: f64) -> Self {
+    /// The same rate all the time.
+    pub fn constant(rate: f64) -> Self {
         Self(vec![(0, rate)])
     }
 
     /// Radio as a phone sees it: the logarithm of the rate wanders around that of 2 Mbit/s
     /// (standard deviation 0.45, which it forgets in 3 s), in steps of 100 ms.
-    pub(crate) fn lte(seed: u64, end: Us) -> Self {
+    pub fn lte(seed: u64, end: Us) -> Self {
         let mut random = Random::new(seed ^ 0x17e);
         let (forget, deviation) = (1.0 - 0.1 / 3.0f64, 0.45);
         let mut log = 0.0;
@@ -33,12 +39,13 @@ impl Trace {
         Self((0..end / (100 * MS)).map(|step| step * 100 * MS).map(step).collect())
     }
 
-    pub(crate) fn at(&self, now: Us) -> f64 {
+    /// Bits per second at this moment.
+    pub fn at(&self, now: Us) -> f64 {
         self.0[self.0.partition_point(|(from, _)| *from <= now) - 1].1
     }
 
     /// Bits from `from` to `to`.
-    pub(crate) fn bits(&self, from: Us, to: Us) -> f64 {
+    pub fn bits(&self, from: Us, to: Us) -> f64 {
         let ends = self.0.iter().skip(1).map(|(at, _)| *at).chain([Us::MAX]);
         self.0
             .iter()
@@ -69,31 +76,37 @@ impl Trace {
     }
 }
 
+/// How a path is.
 #[derive(Clone, Debug)]
-pub(crate) struct PathConfig {
-    pub(crate) trace: Trace,
+pub struct PathConfig {
+    /// What the bottleneck carries.
+    pub trace: Trace,
+    /// What was not used of so much time may be made up for at once: the depth of a token bucket.
+    pub burst: Us,
     /// What would have to wait longer is lost.
-    pub(crate) queue_max: Us,
+    pub queue_max: Us,
     /// Packets that waited longer are marked, if any are.
-    pub(crate) mark_above: Option<Us>,
+    pub mark_above: Option<Us>,
     /// One way.
-    pub(crate) delay: Us,
-    pub(crate) loss: f64,
+    pub delay: Us,
+    /// Share of packets that are lost at random.
+    pub loss: f64,
     /// Nothing arrives of what is sent in these.
-    pub(crate) outages: Vec<(Us, Us)>,
+    pub outages: Vec<(Us, Us)>,
     /// Share of packets that take up to 20 ms longer, and are overtaken.
-    pub(crate) reorder: f64,
+    pub reorder: f64,
     /// The radio hands on what is through at multiples of this.
-    pub(crate) grant: Us,
+    pub grant: Us,
     /// Most that a packet is held up, and all behind it.
-    pub(crate) jitter: Us,
+    pub jitter: Us,
 }
 
 impl PathConfig {
     /// Nothing but a rate, a delay and a queue.
-    pub(crate) fn plain(trace: Trace, delay: Us, queue_max: Us) -> Self {
+    pub fn plain(trace: Trace, delay: Us, queue_max: Us) -> Self {
         Self {
             trace,
+            burst: 0,
             queue_max,
             mark_above: None,
             delay,
@@ -107,33 +120,50 @@ impl PathConfig {
 }
 
 /// What became of a packet.
-pub(crate) enum Fate {
-    Arrives { at: Us, waited: Us, marked: bool },
+pub enum Fate {
+    /// It arrives.
+    Arrives {
+        /// When.
+        at: Us,
+        /// How long it waited for those ahead of it.
+        waited: Us,
+        /// Marked as having met congestion.
+        marked: bool,
+    },
+    /// The queue had no room for it.
     Overflow,
+    /// Lost at random, or in an outage.
     Lost,
 }
 
-pub(crate) struct Path {
-    pub(crate) config: PathConfig,
+/// A path that packets are sent along.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// How it is.
+    pub config: PathConfig,
     random: Random,
     idle_at: Us,
     last_arrival: Us,
 }
 
 impl Path {
-    pub(crate) fn new(config: PathConfig, seed: u64) -> Self {
+    /// An idle one; the same `seed` loses the same packets.
+    pub fn new(config: PathConfig, seed: u64) -> Self {
         Self { config, random: Random::new(seed), idle_at: 0, last_arrival: 0 }
     }
 
-    pub(crate) fn send(&mut self, now: Us, bytes: usize) -> Fate {
+    /// What becomes of a packet that is sent now. `now` never goes back.
+    pub fn send(&mut self, now: Us, bytes: usize) -> Fate {
         let lost = self.random.chance(self.config.loss);
         let (reordered, later) = (self.random.chance(self.config.reorder), self.random.below(20 * MS));
-        let begins = self.idle_at.max(now);
+        let begins = self.idle_at.max(now.saturating_sub(self.config.burst));
         let ends = self.config.trace.served(begins, bytes as f64 * 8.0);
-        if begins - now > self.config.queue_max {
+        let waited = begins.saturating_sub(now);
+        if waited > self.config.queue_max {
             return Fate::Overflow;
         }
         self.idle_at = ends;
+        let ends = ends.max(now);
         // Lost on the air, behind the queue.
         if lost || self.config.outages.iter().any(|(from, to)| (*from..*to).contains(&ends)) {
             return Fate::Lost;
@@ -150,7 +180,50 @@ impl Path {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
         }
-        let waited = begins - now;
         Fate::Arrives { at, waited, marked: self.config.mark_above.is_some_and(|limit| waited > limit) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(path: &mut Path, now: Us, bytes: usize) -> Option<(Us, Us)> {
+        match path.send(now, bytes) {
+            Fate::Arrives { at, waited, .. } => Some((at, waited)),
+            Fate::Overflow | Fate::Lost => None,
+        }
+    }
+
+    #[test]
+    fn packets_leave_at_the_rate_and_wait_for_those_ahead() {
+        // 1000 bytes take 8 ms, and twice that from 20 ms on.
+        let trace = Trace(vec![(0, 1e6), (20 * MS, 0.5e6)]);
+        let mut path = Path::new(PathConfig::plain(trace, 5 * MS, 12 * MS), 1);
+        assert_eq!(arrival(&mut path, 0, 1000), Some((13 * MS, 0)));
+        assert_eq!(arrival(&mut path, 0, 1000), Some((21 * MS, 8 * MS)));
+        assert_eq!(arrival(&mut path, 0, 1000), None, "16 ms are more than the queue holds");
+        assert_eq!(
+            arrival(&mut path, 4 * MS, 1000),
+            Some((33 * MS, 12 * MS)),
+            "half of it at the lower rate"
+        );
+    }
+
+    #[test]
+    fn a_bucket_lets_what_was_saved_up_pass_at_once() {
+        let config = PathConfig { burst: 16 * MS, ..PathConfig::plain(Trace::constant(1e6), 0, 300 * MS) };
+        let mut path = Path::new(config, 1);
+        let now = 100 * MS;
+        assert_eq!(arrival(&mut path, now, 1000), Some((now, 0)));
+        assert_eq!(arrival(&mut path, now, 1000), Some((now, 0)));
+        assert_eq!(arrival(&mut path, now, 1000), Some((now + 8 * MS, 0)), "nothing is left");
+        assert_eq!(arrival(&mut path, now, 1000), Some((now + 16 * MS, 8 * MS)));
+    }
+
+    #[test]
+    fn the_bits_of_a_trace_are_those_of_its_pieces() {
+        let trace = Trace(vec![(0, 1e6), (SECOND, 2e6)]);
+        assert_eq!(trace.bits(SECOND / 2, 2 * SECOND), 2.5e6);
     }
 }

@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::path::{MS, Us};
+use crate::bottleneck::{MS, Us};
 
-pub(crate) const BYTES: usize = 1500;
+/// Bytes of each of its packets.
+pub const BYTES: usize = 1500;
 
-pub(crate) struct Tcp {
+/// The sender of the flow, and what it knows of its receiver.
+#[derive(Clone, Debug)]
+pub struct Tcp {
     window: f64,
     threshold: f64,
     next: u64,
@@ -17,12 +20,21 @@ pub(crate) struct Tcp {
     window_max: f64,
     epoch: Option<Us>,
     round_trip: f64,
-    pub(crate) last_ack: Us,
-    pub(crate) acked_bytes: u64,
+    /// When something was last acknowledged.
+    pub last_ack: Us,
+    /// Bytes that were.
+    pub acked_bytes: u64,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Tcp {
-    pub(crate) fn new() -> Self {
+    /// A flow that has not begun.
+    pub fn new() -> Self {
         Self {
             window: 10.0,
             threshold: f64::INFINITY,
@@ -38,7 +50,7 @@ impl Tcp {
     }
 
     /// The next packet to send, if the window has room.
-    pub(crate) fn poll(&mut self, now: Us) -> Option<u64> {
+    pub fn poll(&mut self, now: Us) -> Option<u64> {
         if self.flying.len() as f64 >= self.window {
             return None;
         }
@@ -47,7 +59,8 @@ impl Tcp {
         Some(self.next)
     }
 
-    pub(crate) fn acknowledged(&mut self, number: u64, now: Us) {
+    /// A packet has arrived, and this side learns of it.
+    pub fn acknowledged(&mut self, number: u64, now: Us) {
         let Some(sent) = self.flying.remove(&number) else { return };
         self.last_ack = now;
         self.acked_bytes += BYTES as u64;
@@ -78,7 +91,7 @@ impl Tcp {
     }
 
     /// Nothing was acknowledged for longer than a timeout.
-    pub(crate) fn timed_out(&mut self, now: Us) {
+    pub fn timed_out(&mut self, now: Us) {
         if now - self.last_ack > ((self.round_trip * 2e6) as Us).max(300 * MS) {
             self.flying.clear();
             self.threshold = (0.5 * self.window).max(2.0);
