@@ -21,7 +21,7 @@ pub use answer::{Answered, answer};
 pub use client::{Client, DATAGRAM_MAX};
 pub use media::{audio_fields, audio_payload, video_fields, vp8_frame};
 pub use offer::{
-    AUDIO_SSRC, OPUS, OfferOptions, VIDEO_RTX_SSRC, VIDEO_SSRC, VP8, VP8_RTX, certificate, credentials,
-    offer, random,
+    AUDIO_SSRC, FLEXFEC, OPUS, OfferOptions, VIDEO_RTX_SSRC, VIDEO_SSRC, VP8, VP8_RTX, certificate,
+    credentials, offer, random,
 };
 pub use udp::UdpClient;

@@ -17,6 +17,8 @@ pub const OPUS: u8 = 111;
 pub const VP8: u8 = 96;
 /// Payload type of retransmitted video.
 pub const VP8_RTX: u8 = 97;
+/// Payload type of repair packets.
+pub const FLEXFEC: u8 = 49;
 /// SSRC of a publisher's audio.
 pub const AUDIO_SSRC: u32 = 0x0a00_0001;
 /// SSRC of a publisher's video.
@@ -36,13 +38,20 @@ pub struct OfferOptions {
     pub video: Option<Codec>,
     /// Offer this in place of Opus, under the same payload type.
     pub audio: Option<Codec>,
+    /// Offer to receive repair packets for video.
+    pub fec: bool,
+    /// Offer no retransmissions for video.
+    pub no_rtx: bool,
     /// Offer no video.
     pub audio_only: bool,
+    /// Offer to report packets of video by SSRC and sequence number (RFC 8888).
+    pub ccfb: bool,
 }
 
 /// An offer of audio and video; to send with SSRCs, to receive without.
 pub fn offer(direction: Direction, local: SocketAddr, options: &OfferOptions) -> OfferConfig {
-    let feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: false, remb: false };
+    let feedback =
+        Feedback { nack: true, pli: true, fir: true, transport_cc: false, remb: false, ccfb: options.ccfb };
     let format = |codec: Codec, payload_type, rtx_payload_type, feedback| Format {
         payload_type,
         codec,
@@ -60,9 +69,11 @@ pub fn offer(direction: Direction, local: SocketAddr, options: &OfferOptions) ->
         extensions: [(1, Extension::Mid)].into_iter().collect(),
         sources: if direction.sends() { vec![source] } else { Vec::new() },
         rids: Vec::new(),
+        fec_payload_type: options.fec.then_some(FLEXFEC).filter(|_| kind == MediaKind::Video),
     };
     let audio = format(options.audio.unwrap_or(Codec::Opus), OPUS, None, Feedback::default());
-    let video = format(options.video.unwrap_or(Codec::Vp8), VP8, Some(VP8_RTX), feedback);
+    let video =
+        format(options.video.unwrap_or(Codec::Vp8), VP8, (!options.no_rtx).then_some(VP8_RTX), feedback);
     let audio_source = Source { ssrc: AUDIO_SSRC, rtx_ssrc: None };
     let video_source = Source { ssrc: VIDEO_SSRC, rtx_ssrc: Some(VIDEO_RTX_SSRC) };
     let mut tracks = vec![media("0", MediaKind::Audio, audio, audio_source)];

@@ -96,6 +96,7 @@ fn offer(certificate: &Certificate) -> Result<OfferConfig, Box<dyn Error>> {
         extensions: ExtensionMap::default(),
         sources: vec![Source { ssrc: 42, rtx_ssrc: None }],
         rids: Vec::new(),
+        fec_payload_type: None,
     };
     let fingerprint: Fingerprint = certificate.fingerprint();
     Ok(OfferConfig {

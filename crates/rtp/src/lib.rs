@@ -14,22 +14,29 @@
 //! ```
 //!
 //! - [`Packet`] is a view over a received packet, [`HeaderFields`] writes one; [`extension`] reads
-//!   and writes header extensions.
+//!   and writes header extensions. With the dependency descriptor it decides which frames of an
+//!   encoding a receiver of some of its layers gets ([`extension::TargetSelector`]).
 //! - [`rtcp`] walks through compound packets and appends packets to a buffer, one file per type.
-//! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders, layers.
+//! - [`payload`] looks into payloads as far as forwarding needs it: key frame, frame borders,
+//!   layers and where a receiver may go up to a higher one ([`payload::layers`]); it shifts the
+//!   numbers of pictures in place where one encoding follows another.
 //! - [`packetize`] cuts coded frames into packets, [`depacketize`] puts them together again.
-//! - [`rtx`] is RFC 4588, [`sequence`] makes numbers that do not wrap of numbers that do.
+//! - [`fec`] makes repair packets (FlexFEC), from which receivers make lost packets again.
+//! - [`rtx`] is RFC 4588, [`red`] takes redundant audio apart (RFC 2198), [`sequence`] makes
+//!   numbers that do not wrap of numbers that do.
 //!
 //! Readers borrow, never allocate and never panic, on any input. Knows no keys, sessions or time.
 //! Left out: RTP profiles without RTCP feedback (RFC 4585 is assumed), application-defined and
-//! extended RTCP reports (RFC 3611; returned as [`rtcp::Rtcp::Other`]), FEC, interleaved H.264 and
-//! H.265 packets.
+//! extended RTCP reports (RFC 3611; returned as [`rtcp::Rtcp::Other`]), ULPFEC (RFC 5109), interleaved
+//! H.264 and H.265 packets.
 
 pub mod depacketize;
 pub mod extension;
+pub mod fec;
 mod packet;
 pub mod packetize;
 pub mod payload;
+pub mod red;
 pub mod rtcp;
 pub mod rtx;
 pub mod sequence;

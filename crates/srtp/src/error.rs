@@ -59,6 +59,9 @@ pub enum ProtectError {
     IndexUsed,
     /// The index lies before the window, so it is unknown whether it was used.
     TooOld,
+    /// Asked to protect a packet again, and it is not known that this very packet was protected under its
+    /// index.
+    NotTheSame,
     /// 2^48 SRTP or 2^31 SRTCP packets were protected by this key, or the index would pass its end
     /// (RFC 3711 section 9.2).
     KeyExpired,
@@ -132,6 +135,7 @@ impl fmt::Display for ProtectError {
             Self::TooManyStreams => "the cap on streams is reached",
             Self::IndexUsed => "this index has been protected before",
             Self::TooOld => "the index lies before the window",
+            Self::NotTheSame => "no such packet was protected under this index before",
             Self::KeyExpired => "the key has protected as many packets as it may",
             Self::UnknownContext => "the batch names a context that is not there",
         })

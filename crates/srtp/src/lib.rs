@@ -43,6 +43,7 @@ mod master_key;
 mod outbound;
 mod packet;
 mod profile;
+mod sent_packets;
 mod session_key;
 mod tags;
 

@@ -11,6 +11,7 @@ use ssrc_map::SsrcMap;
 use crate::cipher::cm::{self, CmJob};
 use crate::config::Config;
 use crate::packet::{PACKET_MAX, PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
+use crate::sent_packets::SentPackets;
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
 use crate::tags::{TagQueue, Waiting};
 use crate::{MasterKey, Plaintext, Profile, ProtectError, SetupError};
@@ -21,13 +22,16 @@ use crate::{MasterKey, Plaintext, Profile, ProtectError, SetupError};
 /// these and the peer's, from the same key.** Streams are created by their first packet if there
 /// are template keys (what libsrtp calls a wildcard), otherwise by
 /// [`add_stream`](Self::add_stream). They are kept while the context lives: a restarted stream
-/// would repeat its nonces. For the same reason a packet cannot be protected twice; retransmit the
-/// protected bytes unchanged, or by RTX with its own SSRC (RFC 4588).
+/// would repeat its nonces. For the same reason no index is used for two packets. Retransmit by RTX
+/// with its own SSRC (RFC 4588), or the protected bytes unchanged: kept, or made again by
+/// [`protect_rtp_again`](Self::protect_rtp_again).
 pub struct OutboundContext {
     pub(crate) template: Option<KeyGroup>,
     pub(crate) streams: SsrcMap<OutboundStream>,
     /// Whether any key is a counter-mode key, which gains from a batch.
     pub(crate) has_cm_keys: bool,
+    /// Whether packets of any stream are remembered.
+    remembers: bool,
     config: Config,
 }
 
@@ -39,6 +43,8 @@ pub(crate) struct OutboundStream {
     /// Rollover counter of the next packet, when it was set from outside.
     roc: Option<u32>,
     rtcp_next: u32,
+    /// Its newest packets, where they may be protected again.
+    sent: Option<Box<SentPackets>>,
 }
 
 /// An index that was assigned to one packet: it is used up, whatever happens to the packet.
@@ -69,7 +75,7 @@ impl OutboundContext {
         let template = if keys.is_empty() { None } else { Some(KeyGroup::new(keys, config.backend)?) };
         let has_cm_keys = template.as_ref().is_some_and(|keys| !keys.profile.is_aead());
         let streams = SsrcMap::new(config.streams_max);
-        Ok(Self { template, streams, has_cm_keys, config: config.clone() })
+        Ok(Self { template, streams, has_cm_keys, remembers: false, config: config.clone() })
     }
 
     /// A stream with keys of its own.
@@ -182,6 +188,56 @@ impl OutboundContext {
         self.seal_one(reserved, source, out)
     }
 
+    /// Remembers from now on what was protected for `ssrc`, so that
+    /// [`protect_rtp_again`](Self::protect_rtp_again) knows it; makes the stream if need be. It takes 8
+    /// KiB, and about a nanosecond for each byte that is protected.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownSsrc`], [`SetupError::TooManyStreams`].
+    pub fn remember_packets(&mut self, ssrc: u32) -> Result<(), SetupError> {
+        let stream = self.stream_for_setup(ssrc)?;
+        stream.sent.get_or_insert_with(|| Box::new(SentPackets::new()));
+        self.remembers = true;
+        Ok(())
+    }
+
+    /// Protects the RTP packet `packet[..len]` in place again, under the index that it had: with the
+    /// same key the result is what it was, byte for byte. The index is the one nearest to the highest so
+    /// far, as a receiver takes it, whichever rollover counter that means.
+    ///
+    /// # Errors
+    /// [`ProtectError::NotTheSame`] unless this very packet was protected before, is among the newest 512
+    /// of its stream, and [`remember_packets`](Self::remember_packets) was called for that; else as
+    /// [`protect_rtp`](Self::protect_rtp).
+    pub fn protect_rtp_again(&mut self, packet: &mut [u8], len: usize) -> Result<usize, ProtectError> {
+        let plain = packet.get(..len).ok_or(ProtectError::TooShort)?;
+        let header = RtpHeader::parse(plain)?;
+        let stream = self.streams.get(header.ssrc).ok_or(ProtectError::NotTheSame)?;
+        let sent = stream.sent.as_ref().ok_or(ProtectError::NotTheSame)?;
+        let index = PacketIndex::next(None, stream.used.highest(), header.sequence);
+        let index = index.ok_or(ProtectError::NotTheSame)?;
+        let (clear, payload) = plain.split_at(header.len);
+        if !sent.is_same(index, clear, payload) {
+            return Err(ProtectError::NotTheSame);
+        }
+        let keys = match &stream.own {
+            Some(own) => &**own,
+            None => self.template.as_ref().ok_or(ProtectError::UnknownSsrc)?,
+        };
+        let trailer_len = usize::from(keys.rtp_tag_len) + keys.mki_len;
+        check_room(len + trailer_len, packet.len())?;
+        let own_keys = u16::from(stream.own.is_some());
+        let reserved = Reserved {
+            index,
+            ssrc: header.ssrc,
+            header_len: header.len as u32,
+            len: len as u32,
+            trailer_len: trailer_len as u16,
+            own_keys,
+        };
+        self.seal_one(reserved, None, packet)
+    }
+
     /// Protects the RTCP packet `packet[..len]` (usually compound) in place. Returns the length of
     /// the SRTCP packet.
     ///
@@ -269,7 +325,12 @@ impl OutboundContext {
     #[inline(always)]
     pub(crate) fn reserve_in_place(&mut self, packet: &[u8], len: usize) -> Result<Reserved, ProtectError> {
         let header = RtpHeader::parse(packet.get(..len).ok_or(ProtectError::TooShort)?)?;
-        self.reserve(header, len, packet.len())
+        let reserved = self.reserve(header, len, packet.len())?;
+        if self.remembers {
+            let (header, payload) = packet[..len].split_at(header.len);
+            self.remember(&reserved, header, payload);
+        }
+        Ok(reserved)
     }
 
     /// [`reserve`](Self::reserve) for a packet in two parts; copies the header to its place.
@@ -285,6 +346,9 @@ impl OutboundContext {
             return Err(ProtectError::BadHeader);
         }
         let reserved = self.reserve(parsed, header.len() + payload.len(), out.len())?;
+        if self.remembers {
+            self.remember(&reserved, header, payload);
+        }
         out[..header.len()].copy_from_slice(header);
         Ok(reserved)
     }
@@ -336,6 +400,16 @@ impl OutboundContext {
             trailer_len: trailer_len as u16,
             own_keys,
         })
+    }
+
+    /// Notes a packet that is going to be protected, where its stream remembers packets.
+    #[cold]
+    #[inline(never)]
+    fn remember(&mut self, reserved: &Reserved, header: &[u8], payload: &[u8]) {
+        let stream = self.streams.get_mut(reserved.ssrc);
+        if let Some(sent) = stream.and_then(|stream| stream.sent.as_mut()) {
+            sent.note(reserved.index, header, payload);
+        }
     }
 
     /// Makes the stream of a packet of `len` bytes that is going to be protected.
@@ -468,7 +542,7 @@ impl OutboundContext {
 
     fn insert(&mut self, ssrc: u32, own: Option<Box<KeyGroup>>) -> Result<(), ProtectError> {
         let used = ReplayWindow::new(self.config.rtp_replay_window_packets);
-        let stream = OutboundStream { own, used, roc: None, rtcp_next: 0 };
+        let stream = OutboundStream { own, used, roc: None, rtcp_next: 0, sent: None };
         self.streams.insert(ssrc, stream).map(|_| ()).map_err(|_| ProtectError::TooManyStreams)
     }
 }

@@ -15,7 +15,7 @@ use super::offer::Offer;
 use super::policy::{LocalDescription, Policy};
 use super::print::{self, Description, Live, LocalTransport, Media};
 use super::section::{Direction, OfferedMedia, RemoteTransport, Setup};
-use super::track::{Format, Source, TrackDescription};
+use super::track::{FecFormat, Format, RedFormat, Source, TrackDescription};
 
 /// An answer and what was agreed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Answer {
 /// Every allowed format of an accepted media description is accepted, in the order of the offer: a
 /// browser sends the first, others (Pion) insist on one further down. They have one clock rate,
 /// that of the first, so that timestamps continue when the sender switches between them. Simulcast
-/// layers are all accepted.
+/// layers are all accepted, and redundant audio if the policy has it.
 ///
 /// # Errors
 ///
@@ -57,8 +57,9 @@ pub fn answer_publish(
 /// The n-th description of a kind plays the n-th published track of this kind; those without one
 /// are answered as inactive. Every format the viewer offers is accepted, those that match the
 /// published one first, so that a publisher that returns with another codec is still played.
-/// Generic NACK is accepted only for formats with RTX (RFC 4588): an SRTP index is never used
-/// twice, so nothing could be retransmitted without.
+/// Repair packets are accepted for video, if the policy has them, under an SSRC of their own.
+/// Generic NACK is accepted for formats with RTX (RFC 4588), or for all where none has it: then the
+/// very same packet is sent again.
 ///
 /// # Errors
 ///
@@ -74,8 +75,10 @@ pub fn answer_play(
         let mut of_kind = published.iter().enumerate().filter(|(_, track)| Some(track.kind) == media.kind);
         match of_kind.nth(seen) {
             Some((index, track)) => {
-                let ssrc = local.first_ssrc.wrapping_add(2 * u32::try_from(index).unwrap_or_default());
-                decide_play(media, policy, ssrc, seen, track)
+                let index = u32::try_from(index).unwrap_or_default();
+                let ssrc = local.first_ssrc.wrapping_add(2 * index);
+                let fec_ssrc = local.first_ssrc.wrapping_add(FEC_SSRCS_FROM + index);
+                decide_play(media, policy, (ssrc, fec_ssrc), seen, track)
             }
             None => Decision::Inactive,
         }
@@ -208,6 +211,8 @@ fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
     let track = TrackDescription {
         mid: media.mid.clone(),
         kind,
+        red: media.red.filter(|red| policy.red && carries_one_of(*red, &formats)),
+        fec: None,
         rids: rids.map(|rid| rid.id.clone()).collect(),
         sources: media.sources.clone(),
         extmap_allow_mixed: media.extmap_allow_mixed,
@@ -220,15 +225,21 @@ fn decide_publish(media: &OfferedMedia, policy: &Policy) -> Decision {
 fn decide_play(
     media: &OfferedMedia,
     policy: &Policy,
-    ssrc: u32,
+    (ssrc, fec_ssrc): (u32, u32),
     nth: usize,
     published: &TrackDescription,
 ) -> Decision {
-    let extensions = accepted_extensions(media, policy, Direction::Send);
+    let mut extensions = accepted_extensions(media, policy, Direction::Send);
     let allowed = media.formats.iter().filter(|format| policy.codecs.contains(&format.codec));
     let mut formats: Vec<Format> = allowed.map(|format| agreed(format, policy, &extensions)).collect();
-    for format in &mut formats {
-        format.feedback.nack &= format.rtx_payload_type.is_some();
+    if formats.iter().any(|format| format.feedback.ccfb) {
+        extensions.remove(Extension::TransportCc);
+    }
+    // With RTX for some, those without are not sent again.
+    if formats.iter().any(|format| format.rtx_payload_type.is_some()) {
+        for format in &mut formats {
+            format.feedback.nack &= format.rtx_payload_type.is_some();
+        }
     }
     // What the publisher prefers, or what it may send instead.
     let mut by_preference = published.formats.iter().filter_map(|format| fmtp::best_match(format, &formats));
@@ -243,9 +254,12 @@ fn decide_play(
     }
     let with_rtx = formats.iter().any(|format| format.rtx_payload_type.is_some());
     let source = Source { ssrc, rtx_ssrc: with_rtx.then(|| ssrc.wrapping_add(1)) };
+    let fec_payload_type = media.fec_payload_type.filter(|_| policy.fec);
     let track = TrackDescription {
         mid: media.mid.clone(),
         kind: published.kind,
+        red: media.red.filter(|red| policy.red && carries_one_of(*red, &formats)),
+        fec: fec_payload_type.map(|payload_type| FecFormat { payload_type, ssrc: fec_ssrc }),
         rids: Vec::new(),
         sources: vec![source],
         extmap_allow_mixed: media.extmap_allow_mixed,
@@ -255,11 +269,17 @@ fn decide_play(
     Decision::Accepted(written, track, Some(nth))
 }
 
+/// Whether what RED carries is among the formats that are accepted.
+fn carries_one_of(red: RedFormat, formats: &[Format]) -> bool {
+    formats.iter().any(|format| format.payload_type == red.media_payload_type)
+}
+
 /// A format with what of it is agreed.
 fn agreed(offered: &Format, policy: &Policy, extensions: &ExtensionMap) -> Format {
     let mut feedback = offered.feedback.and(policy.feedback);
-    // Without its sequence number the feedback has nothing to speak of.
-    feedback.transport_cc &= extensions.id_of(Extension::TransportCc).is_some();
+    // Without its sequence number the feedback has nothing to speak of. Where RFC 8888 says the same and
+    // more, packets need none.
+    feedback.transport_cc &= extensions.id_of(Extension::TransportCc).is_some() && !feedback.ccfb;
     let rtx_payload_type = offered.rtx_payload_type.filter(|_| policy.rtx);
     Format { feedback, rtx_payload_type, ..offered.clone() }
 }
@@ -321,9 +341,11 @@ fn write_section<'a>(
         rtcp_reduced_size: media.rtcp_reduced_size,
         extmap_allow_mixed: media.extmap_allow_mixed,
         formats: formats.to_vec(),
+        red: None,
         extensions: Vec::new(),
         rids: &[],
         sources: &[],
+        fec: None,
         stream_id,
     };
     match decision {
@@ -343,10 +365,15 @@ fn write_section<'a>(
                 extensions.map(|it| (it.id, it.direction.map(|_| direction), it.extension)).collect();
             let sources = if direction == Direction::Send { track.sources.as_slice() } else { &[] };
             let live = live(direction, formats);
-            Media::Live(Box::new(Live { extensions, rids: &track.rids, sources, ..live }))
+            let fec = track.fec.map(|fec| (fec.payload_type, Some(fec.ssrc)));
+            let (rids, red) = (&track.rids, track.red);
+            Media::Live(Box::new(Live { extensions, rids, sources, red, fec, ..live }))
         }
     }
 }
+
+/// SSRCs of repair packets, counted from the first SSRC of a viewer: behind two for each track.
+const FEC_SSRCS_FROM: u32 = 2 * super::MEDIA_MAX as u32;
 
 /// `text` with everything outside SDP's `token` replaced; never empty.
 pub(super) fn token(text: &str) -> String {

@@ -12,7 +12,7 @@ use super::error::SdpError;
 use super::offer::{Offer, parse_offer};
 use super::print::{self, Description, Live, LocalTransport, Media};
 use super::section::{Direction, OfferedMedia, RemoteTransport, Setup};
-use super::track::{Format, Source, TrackDescription};
+use super::track::{FecFormat, Format, Source, TrackDescription};
 use super::{Candidate, IceCredentials};
 use crate::dtls::Fingerprint;
 
@@ -54,6 +54,8 @@ pub struct OfferMedia {
     pub sources: Vec<Source>,
     /// Simulcast layers that will be sent, preferred one first.
     pub rids: Vec<String>,
+    /// Payload type under which repair packets can be received.
+    pub fec_payload_type: Option<u8>,
 }
 
 /// What a server answered.
@@ -98,9 +100,11 @@ fn describe<'a>(media: &'a OfferMedia, stream_id: &'a str) -> Live<'a> {
         rtcp_reduced_size: true,
         extmap_allow_mixed: true,
         formats: media.formats.clone(),
+        red: None,
         extensions: media.extensions.iter().map(|(id, extension)| (id, None, extension)).collect(),
         rids: &media.rids,
         sources: &media.sources,
+        fec: media.fec_payload_type.map(|payload_type| (payload_type, None)),
         stream_id,
     }
 }
@@ -152,6 +156,8 @@ fn agreed(ours: &OfferMedia, theirs: &OfferedMedia) -> Result<Option<TrackDescri
     let extensions =
         extensions.filter(|(id, extension)| ours.extensions.id_of(*extension) == Some(*id)).collect();
     let rids = theirs.rids_received.iter().map(|rid| rid.id.clone()).filter(|rid| ours.rids.contains(rid));
+    let fec_payload_type = theirs.fec_payload_type.filter(|fec| ours.fec_payload_type == Some(*fec));
+    let fec = fec_payload_type.zip(theirs.fec_ssrc.filter(|_| !sending));
     Ok(Some(TrackDescription {
         mid: ours.mid.clone(),
         kind: ours.kind,
@@ -160,6 +166,9 @@ fn agreed(ours: &OfferMedia, theirs: &OfferedMedia) -> Result<Option<TrackDescri
         extmap_allow_mixed: theirs.extmap_allow_mixed,
         sources: if sending { ours.sources.clone() } else { theirs.sources.clone() },
         rids: rids.collect(),
+        // It is never offered.
+        red: None,
+        fec: fec.map(|(payload_type, ssrc)| FecFormat { payload_type, ssrc }),
     }))
 }
 

@@ -2,16 +2,16 @@
 //! section 6, RFC 4585).
 //!
 //! Only codecs that are forwarded become formats. Retransmissions (RFC 4588) are a property of the
-//! format they repeat.
+//! format they repeat, repair packets and redundant audio (RFC 2198) of the media description.
 
 use std::collections::BTreeMap;
 
 use rtp::payload::{Codec, MediaKind};
 
-use super::FORMATS_MAX;
 use super::error::{Limit, SdpError};
 use super::fmtp::parameter;
-use super::track::{Feedback, Format};
+use super::track::{Feedback, Format, RedFormat};
+use super::{FEC_REPAIR_WINDOW_US, FORMATS_MAX};
 
 /// Attributes of formats by payload type, with the feedback that is for all (`a=rtcp-fb:*`).
 #[derive(Default)]
@@ -27,6 +27,8 @@ impl<'a> FormatTable<'a> {
         let rest = rest.trim();
         if name == "rtcp-fb" && first == "*" {
             add_feedback(&mut self.feedback_of_all, rest);
+            // It counts packets of the whole m-line (RFC 8888 section 6).
+            self.feedback_of_all.ccfb |= rest.split_ascii_whitespace().eq(["ack", "ccfb"]);
             return;
         }
         let Some(payload_type) = payload_type(first) else { return };
@@ -65,6 +67,41 @@ impl<'a> FormatTable<'a> {
         Ok(formats)
     }
 
+    /// RED of `list`, the first of several, if all of its blocks are of one of these formats (RFC
+    /// 2198 section 5).
+    pub(super) fn red(&self, list: &str, formats: &[Format]) -> Option<RedFormat> {
+        let listed = || list.split_ascii_whitespace().take(FORMATS_MAX).filter_map(payload_type);
+        listed().find_map(|red| {
+            let lines = self.lines.get(&red)?;
+            let mut blocks = lines.fmtp?.split('/').map(|word| payload_type(word.trim()));
+            let media = blocks.next()??;
+            let are_same = blocks.clone().count() > 0 && blocks.all(|block| block == Some(media));
+            let is_opus =
+                formats.iter().any(|format| format.payload_type == media && format.codec == Codec::Opus);
+            let is_red = lines.rtpmap?.eq_ignore_ascii_case(RED) && red != media;
+            let is_preferred = listed().find(|it| [red, media].contains(it)) == Some(red);
+            (is_red && are_same && is_opus).then_some(RedFormat {
+                payload_type: red,
+                media_payload_type: media,
+                is_preferred,
+            })
+        })
+    }
+
+    /// The payload type of `list` for repair packets of video, the first of several
+    /// (draft-ietf-payload-flexible-fec-scheme-03 section 5.1).
+    pub(super) fn fec(&self, kind: Option<MediaKind>, list: &str) -> Option<u8> {
+        let is_fec = |payload_type: &u8| {
+            let Some(lines) = self.lines.get(payload_type) else { return false };
+            let is_it = lines.rtpmap.is_some_and(|rtpmap| rtpmap.eq_ignore_ascii_case(FLEXFEC));
+            let window = lines.fmtp.and_then(|fmtp| parameter(fmtp, "repair-window")?.parse::<u64>().ok());
+            // Who keeps packets for a shorter time has no use for ours.
+            is_it && window.is_none_or(|window| window >= FEC_REPAIR_WINDOW_US)
+        };
+        let listed = list.split_ascii_whitespace().take(FORMATS_MAX).filter_map(payload_type);
+        listed.filter(|_| kind == Some(MediaKind::Video)).find(is_fec)
+    }
+
     fn format(&self, payload_type: u8) -> Option<Format> {
         let lines = self.lines.get(&payload_type);
         let rtpmap = lines.and_then(|lines| lines.rtpmap).or(match payload_type {
@@ -95,6 +132,12 @@ impl<'a> FormatTable<'a> {
         (name.eq_ignore_ascii_case("rtx") && media != payload_type).then_some(media)
     }
 }
+
+/// `a=rtpmap` of redundant audio of Opus, without the payload type.
+pub(super) const RED: &str = "red/48000/2";
+
+/// `a=rtpmap` of repair packets, without the payload type.
+pub(super) const FLEXFEC: &str = "flexfec-03/90000";
 
 fn payload_type(word: &str) -> Option<u8> {
     word.parse().ok().filter(|payload_type| *payload_type < 128)

@@ -45,7 +45,7 @@ pub use fragment::{TrickleFragment, parse_fragment};
 pub use offer::{Offer, parse_offer};
 pub use policy::{LocalDescription, Policy};
 pub use section::{Direction, OfferedExtension, OfferedMedia, OfferedRid, RemoteTransport, Setup};
-pub use track::{Feedback, Format, Source, TrackDescription};
+pub use track::{FecFormat, Feedback, Format, RedFormat, Source, TrackDescription};
 
 /// Largest session description that is read, in bytes. An offer of Chromium for audio and video has
 /// 8 000.
@@ -59,6 +59,10 @@ pub const LINE_BYTES_MAX: usize = 4096;
 
 /// Most media descriptions.
 pub const MEDIA_MAX: usize = 128;
+
+/// Longest time between a packet and the repair packet that protects it, in microseconds: the
+/// `repair-window` of answers (RFC 8627 section 5.1).
+pub const FEC_REPAIR_WINDOW_US: u64 = 250_000;
 
 /// Most formats of a media description: every payload type once.
 pub const FORMATS_MAX: usize = 128;

@@ -8,9 +8,10 @@ use std::fmt::Write;
 
 use rtp::extension::Extension;
 
+use super::formats::{FLEXFEC, RED};
 use super::section::{Direction, Setup};
-use super::track::{Feedback, Format, Source};
-use super::{Candidate, IceCredentials};
+use super::track::{Feedback, Format, RedFormat, Source};
+use super::{Candidate, FEC_REPAIR_WINDOW_US, IceCredentials};
 use crate::dtls::Fingerprint;
 
 /// A description to write.
@@ -52,9 +53,12 @@ pub(super) struct Live<'a> {
     pub(super) rtcp_reduced_size: bool,
     pub(super) extmap_allow_mixed: bool,
     pub(super) formats: Vec<Format>,
+    pub(super) red: Option<RedFormat>,
     pub(super) extensions: Vec<(u8, Option<Direction>, Extension)>,
     pub(super) rids: &'a [String],
     pub(super) sources: &'a [Source],
+    /// Payload type of repair packets, and their SSRC if this side sends them.
+    pub(super) fec: Option<(u8, Option<u32>)>,
     /// Name of the media stream its track is of (RFC 8830); also the CNAME.
     pub(super) stream_id: &'a str,
 }
@@ -110,10 +114,19 @@ fn write_description(out: &mut String, it: &Description<'_>) -> std::fmt::Result
 fn write_live(out: &mut String, it: &Live<'_>, transport: LocalTransport<'_>) -> std::fmt::Result {
     write!(out, "m={} 9 {}", it.name, it.protocol)?;
     for format in &it.formats {
-        write!(out, " {}", format.payload_type)?;
+        let red = it.red.filter(|red| red.media_payload_type == format.payload_type);
+        // Their order says what a publisher sends.
+        match red {
+            Some(red) if red.is_preferred => write!(out, " {} {}", red.payload_type, format.payload_type)?,
+            Some(red) => write!(out, " {} {}", format.payload_type, red.payload_type)?,
+            None => write!(out, " {}", format.payload_type)?,
+        }
         if let Some(rtx) = format.rtx_payload_type {
             write!(out, " {rtx}")?;
         }
+    }
+    if let Some((fec, _)) = it.fec {
+        write!(out, " {fec}")?;
     }
     out.write_str("\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\n")?;
     if !it.mid.is_empty() {
@@ -136,7 +149,16 @@ fn write_live(out: &mut String, it: &Live<'_>, transport: LocalTransport<'_>) ->
         }
         write!(out, " {}\r\n", extension.uri())?;
     }
+    if it.formats.iter().any(|format| format.feedback.ccfb) {
+        out.write_str("a=rtcp-fb:* ack ccfb\r\n")?;
+    }
     it.formats.iter().try_for_each(|format| write_format(out, format))?;
+    if let Some(RedFormat { payload_type, media_payload_type: media, .. }) = it.red {
+        write!(out, "a=rtpmap:{payload_type} {RED}\r\na=fmtp:{payload_type} {media}/{media}\r\n")?;
+    }
+    if let Some((fec, _)) = it.fec {
+        write!(out, "a=rtpmap:{fec} {FLEXFEC}\r\na=fmtp:{fec} repair-window={FEC_REPAIR_WINDOW_US}\r\n")?;
+    }
     write_layers_and_sources(out, it)
 }
 
@@ -150,7 +172,7 @@ fn write_format(out: &mut String, format: &Format) -> std::fmt::Result {
     if !format.fmtp.is_empty() {
         write!(out, "a=fmtp:{payload_type} {}\r\n", format.fmtp)?;
     }
-    let Feedback { nack, pli, fir, transport_cc, remb } = format.feedback;
+    let Feedback { nack, pli, fir, transport_cc, remb, ccfb: _ } = format.feedback;
     let messages = [
         (remb, "goog-remb"),
         (transport_cc, "transport-cc"),
@@ -184,7 +206,12 @@ fn write_layers_and_sources(out: &mut String, it: &Live<'_>) -> std::fmt::Result
     for (ssrc, rtx) in pairs {
         write!(out, "a=ssrc-group:FID {ssrc} {rtx}\r\n")?;
     }
-    for ssrc in it.sources.iter().flat_map(|source| [Some(source.ssrc), source.rtx_ssrc]).flatten() {
+    let fec_ssrc = it.fec.and_then(|(_, ssrc)| ssrc);
+    if let (Some(source), Some(fec)) = (it.sources.first(), fec_ssrc) {
+        write!(out, "a=ssrc-group:FEC-FR {} {fec}\r\n", source.ssrc)?;
+    }
+    let ssrcs = it.sources.iter().flat_map(|source| [Some(source.ssrc), source.rtx_ssrc]);
+    for ssrc in ssrcs.chain([fec_ssrc]).flatten() {
         write!(out, "a=ssrc:{ssrc} cname:{stream}\r\n")?;
     }
     Ok(())

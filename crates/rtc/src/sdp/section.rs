@@ -11,7 +11,7 @@ use super::error::{Limit, SdpError};
 use super::formats::FormatTable;
 use super::simulcast::SimulcastLines;
 use super::sources::SourceLines;
-use super::track::{Format, Source};
+use super::track::{Format, RedFormat, Source};
 use super::{Candidate, EXTENSIONS_MAX, FINGERPRINTS_MAX, IceCredentials};
 use crate::dtls::{DtlsRole, Fingerprint, FingerprintError};
 
@@ -150,6 +150,12 @@ pub struct OfferedMedia {
     pub rtcp_reduced_size: bool,
     /// Formats whose codec is one of ours, in the order of the `m=` line.
     pub formats: Vec<Format>,
+    /// Redundant audio of one of them.
+    pub red: Option<RedFormat>,
+    /// Payload type of repair packets by FlexFEC-03.
+    pub fec_payload_type: Option<u8>,
+    /// SSRC of the repair packets the writer will send.
+    pub fec_ssrc: Option<u32>,
     /// Header extensions of ours.
     pub extensions: Vec<OfferedExtension>,
     /// SSRCs the writer will use.
@@ -260,9 +266,11 @@ pub(super) fn read(media: &sdp_types::Media) -> Result<OfferedMedia, SdpError> {
     }
     section.has_port = media.port != 0 || bundle_only;
     section.live = section.has_port;
-    section.sources = sources.sources();
+    (section.sources, section.fec_ssrc) = (sources.sources(), sources.fec_ssrc());
     (section.rids_sent, section.rids_received) = (simulcast.layers("send")?, simulcast.layers("recv")?);
     section.formats = formats.known(kind, &section.format_list)?;
+    section.red = formats.red(&section.format_list, &section.formats);
+    section.fec_payload_type = formats.fec(kind, &section.format_list);
     Ok(section)
 }
 
@@ -275,6 +283,9 @@ fn empty_section(media: &sdp_types::Media, kind: Option<MediaKind>) -> OfferedMe
         rtcp_mux: false,
         rtcp_reduced_size: false,
         formats: Vec::new(),
+        red: None,
+        fec_payload_type: None,
+        fec_ssrc: None,
         extensions: Vec::new(),
         sources: Vec::new(),
         rids_sent: Vec::new(),

@@ -3,9 +3,10 @@
 //! ```text
 //! a=ssrc:<ssrc> cname:<name>
 //! a=ssrc-group:FID <media> <retransmissions>      a=ssrc-group:SIM <layer> <layer> ...
+//! a=ssrc-group:FEC-FR <media> <repair packets>                          RFC 5956 section 4.3
 //! ```
 //!
-//! Forward error correction (`FEC-FR`) is not taken, so its SSRCs are dropped.
+//! SSRCs of repair packets are no sources. A publisher's are not taken.
 
 use super::SOURCES_MAX;
 use super::error::{Limit, SdpError};
@@ -16,7 +17,7 @@ use super::track::Source;
 pub(super) struct SourceLines {
     named: Vec<u32>,
     retransmissions: Vec<(u32, u32)>,
-    corrections: Vec<u32>,
+    corrections: Vec<(u32, u32)>,
     layers: Vec<u32>,
 }
 
@@ -43,18 +44,23 @@ impl SourceLines {
         }
         match (semantics, members.as_slice()) {
             ("FID", &[media, rtx]) => self.retransmissions.push((media, rtx)),
-            ("FEC-FR" | "FEC", &[_, fec]) => self.corrections.push(fec),
+            ("FEC-FR" | "FEC", &[media, fec]) => self.corrections.push((media, fec)),
             ("SIM", layers) => self.layers = layers.to_vec(),
             _ => {}
         }
         Ok(())
     }
 
+    /// SSRC of the first repair packets that are named.
+    pub(super) fn fec_ssrc(&self) -> Option<u32> {
+        self.corrections.first().map(|&(_, fec)| fec)
+    }
+
     /// SSRCs of media with those of their retransmissions; layers of a `SIM` group in its order.
     pub(super) fn sources(&self) -> Vec<Source> {
         let order = if self.layers.is_empty() { &self.named } else { &self.layers };
         let repair = |ssrc: &u32| {
-            self.corrections.contains(ssrc) || self.retransmissions.iter().any(|(_, rtx)| rtx == ssrc)
+            self.corrections.iter().chain(&self.retransmissions).any(|(_, repair)| repair == ssrc)
         };
         let rtx_of = |ssrc: u32| {
             self.retransmissions
@@ -83,6 +89,15 @@ mod tests {
         let ssrcs = ["11 cname:a", "11 msid:a b", "12 cname:a", "13 cname:a", "x", "", "4294967296 cname:a"];
         assert_eq!(sources(&ssrcs, &["FID 11 12", "FEC-FR 11 13"]), [(11, Some(12))]);
         assert_eq!(sources(&ssrcs, &[]), [(11, None), (12, None), (13, None)]);
+    }
+
+    #[test]
+    fn repair_packets_are_found_by_their_group() {
+        let mut lines = SourceLines::default();
+        lines.add_group("FID 11 12").expect("few");
+        assert_eq!(lines.fec_ssrc(), None);
+        lines.add_group("FEC-FR 11 13").expect("few");
+        assert_eq!(lines.fec_ssrc(), Some(13));
     }
 
     #[test]

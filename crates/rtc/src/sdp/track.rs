@@ -17,6 +17,8 @@ pub struct Feedback {
     pub transport_cc: bool,
     /// Receiver estimated maximum bitrate: `goog-remb`.
     pub remb: bool,
+    /// Congestion control feedback (RFC 8888): `ack ccfb`, which is for all formats or none.
+    pub ccfb: bool,
 }
 
 impl Feedback {
@@ -29,6 +31,7 @@ impl Feedback {
             fir: self.fir && other.fir,
             transport_cc: self.transport_cc && other.transport_cc,
             remb: self.remb && other.remb,
+            ccfb: self.ccfb && other.ccfb,
         }
     }
 
@@ -40,6 +43,7 @@ impl Feedback {
             fir: self.fir || other.fir,
             transport_cc: self.transport_cc || other.transport_cc,
             remb: self.remb || other.remb,
+            ccfb: self.ccfb || other.ccfb,
         }
     }
 }
@@ -61,6 +65,26 @@ pub struct Format {
     pub rtx_payload_type: Option<u8>,
     /// Feedback messages.
     pub feedback: Feedback,
+}
+
+/// Redundant audio, RED (RFC 2198), of Opus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedFormat {
+    /// Its payload type, 0 to 127.
+    pub payload_type: u8,
+    /// Payload type of the Opus in it: the same for all blocks.
+    pub media_payload_type: u8,
+    /// Whether the offer has it ahead of that: a publisher would send RED.
+    pub is_preferred: bool,
+}
+
+/// Repair packets for a track, by draft-ietf-payload-flexible-fec-scheme-03 ([`rtp::fec`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FecFormat {
+    /// Their payload type, 0 to 127.
+    pub payload_type: u8,
+    /// Their SSRC (`a=ssrc-group:FEC-FR`, RFC 5956 section 4.3).
+    pub ssrc: u32,
 }
 
 /// An SSRC named in the session description.
@@ -93,6 +117,10 @@ pub struct TrackDescription {
     /// RIDs of simulcast layers, the sender's preferred one first (RFC 8853 section 5.2); empty
     /// without simulcast.
     pub rids: Vec<String>,
+    /// Redundant audio, besides the format that it carries.
+    pub red: Option<RedFormat>,
+    /// For a viewer: the repair packets it may be sent for its one source.
+    pub fec: Option<FecFormat>,
 }
 
 impl TrackDescription {

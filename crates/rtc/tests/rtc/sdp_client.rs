@@ -5,13 +5,14 @@ use crate::common::offers::server;
 use proptest::prelude::*;
 use rtc::dtls::{Fingerprint, FingerprintHash};
 use rtc::sdp::{
-    Candidate, Direction, Feedback, Format, IceCredentials, OfferConfig, OfferMedia, Policy, SdpError, Setup,
-    Source, Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
+    Candidate, Direction, FecFormat, Feedback, Format, IceCredentials, OfferConfig, OfferMedia, Policy,
+    SdpError, Setup, Source, Transport, answer_play, answer_publish, make_offer, parse_offer, read_answer,
 };
 use rtp::extension::Extension;
 use rtp::payload::{Codec, MediaKind};
 
-const ALL: Feedback = Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true };
+const ALL: Feedback =
+    Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true, ccfb: false };
 
 fn format(
     codec: Codec,
@@ -35,6 +36,7 @@ fn media(mid: &str, kind: MediaKind, direction: Direction, formats: Vec<Format>)
         extensions: extensions.into_iter().collect(),
         sources: Vec::new(),
         rids: Vec::new(),
+        fec_payload_type: None,
     }
 }
 
@@ -100,7 +102,39 @@ fn a_viewer_learns_the_ssrcs_it_will_be_sent() {
     let track = read.tracks[0].as_ref().expect("accepted");
     assert_eq!(track.sources, [Source { ssrc: 0x4d53_0000, rtx_ssrc: Some(0x4d53_0001) }]);
     assert_eq!(track.format(), answer.tracks[0].format());
-    assert!(track.format().feedback.remb && !track.format().feedback.transport_cc);
+    assert!(track.format().feedback.remb);
+}
+
+#[test]
+fn a_viewer_learns_the_ssrc_of_repair_packets_if_it_takes_them() {
+    let vp8 = || format(Codec::Vp8, 100, "", Some(101), ALL);
+    let opus = format(Codec::Opus, 111, "", None, Feedback::default());
+    let published = {
+        let media = [
+            media("0", MediaKind::Audio, Direction::Send, vec![opus.clone()]),
+            media("1", MediaKind::Video, Direction::Send, vec![vp8()]),
+        ];
+        let offer = parse_offer(&make_offer(&config(media.to_vec()))).expect("readable");
+        answer_publish(&offer, &server(), &Policy::publish()).expect("answered").tracks
+    };
+    assert!(published.iter().all(|track| track.fec.is_none()));
+    for (is_offered, is_wanted) in [(true, true), (true, false), (false, true)] {
+        let mut video = media("v", MediaKind::Video, Direction::Receive, vec![vp8()]);
+        video.fec_payload_type = is_offered.then_some(49);
+        let audio = media("a", MediaKind::Audio, Direction::Receive, vec![opus.clone()]);
+        let client = config(vec![audio, video]);
+        let offer = parse_offer(&make_offer(&client)).expect("readable");
+        let policy = Policy { fec: is_wanted, ..Policy::play() };
+        let answer = answer_play(&offer, &server(), &policy, &published).expect("answered");
+        let read = read_answer(&answer.sdp, &client).expect("readable");
+        let expected =
+            (is_offered && is_wanted).then_some(FecFormat { payload_type: 49, ssrc: 0x4d53_0000 + 256 + 1 });
+        let video = read.tracks[1].as_ref().expect("accepted");
+        assert_eq!((video.fec, answer.tracks[1].fec), (expected, expected));
+        assert_eq!(video.sources, answer.tracks[1].sources, "the repair packets are no source");
+        assert_eq!(answer.tracks[0].fec, None, "audio has none");
+        assert_eq!(answer.sdp.contains("flexfec"), expected.is_some(), "{}", answer.sdp);
+    }
 }
 
 #[test]
@@ -218,6 +252,7 @@ fn any_media(
     let mut media = media(&format!("m{at}"), formats[0].codec.kind(), direction, formats);
     media.extensions = extensions.iter().map(|&index| (1 + index as u8, Extension::ALL[index])).collect();
     media.sources = vec![Source { ssrc, rtx_ssrc: is_video.then(|| ssrc.wrapping_add(1)) }];
+    media.fec_payload_type = is_video.then_some(40);
     if layers && media.kind == MediaKind::Video {
         media.rids = vec!["a".to_owned(), "b".to_owned()];
         media.sources = Vec::new();
@@ -229,10 +264,11 @@ proptest! {
     #[test]
     fn any_answer_is_read_by_the_client_and_by_the_line_parser(client in any_offer(), stream in any_offer()) {
         let offer = parse_offer(&make_offer(&client)).expect("own offers are readable");
+        let play = Policy { fec: true, ..Policy::play() };
         let published = answer_publish(&parse_offer(&make_offer(&stream)).expect("readable"), &server(), &Policy::publish());
         let answers = [
             answer_publish(&offer, &server(), &Policy::publish()),
-            published.and_then(|stream| answer_play(&offer, &server(), &Policy::play(), &stream.tracks)),
+            published.and_then(|stream| answer_play(&offer, &server(), &play, &stream.tracks)),
         ];
         for answer in answers.into_iter().flatten() {
             prop_assert!(sdp_types::Session::parse(answer.sdp.as_bytes()).is_ok());
@@ -250,6 +286,7 @@ proptest! {
                 prop_assert_eq!(ours.extmap_allow_mixed, theirs.extmap_allow_mixed);
                 prop_assert_eq!(&ours.sources, &theirs.sources);
                 prop_assert_eq!(&ours.rids, &theirs.rids);
+                prop_assert_eq!(ours.fec, theirs.fec);
             }
         }
     }

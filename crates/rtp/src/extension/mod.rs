@@ -15,7 +15,11 @@ use std::error::Error;
 use std::fmt;
 use std::iter::FusedIterator;
 
-pub use dependency_descriptor::DependencyDescriptor;
+pub use dependency_descriptor::{
+    CHAINS_MAX, DECODE_TARGETS_MAX, DESCRIPTOR_LEN_MAX, DecodeTarget, DependencyDescriptor, DependencyError,
+    DependencyReader, DependencyStructure, DescriptorWriteError, FrameDependencies, Indication, LAYERS_MAX,
+    Layer, REFERENCES_MAX, TEMPLATES_MAX, TargetSelector, shift_frame_number, write_active_decode_targets,
+};
 pub use values::{
     AbsoluteCaptureTime, AudioLevel, PlayoutDelay, VideoOrientation, abs_send_time, abs_send_time_from_ntp,
     text, transport_sequence_number,
@@ -182,6 +186,11 @@ impl<'a> Elements<'a> {
             [0x10, appbits, _, _, rest @ ..] if appbits & 0xf0 == 0 => Self { rest, two_byte: true },
             _ => Self { rest: &[], two_byte: false },
         }
+    }
+
+    /// Bytes of the block behind the element that was returned last.
+    pub(crate) fn rest_len(&self) -> usize {
+        self.rest.len()
     }
 }
 

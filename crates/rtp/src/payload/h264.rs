@@ -9,7 +9,7 @@
 //! 0, and from the units that precede slices. Interleaved packets (STAP-B, MTAP, FU-B) are refused:
 //! they are never negotiated here.
 
-use super::PayloadInfo;
+use super::{Layers, PayloadInfo};
 
 /// Looks into one payload.
 ///
@@ -17,9 +17,56 @@ use super::PayloadInfo;
 /// can start with, even if that frame is not an IDR but begins a refresh.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let mut info = PayloadInfo { ends_frame: marker, discardable: true, ..PayloadInfo::default() };
+    units(payload, |header, body, first| unit(header, body, first, &mut info))?;
+    Some(info)
+}
+
+/// Layers that one payload says.
+///
+/// A picture that no other refers to (`nal_ref_idc` 0) counts as temporal layer 1: plain H.264 says
+/// no more. Its SEI and delimiter, in packets of their own, look the same if others refer to it or
+/// not.
+pub(super) fn layers(payload: &[u8]) -> Option<Layers> {
+    let mut layers = Layers { discardable: true, ..Layers::default() };
+    let (mut key_frame, mut scalable) = (false, None);
+    units(payload, |header, body, first| match header & 0x1f {
+        kind @ (SLICE..=IDR) => {
+            layers.is_known = true;
+            layers.discardable &= header & 0x60 == 0;
+            key_frame |= kind == IDR;
+        }
+        SPS => key_frame = true,
+        kind @ (PREFIX | EXTENSION) => scalable = scalable.or(ScalableHead::read(kind, body, first)),
+        _ => {}
+    })?;
+    layers.discardable &= layers.is_known;
+    if let Some(head) = scalable {
+        layers =
+            Layers { is_known: true, spatial: head.spatial.unwrap_or(0), temporal: head.temporal, ..layers };
+    } else if layers.discardable {
+        (layers.temporal, layers.is_switching_point) = (1, true);
+    }
+    Some(if key_frame { layers.of_key_frame() } else { layers })
+}
+
+/// The SPS of a payload, with its header, if it has a whole one.
+pub(super) fn sps(payload: &[u8]) -> Option<Vec<u8>> {
+    let mut sps = None;
+    let is_fragment = payload.first().is_some_and(|header| header & 0x1f == FU_A);
+    units(payload, |header, body, _| {
+        if header & 0x1f == SPS && !is_fragment {
+            sps.get_or_insert_with(|| [&[header], body].concat());
+        }
+    })?;
+    sps
+}
+
+/// Header and body of each NAL unit of a payload, and whether the body begins with the unit's first
+/// byte after the header; `None` if the payload is malformed.
+fn units<'a>(payload: &'a [u8], mut each: impl FnMut(u8, &'a [u8], bool)) -> Option<()> {
     let header = *payload.first()?;
     match header & 0x1f {
-        1..=23 => unit(header, &payload[1..], true, &mut info),
+        1..=23 => each(header, &payload[1..], true),
         STAP_A => {
             let mut rest = &payload[1..];
             // At least one unit, none of them empty.
@@ -30,7 +77,7 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
                 if !(1..=23).contains(&(header & 0x1f)) {
                     return None;
                 }
-                unit(*header, body, true, &mut info);
+                each(*header, body, true);
                 rest = behind;
                 if rest.is_empty() {
                     break;
@@ -44,11 +91,11 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
             if (start && end) || !(1..=23).contains(&(fu & 0x1f)) {
                 return None;
             }
-            unit(header & 0x60 | fu & 0x1f, &payload[2..], start, &mut info);
+            each(header & 0x60 | fu & 0x1f, &payload[2..], start);
         }
         _ => return None,
     }
-    Some(info)
+    Some(())
 }
 
 /// Evaluates one NAL unit; `first`: its body begins with the unit's first byte after the header.
@@ -68,23 +115,34 @@ fn unit(header: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
             info.starts_frame |= first;
         }
         SEI | DELIMITER => info.starts_frame |= first,
-        PREFIX | EXTENSION => layers(kind, body, first, info),
+        PREFIX | EXTENSION => {
+            if let Some(head) = ScalableHead::read(kind, body, first) {
+                info.temporal_layer = Some(head.temporal);
+                info.spatial_layer = head.spatial.or(info.spatial_layer);
+                info.starts_frame |= kind == PREFIX;
+            }
+        }
         _ => {}
     }
 }
 
 /// The three bytes ahead of a scalable slice (H.264 section G.7.3.1.1):
 /// `|1|I|priority|N|dependency (3)|quality (4)|temporal (3)|U|D|O|11|`.
-fn layers(kind: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
-    let [flags, dependency, temporal, ..] = *body else { return };
-    if !first || flags & 0x80 == 0 {
-        return;
-    }
-    info.temporal_layer = Some(temporal >> 5);
-    if kind == EXTENSION {
-        info.spatial_layer = Some(dependency >> 4 & 7);
-    } else {
-        info.starts_frame = true;
+#[derive(Clone, Copy)]
+struct ScalableHead {
+    /// Of a slice that is not of the base layer.
+    spatial: Option<u8>,
+    temporal: u8,
+}
+
+impl ScalableHead {
+    /// Reads it at the start of a unit's body.
+    fn read(kind: u8, body: &[u8], first: bool) -> Option<Self> {
+        let [flags, dependency, temporal, ..] = *body else { return None };
+        (first && flags & 0x80 != 0).then_some(Self {
+            spatial: (kind == EXTENSION).then_some(dependency >> 4 & 7),
+            temporal: temporal >> 5,
+        })
     }
 }
 

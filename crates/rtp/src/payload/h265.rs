@@ -8,18 +8,65 @@
 //! Decoding order numbers (`sprop-max-don-diff` above 0) and PACI packets are refused or misread:
 //! WebRTC peers do not offer them.
 
-use super::PayloadInfo;
+use super::{Layers, PayloadInfo};
 
 /// Looks into one payload.
 ///
 /// `key_frame`: it contains a random access picture (IRAP), a VPS or an SPS.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let mut info = PayloadInfo { ends_frame: marker, discardable: true, ..PayloadInfo::default() };
+    let head = units(payload, |head, body, first| unit(head.kind, body, first, &mut info))?;
+    // An aggregation packet has the lowest ids of its units (RFC 7798 section 4.4.2).
+    info.temporal_layer = Some(head.temporal_layer);
+    info.spatial_layer = (head.layer != 0).then_some(head.layer);
+    Some(info)
+}
+
+/// Layers that one payload says: those of its slices, which all have the same.
+pub(super) fn layers(payload: &[u8]) -> Option<Layers> {
+    let mut slice = None;
+    let mut key_frame = false;
+    let head = units(payload, |head, _, _| {
+        key_frame |= IRAP.contains(&head.kind) || matches!(head.kind, VPS | SPS);
+        if head.kind < 32 {
+            slice = Some(head);
+        }
+    })?;
+    let kind = slice.map(|slice| slice.kind);
+    let head = slice.unwrap_or(head);
+    let is_tsa = matches!(kind, Some(TSA_N | TSA_R));
+    let layers = Layers {
+        is_known: slice.is_some(),
+        spatial: head.layer,
+        temporal: head.temporal_layer,
+        is_switching_point: is_tsa || matches!(kind, Some(STSA_N | STSA_R)),
+        opens_higher: is_tsa,
+        discardable: kind.is_some_and(is_discardable),
+        ..Layers::default()
+    };
+    Some(if key_frame { layers.of_key_frame() } else { layers })
+}
+
+/// The SPS of a payload, behind a head of two bytes that say nothing, if it has a whole one.
+pub(super) fn sps(payload: &[u8]) -> Option<Vec<u8>> {
+    let mut sps = None;
+    let is_fragment = payload.first().is_some_and(|head| head >> 1 & 0x3f == FRAGMENTATION);
+    units(payload, |head, body, _| {
+        if head.kind == SPS && !is_fragment {
+            sps.get_or_insert_with(|| [&[0, 0], body].concat());
+        }
+    })?;
+    sps
+}
+
+/// Head and body of each NAL unit of a payload, and whether the body begins with the unit's first
+/// byte after the head. Returns the head of the payload, `None` if it is malformed.
+fn units<'a>(payload: &'a [u8], mut each: impl FnMut(Head, &'a [u8], bool)) -> Option<Head> {
     let (head, rest) = payload.split_first_chunk()?;
     let head = Head::read(*head)?;
     match head.kind {
-        0..=47 => unit(head.kind, rest, true, &mut info),
-        AGGREGATION => aggregation(rest, &mut info)?,
+        0..=47 => each(head, rest, true),
+        AGGREGATION => aggregation(rest, each)?,
         FRAGMENTATION => {
             let fu = *rest.first()?;
             let (start, end, kind) = (fu & 0x80 != 0, fu & 0x40 != 0, fu & 0x3f);
@@ -27,24 +74,20 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
             if (start && end) || kind >= AGGREGATION {
                 return None;
             }
-            unit(kind, &rest[1..], start, &mut info);
+            each(Head { kind, ..head }, &rest[1..], start);
         }
         _ => return None,
     }
-    // An aggregation packet has the lowest ids of its units (RFC 7798 section 4.4.2).
-    info.temporal_layer = Some(head.temporal_layer);
-    info.spatial_layer = (head.layer != 0).then_some(head.layer);
-    Some(info)
+    Some(head)
 }
 
-fn aggregation(mut rest: &[u8], info: &mut PayloadInfo) -> Option<()> {
+fn aggregation<'a>(mut rest: &'a [u8], mut each: impl FnMut(Head, &'a [u8], bool)) -> Option<()> {
     // At least one unit, each with its head.
     loop {
         let (size, behind) = rest.split_first_chunk()?;
         let (nal, behind) = behind.split_at_checked(usize::from(u16::from_be_bytes(*size)))?;
         let (head, body) = nal.split_first_chunk()?;
-        let kind = Head::read(*head).filter(|head| head.kind < AGGREGATION)?.kind;
-        unit(kind, body, true, info);
+        each(Head::read(*head).filter(|head| head.kind < AGGREGATION)?, body, true);
         rest = behind;
         if rest.is_empty() {
             return Some(());
@@ -54,9 +97,8 @@ fn aggregation(mut rest: &[u8], info: &mut PayloadInfo) -> Option<()> {
 
 /// Evaluates one NAL unit; `first`: its body begins with the unit's first byte after the header.
 fn unit(kind: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
-    // Even types below 16 are pictures that no other of their temporal layer refers to (H.265 table
-    // 7-1); delimiters, SEI and filler are no pictures.
-    info.discardable &= kind < 16 && kind.is_multiple_of(2) || (DELIMITER..=SEI_SUFFIX).contains(&kind);
+    // Delimiters, SEI and filler are no pictures.
+    info.discardable &= is_discardable(kind) || (DELIMITER..=SEI_SUFFIX).contains(&kind);
     match kind {
         0..=31 => {
             info.key_frame |= IRAP.contains(&kind);
@@ -73,7 +115,14 @@ fn unit(kind: u8, body: &[u8], first: bool, info: &mut PayloadInfo) {
     }
 }
 
+/// Even types below 16 are pictures that no other of their temporal layer refers to (H.265 table
+/// 7-1).
+fn is_discardable(kind: u8) -> bool {
+    kind < 16 && kind.is_multiple_of(2)
+}
+
 /// Head of a NAL unit.
+#[derive(Clone, Copy)]
 struct Head {
     kind: u8,
     layer: u8,
@@ -89,6 +138,13 @@ impl Head {
     }
 }
 
+/// Temporal sub-layer access: a decoder may go up to the picture's layer and those above (H.265
+/// table 7-1).
+const TSA_N: u8 = 2;
+const TSA_R: u8 = 3;
+/// Step-wise temporal sub-layer access: to the picture's layer.
+const STSA_N: u8 = 4;
+const STSA_R: u8 = 5;
 /// Pictures a decoder can start with (H.265 section 7.4.2.2, reserved ones included).
 const IRAP: std::ops::RangeInclusive<u8> = 16..=23;
 const VPS: u8 = 32;

@@ -8,11 +8,15 @@
 pub mod av1;
 pub mod h264;
 pub mod h265;
+mod layers;
 pub mod opus;
+mod size;
 pub mod vp8;
 pub mod vp9;
 
+pub use layers::{Layers, layers};
 pub use media::{Codec, MediaKind};
+pub use size::{PictureSize, PictureSizes, picture_sizes};
 
 /// The codecs that can be carried: H.264 (RFC 6184), H.265 (RFC 7798), VP8 (RFC 7741), VP9 (RFC
 /// 9628), AV1 (RTP payload format for AV1, version 1.0), Opus (RFC 7587), G.711 mu-law and A-law

@@ -6,7 +6,7 @@
 //! ```
 //! Whether a frame is a key frame only its first packet says.
 
-use super::PayloadInfo;
+use super::{Layers, PayloadInfo};
 
 /// A payload descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,23 @@ pub enum PictureId {
     Short(u8),
     /// Fifteen bits.
     Long(u16),
+}
+
+impl PictureId {
+    /// Writes the number `pictures` later over the number at the start of `at`, in the same width,
+    /// and returns how many bytes that is.
+    pub(super) fn shift(self, at: &mut [u8], pictures: u16) -> usize {
+        match self {
+            Self::Short(id) => {
+                at[0] = id.wrapping_add(pictures as u8) & 0x7f;
+                1
+            }
+            Self::Long(id) => {
+                at[..2].copy_from_slice(&(id.wrapping_add(pictures) | 0x8000).to_be_bytes());
+                2
+            }
+        }
+    }
 }
 
 impl Descriptor {
@@ -77,6 +94,23 @@ impl Descriptor {
     }
 }
 
+/// Adds `pictures` to the picture id and `tl0` to TL0PICIDX, as far as they are there; both wrap,
+/// and the picture id keeps its width.
+///
+/// For a track whose pictures come from one encoding, then from another, or of which some were left
+/// out: to its receiver the numbers go on without a gap. A payload whose descriptor is cut off
+/// stays as it is.
+pub fn shift(payload: &mut [u8], pictures: u16, tl0: u8) {
+    let Some(descriptor) = Descriptor::parse(payload) else { return };
+    let mut at = 2;
+    if let Some(id) = descriptor.picture_id {
+        at += id.shift(&mut payload[at..], pictures);
+    }
+    if let Some(index) = descriptor.tl0_picture_index {
+        payload[at] = index.wrapping_add(tl0);
+    }
+}
+
 /// Looks into one payload.
 pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
     let descriptor = Descriptor::parse(payload)?;
@@ -98,6 +132,22 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
         discardable: descriptor.non_reference,
         has_parameter_sets: false,
     })
+}
+
+/// Layers that one payload says.
+pub(super) fn layers(payload: &[u8]) -> Option<Layers> {
+    let descriptor = Descriptor::parse(payload)?;
+    let temporal = descriptor.temporal_layer.unwrap_or(0);
+    let layers = Layers {
+        is_known: true,
+        temporal,
+        is_switching_point: descriptor.layer_sync && temporal > 0,
+        discardable: descriptor.non_reference,
+        ..Layers::default()
+    };
+    let key_frame =
+        descriptor.starts_partition && descriptor.partition == 0 && payload[descriptor.len] & 1 == 0;
+    Some(if key_frame { layers.of_key_frame() } else { layers })
 }
 
 #[cfg(test)]
@@ -151,6 +201,34 @@ mod tests {
             (&[0x90, 0xe0, 1, 2, 3], None), // nothing after it
         ] {
             assert_eq!(Descriptor::parse(payload), expected, "{payload:x?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shifted_in_their_width_and_nothing_else_is() {
+        for (payload, pictures, tl0, expected, remark) in [
+            (
+                &[0x90, 0xe0, 0x81, 0x02, 7, 0xa0, 9][..],
+                3,
+                2,
+                &[0x90, 0xe0, 0x81, 0x05, 9, 0xa0, 9][..],
+                "both",
+            ),
+            (&[0x90, 0x80, 0x7e, 9], 3, 2, &[0x90, 0x80, 0x01, 9], "seven bits wrap and stay seven"),
+            (&[0x90, 0x80, 0x7e, 9], 0x183, 2, &[0x90, 0x80, 0x01, 9], "by more than seven bits"),
+            (&[0x90, 0x80, 0xff, 0xff, 9], 1, 2, &[0x90, 0x80, 0x80, 0, 9], "fifteen bits wrap"),
+            (&[0x90, 0x80, 0x80, 0, 9], 0xffff, 0, &[0x90, 0x80, 0xff, 0xff, 9], "backwards"),
+            (&[0x90, 0x80, 0x80, 1, 9], 0, 5, &[0x90, 0x80, 0x80, 1, 9], "no TL0PICIDX"),
+            (&[0x90, 0x60, 0xff, 0x40, 9], 5, 1, &[0x90, 0x60, 0, 0x40, 9], "TL0PICIDX alone wraps"),
+            (&[0x90, 0x20, 0x40, 9], 5, 1, &[0x90, 0x20, 0x40, 9], "layers alone"),
+            (&[0x10, 0x80, 1, 9], 5, 1, &[0x10, 0x80, 1, 9], "no extension"),
+            (&[0x90, 0xc0, 0x80, 1], 5, 1, &[0x90, 0xc0, 0x80, 1], "TL0PICIDX cut off"),
+            (&[0x90, 0x80, 0x80], 5, 1, &[0x90, 0x80, 0x80], "half a picture id"),
+            (&[], 5, 1, &[], "nothing"),
+        ] {
+            let mut shifted = payload.to_vec();
+            shift(&mut shifted, pictures, tl0);
+            assert_eq!(shifted, expected, "{remark}");
         }
     }
 

@@ -6,8 +6,8 @@
 //! ```
 //! A picture may have several layer frames, of one timestamp; the marker ends the picture.
 
-use super::PayloadInfo;
 use super::vp8::PictureId;
+use super::{Layers, PayloadInfo, PictureSizes};
 
 /// A payload descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,24 @@ impl Descriptor {
     }
 }
 
+/// Adds `pictures` to the picture id and `tl0` to TL0PICIDX, as far as they are there; both wrap,
+/// and the picture id keeps its width.
+///
+/// For a track whose pictures come from one encoding, then from another: to its receiver the
+/// numbers go on. Where pictures of one encoding are left out, their numbers have to stay free, as
+/// references are differences of picture ids (P_DIFF) or places in a group of pictures. In flexible
+/// mode there is no TL0PICIDX. A payload whose descriptor is cut off stays as it is.
+pub fn shift(payload: &mut [u8], pictures: u16, tl0: u8) {
+    let Some(descriptor) = Descriptor::parse(payload) else { return };
+    let mut at = 1;
+    if let Some(id) = descriptor.picture_id {
+        at += id.shift(&mut payload[at..], pictures);
+    }
+    if let Some(index) = descriptor.layer.and_then(|layer| layer.tl0_picture_index) {
+        payload[at + 1] = index.wrapping_add(tl0);
+    }
+}
+
 /// Looks into one payload.
 ///
 /// `key_frame`: the picture refers to no earlier one; set for all packets of all its layers.
@@ -91,6 +109,55 @@ pub(super) fn inspect(payload: &[u8], marker: bool) -> Option<PayloadInfo> {
         discardable: false,
         has_parameter_sets: false,
     })
+}
+
+/// Layers that one payload says.
+pub(super) fn layers(payload: &[u8]) -> Option<Layers> {
+    let descriptor = Descriptor::parse(payload)?;
+    let layer = descriptor.layer;
+    let layers = Layers {
+        is_known: true,
+        spatial: layer.map_or(0, |layer| layer.spatial),
+        temporal: layer.map_or(0, |layer| layer.temporal),
+        // U is about the pictures behind this one (RFC 9628 section 4.2). That a frame with U may
+        // itself be the first of its layer is how some encoders have set it, and not what it says.
+        opens_higher: layer.is_some_and(|layer| layer.switching_up),
+        is_spatial_switching_point: !descriptor.inter_predicted,
+        inter_layer_predicted: layer.is_some_and(|layer| layer.inter_layer_predicted),
+        not_for_higher_layers: descriptor.not_for_higher_layers,
+        starts_layer_frame: descriptor.starts_layer_frame,
+        ends_layer_frame: descriptor.ends_layer_frame,
+        ..Layers::default()
+    };
+    // A higher spatial layer may be refreshed in a picture that is no key frame.
+    let key_frame = !descriptor.inter_predicted && layers.spatial == 0;
+    Some(if key_frame { layers.of_key_frame() } else { layers })
+}
+
+/// Adds the sizes of spatial layers that a payload's descriptor has; `None` if it has none.
+pub(super) fn layer_sizes(payload: &[u8], sizes: &mut PictureSizes) -> Option<()> {
+    let descriptor = Descriptor::parse(payload).filter(|descriptor| descriptor.has_scalability_structure)?;
+    let mut reader = Reader(payload);
+    let flags = reader.byte()?;
+    if flags & 0x80 != 0 {
+        reader.picture_id()?;
+    }
+    if flags & 0x20 != 0 {
+        reader.layer(descriptor.flexible)?;
+    }
+    if descriptor.flexible && descriptor.inter_predicted {
+        reader.reference_differences()?;
+    }
+    let structure = reader.byte()?;
+    if structure & 0x10 == 0 {
+        return None;
+    }
+    for _ in 0..=structure >> 5 {
+        let width = u16::from_be_bytes([reader.byte()?, reader.byte()?]);
+        let height = u16::from_be_bytes([reader.byte()?, reader.byte()?]);
+        sizes.push(width.into(), height.into());
+    }
+    Some(())
 }
 
 /// The rest of a descriptor.
@@ -213,6 +280,34 @@ mod tests {
             (&[0x28, 0x53], None),             // no TL0PICIDX
         ] {
             assert_eq!(Descriptor::parse(payload), expected, "{payload:x?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_shifted_in_their_width_and_nothing_else_is() {
+        for (payload, pictures, tl0, expected, remark) in [
+            (&[0xa8, 0x81, 0x02, 0x53, 7, 9][..], 3, 2, &[0xa8, 0x81, 0x05, 0x53, 9, 9][..], "both"),
+            (
+                &[0xa8, 0x7e, 0x53, 0xff, 9],
+                3,
+                1,
+                &[0xa8, 0x01, 0x53, 0, 9],
+                "both wrap, seven bits stay seven",
+            ),
+            (&[0x88, 0xff, 0xff, 9], 1, 2, &[0x88, 0x80, 0, 9], "fifteen bits wrap"),
+            (&[0x88, 0x80, 0, 9], 0xffff, 2, &[0x88, 0xff, 0xff, 9], "backwards"),
+            (&[0x28, 0x53, 7, 9], 5, 1, &[0x28, 0x53, 8, 9], "TL0PICIDX alone"),
+            (&[0xf8, 0x81, 2, 0x53, 2, 9], 5, 1, &[0xf8, 0x81, 7, 0x53, 2, 9], "flexible: P_DIFF stays"),
+            (&[0x38, 0x53, 9], 5, 1, &[0x38, 0x53, 9], "flexible, layers alone"),
+            (&[0x08, 9], 5, 1, &[0x08, 9], "neither"),
+            (&[0xa8, 0x81, 2, 0x53], 5, 1, &[0xa8, 0x81, 2, 0x53], "TL0PICIDX cut off"),
+            (&[0x88, 0x80], 5, 1, &[0x88, 0x80], "half a picture id"),
+            (&[0x8a, 0x01, 0x30, 1], 5, 1, &[0x8a, 0x01, 0x30, 1], "structure cut off"),
+            (&[], 5, 1, &[], "nothing"),
+        ] {
+            let mut shifted = payload.to_vec();
+            shift(&mut shifted, pictures, tl0);
+            assert_eq!(shifted, expected, "{remark}");
         }
     }
 

@@ -16,5 +16,6 @@ mod rfc3711;
 mod rfc6188;
 mod rfc7714;
 mod roc;
+mod sent_again;
 mod streams_cap;
 mod wycheproof;
