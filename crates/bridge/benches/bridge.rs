@@ -162,6 +162,7 @@ fn stream(now: Instant) -> PacketStream {
             codec,
             clock_rate: rtp::payload::clock_rate(codec),
             rtx: None,
+            red: None,
         }],
         extensions: ExtensionMap::new(),
         ssrcs: vec![(ssrc, None)],
@@ -200,7 +201,7 @@ fn bridged(frames: &Frames) -> (Timed<Vec<u8>>, Timed<Arc<Packet>>) {
             stream.receive_packet(now, fields, payload, is_key).expect("the bridge is the publisher");
         }
         out.clear();
-        stream.take_arrivals(|packet| packets.push((now, Arc::clone(packet))));
+        stream.take_arrivals(|packet, _| packets.push((now, Arc::clone(packet))));
         send_to_nobody(&mut stream);
     }
     assert_eq!(bridge.stats().broken, 0, "the pictures make sense");
@@ -258,7 +259,7 @@ fn receive(rtp: &Timed<Vec<u8>>) -> Duration {
     for (now, packet) in rtp {
         black_box(stream.receive(*now, packet).is_ok());
         if packet[1] & 0x80 != 0 {
-            stream.take_arrivals(|packet| _ = black_box(packet));
+            stream.take_arrivals(|packet, _| _ = black_box(packet));
             send_to_nobody(&mut stream);
         }
     }

@@ -5,12 +5,14 @@
 //! - [`Frame`] is an access unit of a track ([`TrackId`]) at a [`Timestamp`].
 //! - [`CodecConfig`] says how a track is coded, as SDP, MP4 and HLS name it.
 //! - [`bitstream`] walks over coded data: bits, NAL units, OBUs.
+//! - [`calendar`] has dates, for playlists and the API.
 //! - [`config`] reads and makes decoder configurations: `avcC`, `hvcC`, `av1C`, `vpcC`,
 //!   AudioSpecificConfig, `OpusHead`.
 //!
 //! Input comes from the network and is hostile until proven otherwise: nothing here panics on it.
 
 pub mod bitstream;
+pub mod calendar;
 mod codec;
 mod codec_config;
 pub mod config;

@@ -98,6 +98,11 @@ impl NameRules {
             // mark would change the look of punctuation, or of what surrounds the name.
             let mut after_letter = false;
             for c in part.chars() {
+                // What nearly all names consist of, by each request of each player.
+                if c.is_ascii_alphanumeric() {
+                    after_letter = true;
+                    continue;
+                }
                 let is_mark = c.general_category_group() == GeneralCategoryGroup::Mark;
                 after_letter = !is_invisible(c) && if is_mark { after_letter } else { c.is_alphanumeric() };
                 if !after_letter && !PUNCTUATION.contains(c) && !self.extra.contains(c) {

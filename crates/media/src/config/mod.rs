@@ -22,5 +22,7 @@ pub use parameter_sets::{
     PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, ParameterSets, RecordError, SETS_BYTES_MAX, read_avcc,
     read_hvcc,
 };
-pub use record::{Record, av1_record, avc_record, hevc_record, opus_head, vp8_record, vp9_record};
+pub use record::{
+    Record, av1_record, avc_record, hevc_record, opus_head, picture_size, vp8_record, vp9_record,
+};
 pub use video::{VideoFormat, video_format};

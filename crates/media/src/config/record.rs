@@ -8,6 +8,7 @@ use h264_reader::nal::sps::{ChromaFormat, SeqParameterSet};
 use h264_reader::nal::{Nal, RefNal};
 
 use super::{av1, hevc, vp};
+use crate::Codec;
 
 /// A configuration record, and the picture size in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -109,6 +110,23 @@ pub fn vp9_record(frame: &[u8]) -> Option<Record> {
     vp::Picture::of_vp9(frame).map(|picture| picture.record())
 }
 
+/// Width and height in pixels, from what the coded stream has itself: an SPS of H.264 or H.265 with its
+/// head, the payload of a sequence header OBU of AV1, the beginning of a key frame of VP8 or VP9. `None` if
+/// that does not tell.
+pub fn picture_size(codec: Codec, unit: &[u8]) -> Option<(u32, u32)> {
+    match codec {
+        Codec::H264 => {
+            let sps = SeqParameterSet::from_bits(RefNal::new(unit, &[], true).rbsp_bits()).ok()?;
+            sps.pixel_dimensions().ok()
+        }
+        Codec::H265 => hevc::SpsFacts::read(unit).ok().map(|facts| (facts.width, facts.height)),
+        Codec::Av1 => av1::SequenceHeader::read(unit).ok().map(|header| (header.width, header.height)),
+        Codec::Vp8 => vp::Picture::of_vp8(unit).map(|picture| picture.size()),
+        Codec::Vp9 => vp::Picture::of_vp9(unit).map(|picture| picture.size()),
+        _ => None,
+    }
+}
+
 /// Identification header of Opus (RFC 7845 section 5.1), mapping family 0.
 ///
 /// Nothing is to be skipped at the start: in a live stream that is long past.
@@ -129,7 +147,6 @@ fn write_set(out: &mut Vec<u8>, set: &[u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Codec;
     use crate::config::{audio_format, video_format};
 
     fn bytes(hex: &str) -> Vec<u8> {

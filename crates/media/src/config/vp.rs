@@ -39,6 +39,11 @@ impl Picture {
         Some(last_frame(frame).and_then(|last| Self::of_vp9_frame(last).ok()).unwrap_or(first))
     }
 
+    /// Width and height.
+    pub(super) fn size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
     fn of_vp9_frame(frame: &[u8]) -> Result<Self, Malformed> {
         let mut bits = BitReader::new(frame);
         if bits.u(2)? != FRAME_MARKER {

@@ -376,7 +376,7 @@ impl World {
     /// Hands what has arrived to the bridge.
     fn give(&mut self, now: Instant) {
         let mut given = None;
-        self.stream.take_arrivals(|packet| given = Some(self.bridge.packet(now, packet)));
+        self.stream.take_arrivals(|packet, _| given = Some(self.bridge.packet(now, packet)));
         for kind in [MediaKind::Audio, MediaKind::Video] {
             self.stream.prepare_batch(kind);
             self.stream.finish_batch(kind);
@@ -420,7 +420,13 @@ fn track(source: &Source) -> TrackInput {
     TrackInput {
         kind: source.kind,
         mid: String::new(),
-        payloads: vec![TrackPayload { payload_type, codec, clock_rate: source.clock_rate, rtx: None }],
+        payloads: vec![TrackPayload {
+            payload_type,
+            codec,
+            clock_rate: source.clock_rate,
+            rtx: None,
+            red: None,
+        }],
         extensions: ExtensionMap::new(),
         ssrcs: vec![(source.ssrc, None)],
         rids: Vec::new(),

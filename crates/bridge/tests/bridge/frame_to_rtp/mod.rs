@@ -155,7 +155,7 @@ impl Rig {
         self.audio_jobs.append(&mut self.out.audio);
         self.take_changes();
         self.out.clear();
-        self.stream.take_arrivals(|_| {});
+        self.stream.take_arrivals(|_, _| {});
         for kind in [MediaKind::Audio, MediaKind::Video] {
             self.stream.prepare_batch(kind);
             self.stream.finish_batch(kind);
@@ -210,6 +210,7 @@ fn publisher() -> PublisherInput {
                 codec,
                 clock_rate: rtp::payload::clock_rate(codec),
                 rtx: None,
+                red: None,
             })
             .collect(),
         extensions: ExtensionMap::default(),

@@ -16,7 +16,7 @@ use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
     HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerId,
-    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock, plain_outlet,
 };
 
 use crate::lip_sync::browser::Browser;
@@ -169,9 +169,10 @@ impl World {
             ssrc,
             rtx_ssrc: None,
             mid: String::new(),
-            payloads: vec![ViewerPayload { codec, payload_type: payload_type(codec), rtx: None }],
+            payloads: vec![ViewerPayload { codec, payload_type: payload_type(codec), rtx: None, red: None }],
             extensions: ExtensionMap::new(),
             form: Form::Either,
+            fec: None,
             nack: true,
         };
         let input = ViewerInput {
@@ -331,19 +332,23 @@ impl World {
             browser.packet(&packet, captured_us.copied().filter(|captured_us| *captured_us >= from_us));
         };
         let mut header = [0; HEADER_LEN_MAX];
-        self.packets.take_arrivals(|_| {});
+        self.packets.take_arrivals(|_, _| {});
         for kind in [MediaKind::Audio, MediaKind::Video] {
             let mut batch = self.packets.prepare_batch(kind);
             while let Some((viewer, packets)) = batch.next_viewer() {
                 for at in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(packets, at, &mut header) {
-                        sent(viewer.token(), &header[..len], packets.payload(at));
+                    if let Some(len) = viewer.header_for(packets, at, None, &mut header) {
+                        sent(viewer.token(), &header[..len], viewer.payload(packets, at));
                     }
                 }
             }
             self.packets.finish_batch(kind);
         }
-        self.packets.send_backlog(now, usize::MAX, |token, _, header, payload| sent(token, header, payload));
+        self.packets.send_backlog(
+            now,
+            usize::MAX,
+            &mut plain_outlet(|token, _, header, payload| sent(token, header, payload)),
+        );
         self.packets.send_reports(now, |_, rtcp| self.browser.rtcp(rtcp));
         self.packets.poll_feedback(now, &mut rtcp);
         if self.captured.len() > CAPTURED_MAX {
@@ -359,6 +364,7 @@ fn track(kind: MediaKind, ssrc: u32) -> TrackInput {
         codec,
         clock_rate: rtp::payload::clock_rate(codec),
         rtx: None,
+        red: None,
     };
     TrackInput {
         kind,

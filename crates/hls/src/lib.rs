@@ -1,0 +1,31 @@
+//! HLS, low-latency HLS and DASH over a window of segments in memory, without socket, thread or clock.
+//!
+//! A [`Window`] takes what a [`cmaf::Segmenter`] makes and answers requests ([`Window::respond`]) for
+//! what [`Object`] names: playlists by RFC 8216bis (draft-pantos-hls-rfc8216bis), MPDs by ISO/IEC
+//! 23009-1, and the bytes themselves. What has to wait is a decision ([`Answer::Wait`]) that the server
+//! asks for again; a [`Query`] is read and checked here.
+//!
+//! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, `respond.rs` decides.
+
+mod master;
+mod mpd;
+mod names;
+mod playlist;
+mod query;
+mod range;
+mod respond;
+mod settings;
+mod text;
+mod window;
+
+pub use names::Object;
+pub use query::{BadRequest, QUERY_BYTES_MAX, Query};
+pub use range::Range;
+pub use respond::{Accepts, Answer, Body, Cache};
+pub use settings::Settings;
+pub use window::Window;
+
+/// The example of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

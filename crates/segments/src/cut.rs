@@ -1,0 +1,278 @@
+//! One stream: a player inside this process whose frames become segments.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use cmaf::Segmenter;
+use hls::Window;
+use media::Timestamp;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+use worker_api::WorkerHandles;
+use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsView, Unavailable, UpdateSender};
+use worker_api::settings::SegmentsSettings;
+use worker_api::snapshot::Protocol;
+use worker_api::tap::{Tap, TapItem, TapRequest};
+
+use crate::thread::Home;
+
+/// How soon an update that found no room is sent again.
+const RETRY: Duration = Duration::from_millis(20);
+/// How often it is looked whether a stream that is over is published again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How long the segments of a stream that is over can be requested.
+const ENDED_FOR: Duration = Duration::from_secs(30);
+
+/// What all streams have in common.
+pub(crate) struct Shared {
+    pub(crate) settings: SegmentsSettings,
+    pub(crate) workers: WorkerHandles,
+    pub(crate) home: Box<Home>,
+    pub(crate) updates: Vec<UpdateSender>,
+}
+
+/// Who wants a stream, or does not any more.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// A worker that has been asked for it.
+    Wants(usize),
+    /// A worker that has not been asked for it for a while.
+    Leaves(usize),
+    /// The control side.
+    Watches(oneshot::Sender<watch::Receiver<SegmentsUpdate>>),
+}
+
+impl Change {
+    /// There is no room for it: requests are answered 503.
+    pub(crate) fn refuse(self, key: &Arc<str>, shared: &Shared) {
+        let state = SegmentsState::Over(Unavailable::TOO_MANY);
+        let update = SegmentsUpdate { key: Arc::clone(key), state };
+        match self {
+            Self::Wants(worker) => {
+                // If that finds no room either, requests are answered when they have waited for too long.
+                let _ = shared.updates.get(worker).map(|worker| worker.send(update));
+            }
+            // Who asked may have gone.
+            Self::Watches(reply) => drop(reply.send(watch::Sender::new(update).subscribe())),
+            Self::Leaves(_) => {}
+        }
+    }
+}
+
+/// A stream that is cut.
+struct Cut {
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    /// Of all paths, as long as this is cut.
+    tag: Arc<str>,
+    segmenter: Segmenter,
+    window: Window,
+    /// Workers that want it, and whether each has the newest view.
+    workers: Vec<(usize, bool)>,
+    control: watch::Sender<SegmentsUpdate>,
+    /// Since when nobody has wanted it.
+    unwanted_since: Option<Instant>,
+    has_published: bool,
+}
+
+/// Cuts a stream until nobody wants it any more, or it is over. `first` is what it begins with. Its key.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    app_bytes: usize,
+    first: Change,
+    mut changes: Receiver<Change>,
+) -> Arc<str> {
+    let mut cut = Cut::new(Arc::clone(&shared), Arc::clone(&key));
+    cut.subscribe(first);
+    let (app, name) = (key[..app_bytes].to_owned(), key[app_bytes + 1..].to_owned());
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    let request = TapRequest { app, name, protocol: Protocol::Segments, address, detail: String::new() };
+    let home = (shared.home)(&key).unwrap_or_default();
+    match shared.workers.tap(home, request).await {
+        Ok(Ok(mut tap)) => {
+            tracing::info!(stream = %key, "cut into segments");
+            cut.follow(&mut tap, &mut changes).await;
+        }
+        Ok(Err(refusal)) => tracing::debug!(stream = %key, ?refusal, "not cut into segments"),
+        Err(no_answer) => tracing::warn!(stream = %key, ?no_answer, "not cut into segments"),
+    }
+    changes.close();
+    // Who has asked meanwhile gets an answer as well.
+    while let Ok(change) = changes.try_recv() {
+        cut.subscribe(change);
+    }
+    cut.end().await;
+    key
+}
+
+impl Cut {
+    fn new(shared: Arc<Shared>, key: Arc<str>) -> Self {
+        let settings = &shared.settings;
+        let of = |duration: Duration| Timestamp::from_millis(duration.as_millis() as i64);
+        let (segment, by_default) = (of(settings.segment), cmaf::Settings::default());
+        let segmenter = Segmenter::new(cmaf::Settings {
+            part: of(settings.part),
+            segment,
+            segment_max: by_default.segment_max.max(segment),
+            // Numbers of a stream that was cut before do not come again, and neither do its names.
+            first_msn: since_1970().as_secs(),
+            ..by_default
+        });
+        let window =
+            Window::new(hls::Settings { segments: settings.window_segments, ..hls::Settings::default() });
+        let control =
+            watch::Sender::new(SegmentsUpdate { key: Arc::clone(&key), state: SegmentsState::Pending });
+        Self {
+            shared,
+            key,
+            tag: format!("{:x}", since_1970().as_millis()).into(),
+            segmenter,
+            window,
+            workers: Vec::new(),
+            control,
+            unwanted_since: None,
+            has_published: false,
+        }
+    }
+
+    /// Takes what the stream brings, until it is over or nobody wants it any more.
+    async fn follow(&mut self, tap: &mut Tap, changes: &mut Receiver<Change>) {
+        loop {
+            let now = Instant::now();
+            let is_wanted = !self.workers.is_empty() || self.control.receiver_count() > 0;
+            self.unwanted_since = if is_wanted { None } else { self.unwanted_since.or(Some(now)) };
+            let has_unsent = self.workers.iter().any(|(_, is_sent)| !is_sent);
+            let linger = self.shared.settings.linger;
+            let over_at =
+                self.unwanted_since.filter(|_| !self.shared.settings.always).map(|since| since + linger);
+            let due = if has_unsent { Some(now + RETRY) } else { None };
+            let due = due.into_iter().chain(over_at).min().unwrap_or(now + linger);
+            tokio::select! {
+                item = tap.next() => {
+                    let Ok(item) = item else { return };
+                    self.take(item);
+                    while let Some(item) = tap.try_next() {
+                        self.take(item);
+                    }
+                    self.show();
+                }
+                change = changes.recv() => {
+                    let Some(change) = change else { return };
+                    self.subscribe(change);
+                }
+                () = sleep_until(due) => {
+                    if over_at.is_some_and(|at| at <= Instant::now()) {
+                        return;
+                    }
+                    self.send_views();
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, item: TapItem) {
+        let frames = match item {
+            TapItem::Start { frames, .. } => {
+                self.has_published = true;
+                frames
+            }
+            TapItem::Frame(frame) => vec![frame],
+            TapItem::Gap { dropped, frames } => {
+                tracing::debug!(stream = %self.key, dropped, "frames are missing in segments");
+                frames
+            }
+            // Another publisher may come. Until then the playlist ends with the last frame of this one.
+            TapItem::Stop => return self.segmenter.restart(),
+        };
+        let now = since_1970();
+        // Those of the GOP cache came earlier: the newest has come now.
+        let newest = frames.last().map(|frame| frame.dts);
+        for frame in frames {
+            let age = newest.map_or(0, |newest| (newest - frame.dts).millis());
+            let came_at = now.saturating_sub(Duration::from_millis(u64::try_from(age).unwrap_or(0)));
+            self.segmenter.push(came_at, frame.dts, &frame);
+        }
+    }
+
+    /// Moves what was made into the window; if that has changed, all get the new view.
+    fn show(&mut self) {
+        let mut is_changed = false;
+        while let Some(output) = self.segmenter.poll_output() {
+            if let Some(target) = self.segmenter.target_duration() {
+                self.window.set_target_duration(target);
+            }
+            self.window.push(output);
+            is_changed = true;
+        }
+        let is_pending = || matches!(self.control.borrow().state, SegmentsState::Pending);
+        if is_changed {
+            let window = Arc::new(self.window.clone());
+            self.publish(SegmentsState::Objects(SegmentsView { tag: Arc::clone(&self.tag), window }));
+        } else if !self.segmenter.has_tracks() && self.segmenter.refusals().next().is_some() && is_pending() {
+            for (track, refusal) in self.segmenter.refusals() {
+                tracing::warn!(stream = %self.key, ?track, %refusal, "nothing to cut into segments");
+            }
+            self.publish(SegmentsState::Refused(Unavailable::CODECS));
+        }
+    }
+
+    fn publish(&mut self, state: SegmentsState) {
+        self.control.send_replace(SegmentsUpdate { key: Arc::clone(&self.key), state });
+        self.workers.iter_mut().for_each(|(_, is_sent)| *is_sent = false);
+        self.send_views();
+    }
+
+    /// Sends the newest view to workers that do not have it.
+    fn send_views(&mut self) {
+        let update = self.control.borrow().clone();
+        for (worker, is_sent) in self.workers.iter_mut().filter(|(_, is_sent)| !is_sent) {
+            *is_sent = self.shared.updates.get(*worker).is_none_or(|worker| worker.send(update.clone()));
+        }
+    }
+
+    fn subscribe(&mut self, change: Change) {
+        match change {
+            Change::Wants(worker) => {
+                self.workers.retain(|(known, _)| *known != worker);
+                let is_pending = matches!(self.control.borrow().state, SegmentsState::Pending);
+                self.workers.push((worker, is_pending));
+                self.send_views();
+            }
+            Change::Leaves(worker) => self.workers.retain(|(known, _)| *known != worker),
+            Change::Watches(reply) => {
+                // Who asked may have gone.
+                let _ = reply.send(self.control.subscribe());
+            }
+        }
+    }
+
+    /// The stream is over: what there is can be requested for a while, or until it is published again, and
+    /// then nothing.
+    async fn end(mut self) {
+        if self.has_published {
+            self.segmenter.finish();
+            self.show();
+            tracing::info!(stream = %self.key, "no longer cut into segments");
+            let until = Instant::now() + ENDED_FOR;
+            while Instant::now() < until && (self.shared.home)(&self.key).is_none() {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                self.send_views();
+            }
+        }
+        self.publish(SegmentsState::Over(Unavailable::NO_STREAM));
+        let until = Instant::now() + ENDED_FOR;
+        while Instant::now() < until && self.workers.iter().any(|(_, is_sent)| !is_sent) {
+            self.send_views();
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+fn since_1970() -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "segments say what time of day they are of")]
+    let now = SystemTime::now();
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
