@@ -6,7 +6,9 @@
 //! buffer that stays; `patch` is the obvious least, copying 20 bytes and writing two fields, for
 //! comparison. `receive` is all that happens to a packet between the cipher and the viewers:
 //! source, extended number, jitter, transport-wide number, payload, copy, cache. `join` is a viewer
-//! that joins, gets two seconds from the cache, and leaves, per packet.
+//! that joins, gets two seconds from the cache, and leaves, per packet. `numbered` is a header with a
+//! transport-wide number in it, `known` one that is remembered by SSRC and sequence number instead (RFC
+//! 8888), none of which is reported: both with a viewer's congestion control beside it.
 //!
 //! Run: `cargo bench -p sfu`.
 
@@ -18,8 +20,8 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::NtpTime;
 use sfu::{
-    HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, TrackIndex, TrackInput, TrackPayload, Viewer,
-    ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    HEADER_LEN_MAX, Limits, Pacer, PacerInput, PacketStream, PublisherInput, TrackIndex, TrackInput,
+    TrackPayload, Viewer, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock, plain_outlet,
 };
 
 const ROUNDS: usize = 9;
@@ -35,12 +37,22 @@ fn main() {
     println!("receive  {:6.1} ns a packet", best(|| receive(&packets)));
     println!("join     {:6.1} ns a packet of the cache", best(|| join(&packets)));
     println!("patch    {:6.1} ns", best(patch));
-    println!("{:>9}{:>9}{:>9}", "viewers", "profiles", "header");
+    println!("{:>9}{:>9}{:>9}{:>9}{:>9}", "viewers", "profiles", "header", "numbered", "known");
     for viewers in [1, 10, 100, 1_000, 2_500] {
         for profiles in [1, 3] {
-            println!("{viewers:>9}{profiles:>9}{:>9.1}", best(|| fan_out(&packets, viewers, profiles)));
+            let [plain, numbered, known] = [Numbers::None, Numbers::InHeaders, Numbers::ByStream]
+                .map(|numbers| best(|| fan_out(&packets, viewers, profiles, numbers)));
+            println!("{viewers:>9}{profiles:>9}{plain:>9.1}{numbered:>9.1}{known:>9.1}");
         }
     }
+}
+
+/// How viewers report packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    None,
+    InHeaders,
+    ByStream,
 }
 
 /// The least nanoseconds an operation took of all rounds, each of which returns its time and
@@ -117,6 +129,7 @@ fn stream(now: Instant) -> PacketStream {
             codec,
             clock_rate: rtp::payload::clock_rate(codec),
             rtx: None,
+            red: None,
         }],
         extensions,
         ssrcs: vec![(ssrc, None)],
@@ -135,15 +148,17 @@ fn stream(now: Instant) -> PacketStream {
     stream
 }
 
-fn viewer(token: u64, profile: u8) -> ViewerInput {
+fn viewer(token: u64, profile: u8, numbers: Numbers) -> ViewerInput {
+    let number = Some((5, Extension::TransportCc)).filter(|_| numbers == Numbers::InHeaders);
     let track = |kind, ssrc, codec, payload_type| ViewerTrackInput {
         track: TrackIndex::new(kind, 0).expect("the first"),
         ssrc,
         rtx_ssrc: None,
         mid: "0".to_owned(),
-        payloads: vec![ViewerPayload { codec, payload_type, rtx: None }],
-        extensions: [(1 + profile, Extension::Mid)].into_iter().collect(),
+        payloads: vec![ViewerPayload { codec, payload_type, rtx: None, red: None }],
+        extensions: std::iter::once((1 + profile, Extension::Mid)).chain(number).collect(),
         form: Form::Either,
+        fec: None,
         nack: true,
     };
     let tracks = vec![
@@ -173,7 +188,7 @@ fn receive(packets: &Media) -> (Duration, usize) {
         feedback.clear();
         stream.poll_feedback(now, &mut feedback);
         took += begun.elapsed();
-        stream.take_arrivals(|_| forwarded += 1);
+        stream.take_arrivals(|_, _| forwarded += 1);
         for kind in KINDS {
             stream.prepare_batch(kind);
             stream.finish_batch(kind);
@@ -183,11 +198,19 @@ fn receive(packets: &Media) -> (Duration, usize) {
     (took, packets.len())
 }
 
-fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
+fn fan_out(packets: &Media, viewers: u64, profiles: u64, numbers: Numbers) -> (Duration, usize) {
     let start = clock();
     let mut stream = stream(start);
+    let mut pacers = Vec::new();
     for token in 0..viewers {
-        stream.join(start, &viewer(token, (token % profiles) as u8)).expect("room");
+        stream.join(start, &viewer(token, (token % profiles) as u8, numbers)).expect("room");
+        let input = PacerInput {
+            reports_packets: numbers == Numbers::InHeaders,
+            reports_streams: numbers == Numbers::ByStream,
+            start_bits_per_second: 1_000_000,
+            most_bits_per_second: 50_000_000,
+        };
+        pacers.push((numbers != Numbers::None).then(|| Box::new(Pacer::new(start, input))));
     }
     let (mut took, mut headers, mut header) = (Duration::ZERO, 0, [0; HEADER_LEN_MAX]);
     turns(packets, start, |now, batch| {
@@ -195,12 +218,13 @@ fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
             stream.receive(now, rtp).expect("taken");
         }
         let begun = clock();
-        stream.take_arrivals(|_| {});
+        stream.take_arrivals(|_, _| {});
         for kind in KINDS {
             let mut batch = stream.prepare_batch(kind);
             while let Some((viewer, packets)) = batch.next_viewer() {
+                let mut pacer = pacers[viewer.token() as usize].as_deref_mut();
                 for index in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(packets, index, &mut header) {
+                    if let Some(len) = viewer.header_for(packets, index, pacer.as_deref_mut(), &mut header) {
                         black_box(&header[..len]);
                         headers += 1;
                     }
@@ -209,7 +233,7 @@ fn fan_out(packets: &Media, viewers: u64, profiles: u64) -> (Duration, usize) {
             stream.finish_batch(kind);
         }
         took += begun.elapsed();
-        stream.send_backlog(now, usize::MAX, |_, _, _, _| {});
+        stream.send_backlog(now, usize::MAX, &mut plain_outlet(|_, _, _, _| {}));
     });
     // All but those of the first turn, in which viewers begin.
     assert!(headers + 4 * viewers as usize >= packets.len() * viewers as usize, "{headers}");
@@ -225,7 +249,7 @@ fn join(packets: &Media) -> (Duration, usize) {
         for (_, rtp) in batch {
             stream.receive(now, rtp).expect("taken");
         }
-        stream.take_arrivals(|_| {});
+        stream.take_arrivals(|_, _| {});
         for kind in KINDS {
             stream.prepare_batch(kind);
             stream.finish_batch(kind);
@@ -233,13 +257,17 @@ fn join(packets: &Media) -> (Duration, usize) {
     });
     let (begun, mut sent) = (clock(), 0);
     for token in 0..200 {
-        let id = stream.join(now, &viewer(token, 0)).expect("room");
+        let id = stream.join(now, &viewer(token, 0, Numbers::None)).expect("room");
         // What it is not sent at once it gets in the time that passes.
         for _ in 0..4 {
-            stream.send_backlog(now, usize::MAX, |_, _, header, payload| {
-                black_box((header, payload));
-                sent += 1;
-            });
+            stream.send_backlog(
+                now,
+                usize::MAX,
+                &mut plain_outlet(|_, _, header, payload| {
+                    black_box((header, payload));
+                    sent += 1;
+                }),
+            );
             now += Duration::from_millis(20);
         }
         stream.leave(id);

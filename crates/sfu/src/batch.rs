@@ -15,19 +15,34 @@ use rtp::payload::MediaKind;
 use tracing::trace;
 
 use super::header_profile::{HeaderProfiles, HeaderTemplate, ProfileId, ViewerFields};
+use super::mirrored::Outputs;
 use super::packet::Packet;
+use super::rendition::RenditionId;
 use super::stream::PacketStream;
 use super::track::TrackIndex;
 use super::viewer::Viewer;
-use super::viewers::Viewers;
+use super::viewers::{ViewerId, Viewers};
 
 /// A packet that goes to the viewers in this batch.
 #[derive(Debug, Clone)]
 pub(crate) struct Forward {
     pub(crate) track: TrackIndex,
+    /// Which output of the track it is of, with a number and a timestamp of that.
+    pub(crate) rendition: RenditionId,
     pub(crate) number: u64,
     pub(crate) timestamp: u32,
+    /// Later numbers were there before it.
+    pub(crate) is_late: bool,
+    /// What other workers get of it; `None` if that is another output's.
+    pub(crate) outputs: Option<Outputs>,
     pub(crate) packet: Arc<Packet>,
+}
+
+impl Forward {
+    /// Whether two packets are of the same frame of the same output.
+    fn is_of_frame(&self, other: &Self) -> bool {
+        (self.track, self.rendition, self.timestamp) == (other.track, other.rendition, other.timestamp)
+    }
 }
 
 /// A batch ready to be sent. **Ask [`Viewer::header_for`] for every packet of each viewer that
@@ -50,6 +65,8 @@ pub struct Batch<'a> {
     /// The slot that was given last, and which batch, unless it was the open one.
     last: (usize, Option<usize>),
     viewers: &'a mut Viewers,
+    backlog: &'a mut VecDeque<ViewerId>,
+    waiting_for_key_frame: &'a mut Vec<ViewerId>,
     walk: &'a mut Walk,
 }
 
@@ -90,6 +107,18 @@ impl<'a> Batch<'a> {
             *left = self.put_off.get(*at).map_or(0, |next| next.slots.len());
         }
         None
+    }
+
+    /// The path of the viewer that was given last has no room for its batch from packet `index` on.
+    /// What of it the viewer does not get now, [`Viewer::header_for`] refuses from here on.
+    pub fn fall_behind(&mut self, index: usize) {
+        let (slot, retried) = self.last;
+        let packets = if retried.is_some() { &self.older } else { &self.packets };
+        let Some(id) = self.viewers.id_of(slot) else { return };
+        let Some(viewer) = self.viewers.at_slot(slot) else { return };
+        if viewer.fall_behind(packets, index) {
+            viewer.queue(id, self.backlog, self.waiting_for_key_frame);
+        }
     }
 
     /// The viewer that was given last has not been sent anything: its turn comes again when the batch, or the
@@ -149,6 +178,12 @@ impl<'a> BatchPackets<'a> {
         self.unsupported.set(self.unsupported.get() + 1);
     }
 
+    /// Whether packet `index` came later than others behind it: a viewer that has fallen behind has
+    /// passed it.
+    pub fn is_late(&self, index: usize) -> bool {
+        self.forwards.get(index).is_some_and(|forward| forward.is_late)
+    }
+
     /// Number of packets.
     pub fn len(&self) -> usize {
         self.forwards.len()
@@ -164,10 +199,14 @@ impl<'a> BatchPackets<'a> {
         self.forwards.is_empty()
     }
 
-    /// What follows the header of packet `index`; empty from [`BatchPackets::len`] on.
+    /// What follows the header of a packet for viewers of a profile, who take its codec.
     #[inline]
-    pub fn payload(&self, index: usize) -> &'a [u8] {
-        self.forwards.get(index).map_or(&[], |forward| forward.packet.payload())
+    pub(crate) fn payload(&self, forward: &'a Forward, profile: ProfileId) -> &'a [u8] {
+        if forward.packet.red().is_none() {
+            return forward.packet.payload();
+        }
+        let sent = self.profiles.get(profile).and_then(|profile| profile.sent(&forward.packet));
+        sent.map_or(&[], |(_, payload)| payload)
     }
 }
 
@@ -252,13 +291,14 @@ impl Batches {
 
     /// The packets of a track that the viewer in this slot will get live, in an open batch or the next:
     /// no other way of sending may include them.
-    pub(crate) fn pending(&self, slot: usize, track: TrackIndex) -> Pending<'_> {
+    pub(crate) fn pending(&self, slot: usize, track: TrackIndex, rendition: RenditionId) -> Pending<'_> {
         let queue = self.of(track.kind());
         let passed = if queue.walk.has_passed(slot) { queue.open } else { 0 };
         let put_off = queue.put_off.iter().find(|put_off| put_off.slots.contains(&slot));
         let had = put_off.map_or(queue.owed + passed, |put_off| put_off.from);
         let parts = [&queue.forwards[had..], &self.arrivals];
-        let pending = Pending { parts, track, first: u64::MAX, last: 0, count: 0, found: Cell::new(0) };
+        let pending =
+            Pending { parts, track, rendition, first: u64::MAX, last: 0, count: 0, found: Cell::new(0) };
         let bounds = |(first, last, count): (u64, u64, u64), number: u64| {
             (first.min(number), last.max(number), count + 1)
         };
@@ -267,11 +307,12 @@ impl Batches {
     }
 }
 
-/// Packets of one track that a viewer will get live.
+/// Packets of one output of a track that a viewer will get live.
 #[derive(Debug)]
 pub(crate) struct Pending<'a> {
     parts: [&'a [Forward]; 2],
     track: TrackIndex,
+    rendition: RenditionId,
     /// The lowest number.
     first: u64,
     /// The highest.
@@ -283,7 +324,9 @@ pub(crate) struct Pending<'a> {
 
 impl Pending<'_> {
     fn numbers(&self) -> impl Iterator<Item = u64> {
-        let of_track = self.parts.into_iter().flatten().filter(|forward| forward.track == self.track);
+        let all = self.parts.into_iter().flatten();
+        let of_track =
+            all.filter(|forward| forward.track == self.track && forward.rendition == self.rendition);
         of_track.map(|forward| forward.number)
     }
 
@@ -301,7 +344,7 @@ impl Pending<'_> {
         let len = first.len() + second.len();
         let is_it = |at: &usize| {
             let forward = first.get(*at).unwrap_or_else(|| &second[*at - first.len()]);
-            forward.track == self.track && forward.number == number
+            forward.track == self.track && forward.rendition == self.rendition && forward.number == number
         };
         let found = (self.found.get()..len).chain(0..self.found.get()).find(is_it);
         self.found.set(found.unwrap_or(self.found.get()));
@@ -317,6 +360,14 @@ impl Pending<'_> {
 impl PacketStream {
     /// Adds a packet to what will be sent.
     pub(crate) fn add_to_batch(&mut self, now: Instant, forward: Forward) {
+        // A key frame is what waiting viewers begin with; and the first packet of a track shows
+        // that there is a publisher that can be asked for one.
+        let output = self.tracks.get(forward.track).and_then(|track| track.rendition(forward.rendition));
+        if forward.packet.is_key_frame()
+            || output.is_some_and(|output| output.cache.first() == forward.number)
+        {
+            self.queue_waiting();
+        }
         let Batches { arrivals, arrivals_since, .. } = &mut self.batches;
         if arrivals.len() >= BATCH_PACKETS_MAX {
             trace!(packets = arrivals.len(), "dropped packets that nobody took");
@@ -325,12 +376,6 @@ impl PacketStream {
         }
         if arrivals.is_empty() {
             *arrivals_since = Some(now);
-        }
-        // A key frame is what waiting viewers begin with; and the first packet of a track shows
-        // that there is a publisher that can be asked for one.
-        let track = self.tracks.get(forward.track);
-        if forward.packet.is_key_frame() || track.is_some_and(|track| track.cache.first() == forward.number) {
-            self.joining.extend(self.waiting_for_key_frame.drain(..));
         }
         arrivals.push(forward);
     }
@@ -343,12 +388,17 @@ impl PacketStream {
     /// Queues the packets that arrived since the last call for the next batches, and pads those that
     /// [`Limits::equalise_runs`](super::Limits::equalise_runs) wants padded. `take` gets each, in order
     /// of arrival, for other workers and bridges: they need not wait until viewers have been sent it.
-    pub fn take_arrivals(&mut self, mut take: impl FnMut(&Arc<Packet>)) {
+    /// Bridges take what is of the main output, other workers what they want
+    /// ([`LayersWanted::of`](super::LayersWanted::of)).
+    pub fn take_arrivals(&mut self, mut take: impl FnMut(&Arc<Packet>, Outputs)) {
         // Packetisers cut frames into parts that differ by a byte, and only equal datagrams leave in
         // one run: pad packets that are one byte shorter than the longest of their frame.
         let arrivals = &mut self.batches.arrivals;
-        for frame in arrivals.chunk_by_mut(|a, b| (a.track, a.timestamp) == (b.track, b.timestamp)) {
+        for frame in arrivals.chunk_by_mut(Forward::is_of_frame) {
             let track = frame[0].track;
+            if frame[0].rendition != RenditionId::MAIN {
+                continue;
+            }
             if !self.limits.equalise_runs || track.kind() != MediaKind::Video {
                 continue;
             }
@@ -361,12 +411,14 @@ impl PacketStream {
                 // Only a sole holder may change a packet, so the batch gives its reference away and
                 // holds another packet meanwhile.
                 let packet = std::mem::replace(&mut forward.packet, Arc::clone(&longest));
-                forward.packet = track.cache.pad(forward.number, packet);
+                forward.packet = track.main.cache.pad(forward.number, packet);
             }
         }
         let (mut arrivals, since) = (std::mem::take(arrivals), self.batches.arrivals_since);
         for forward in arrivals.drain(..) {
-            take(&forward.packet);
+            if let Some(outputs) = forward.outputs {
+                take(&forward.packet, outputs);
+            }
             // Viewers that come later have it from the cache.
             if self.viewers.is_empty() {
                 continue;
@@ -423,7 +475,7 @@ impl PacketStream {
                 }
                 // SSRC and sequence number are the viewer's, and written over for each.
                 let (sequence_number, timestamp) = (forward.number as u16, forward.timestamp);
-                let fields = ViewerFields { ssrc: 0, sequence_number, timestamp, is_catch_up: false };
+                let fields = ViewerFields { sequence_number, timestamp, ..ViewerFields::default() };
                 queue.templates.extend(self.profiles.templated().map(|profile| {
                     let mut template = HeaderTemplate::EMPTY;
                     let len = profile
@@ -452,6 +504,8 @@ impl PacketStream {
             put_off: &mut queue.put_off,
             last: (0, None),
             viewers: &mut self.viewers,
+            backlog: &mut self.backlog,
+            waiting_for_key_frame: &mut self.waiting_for_key_frame,
             walk: &mut queue.walk,
         }
     }
@@ -538,6 +592,7 @@ mod tests {
         PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
     };
     use super::super::limits::Limits;
+    use super::super::outlet::plain_outlet;
     use super::*;
 
     const VIEWERS: u64 = 1_000;
@@ -546,7 +601,8 @@ mod tests {
     const MID_ID: u8 = 3;
 
     fn audio() -> TrackInput {
-        let format = TrackPayload { payload_type: 111, codec: Codec::Opus, clock_rate: 48_000, rtx: None };
+        let format =
+            TrackPayload { payload_type: 111, codec: Codec::Opus, clock_rate: 48_000, rtx: None, red: None };
         TrackInput {
             kind: MediaKind::Audio,
             mid: String::new(),
@@ -568,9 +624,10 @@ mod tests {
             ssrc: 1_000 + token as u32,
             rtx_ssrc: None,
             mid: mid.to_owned(),
-            payloads: vec![ViewerPayload { codec: Codec::Opus, payload_type: 50, rtx: None }],
+            payloads: vec![ViewerPayload { codec: Codec::Opus, payload_type: 50, rtx: None, red: None }],
             extensions: [(MID_ID, Extension::Mid)].into_iter().collect(),
             form: Form::OneByte,
+            fec: None,
             nack: false,
         };
         ViewerInput { token, cname: String::new(), tracks: vec![track] }
@@ -598,10 +655,10 @@ mod tests {
             stream.join(now, &viewer(token, &mid_of(token))).expect("room");
         }
         receive(&mut stream, now, 0);
-        stream.take_arrivals(|_| {});
+        stream.take_arrivals(|_, _| {});
         stream.prepare_batch(MediaKind::Audio);
         stream.finish_batch(MediaKind::Audio);
-        stream.send_backlog(now, usize::MAX, |_, _, _, _| {});
+        stream.send_backlog(now, usize::MAX, &mut plain_outlet(|_, _, _, _| {}));
         stream
     }
 
@@ -614,7 +671,7 @@ mod tests {
         from: u16,
     ) -> usize {
         (0..PACKETS).for_each(|at| receive(stream, now, from + at));
-        stream.take_arrivals(|_| {});
+        stream.take_arrivals(|_, _| {});
         let datagrams = usize::from(PACKETS) * VIEWERS as usize;
         assert_eq!(stream.waiting(MediaKind::Audio), Some((now, datagrams)));
         let templates = {
@@ -624,7 +681,7 @@ mod tests {
                 let mut last = None;
                 for at in 0..packets.len() {
                     let mut header = [0xee; HEADER_LEN_MAX];
-                    let len = viewer.header_for(packets, at, &mut header).expect("it is live");
+                    let len = viewer.header_for(packets, at, None, &mut header).expect("it is live");
                     let packet = rtp::Packet::parse(&header[..len]).expect("a packet");
                     let token = viewer.token();
                     assert_eq!((packet.ssrc(), packet.payload_type()), (1_000 + token as u32, 50));
@@ -650,10 +707,10 @@ mod tests {
         // Some are missing, one comes late, and some have not been taken.
         let came = [1, 2, 4, 5, 9, 8, 10];
         came.into_iter().for_each(|number| receive(&mut stream, now, number));
-        stream.take_arrivals(|_| {});
+        stream.take_arrivals(|_, _| {});
         receive(&mut stream, now, 12);
         let track = TrackIndex::new(MediaKind::Audio, 0).expect("the first");
-        let pending = stream.batches.pending(0, track);
+        let pending = stream.batches.pending(0, track, RenditionId::MAIN);
         let all: Vec<u64> = pending.numbers().collect();
         assert_eq!(all.len(), came.len() + 1);
         let first = *all.iter().min().expect("not empty");

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use rtp::payload::PictureSizes;
+
 use super::clock::NtpRtpMapping;
 use super::demand::Answers;
 use super::feedback::KeyFrameRequests;
@@ -16,6 +18,8 @@ pub(crate) struct Encoding {
     pub(crate) ssrc: Option<u32>,
     /// SSRC of the retransmissions, once known.
     pub(crate) repair_ssrc: Option<u32>,
+    /// By its name: the larger, the more bits per second, as far as names say.
+    pub(crate) rank: u8,
     /// Counts up when its numbering restarts.
     pub(crate) generation: u32,
     pub(crate) reception: Reception,
@@ -24,30 +28,57 @@ pub(crate) struct Encoding {
     pub(crate) answers: Answers,
     /// The newest sender report, with its NTP time by our clock.
     pub(crate) sender_report: Option<NtpRtpMapping>,
+    pub(crate) first_arrival: Option<Instant>,
     pub(crate) last_arrival: Option<Instant>,
-    rate: Rate,
+    pub(crate) rate: Rate,
+    /// Of its pictures, by the newest key frame that has them.
+    pub(crate) sizes: PictureSizes,
+    /// Of an encoding that has layers inside.
+    pub(crate) layers: Option<Box<LayerRates>>,
+}
+
+/// What arrives of each layer inside an encoding.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LayerRates {
+    /// By spatial and temporal layer.
+    rates: [[Rate; INNER_LAYERS_MAX]; INNER_LAYERS_MAX],
+    /// The highest spatial and temporal layer there has been.
+    pub(crate) highest: (u8, u8),
+}
+
+impl LayerRates {
+    /// Bits per second of these layers and all below.
+    pub(crate) fn up_to(&self, spatial: u8, temporal: u8) -> u64 {
+        let rows = self.rates.iter().take(usize::from(spatial) + 1);
+        rows.flat_map(|row| row.iter().take(usize::from(temporal) + 1)).map(|rate| rate.bits_per_second).sum()
+    }
 }
 
 impl Encoding {
-    pub(crate) fn new(ssrc: Option<u32>, repair_ssrc: Option<u32>) -> Self {
+    pub(crate) fn new(ssrc: Option<u32>, repair_ssrc: Option<u32>, rank: u8) -> Self {
         Self {
             ssrc,
             repair_ssrc,
+            rank,
             generation: 0,
             reception: Reception::new(),
             nacks: NackList::default(),
             key_frames: KeyFrameRequests::default(),
             answers: Answers::default(),
             sender_report: None,
+            first_arrival: None,
             last_arrival: None,
             rate: Rate::default(),
+            sizes: PictureSizes::default(),
+            layers: None,
         }
     }
 
     /// Another SSRC replaces this one: what was received before does not apply to it.
     pub(crate) fn replace(&mut self, ssrc: u32) {
         let key_frames = std::mem::take(&mut self.key_frames);
-        *self = Self { key_frames, generation: self.generation + 1, ..Self::new(Some(ssrc), None) };
+        *self =
+            Self { key_frames, generation: self.generation + 1, ..Self::new(Some(ssrc), None, self.rank) };
     }
 
     /// Its numbers are unrelated to those before, or too many between them are missing: a decoder
@@ -60,8 +91,24 @@ impl Encoding {
 
     /// Counts a packet of media or padding.
     pub(crate) fn arrived(&mut self, now: Instant, bytes: usize) {
+        self.first_arrival.get_or_insert(now);
         self.last_arrival = Some(now);
         self.rate.add(now, bytes);
+    }
+
+    /// Counts a packet of one of the layers inside. For encodings that have more than one.
+    #[cold]
+    pub(crate) fn arrived_in_layer(&mut self, now: Instant, (spatial, temporal): (u8, u8), bytes: usize) {
+        let layers = self.layers.get_or_insert_default();
+        let highest = INNER_LAYERS_MAX as u8 - 1;
+        let (spatial, temporal) = (spatial.min(highest), temporal.min(highest));
+        layers.highest = (layers.highest.0.max(spatial), layers.highest.1.max(temporal));
+        layers.rates[usize::from(spatial)][usize::from(temporal)].add(now, bytes);
+    }
+
+    /// The highest spatial and temporal layer inside.
+    pub(crate) fn highest_layers(&self) -> (u8, u8) {
+        self.layers.as_ref().map_or((0, 0), |layers| layers.highest)
     }
 
     /// When the newest report says that `timestamp` was captured.
@@ -83,6 +130,9 @@ impl Encoding {
         self.rate.bits_per_second
     }
 }
+
+/// Spatial, and temporal, layers inside an encoding that are distinguished. Those above count as the highest.
+pub(crate) const INNER_LAYERS_MAX: usize = 4;
 
 /// A layer of which nothing arrives for this long has been switched off by its sender. Encoders at
 /// five frames a second are slower than anything used for simulcast.

@@ -27,13 +27,16 @@ impl PacketStream {
     /// [`PacketStream::next_timeout`], **until it returns `false`**: a packet is at most 1180
     /// bytes, that it fits a datagram of 1200, and the rest comes with the next.
     pub fn poll_feedback(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        for track in self.tracks.iter_mut() {
+            track.main.early.expire(now);
+            if !track.renditions.is_empty() {
+                track.expire_renditions(now, self.limits.history_duration);
+            }
+        }
         let Some(publisher) = self.publisher.as_mut() else {
             self.expire(now);
             return false;
         };
-        for track in self.tracks.iter_mut() {
-            track.early.expire(now);
-        }
         if !publisher.takes_rtcp || publisher.next_due(&self.tracks).is_none_or(|due| due > now) {
             return false;
         }
@@ -58,7 +61,7 @@ impl PacketStream {
         }
         publisher.transport_feedback(now, &self.tracks, len_max, out);
         for track in self.tracks.iter_mut() {
-            let retention = track.retention(self.unwatched_since.is_none(), &self.limits);
+            let retention = track.retention(now, self.unwatched_since.is_none(), &self.limits);
             nack(now, ssrc, publisher.expected_round_trip(), retention, track, len_max, out, &mut self.stats);
         }
         if out.len() == head && !is_report {
@@ -72,17 +75,27 @@ impl PacketStream {
     /// ([`PacketStream::poll_key_frame_request`]).
     pub fn next_timeout(&self) -> Option<Instant> {
         let feedback = self.publisher.as_ref().and_then(|publisher| publisher.next_due(&self.tracks));
-        let request = self.tracks.iter().filter_map(|track| track.pli_request_at).min();
+        let requests = self.tracks.iter().filter(|_| self.publisher.is_none()).flat_map(|track| {
+            let of_encodings = track.encodings.iter().map(|encoding| &encoding.key_frames);
+            of_encodings.chain([&track.key_frames]).filter_map(KeyFrameRequests::next_due)
+        });
+        let kept = self.limits.history_duration;
+        let unused = self.tracks.iter().filter_map(|track| Some(track.of_home.unused_since? + kept)).min();
         // More of the cache for viewers that join; hardly ever are there any.
-        let backlog = if self.joining.is_empty() { None } else { self.next_backlog() };
+        let backlog = if self.backlog.is_empty() { None } else { self.next_backlog() };
         // Nothing can be reported before a clock mapping is known.
-        let can_report = self.tracks.iter().any(|track| track.mapping.is_some());
+        let can_report = self.tracks.iter().any(|track| track.main.mapping.is_some());
         let first_reports = self.first_reports_at.filter(|_| can_report);
         let reported_at = self.reported_at.filter(|_| !self.viewers.is_empty());
         let steps = self.viewers.slots().clamp(1, reports::REPORT_STEPS) as u32;
         let reports = reported_at.map(|at| at + reports::REPORT_INTERVAL / steps);
-        let early = self.tracks.iter().filter_map(|track| track.early.next_due()).min();
-        let due = [feedback, request, backlog, first_reports, reports, early, self.expires_at];
+        let outputs = self.tracks.iter().flat_map(Track::outputs);
+        let early = outputs.filter_map(|output| output.early.next_due()).min();
+        let renditions = self.tracks.iter().flat_map(|track| &track.renditions);
+        let idle = renditions.filter_map(|rendition| rendition.idle_since).min();
+        let idle = idle.map(|since| since + self.limits.history_duration);
+        let due =
+            [feedback, requests.min(), unused, backlog, first_reports, reports, early, idle, self.expires_at];
         due.into_iter().flatten().min()
     }
 }
@@ -193,7 +206,7 @@ fn ask_for_key_frames(
     let Some(input) = track.input.as_ref().filter(|_| can_ask_for_key_frames(track)) else { return };
     for encoding in &mut track.encodings {
         let Some(media_ssrc) = encoding.ssrc else { continue };
-        if out.len() + FIR_BYTES > len_max || !encoding.key_frames.poll(now) {
+        if out.len() + FIR_BYTES > len_max || encoding.key_frames.poll(now).is_none() {
             continue;
         }
         stats.key_frame_requests += 1;
@@ -336,27 +349,37 @@ pub(crate) struct KeyFrameRequests {
     /// Since when a key frame has been wanted.
     wanted_since: Option<Instant>,
     last_sent: Option<Instant>,
+    /// Only single viewers want it.
+    is_for_one: bool,
     fir_sequence: u8,
 }
 
 impl KeyFrameRequests {
     /// A key frame is wanted.
     pub(crate) fn want(&mut self, now: Instant) {
-        self.wanted_since.get_or_insert(now);
+        self.wanted_since = Some(self.wanted_since.map_or(now, |since| since.min(now)));
+        self.is_for_one = false;
+    }
+
+    /// Single viewers want one: it is asked for seldom, since all others get it too.
+    pub(crate) fn want_for_one(&mut self, now: Instant) {
+        self.is_for_one |= self.wanted_since.is_none();
+        let from = self.last_sent.map_or(now, |last| now.max(last + VIEWER_REQUEST_INTERVAL));
+        self.wanted_since = Some(self.wanted_since.map_or(from, |since| since.min(from)));
     }
 
     /// A key frame has begun to arrive: every request is satisfied.
     pub(crate) fn satisfied(&mut self) {
-        self.wanted_since = None;
+        (self.wanted_since, self.is_for_one) = (None, false);
     }
 
-    /// Whether to send a request now; if so it counts as sent.
-    pub(crate) fn poll(&mut self, now: Instant) -> bool {
-        let due = self.next_due().is_some_and(|due| due <= now);
-        if due {
+    /// Whether to send a request now, and whether only single viewers need it; if so it counts as sent.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<bool> {
+        let is_due = self.next_due().is_some_and(|due| due <= now);
+        if is_due {
             self.last_sent = Some(now);
         }
-        due
+        is_due.then_some(self.is_for_one)
     }
 
     /// When the next request may be sent, if one is wanted.
@@ -375,6 +398,8 @@ impl KeyFrameRequests {
     }
 }
 
+/// Time after any request before one on behalf of single viewers.
+pub(crate) const VIEWER_REQUEST_INTERVAL: Duration = Duration::from_secs(3);
 /// Time between two requests for a key frame: two a second.
 pub(crate) const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 /// The same once [`IMPATIENT`] has passed without a key frame.

@@ -10,11 +10,13 @@
 //! few profiles most viewers have; for the others the header is written each time, which costs some
 //! tens of nanoseconds more.
 
-use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
+use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form, shift_frame_number};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
 use super::inputs::{ViewerPayload, ViewerTrackInput};
+use super::pacer::Pacer;
 use super::packet::{EXTENSION_BYTES_MAX, Packet};
+use super::protection::{Protection, REPAIR_LEN_MAX};
 
 /// Longest header of an outgoing packet, in bytes; a multiple of 32.
 pub const HEADER_LEN_MAX: usize = 256;
@@ -36,13 +38,15 @@ pub(crate) struct HeaderProfile {
 }
 
 /// The header fields that differ by viewer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ViewerFields {
     pub(crate) ssrc: u32,
     pub(crate) sequence_number: u16,
     pub(crate) timestamp: u32,
     /// Its timestamp is not the packet's own, so extensions that refer to it are left out.
     pub(crate) is_catch_up: bool,
+    /// Added to the frame number of the dependency descriptor.
+    pub(crate) frames: u16,
 }
 
 impl HeaderProfile {
@@ -55,9 +59,66 @@ impl HeaderProfile {
         }
     }
 
+    /// Whether its headers have room for a transport-wide number.
+    pub(crate) fn has_transport_number(&self) -> bool {
+        self.extensions.id_of(Extension::TransportCc).is_some_and(|id| self.form == Form::Either || id <= 14)
+    }
+
     /// The payload types for a packet; `None` if viewers of this profile do not take its codec.
     pub(crate) fn payload_of(&self, packet: &Packet) -> Option<&ViewerPayload> {
         self.payloads.iter().find(|payload| payload.codec == packet.meta.codec)
+    }
+
+    /// The payload type for a packet, and what follows its header then: redundant audio where that was agreed
+    /// on and has this viewer's number in it, else the packet's own payload.
+    #[inline]
+    pub(crate) fn sent<'a>(&self, packet: &'a Packet) -> Option<(u8, &'a [u8])> {
+        let ViewerPayload { payload_type, red, .. } = *self.payload_of(packet)?;
+        if let (Some((in_it, bytes)), Some(red)) = (packet.red(), red)
+            && in_it == payload_type
+        {
+            return Some((red, bytes));
+        }
+        Some((payload_type, packet.payload()))
+    }
+
+    /// A payload type of retransmissions, if there are any.
+    pub(crate) fn any_rtx(&self) -> Option<u8> {
+        self.payloads.iter().find_map(|payload| payload.rtx)
+    }
+
+    /// Writes the header of a packet that has padding only; returns its length.
+    pub(crate) fn write_padding(&self, fields: &HeaderFields, out: &mut [u8; HEADER_LEN_MAX]) -> usize {
+        let mut block = [0; 16];
+        let mut writer = BlockWriter::new(&mut block, self.form);
+        if let Some(id) = self.extensions.id_of(Extension::TransportCc) {
+            let _ = writer.push(id, &[0; 2]);
+        }
+        let len = writer.finish();
+        let len = fields.write(&block[..len], out);
+        out[0] |= PADDING_BIT;
+        len
+    }
+
+    /// Writes the next repair packet of a track. The length of its header, and of all of it.
+    pub(crate) fn write_repair(
+        &self,
+        protection: &mut Protection,
+        pacer: Option<&mut Pacer>,
+        out: &mut [u8; REPAIR_LEN_MAX],
+    ) -> Option<(usize, usize)> {
+        let mut block = [0; 16];
+        let mut writer = BlockWriter::new(&mut block, self.form);
+        let extension = self.extensions.id_of(Extension::TransportCc);
+        if let Some(pacer) = pacer.filter(|pacer| extension.is_some() || pacer.knows_streams()) {
+            let (ssrc, sequence_number) = protection.next_repair();
+            let number = pacer.take_number(ssrc, sequence_number);
+            if let Some(id) = extension {
+                let _ = writer.push(id, &number.to_be_bytes());
+            }
+        }
+        let len = writer.finish();
+        Some((FIXED_HEADER_LEN + len, protection.poll_repair(&block[..len], out)?))
     }
 
     /// Writes the header of `packet`; returns its length, or `None` if viewers of this profile do
@@ -68,7 +129,7 @@ impl HeaderProfile {
         to: ViewerFields,
         out: &mut [u8; HEADER_LEN_MAX],
     ) -> Option<usize> {
-        let payload_type = self.payload_of(packet)?.payload_type;
+        let (payload_type, _) = self.sent(packet)?;
         Some(self.write(packet, to, payload_type, out))
     }
 
@@ -82,6 +143,10 @@ impl HeaderProfile {
     ) -> usize {
         let mut block = [0; HEADER_LEN_MAX - FIXED_HEADER_LEN];
         let mut writer = BlockWriter::new(&mut block, self.form);
+        // First, so that its number can be written over for each viewer (`set_transport_number`).
+        if let Some(id) = self.extensions.id_of(Extension::TransportCc) {
+            let _ = writer.push(id, &[0; 2]);
+        }
         // What does not fit a viewer's form is left out: the media is worth more than the
         // extension.
         if let Some(id) = self.extensions.id_of(Extension::Mid)
@@ -102,7 +167,11 @@ impl HeaderProfile {
                 continue;
             }
             if let Some(id) = self.extensions.id_of(extension) {
-                let _ = writer.push(id, data);
+                let _ = match extension {
+                    Extension::DependencyDescriptor if to.frames != 0 => writer
+                        .push(id, with_frame_number_shifted(data, to.frames, &mut [0; EXTENSION_BYTES_MAX])),
+                    _ => writer.push(id, data),
+                };
             }
         }
         let len = writer.finish();
@@ -121,8 +190,27 @@ impl HeaderProfile {
     }
 }
 
+/// Writes the transport-wide number of a packet into its header, which has room for one: it is the first of
+/// the header extensions.
+#[inline]
+pub(crate) fn set_transport_number(header: &mut [u8; HEADER_LEN_MAX], number: u16) {
+    const BLOCK: usize = FIXED_HEADER_LEN;
+    // 0xbede is the form with heads of one byte, anything else has two (RFC 8285 section 4).
+    let at = BLOCK + 4 + if header[BLOCK] == 0xbe { 1 } else { 2 };
+    header[at..at + 2].copy_from_slice(&number.to_be_bytes());
+}
+
 /// P in the first byte of an RTP header (RFC 3550 section 5.1).
 const PADDING_BIT: u8 = 0x20;
+
+/// A dependency descriptor of a viewer that has changed layers, in `room`.
+#[cold]
+fn with_frame_number_shifted<'a>(data: &'a [u8], frames: u16, room: &'a mut [u8]) -> &'a [u8] {
+    let Some(room) = room.get_mut(..data.len()) else { return data };
+    room.copy_from_slice(data);
+    shift_frame_number(room, frames);
+    room
+}
 
 /// A header ready to be patched. Empty for viewers that do not take the packet.
 #[derive(Debug, Clone, Copy)]
@@ -308,6 +396,7 @@ mod tests {
             payloads: Vec::new(),
             extensions: ExtensionMap::new(),
             form: Form::OneByte,
+            fec: None,
             nack: false,
         })
     }

@@ -61,6 +61,9 @@ pub struct TrackPayload {
     pub clock_rate: u32,
     /// Payload type of its retransmissions, if negotiated (RFC 4588).
     pub rtx: Option<u8>,
+    /// Payload type of packets that repeat earlier payloads of it ahead of their own, if negotiated
+    /// (RED, RFC 2198).
+    pub red: Option<u8>,
 }
 
 /// A viewer that joins.
@@ -92,9 +95,21 @@ pub struct ViewerTrackInput {
     pub extensions: ExtensionMap,
     /// Which forms of header extensions it takes.
     pub form: Form,
+    /// Repair packets (FlexFEC) were negotiated: their payload type and SSRC.
+    pub fec: Option<(u8, u32)>,
     /// NACK was negotiated. Without, its NACKs are not answered; with it, those for formats that
-    /// have RTX are.
+    /// have RTX are, or all if there is no RTX.
     pub nack: bool,
+}
+
+impl ViewerTrackInput {
+    /// Whether what its viewer misses is sent again as it was, byte for byte: there is no RTX. The caller
+    /// has to be able to protect such a packet again under its index ([`Resend::is_same`]).
+    ///
+    /// [`Resend::is_same`]: super::Resend::is_same
+    pub fn is_sent_again_as_it_was(&self) -> bool {
+        self.nack && self.rtx_ssrc.is_none()
+    }
 }
 
 /// A payload type of a viewer.
@@ -104,6 +119,10 @@ pub struct ViewerPayload {
     pub codec: Codec,
     /// Payload type of the media, `0..=127`.
     pub payload_type: u8,
-    /// Payload type of its retransmissions, if negotiated. Packets without are not sent again.
+    /// Payload type of its retransmissions, if negotiated.
     pub rtx: Option<u8>,
+    /// Payload type of redundant packets (RED), if negotiated. They go to this viewer as they came, if
+    /// the publisher's number for the codec is this viewer's too, which is in them; else without
+    /// their redundancy.
+    pub red: Option<u8>,
 }

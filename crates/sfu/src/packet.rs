@@ -29,8 +29,8 @@ pub struct Packet<B: ?Sized = [u8]> {
     len: u32,
     payload_at: u16,
     padded: bool,
-    /// Extensions (each: which, length, data), payload, and one byte of padding when `padded`; then
-    /// room that is not in use.
+    /// Extensions (each: which, length, data), what redundant audio has ahead of the payload, payload, and
+    /// one byte of padding when `padded`; then room that is not in use.
     bytes: B,
 }
 
@@ -57,6 +57,30 @@ pub(crate) struct PacketMeta {
     pub(crate) filler: bool,
     /// The clock mapping of the track, if the publisher has reported.
     pub(crate) mapping: Option<NtpRtpMapping>,
+    pub(crate) source: PacketSource,
+    /// It came as redundant audio.
+    pub(crate) red: Option<RedPrefix>,
+}
+
+/// What a packet was before it got a place in an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PacketSource {
+    /// The publisher's timestamp.
+    pub(crate) timestamp: u32,
+    /// Of its encoding: counts up when the numbering restarts.
+    pub(crate) generation: u32,
+    /// Which encoding of its track.
+    pub(crate) encoding: u8,
+}
+
+/// What a packet of redundant audio (RED, RFC 2198) has ahead of its own payload: heads, and earlier
+/// payloads. They stay together, so that the one is the end of the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedPrefix {
+    /// In bytes.
+    pub(crate) len: u16,
+    /// The publisher's payload type of all that is in it.
+    pub(crate) media_payload_type: u8,
 }
 
 /// Bytes of extensions a packet carries on; elements beyond are left out. A dependency descriptor
@@ -65,7 +89,8 @@ pub(crate) const EXTENSION_BYTES_MAX: usize = 192;
 
 impl Packet {
     /// A packet with this content, in memory that is used again if there is any of its size. Of the
-    /// extensions those are taken that are passed on. `None` if it is longer than any datagram.
+    /// extensions those are taken that are passed on. `payload` begins with the prefix of redundant audio,
+    /// if it has one. `None` if it is longer than any datagram.
     pub(crate) fn new<'a>(
         meta: PacketMeta,
         extensions: impl Iterator<Item = (Extension, &'a [u8])>,
@@ -100,7 +125,7 @@ impl Packet {
         let content = Arc::get_mut(&mut packet).expect("it is new, or was found to have no other holder");
         content.bytes[..extensions.len()].copy_from_slice(extensions);
         content.bytes[extensions.len()..][..payload.len()].copy_from_slice(payload);
-        content.payload_at = extensions.len() as u16;
+        content.payload_at = extensions.len() as u16 + meta.red.map_or(0, |red| red.len);
         content.len = (extensions.len() + payload.len()) as u32;
         (content.padded, content.meta) = (false, meta);
         if meta.filler {
@@ -180,6 +205,20 @@ impl Packet {
         &self.bytes[usize::from(self.payload_at)..self.len as usize]
     }
 
+    /// The payload with the earlier ones ahead of it, if it came as redundant audio, and the publisher's
+    /// payload type of what is in that.
+    pub(crate) fn red(&self) -> Option<(u8, &[u8])> {
+        let RedPrefix { len, media_payload_type } = self.meta.red?;
+        let bytes = &self.bytes[usize::from(self.payload_at - len)..self.len as usize];
+        Some((media_payload_type, bytes))
+    }
+
+    /// The payload of a packet that nobody else has yet.
+    pub(crate) fn payload_mut(&mut self) -> &mut [u8] {
+        let (from, to) = (usize::from(self.payload_at), self.len as usize);
+        &mut self.bytes[from..to]
+    }
+
     /// Whether [`Packet::payload`] ends with padding, which the header must say.
     pub fn is_padded(&self) -> bool {
         self.padded
@@ -191,8 +230,9 @@ impl Packet {
     }
 
     /// The extensions that are passed on.
-    pub(crate) fn extensions(&self) -> impl Iterator<Item = (Extension, &[u8])> {
-        let mut rest = &self.bytes[..usize::from(self.payload_at)];
+    pub(crate) fn extensions(&self) -> impl Iterator<Item = (Extension, &[u8])> + Clone {
+        let end = self.payload_at - self.meta.red.map_or(0, |red| red.len);
+        let mut rest = &self.bytes[..usize::from(end)];
         std::iter::from_fn(move || {
             let (&[which, len], behind) = rest.split_first_chunk()?;
             let (data, behind) = behind.split_at_checked(usize::from(len))?;
@@ -364,6 +404,7 @@ mod tests {
     use rtp::extension::ExtensionMap;
     use rtp::payload::{Codec, MediaKind};
 
+    use super::super::mirrored::Outputs;
     use super::super::{Limits, PacketStream, PublisherInput, TrackInput, TrackPayload, WallClock};
     use super::*;
 
@@ -385,8 +426,13 @@ mod tests {
         fn new() -> Self {
             #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
             let now = Instant::now();
-            let payload =
-                TrackPayload { payload_type: 96, codec: Codec::H264, clock_rate: 90_000, rtx: None };
+            let payload = TrackPayload {
+                payload_type: 96,
+                codec: Codec::H264,
+                clock_rate: 90_000,
+                rtx: None,
+                red: None,
+            };
             let track = TrackInput {
                 kind: MediaKind::Video,
                 mid: String::new(),
@@ -420,7 +466,7 @@ mod tests {
                 };
                 let is_key = self.number.is_multiple_of(64);
                 self.home.receive_packet(self.now, &fields, &vec![1; len], is_key).expect("taken in");
-                self.home.take_arrivals(|packet| {
+                self.home.take_arrivals(|packet, _| {
                     if is_mirrored {
                         self.crossing.push(Arc::clone(packet));
                     }
@@ -428,9 +474,9 @@ mod tests {
                 // The other worker is a batch behind.
                 if self.number.is_multiple_of(16) {
                     for packet in self.crossing.drain(..) {
-                        self.mirror.receive_mirrored(self.now, &packet).expect("taken in");
+                        self.mirror.receive_mirrored(self.now, &packet, Outputs::MAIN).expect("taken in");
                     }
-                    self.mirror.take_arrivals(|_| {});
+                    self.mirror.take_arrivals(|_, _| {});
                 }
                 for stream in [&mut self.home, &mut self.mirror] {
                     stream.prepare_batch(MediaKind::Video);

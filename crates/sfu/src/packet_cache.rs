@@ -27,15 +27,15 @@ pub(crate) struct CachedPacket {
     /// What the packet takes.
     memory: u32,
     arrival: Instant,
-    /// Another worker made it, and will use its memory again.
-    is_mirrored: bool,
+    /// Another worker or output made it, and will use its memory again.
+    is_shared: bool,
 }
 
 impl CachedPacket {
-    pub(crate) fn new(packet: Arc<Packet>, timestamp: u32, is_mirrored: bool) -> Self {
+    pub(crate) fn new(packet: Arc<Packet>, timestamp: u32, is_shared: bool) -> Self {
         let (bytes, memory) = (packet.media().len() as u32, packet.memory() as u32);
         let arrival = packet.arrival();
-        Self { packet, timestamp, bytes, memory, arrival, is_mirrored }
+        Self { packet, timestamp, bytes, memory, arrival, is_shared }
     }
 }
 
@@ -46,6 +46,8 @@ impl CachedPacket {
 pub(crate) struct PacketCache {
     slots: VecDeque<Option<CachedPacket>>,
     first: u64,
+    /// Numbers from here on have a place although later ones came before them.
+    floor: Option<u64>,
     /// Of media.
     bytes: usize,
     /// Of the packets. It is what limits are about: how much more it is than the media is the
@@ -76,6 +78,10 @@ impl PacketCache {
         retention: Retention,
     ) -> Result<(), DropReason> {
         if self.slots.is_empty() {
+            self.first = number;
+        }
+        if number < self.first && self.floor.is_some_and(|floor| floor <= number) {
+            (number..self.first).for_each(|_| self.slots.push_front(None));
             self.first = number;
         }
         let at = number.checked_sub(self.first).ok_or(DropReason::TooOld)? as usize;
@@ -130,6 +136,11 @@ impl PacketCache {
         Ok(())
     }
 
+    /// Says with which number it will begin, at the earliest, before there is any.
+    pub(crate) fn open(&mut self, number: u64) {
+        (self.first, self.floor) = (number, Some(number));
+    }
+
     /// A key frame starts with the first packet of its timestamp, whichever of its packets says
     /// that it is one.
     fn note_key_frame(&mut self, number: u64, timestamp: u32) {
@@ -154,11 +165,12 @@ impl PacketCache {
         if let Some(Some(cached)) = self.slots.pop_front() {
             self.bytes -= cached.bytes as usize;
             self.memory -= cached.memory as usize;
-            if !cached.is_mirrored {
+            if !cached.is_shared {
                 Packet::recycle(cached.packet);
             }
         }
         self.first += 1;
+        self.floor = None;
         // Where the GOP is not kept, the key frame stays only as long as resending keeps it.
         self.gop = self.gop.filter(|gop| gop.start >= self.first);
     }
@@ -169,6 +181,14 @@ impl PacketCache {
             self.drop_oldest();
         }
         self.slots = VecDeque::new();
+    }
+
+    /// Drops all but the newest, for viewers that were sent what comes again.
+    pub(crate) fn keep_newest(&mut self) {
+        while self.slots.len() > 1 {
+            self.drop_oldest();
+        }
+        self.gop = None;
     }
 
     /// No longer offers the packets so far to new viewers.
@@ -247,6 +267,42 @@ impl PacketCache {
         intact.then_some(start)
     }
 
+    /// The last packet of media before this number, not far from it.
+    pub(crate) fn last_before(&self, number: u64) -> Option<&Packet> {
+        let lowest = number.saturating_sub(LOOK_BACK).max(self.first);
+        let before = (lowest..number).rev().filter_map(|number| self.get(number));
+        before.map(|cached| &*cached.packet).find(|packet| !packet.media().is_empty())
+    }
+
+    /// Whether the newest packet has this number and begins a frame: the one before it is there, and is of
+    /// another.
+    pub(crate) fn begins_frame(&self, number: u64) -> bool {
+        let before = number.checked_sub(1).and_then(|before| self.get(before));
+        let (Some(before), Some(newest)) = (before, self.get(number)) else { return false };
+        number + 1 == self.end() && before.packet.marker() && before.timestamp != newest.timestamp
+    }
+
+    /// The first packet of the newest key frame, for viewers that change to these packets there. Not while
+    /// one before it is missing, which may be of the key frame as well, unless that is given up, and this one
+    /// says that it is the first.
+    pub(crate) fn switch_start(&self, now: Instant) -> Option<u64> {
+        let start = self.gop?.start;
+        let first = self.get(start)?;
+        let begins = start == self.floor.unwrap_or(self.first);
+        let is_known = begins || start.checked_sub(1).is_some_and(|before| self.get(before).is_some());
+        let is_given_up = now.saturating_duration_since(first.arrival) >= super::nack::GIVEN_UP_AFTER;
+        (is_known || is_given_up && first.packet.meta.starts_key_frame).then_some(start)
+    }
+
+    /// Whether the newest key frame will have no beginning: what is missing of it is given up.
+    pub(crate) fn lacks_start(&self, now: Instant) -> bool {
+        let first = self.gop.and_then(|gop| self.get(gop.start));
+        let is_old = |first: &CachedPacket| {
+            now.saturating_duration_since(first.arrival) >= super::nack::GIVEN_UP_AFTER
+        };
+        first.is_some_and(is_old) && self.switch_start(now).is_none()
+    }
+
     /// All packets from `from` on, oldest first, gaps left out.
     pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = &CachedPacket> {
         let at = from.saturating_sub(self.first) as usize;
@@ -287,6 +343,9 @@ impl PacketCache {
         self.memory + self.slots.capacity() * size_of::<Option<CachedPacket>>()
     }
 }
+
+/// How far from a place a packet of the picture before it is looked for.
+const LOOK_BACK: u64 = 64;
 
 /// Slots that are kept however few are in use.
 const SLOTS_MIN: usize = 16;

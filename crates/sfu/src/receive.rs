@@ -8,14 +8,17 @@ use std::time::Instant;
 
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
+use rtp::red::{Block, Red};
 use rtp::rtcp::{Rtcp, packets};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
 use tracing::trace;
 
+use super::batch::Forward;
 use super::clock::NtpRtpMapping;
 use super::inputs::TrackPayload;
-use super::packet::Packet;
+use super::packet::{Packet, RedPrefix};
 use super::reception::Sequence;
+use super::rendition::RenditionId;
 use super::rtp_rewriter::EncodingId;
 use super::ssrc_table::{SsrcRole, UnknownSsrc};
 use super::stream::PacketStream;
@@ -51,6 +54,9 @@ pub enum DropReason {
     RetiredSsrc,
     /// Its payload type was not negotiated for its track.
     UnknownPayloadType,
+    /// Not what RFC 2198 has redundant audio be, or its blocks are of other formats than the one that was
+    /// agreed on.
+    MalformedRed,
     /// Received before.
     Duplicate,
     /// Too late to be of use.
@@ -71,6 +77,7 @@ impl DropReason {
             Self::SsrcFlood => "ssrc_flood",
             Self::RetiredSsrc => "retired_ssrc",
             Self::UnknownPayloadType => "unknown_payload_type",
+            Self::MalformedRed => "malformed_red",
             Self::Duplicate => "duplicate",
             Self::TooOld => "too_old",
             Self::Unconfirmed => "unconfirmed",
@@ -152,8 +159,15 @@ impl PacketStream {
             (format, original, payload)
         } else {
             let format = payloads.iter().find(|payload| Some(payload.payload_type) == payload_type);
-            let format = format.ok_or(DropReason::UnknownPayloadType)?;
+            let or_red = || payloads.iter().find(|payload| payload.red == payload_type);
+            let format = format.or_else(or_red).ok_or(DropReason::UnknownPayloadType)?;
             (format, packet.sequence_number(), packet.payload())
+        };
+        let is_red = !role.is_repair && Some(format.payload_type) != payload_type && !payload.is_empty();
+        let red = if is_red {
+            Some(red_prefix(payload, format.payload_type).ok_or(DropReason::MalformedRed)?)
+        } else {
+            None
         };
         // A decoder of audio can start anywhere. Of video that cannot be read (end-to-end encrypted, say) no
         // key frame is known to begin with.
@@ -161,16 +175,26 @@ impl PacketStream {
         let info = is_video.then(|| rtp::payload::inspect(format.codec, payload, packet.marker()));
         let is_readable = payload.is_empty() || info.as_ref().is_none_or(Option::is_some);
         let info = info.flatten().unwrap_or_default();
+        let format = *format;
+        if info.key_frame && is_video && (info.starts_frame || info.has_parameter_sets) {
+            let sizes = rtp::payload::picture_sizes(format.codec, payload);
+            let encoding = track.encodings.get_mut(usize::from(role.layer));
+            if let Some(encoding) = encoding.filter(|_| !sizes.is_empty()) {
+                encoding.sizes = sizes;
+            }
+        }
         let media = MediaPacket {
             role,
-            format: *format,
+            format,
             sequence_number,
             timestamp: packet.timestamp(),
             marker: packet.marker(),
             is_key: info.key_frame,
             starts_key_frame: info.key_frame && info.starts_frame,
             is_readable,
+            layers: (info.spatial_layer.unwrap_or(0), info.temporal_layer.unwrap_or(0)),
             bytes: rtp.len(),
+            red,
         };
         let extensions = track.input.as_ref().map(|input| input.extensions).unwrap_or_default();
         let elements = packet
@@ -198,7 +222,8 @@ impl PacketStream {
         let track = self.tracks.get(role.track).ok_or(DropReason::UnknownSsrc)?;
         let payloads = track.input.as_ref().map_or(&[][..], |input| &input.payloads);
         let format = payloads.iter().find(|format| format.payload_type == fields.payload_type);
-        let timestamp = track.rewriter.timestamp_shift().map(|shift| fields.timestamp.wrapping_add(shift));
+        let timestamp =
+            track.main.rewriter.timestamp_shift().map(|shift| fields.timestamp.wrapping_add(shift));
         let media = MediaPacket {
             role,
             format: *format.ok_or(DropReason::UnknownPayloadType)?,
@@ -207,27 +232,13 @@ impl PacketStream {
             marker: fields.marker,
             is_key,
             // Inside a process none is lost or late: it is the first of its timestamp.
-            starts_key_frame: is_key && track.key_frame.is_none_or(|newest| timestamp != Some(newest)),
+            starts_key_frame: is_key && track.main.key_frame.is_none_or(|newest| timestamp != Some(newest)),
             is_readable: true,
+            layers: (0, 0),
             bytes: FIXED_HEADER_LEN + payload.len(),
+            red: None,
         };
         self.accept(now, &media, std::iter::empty(), payload)
-    }
-
-    /// Takes in a packet the home worker forwarded.
-    ///
-    /// # Errors
-    /// [`DropReason::Duplicate`], [`DropReason::TooOld`] and [`DropReason::NoKeyFrame`].
-    pub fn receive_mirrored(&mut self, now: Instant, packet: &Arc<Packet>) -> Result<Received, DropReason> {
-        // A publisher that came back: the cache is needed again.
-        self.expires_at = None;
-        self.note_epoch(now, packet.epoch());
-        let track = packet.track();
-        let stored = self.tracks.get_or_new(track).store_mirrored(now, packet, &self.limits);
-        let forward = stored.inspect_err(|reason| trace!(reason = reason.name(), "dropped a packet"))?;
-        self.add_to_batch(now, forward);
-        self.count_received(now, packet.payload().len(), true);
-        Ok(Received { track, forwarded: true, starts_key_frame: false, ends_key_frame: false })
     }
 
     /// Counts a media packet for its encoding, stores it, and adds it to the next batch if its encoding
@@ -236,7 +247,7 @@ impl PacketStream {
         &mut self,
         now: Instant,
         media: &MediaPacket,
-        extensions: impl Iterator<Item = (Extension, &'a [u8])>,
+        extensions: impl Iterator<Item = (Extension, &'a [u8])> + Clone,
         payload: &[u8],
     ) -> Result<Received, DropReason> {
         let publisher = self.publisher.as_mut().ok_or(DropReason::NoPublisher)?;
@@ -284,6 +295,9 @@ impl PacketStream {
         let is_padding = payload.is_empty();
         if !media.role.is_repair {
             encoding.arrived(now, media.bytes);
+            if media.layers != (0, 0) || encoding.layers.is_some() {
+                encoding.arrived_in_layer(now, media.layers, media.bytes);
+            }
             if !is_padding {
                 encoding.reception.measure_jitter(media.timestamp, now, media.format.clock_rate);
             }
@@ -302,25 +316,57 @@ impl PacketStream {
             is_padding,
             is_clock_known: publisher.clock.is_known(),
             may_estimate_clock: publisher.may_estimate_clock(now),
+            place: None,
+        };
+        let track = if track.layered > 0 {
+            self.review_targets(now, media.role.track);
+            self.tracks.get_mut(media.role.track).ok_or(DropReason::UnknownSsrc)?
+        } else {
+            track
         };
         let is_watched = self.unwatched_since.is_none();
-        let stored = track.store(now, &identified, extensions, payload, &self.limits, is_watched)?;
+        let mut is_placed = false;
+        let stored = if track.renditions.is_empty() {
+            track.store(now, &identified, extensions, payload, &self.limits, is_watched)
+        } else {
+            let of_main = extensions.clone();
+            let mut stored = track.store(now, &identified, of_main, payload, &self.limits, is_watched);
+            let shared = stored.as_ref().ok().and_then(Option::as_ref);
+            let shared = shared.map(|forward| &forward.packet).filter(|packet| !packet.meta.filler);
+            let (shared, placed) = (shared.map(Arc::clone), &mut self.placed);
+            track.store_in_renditions(now, &identified, extensions, payload, &self.limits, shared, placed);
+            is_placed = !placed.is_empty();
+            // Other workers get a packet of two outputs once.
+            if let Ok(Some(Forward { outputs: Some(outputs), packet, .. })) = &mut stored {
+                let whole =
+                    placed.iter_mut().find(|it| it.outputs.is_some() && Arc::ptr_eq(&it.packet, packet));
+                outputs.in_encoding = whole.and_then(|whole| whole.outputs.take()?.in_encoding);
+            }
+            stored
+        };
+        let is_layered = track.layered > 0 || is_placed;
+        if is_layered {
+            self.forward_placed(now, media.role.track);
+        }
+        let stored = stored?;
+        let track = self.tracks.get_mut(media.role.track).ok_or(DropReason::UnknownSsrc)?;
         if let Some(since) = self.unwatched_since {
             track.try_publisher(now, since);
         }
-        let forwarded = stored.is_some();
+        let (is_forwarded, forwarded) = (stored.is_some(), stored.is_some() || is_placed);
         // One that was missing may be what completes a key frame.
         let is_late_part = stored.as_ref().is_some_and(|forward| {
-            forward.number + 1 < track.cache.end() && track.cache.is_of_key_frame(forward.timestamp)
+            forward.number + 1 < track.main.cache.end() && track.main.cache.is_of_key_frame(forward.timestamp)
         });
-        let mut ends_key_frame = is_late_part || forwarded && track.cache.ends_with_key_frame();
+        let added = stored.as_ref().map(|forward| forward.number);
+        let mut ends_key_frame = is_late_part || is_forwarded && track.main.cache.ends_with_key_frame();
         if let Some(forward) = stored {
             let encoding = EncodingId {
                 epoch: identified.epoch,
                 layer: media.role.layer,
                 generation: identified.generation,
             };
-            let early = track.early.release(now, encoding, sequence);
+            let early = track.main.early.release(now, encoding, sequence);
             self.add_to_batch(now, forward);
             // The track begins with this one: what came before it and belongs behind it follows.
             for held in early {
@@ -335,17 +381,20 @@ impl PacketStream {
                 let stored =
                     track.store(now, &identified, extensions, &held.payload, &self.limits, is_watched);
                 if let Ok(Some(forward)) = stored {
-                    ends_key_frame |= track.cache.is_of_key_frame(forward.timestamp);
+                    ends_key_frame |= track.main.cache.is_of_key_frame(forward.timestamp);
                     self.add_to_batch(now, forward);
                 }
             }
+        }
+        if let Some(added) = added.filter(|_| is_layered) {
+            self.switch_waiting(now, media.role.track, RenditionId::MAIN, added);
         }
         self.count_received(now, media.bytes, forwarded);
         let starts_key_frame = media.starts_key_frame;
         Ok(Received { track: media.role.track, forwarded, starts_key_frame, ends_key_frame })
     }
 
-    fn count_received(&mut self, now: Instant, bytes: usize, forwarded: bool) {
+    pub(crate) fn count_received(&mut self, now: Instant, bytes: usize, forwarded: bool) {
         self.stats.received_bytes += bytes as u64;
         self.rate.add(now, bytes);
         if !forwarded {
@@ -434,6 +483,54 @@ pub(crate) struct MediaPacket {
     pub(crate) starts_key_frame: bool,
     /// Key frames would be known; true of padding.
     pub(crate) is_readable: bool,
+    /// Spatial and temporal layer inside its encoding.
+    layers: (u8, u8),
     /// Length as it arrived, header included.
     bytes: usize,
+    /// What is ahead of its own payload in redundant audio.
+    pub(crate) red: Option<RedPrefix>,
+}
+
+/// What is ahead of a packet's own payload in redundant audio, all of which has to be of this payload type:
+/// viewers get it as it is, and may have no other number in it, nor RED in RED. `None` if it is not so.
+fn red_prefix(payload: &[u8], media_payload_type: u8) -> Option<RedPrefix> {
+    let red = Red::parse(payload)?;
+    let is_of_media = |block: Block<'_>| block.payload_type == media_payload_type;
+    if red.payload_type != media_payload_type || !red.redundant().all(is_of_media) {
+        return None;
+    }
+    let len = u16::try_from(payload.len() - red.primary.len()).ok()?;
+    Some(RedPrefix { len, media_payload_type })
+}
+
+impl MediaPacket {
+    /// A packet of an encoding as another worker has taken it in, under its number there.
+    pub(crate) fn mirrored(packet: &Packet, number: u64) -> Self {
+        let meta = &packet.meta;
+        Self {
+            role: SsrcRole {
+                track: meta.track,
+                layer: meta.source.encoding,
+                is_repair: false,
+                is_retired: false,
+            },
+            format: TrackPayload {
+                payload_type: 0,
+                codec: meta.codec,
+                clock_rate: meta.clock_rate,
+                rtx: None,
+                red: None,
+            },
+            sequence_number: number as u16,
+            timestamp: meta.source.timestamp,
+            marker: meta.marker,
+            is_key: meta.key_frame,
+            starts_key_frame: meta.starts_key_frame,
+            is_readable: true,
+            layers: (0, 0),
+            bytes: FIXED_HEADER_LEN + packet.payload().len(),
+            // Of audio only whole packets cross.
+            red: None,
+        }
+    }
 }

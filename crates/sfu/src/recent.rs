@@ -95,6 +95,16 @@ impl RecentMedia {
         }
     }
 
+    /// Bits per second of the last 3 s, or since it began if that is later.
+    pub(crate) fn bits_per_second(&self, now: Instant) -> u64 {
+        let end = self.bytes.step_of(now);
+        // The step that is being filled is left out: it would be counted in full.
+        let first = self.began.max(end.saturating_sub(WINDOW_STEPS as u64));
+        let units: u64 = (first..end).map(|step| self.bytes.get(step)).sum();
+        let steps = (end - first.min(end)).max(1);
+        units * UNIT_BYTES * 8_000 / (steps * STEP.as_millis() as u64)
+    }
+
     /// Bytes in those 3 s of the last 6 s that had the least.
     ///
     /// For some seconds after a beginning it is what there was since, or what any second and more of it

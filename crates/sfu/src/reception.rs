@@ -184,7 +184,7 @@ impl Reception {
 }
 
 /// Bits per second, measured over seconds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Rate {
     since: Option<Instant>,
     bytes: u64,

@@ -6,15 +6,19 @@
 
 use std::time::{Duration, Instant};
 
+use rtp::payload::MediaKind;
 use rtp::rtcp::{
-    Bye, NtpMiddle, ReceiverReport, ReportBlocks, Rtcp, SenderInfo, SenderReport, SourceDescription, packets,
+    Bye, NtpMiddle, ReceiverReport, ReportBlock, ReportBlocks, Rtcp, SenderInfo, SenderReport,
+    SourceDescription, packets,
 };
 
 use super::clock::WallClock;
+use super::feedback::VIEWER_REQUEST_INTERVAL;
+use super::pacer::Pacer;
 use super::resend::{self, Resend};
 use super::stream::PacketStream;
 use super::track::Tracks;
-use super::viewer::{Progress, Viewer};
+use super::viewer::{ColdTrack, Progress, Viewer};
 use super::viewers::ViewerId;
 
 /// What RTCP of a viewer has said.
@@ -35,16 +39,22 @@ pub struct ViewerEvents {
 }
 
 impl PacketStream {
-    /// Takes in RTCP of a viewer that has been authenticated: a compound packet. Packets to be sent
-    /// again are appended to `resend`.
+    /// Takes in RTCP of a viewer that has been authenticated: a compound packet. What it says of
+    /// the path goes to `pacer`, that of the viewer's transport. Packets to be sent again are
+    /// appended to `resend`.
     pub fn viewer_rtcp(
         &mut self,
         now: Instant,
         id: ViewerId,
         rtcp: &[u8],
+        mut pacer: Option<&mut Pacer>,
         resend: &mut Vec<Resend>,
     ) -> ViewerEvents {
         let mut events = ViewerEvents::default();
+        let mut is_about_path = false;
+        if let Some(pacer) = &mut pacer {
+            pacer.heard_from(now);
+        }
         for packet in packets(rtcp) {
             let Ok(packet) = packet else {
                 events.is_malformed = true;
@@ -63,11 +73,43 @@ impl PacketStream {
                 }),
                 Rtcp::ReceiverReport(ReceiverReport { blocks, .. })
                 | Rtcp::SenderReport(SenderReport { blocks, .. }) => {
-                    events.is_report |= self.viewer_reports(now, id, blocks);
+                    let is_report = self.viewer_reports(now, id, blocks);
+                    events.is_report |= is_report;
+                    if let Some(pacer) = pacer.as_deref_mut().filter(|_| is_report) {
+                        is_about_path |= self.report_losses(now, id, blocks, pacer);
+                    }
+                }
+                Rtcp::TransportFeedback(feedback) => {
+                    if let Some(pacer) = &mut pacer {
+                        pacer.transport_feedback(now, &feedback);
+                        is_about_path = true;
+                        // The next probe may begin, or more may leave than was thought.
+                        if let Some(viewer) = self.viewers.get_mut(id) {
+                            viewer.cold.backlog_due = now;
+                        }
+                    }
+                }
+                Rtcp::CongestionFeedback(feedback) => {
+                    if let Some(pacer) = &mut pacer {
+                        pacer.congestion_feedback(now, &feedback);
+                        is_about_path = true;
+                        if let Some(viewer) = self.viewers.get_mut(id) {
+                            viewer.cold.backlog_due = now;
+                        }
+                    }
+                }
+                Rtcp::Remb(remb) => {
+                    if let Some(pacer) = &mut pacer {
+                        pacer.remb(now, &remb);
+                        is_about_path = true;
+                    }
                 }
                 Rtcp::Bye(_) => events.bye = true,
                 _ => {}
             }
+        }
+        if let Some(pacer) = pacer.filter(|_| is_about_path) {
+            self.adapt(now, id, pacer);
         }
         events
     }
@@ -84,12 +126,13 @@ impl PacketStream {
         let Some(at) = viewer.track_of(nack.media_ssrc) else { return };
         let index = viewer.cold.tracks[at].track;
         let Some(track) = self.tracks.get(index) else { return };
+        let of_viewer = |cold: &ColdTrack| self.tracks.get(cold.track)?.rendition(cold.rendition());
         let Some(profile) = self.profiles.get(viewer.tracks[index].profile) else { return };
         let taken = viewer.cold.tracks.iter().filter(|cold| viewer.tracks[cold.track].packets > 0);
-        let media = taken.filter_map(|cold| self.tracks.get(cold.track)?.recent.as_ref());
+        let media = taken.filter_map(|cold| of_viewer(cold)?.recent.as_ref());
         let least_media = media.map(|media| media.least(now)).sum();
-        let pending = self.batches.pending(id.slot(), index);
-        let source = resend::ResendSource { cache: &track.cache, profile, pending, least_media };
+        let pending = |rendition| self.batches.pending(id.slot(), index, rendition);
+        let source = resend::ResendSource { track, profile, pending: &pending, least_media };
         let before = viewer.cold.stats;
         resend::answer(now, viewer, at, nack, &source, resend);
         events.nacked_packets += viewer.cold.stats.nacked_packets - before.nacked_packets;
@@ -105,6 +148,7 @@ impl PacketStream {
         media_ssrc: u32,
         fir: Option<u8>,
     ) -> bool {
+        let is_alone = self.viewers.len() == 1;
         let Some(viewer) = self.viewers.get_mut(id) else { return false };
         let Some(at) = viewer.track_of(media_ssrc) else { return false };
         let cold = &mut viewer.cold.tracks[at];
@@ -112,8 +156,17 @@ impl PacketStream {
             return false;
         }
         viewer.cold.stats.key_frame_requests += 1;
-        let track = viewer.cold.tracks[at].track;
-        self.request_key_frame(now, track);
+        // Others that play well get the key frame too: one viewer with a bad path does not take it from them.
+        let asked_at = viewer.cold.key_frame_asked_at;
+        let is_soon = asked_at.is_some_and(|at| now.saturating_duration_since(at) < VIEWER_REQUEST_INTERVAL);
+        let (track, rendition) = (viewer.cold.tracks[at].track, viewer.cold.tracks[at].rendition());
+        let Some(track) = self.tracks.get_mut(track) else { return true };
+        if is_soon && !is_alone {
+            track.want_key_frame_for_slow_viewer(now, rendition);
+        } else {
+            viewer.cold.key_frame_asked_at = Some(now);
+            track.want_key_frame_of(now, rendition);
+        }
         true
     }
 
@@ -121,7 +174,23 @@ impl PacketStream {
     fn viewer_reports(&mut self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>) -> bool {
         let middle = self.clock.ntp(now).middle();
         let Some(viewer) = self.viewers.get_mut(id) else { return false };
-        viewer.note_reports(middle, blocks, &self.tracks)
+        viewer.note_reports(now, middle, blocks, &self.tracks)
+    }
+
+    /// Tells congestion control of the losses of video, or of audio without video. `false` if there
+    /// are none of its tracks.
+    fn report_losses(&self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>, pacer: &mut Pacer) -> bool {
+        let Some(viewer) = self.viewers.get(id) else { return false };
+        let track_of = |block: &ReportBlock| Some(viewer.cold.tracks[viewer.track_of(block.ssrc)?].track);
+        let of_kind = |kind| {
+            let of_kind = blocks.iter().filter(|block| track_of(block).is_some_and(|it| it.kind() == kind));
+            of_kind.max_by_key(|block| block.fraction_lost)
+        };
+        let Some(worst) = of_kind(MediaKind::Video).or_else(|| of_kind(MediaKind::Audio)) else {
+            return false;
+        };
+        pacer.report(now, &worst, viewer.cold.round_trip);
+        true
     }
 
     /// Sends viewers the reports that are due: calls `send` with the viewer's token and a compound
@@ -213,7 +282,7 @@ fn reportable_tracks(viewer: &Viewer, tracks: &Tracks) -> Option<u8> {
     let mut count = 0;
     for cold in &viewer.cold.tracks {
         if viewer.tracks[cold.track].packets > 0 {
-            tracks.get(cold.track)?.mapping?;
+            tracks.get(cold.track)?.rendition(cold.rendition())?.mapping?;
             count += 1;
         }
     }
@@ -234,13 +303,12 @@ fn write_reports(
     for cold in &viewer.cold.tracks {
         let hot = &viewer.tracks[cold.track];
         let Some(track) = tracks.get(cold.track).filter(|_| hot.packets > 0) else { continue };
-        let Some(mapping) = track.mapping else { continue };
-        let info = SenderInfo {
-            ntp,
-            rtp_timestamp: mapping.timestamp_at(now, track.clock_rate),
-            packets: hot.packets,
-            payload_bytes: hot.payload_bytes as u32,
+        let Some(mapping) = track.rendition(cold.rendition()).and_then(|output| output.mapping) else {
+            continue;
         };
+        let rtp_timestamp = mapping.timestamp_at(now, track.clock_rate).wrapping_add(hot.timestamp_shift);
+        let info =
+            SenderInfo { ntp, rtp_timestamp, packets: hot.packets, payload_bytes: hot.payload_bytes as u32 };
         SenderReport::write(out, hot.ssrc, &info, &[]);
     }
     let is_any = !out.is_empty();
@@ -256,12 +324,23 @@ impl Viewer {
         self.cold.tracks.iter().position(|cold| self.tracks[cold.track].ssrc == ssrc)
     }
 
-    fn note_reports(&mut self, now: NtpMiddle, blocks: ReportBlocks<'_>, tracks: &Tracks) -> bool {
+    fn note_reports(
+        &mut self,
+        at_time: Instant,
+        now: NtpMiddle,
+        blocks: ReportBlocks<'_>,
+        tracks: &Tracks,
+    ) -> bool {
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
             let clock_rate = tracks.get(self.cold.tracks[at].track).map_or(0, |track| track.clock_rate);
             is_any = true;
+            let lost_share = f32::from(block.fraction_lost) / 256.0;
+            let round_trip = self.cold.round_trip;
+            if let Some(protection) = &mut self.cold.tracks[at].protection {
+                protection.handle_report(at_time, lost_share, round_trip);
+            }
             worst = worst.max(block.fraction_lost);
             lost += i64::from(block.cumulative_lost);
             let seconds = f64::from(block.jitter_rtp_units) / f64::from(clock_rate.max(8_000));

@@ -3,25 +3,36 @@
 //! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more
 //! than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so
 //! bad that resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
-//! over and over gets no more than that. Only as RTX, under a number of its own: the same packet under the
-//! same number would be the same index of SRTP, which `srtp` refuses to use twice. A format without RTX gets
-//! nothing.
+//! over and over gets no more than that.
+//!
+//! As RTX, under a number of its own. A viewer without RTX gets the very same packet: its header is written
+//! again, with the transport-wide number that it had (`sent_numbers.rs`), and `srtp` protects it under
+//! its old index only if each byte of it is what was sent: anything else under that index would give the keys
+//! away. Such a number is reported twice or late, so congestion control does not look at its delay.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtp::FIXED_HEADER_LEN;
+use congestion::Kind;
 use rtp::payload::MediaKind;
 use rtp::rtcp::Nack;
 use rtp::rtx::{OSN_LEN, osn};
+use rtp::{FIXED_HEADER_LEN, HeaderFields};
 use tracing::trace;
 
 use super::batch::Pending;
-use super::header_profile::{HEADER_LEN_MAX, HeaderProfile};
+use super::header_profile::{HEADER_LEN_MAX, HeaderProfile, set_transport_number};
+use super::outlet::{self, Header, Outlet};
 use super::packet::Packet;
-use super::packet_cache::PacketCache;
+use super::packet_cache::{CachedPacket, PacketCache};
+use super::pictures::PayloadShift;
 use super::recent::RecentlyResent;
-use super::viewer::{Viewer, ViewerTrack};
+use super::rendition::RenditionId;
+use super::stream::PacketStream;
+use super::switching::SEGMENTS_MAX;
+use super::track::Track;
+use super::viewer::{ColdTrack, Viewer, ViewerTrack};
+use super::viewers::ViewerId;
 
 /// One packet to be sent again.
 #[derive(Debug, Clone)]
@@ -30,7 +41,17 @@ pub struct Resend {
     packet: Arc<Packet>,
     header: [u8; HEADER_LEN_MAX],
     header_len: u16,
-    original: u16,
+    form: ResendForm,
+    shift: Option<PayloadShift>,
+}
+
+/// As what a packet is sent again.
+#[derive(Debug, Clone, Copy)]
+enum ResendForm {
+    /// As RTX, with the number that it had.
+    Rtx { original: u16, has_transport_number: bool },
+    /// As it was, with the transport-wide number that it had.
+    Same { transport_number: Option<u16>, is_red: bool },
 }
 
 impl Resend {
@@ -44,19 +65,52 @@ impl Resend {
         self.packet.track().kind()
     }
 
+    /// Writes its transport-wide number, if it has room for one.
+    pub(crate) fn set_transport_number(&mut self, number: u16) {
+        if let ResendForm::Rtx { has_transport_number: true, .. } = self.form {
+            set_transport_number(&mut self.header, number);
+        }
+    }
+
+    /// It has the header and the payload that were sent before, so it has to be protected under the same
+    /// index (`srtp::OutboundContext::protect_rtp_again`).
+    pub fn is_same(&self) -> bool {
+        matches!(self.form, ResendForm::Same { .. })
+    }
+
+    /// The transport-wide number of one that is the same.
+    pub(crate) fn transport_number(&self) -> Option<u16> {
+        match self.form {
+            ResendForm::Same { transport_number, .. } => transport_number,
+            ResendForm::Rtx { .. } => None,
+        }
+    }
+
     /// The header of the packet.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]
     }
 
-    /// What follows the header and the original sequence number.
+    /// What follows the header and, in RTX, the original sequence number, as it was received.
+    /// [`Resend::write`] changes numbers of pictures in it for viewers that have changed layers.
     pub fn payload(&self) -> &[u8] {
-        self.packet.payload()
+        match (self.form, self.packet.red()) {
+            (ResendForm::Same { is_red: true, .. }, Some((_, payload))) => payload,
+            _ => self.packet.payload(),
+        }
     }
 
     /// Length of the whole packet, in bytes.
     pub fn packet_len(&self) -> usize {
-        usize::from(self.header_len) + OSN_LEN + self.payload().len()
+        usize::from(self.header_len) + self.osn().map_or(0, |osn| osn.len()) + self.payload().len()
+    }
+
+    /// What RTX has ahead of the payload.
+    fn osn(&self) -> Option<[u8; OSN_LEN]> {
+        match self.form {
+            ResendForm::Rtx { original, .. } => Some(osn(original)),
+            ResendForm::Same { .. } => None,
+        }
     }
 
     /// Writes the whole packet to the start of `out` and returns its length; `None` if it does not
@@ -65,9 +119,14 @@ impl Resend {
         let len = self.packet_len();
         let (header, rest) = out.get_mut(..len)?.split_at_mut(usize::from(self.header_len));
         header.copy_from_slice(self.header());
-        let (number, payload) = rest.split_at_mut(OSN_LEN);
-        number.copy_from_slice(&osn(self.original));
+        let osn = self.osn();
+        let osn = osn.as_ref().map_or(&[][..], |osn| &osn[..]);
+        let (number, payload) = rest.split_at_mut(osn.len());
+        number.copy_from_slice(osn);
         payload.copy_from_slice(self.payload());
+        if let Some(shift) = self.shift {
+            shift.apply(payload);
+        }
         Some(len)
     }
 }
@@ -103,12 +162,32 @@ impl ResendMemory {
 
 /// What resending needs of the track.
 pub(crate) struct ResendSource<'a> {
-    pub(crate) cache: &'a PacketCache,
+    pub(crate) track: &'a Track,
     pub(crate) profile: &'a HeaderProfile,
-    /// What the viewer has not been sent yet, but will be.
-    pub(crate) pending: Pending<'a>,
+    /// What the viewer has not been sent yet of an output, but will be.
+    pub(crate) pending: &'a dyn Fn(RenditionId) -> Pending<'a>,
     /// The least bytes of media that the viewer's tracks had in any 3 s of late.
     pub(crate) least_media: u64,
+}
+
+/// Packets of one output that a viewer got in a row.
+struct Stretch<'a> {
+    track: ViewerTrack,
+    cache: &'a PacketCache,
+    pending: Pending<'a>,
+}
+
+impl Stretch<'_> {
+    /// The packet that the viewer was sent under this number.
+    fn find(&self, sequence_number: u16) -> Option<(&ViewerTrack, u64, &CachedPacket)> {
+        let newest = self.cache.end().min(self.track.until).checked_sub(1)?;
+        let back = self.track.sequence_number(newest).wrapping_sub(sequence_number);
+        let number = newest.checked_sub(u64::from(back))?;
+        if number < self.track.from || self.pending.contains(number) {
+            return None;
+        }
+        Some((&self.track, number, self.cache.get(number)?))
+    }
 }
 
 /// Answers a NACK for the track at `at` of the viewer's cold state.
@@ -125,6 +204,16 @@ pub(crate) fn answer(
         return;
     }
     let track = viewer.tracks[cold.track];
+    // What it gets now, and what it got before it changed from another output to that.
+    let current = (cold.rendition(), track);
+    let mut stretches: [Option<Stretch<'_>>; STRETCHES_MAX] = std::array::from_fn(|_| None);
+    let before = cold.layers.iter().flat_map(|layers| layers.previous.iter().rev());
+    let all = std::iter::once(current).chain(before.map(|before| (before.rendition, before.track)));
+    let found = all.filter_map(|(rendition, track)| {
+        let cache = &source.track.rendition(rendition)?.cache;
+        Some(Stretch { track, cache, pending: (source.pending)(rendition) })
+    });
+    stretches.iter_mut().zip(found).for_each(|(to, stretch)| *to = Some(stretch));
     let mut is_exhausted = false;
     for sequence_number in nack.lost().take(ANSWERED_MAX) {
         viewer.cold.stats.nacked_packets += 1;
@@ -132,7 +221,7 @@ pub(crate) fn answer(
         // only, and their headers cost more than what is in them.
         let sent = match is_exhausted {
             true => Err(NotSent::Limit),
-            false => resend_one(now, viewer, at, &track, sequence_number, source),
+            false => resend_one(now, viewer, at, &stretches, sequence_number, source),
         };
         match sent {
             Ok(packet) => {
@@ -152,7 +241,7 @@ pub(crate) fn answer(
 /// Why a packet is not sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotSent {
-    /// It was never sent, is not kept any more, or has no RTX.
+    /// It was never sent, is not kept any more, or is of a format without RTX on a track that has it.
     Unavailable,
     /// It was sent again a moment ago.
     Repeat,
@@ -164,23 +253,21 @@ fn resend_one(
     now: Instant,
     viewer: &mut Viewer,
     at: usize,
-    track: &ViewerTrack,
+    stretches: &[Option<Stretch<'_>>],
     sequence_number: u16,
     source: &ResendSource<'_>,
 ) -> Result<Resend, NotSent> {
     use NotSent::{Limit, Repeat, Unavailable};
-    let newest = source.cache.end().checked_sub(1).ok_or(Unavailable)?;
-    let back = track.sequence_number(newest).wrapping_sub(sequence_number);
-    let number = newest.checked_sub(u64::from(back)).ok_or(Unavailable)?;
-    if number < track.from || number >= track.until || source.pending.contains(number) {
-        return Err(Unavailable);
-    }
-    let cached = source.cache.get(number).ok_or(Unavailable)?;
-    // A codec the viewer does not take was never sent, and a format without RTX cannot be resent:
-    // checked before anything is charged.
-    let rtx = source.profile.payload_of(&cached.packet).and_then(|payload| payload.rtx);
-    let payload_type = rtx.ok_or(Unavailable)?;
-    let ssrc = viewer.cold.tracks.get(at).and_then(|track| track.rtx_ssrc).ok_or(Unavailable)?;
+    let stretch = stretches.iter().flatten();
+    let (track, number, cached) =
+        stretch.filter_map(|stretch| stretch.find(sequence_number)).next().ok_or(Unavailable)?;
+    // A codec the viewer does not take was never sent: checked before anything is charged.
+    let payload = source.profile.payload_of(&cached.packet).ok_or(Unavailable)?;
+    let ssrc = viewer.cold.tracks.get(at).ok_or(Unavailable)?.rtx_ssrc;
+    let rtx = match ssrc {
+        Some(ssrc) => Some((ssrc, payload.rtx.ok_or(Unavailable)?)),
+        None => None,
+    };
     let token = viewer.token();
     let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
     let cold = &mut *viewer.cold;
@@ -204,16 +291,127 @@ fn resend_one(
     }
     cold.resent_charged += cost as u64;
 
-    let mut header = [0; HEADER_LEN_MAX];
-    let mut to = track.viewer_fields(number, cached.timestamp);
-    let original = to.sequence_number;
     let cold = cold.tracks.get_mut(at).ok_or(Unavailable)?;
-    (to.ssrc, to.sequence_number) = (ssrc, cold.rtx_sequence_number);
-    let header_len = source.profile.write(&cached.packet, to, payload_type, &mut header) as u16;
-    cold.rtx_sequence_number = cold.rtx_sequence_number.wrapping_add(1);
-    Ok(Resend { token, packet: Arc::clone(&cached.packet), header, header_len, original })
+    Ok(match rtx {
+        Some((ssrc, payload_type)) => {
+            resend(token, (cold, ssrc), track, cached, source.profile, payload_type, number)
+        }
+        None => resend_same(token, cold, track, cached, source.profile, number),
+    })
 }
 
+/// Writes a packet as it was sent.
+fn resend_same(
+    token: u64,
+    cold: &ColdTrack,
+    track: &ViewerTrack,
+    cached: &CachedPacket,
+    profile: &HeaderProfile,
+    number: u64,
+) -> Resend {
+    let mut header = [0; HEADER_LEN_MAX];
+    let to = track.viewer_fields(number, cached.timestamp);
+    let header_len = profile.header(&cached.packet, to, &mut header).unwrap_or_default() as u16;
+    let sent = profile.sent(&cached.packet);
+    let is_red = sent.is_some_and(|(_, payload)| payload.len() > cached.packet.payload().len());
+    let numbers = cold.sent_numbers.as_ref();
+    let transport_number = numbers.and_then(|numbers| numbers.of(to.sequence_number));
+    if let Some(number) = transport_number {
+        set_transport_number(&mut header, number);
+    }
+    let shift = track.pictures.of_payload(cached.packet.codec());
+    let form = ResendForm::Same { transport_number, is_red };
+    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift }
+}
+
+/// Writes a packet under the next number of its retransmissions.
+fn resend(
+    token: u64,
+    (cold, ssrc): (&mut ColdTrack, u32),
+    track: &ViewerTrack,
+    cached: &CachedPacket,
+    profile: &HeaderProfile,
+    payload_type: u8,
+    number: u64,
+) -> Resend {
+    let mut header = [0; HEADER_LEN_MAX];
+    let mut to = track.viewer_fields(number, cached.timestamp);
+    let shift = track.pictures.of_payload(cached.packet.codec());
+    let original = to.sequence_number;
+    (to.ssrc, to.sequence_number) = (ssrc, cold.rtx_sequence_number);
+    let header_len = profile.write(&cached.packet, to, payload_type, &mut header) as u16;
+    cold.rtx_sequence_number = cold.rtx_sequence_number.wrapping_add(1);
+    let form = ResendForm::Rtx { original, has_transport_number: track.has_transport_number };
+    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift }
+}
+
+impl PacketStream {
+    /// Sends a viewer a packet that it has, again, as padding: of the newest the one that is
+    /// nearest to this size. Without any, an empty one of the same source. `false` if it takes no
+    /// retransmissions.
+    pub(crate) fn send_padding(
+        &mut self,
+        now: Instant,
+        id: ViewerId,
+        bytes: usize,
+        outlet: &mut impl Outlet,
+    ) -> bool {
+        let Some(viewer) = self.viewers.get_mut(id) else { return false };
+        let token = viewer.token();
+        let knows_streams = outlet.pacer(token).is_some_and(|pacer| pacer.knows_streams());
+        for cold in &mut viewer.cold.tracks {
+            let (index, Some(ssrc)) = (cold.track, cold.rtx_ssrc) else { continue };
+            let hot = viewer.tracks[index];
+            let (Some(track), Some(profile)) = (self.tracks.get(index), self.profiles.get(hot.profile))
+            else {
+                continue;
+            };
+            let has_transport_number = hot.has_transport_number;
+            // What nobody reports shows nothing.
+            if index.kind() != MediaKind::Video || !(has_transport_number || knows_streams) {
+                continue;
+            }
+            let Some(output) = track.rendition(cold.rendition()) else { continue };
+            let end = output.cache.end().min(hot.until);
+            let newest = (hot.from.min(end)..end).rev().take(PADDING_LOOKED_AT);
+            let kept = newest.filter_map(|number| Some((number, output.cache.get(number)?)));
+            let kept = kept
+                .filter_map(|(number, kept)| Some((number, kept, profile.payload_of(&kept.packet)?.rtx?)));
+            let apart = |cached: &CachedPacket| cached.packet.payload().len().abs_diff(bytes);
+            let sent = match kept.min_by_key(|(_, cached, _)| apart(cached)) {
+                Some((number, cached, rtx)) => {
+                    let mut packet = resend(token, (cold, ssrc), &hot, cached, profile, rtx, number);
+                    outlet::send_again(outlet, now, &mut packet, Kind::Padding)
+                }
+                None => {
+                    let Some(payload_type) = profile.any_rtx() else { continue };
+                    let sequence_number = cold.rtx_sequence_number;
+                    cold.rtx_sequence_number = sequence_number.wrapping_add(1);
+                    let fields =
+                        HeaderFields { marker: false, payload_type, sequence_number, timestamp: 0, ssrc };
+                    let mut header = [0; HEADER_LEN_MAX];
+                    let len = profile.write_padding(&fields, &mut header);
+                    let mut padding = [0; PADDING_BYTES_MAX];
+                    let padding = &mut padding[..bytes.clamp(1, PADDING_BYTES_MAX)];
+                    let count = padding.len() as u8;
+                    padding.last_mut().into_iter().for_each(|last| *last = count);
+                    let header = Header { bytes: &mut header, len, has_transport_number, keeps: None };
+                    outlet::send_cached(outlet, now, token, Kind::Padding, header, padding)
+                }
+            };
+            viewer.cold.stats.padding_bytes += sent as u64;
+            return sent > 0;
+        }
+        false
+    }
+}
+
+/// Longest padding of a packet (RFC 3550 section 5.1).
+const PADDING_BYTES_MAX: usize = 255;
+/// Among so many of the newest packets padding is looked for.
+const PADDING_LOOKED_AT: usize = 16;
+/// What a viewer gets and what it got before.
+const STRETCHES_MAX: usize = 1 + SEGMENTS_MAX;
 /// Numbers of one NACK that are looked at: more than the cache of most tracks, fewer than a
 /// datagram can name.
 const ANSWERED_MAX: usize = 1_024;

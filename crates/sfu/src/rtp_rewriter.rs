@@ -52,6 +52,8 @@ pub(crate) struct RtpRewriter {
     /// The source before, whose late packets still have a place.
     previous: Option<Segment>,
     newest: Option<Newest>,
+    /// Added to the first numbers.
+    base: u64,
 }
 
 /// The packet with the highest number.
@@ -77,6 +79,21 @@ struct Segment {
 }
 
 impl RtpRewriter {
+    /// One whose numbers begin at `base` or beyond.
+    pub(crate) fn beginning_at(base: u64) -> Self {
+        Self { base, ..Self::default() }
+    }
+
+    /// Begins with a source that is running, at this extended number. Returns the output number that it
+    /// has.
+    pub(crate) fn open(&mut self, encoding: EncodingId, sequence: u64) -> u64 {
+        let (shift, removed) = (self.base, VecDeque::new());
+        let segment =
+            Segment { encoding, first: sequence, last: sequence, shift, timestamp_shift: 0, removed };
+        self.current = Some(segment);
+        sequence.wrapping_add(shift)
+    }
+
     /// Numbers a packet of the current source, or a late one of the source before.
     pub(crate) fn rewrite(&mut self, arrival: &Arrival) -> Rewrite {
         if let Some(current) = &self.current
@@ -122,7 +139,7 @@ impl RtpRewriter {
                     rtp_units(arrival.now.saturating_duration_since(newest.arrival), arrival.clock_rate);
                 (newest.number + 1, newest.timestamp.wrapping_add(passed.max(1)))
             }
-            None => (arrival.sequence, arrival.timestamp),
+            None => (self.base.wrapping_add(arrival.sequence), arrival.timestamp),
         };
         let segment = Segment {
             encoding: arrival.encoding,
@@ -138,6 +155,11 @@ impl RtpRewriter {
     /// Number after the highest.
     pub(crate) fn next(&self) -> Option<u64> {
         self.newest.map(|newest| newest.number + 1)
+    }
+
+    /// Timestamp of the packet with the highest number, and when it came.
+    pub(crate) fn newest(&self) -> Option<(u32, Instant)> {
+        self.newest.map(|newest| (newest.timestamp, newest.arrival))
     }
 
     /// The source that is being forwarded.

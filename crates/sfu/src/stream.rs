@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rtp::extension::Extension;
 use rtp::payload::MediaKind;
 
-use super::batch::Batches;
+use super::batch::{Batches, Forward};
 use super::clock::WallClock;
 use super::header_profile::HeaderProfiles;
 use super::inputs::PublisherInput;
@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::packet::Packet;
 use super::publisher::Publisher;
 use super::reception::Rate;
+use super::rendition::Rendition;
 use super::track::{Track, TrackIndex, Tracks};
 use super::viewers::{ViewerId, Viewers};
 
@@ -33,7 +34,7 @@ pub struct PacketStream {
     pub(crate) profiles: HeaderProfiles,
     pub(crate) batches: Batches,
     /// Viewers that do not get all of their tracks live yet, the next one to be served in front.
-    pub(crate) joining: VecDeque<ViewerId>,
+    pub(crate) backlog: VecDeque<ViewerId>,
     /// Viewers that wait for a key frame.
     pub(crate) waiting_for_key_frame: Vec<ViewerId>,
     /// When the cached packets of a publisher that left are dropped.
@@ -48,6 +49,10 @@ pub struct PacketStream {
     pub(crate) reported_at: Option<Instant>,
     pub(crate) reports_slot: usize,
     pub(crate) scratch: Vec<u8>,
+    /// What one packet becomes in other renditions than the main one.
+    pub(crate) placed: Vec<Forward>,
+    /// When mirrors last got a report of what layers there are.
+    pub(crate) layers_told_at: Option<Instant>,
     pub(crate) stats: StreamStats,
     pub(crate) rate: Rate,
 }
@@ -102,8 +107,8 @@ pub struct StreamStats {
     pub cached_packets: usize,
     /// Their payload bytes.
     pub cached_bytes: usize,
-    /// Memory the caches take, and what is held until a track begins. Packets that other workers hold as
-    /// well count in full.
+    /// Memory the caches take, and what is held until a track begins. Packets that other workers, or other
+    /// renditions, hold as well count in full.
     pub cached_memory_bytes: usize,
 }
 
@@ -129,7 +134,7 @@ impl PacketStream {
             viewers: Viewers::default(),
             profiles: HeaderProfiles::default(),
             batches: Batches::default(),
-            joining: VecDeque::new(),
+            backlog: VecDeque::new(),
             waiting_for_key_frame: Vec::new(),
             expires_at: None,
             epoch: 0,
@@ -139,6 +144,8 @@ impl PacketStream {
             reported_at: None,
             reports_slot: 0,
             scratch: Vec::new(),
+            placed: Vec::new(),
+            layers_told_at: None,
             stats: StreamStats::default(),
             rate: Rate::default(),
         }
@@ -148,9 +155,9 @@ impl PacketStream {
     /// workers: it must be higher for each publisher of the stream.
     pub fn publisher_started(&mut self, now: Instant, epoch: u64, mut input: PublisherInput) {
         self.publisher_ended(now);
-        self.expires_at = None;
+        (self.expires_at, self.layers_told_at) = (None, None);
         // Somebody can be asked for a key frame now.
-        self.joining.extend(self.waiting_for_key_frame.drain(..));
+        self.queue_waiting();
         self.note_epoch(now, epoch);
         let tracks = std::mem::take(&mut input.tracks);
         let mut publisher = Publisher::new(now, input, epoch, self.limits.history_duration);
@@ -164,7 +171,7 @@ impl PacketStream {
             let Some(index) = TrackIndex::new(input.kind, *count) else { continue };
             *count += 1;
             let track = self.tracks.get_or_new(index);
-            track.start(input);
+            track.start(epoch, input);
             publisher.ssrcs.signalled(track);
         }
         self.publisher = Some(Box::new(publisher));
@@ -191,6 +198,7 @@ impl PacketStream {
         self.publisher = None;
         for track in self.tracks.iter_mut() {
             track.end();
+            track.mirror(now, 0);
         }
         self.expires_at = Some(now + self.limits.history_duration);
     }
@@ -199,47 +207,30 @@ impl PacketStream {
     pub(crate) fn expire(&mut self, now: Instant) {
         if self.expires_at.is_some_and(|at| at <= now) {
             for track in self.tracks.iter_mut() {
-                track.cache.clear();
+                track
+                    .renditions
+                    .iter_mut()
+                    .chain([&mut track.main])
+                    .for_each(|rendition| rendition.cache.clear());
             }
             self.expires_at = None;
         }
     }
 
-    /// Requests a key frame of a track: from the publisher at most twice a second. On a mirror, and of
-    /// another node's stream, the caller gets the request from [`PacketStream::poll_key_frame_request`].
-    pub fn request_key_frame(&mut self, now: Instant, track: TrackIndex) {
-        if let Some(track) = self.tracks.get_mut(track) {
-            track.want_key_frame(now);
-        }
-    }
-
-    /// A track of which this mirror, or node, needs a key frame, at most twice a second each. The caller
-    /// asks the home worker, or the node that the stream comes from.
-    pub fn poll_key_frame_request(&mut self, now: Instant) -> Option<TrackIndex> {
-        let is_relayed = self.publisher.as_ref().is_some_and(|publisher| !publisher.takes_rtcp);
-        let asked = self.tracks.iter_mut().find_map(|track| {
-            let of_encodings =
-                is_relayed && track.encodings.iter_mut().any(|encoding| encoding.key_frames.poll(now));
-            (of_encodings || track.take_pli_request(now)).then_some(track.index)
-        });
-        self.stats.key_frame_requests += u64::from(is_relayed && asked.is_some());
-        asked
-    }
-
     /// What a new mirror starts with: the cached packets, each track in order.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = &Arc<Packet>> {
         self.tracks.iter().flat_map(move |track| {
-            let from = track.cache.start_of_playback(now, now, &self.limits).unwrap_or(u64::MAX);
-            track.cache.from(from).map(|kept| &kept.packet)
+            let from = track.main.cache.start_of_playback(now, now, &self.limits).unwrap_or(u64::MAX);
+            track.main.cache.from(from).map(|kept| &kept.packet)
         })
     }
 
     /// How packets of a track arrive from the publisher; `None` on a mirror, and without a
     /// publisher.
     pub fn reception(&self, now: Instant, track: TrackIndex) -> Option<TrackReception> {
-        let track = self.tracks.get(track)?;
+        let track = self.tracks.get(track).filter(|_| self.publisher.is_some())?;
         let clock_rate = track.clock_rate.max(8_000);
-        let held = track.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
+        let held = track.main.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
         let mut reception = TrackReception {
             bits_per_second: track.encodings.get(held)?.bits_per_second(),
             ..Default::default()
@@ -266,7 +257,7 @@ impl PacketStream {
 
     /// The packets of the newest key frame of a track, if all of it is cached.
     pub fn newest_key_frame(&self, track: TrackIndex) -> Option<impl Iterator<Item = &Arc<Packet>>> {
-        self.tracks.get(track)?.cache.key_frame()
+        self.tracks.get(track)?.main.cache.key_frame()
     }
 
     /// Round trip to the publisher, once a repair has shown it.
@@ -287,17 +278,16 @@ impl PacketStream {
 
     /// Whether each track keeps no more than its limits, for tests of whole servers.
     pub fn is_within_limits(&self) -> bool {
-        let is_within = |track: &Track| track.cache.is_within(&self.limits) && track.early.is_within_limits();
-        self.tracks.iter().all(is_within)
+        self.tracks.iter().flat_map(Track::outputs).all(|output| output.is_within(&self.limits))
     }
 
     /// Totals.
     pub fn stats(&self) -> StreamStats {
-        let tracks = || self.tracks.iter();
+        let outputs = || self.tracks.iter().flat_map(Track::outputs);
         StreamStats {
-            cached_packets: tracks().map(|track| track.cache.packets()).sum(),
-            cached_bytes: tracks().map(|track| track.cache.bytes()).sum(),
-            cached_memory_bytes: tracks().map(|track| track.cache.memory() + track.early.memory()).sum(),
+            cached_packets: outputs().map(|output| output.cache.packets()).sum(),
+            cached_bytes: outputs().map(|output| output.cache.bytes()).sum(),
+            cached_memory_bytes: outputs().map(Rendition::memory).sum(),
             bits_per_second: self.rate.bits_per_second,
             ..self.stats
         }

@@ -10,17 +10,18 @@ use rtp::payload::MediaKind;
 use super::batch::Forward;
 use super::clock::NtpRtpMapping;
 use super::demand::{Answers, Retention, Trial, UNWATCHED_HISTORY};
-use super::early::EarlyPackets;
 use super::encoding::Encoding;
-use super::feedback::{KEY_FRAME_INTERVAL, can_ask_for_key_frames};
+use super::feedback::{KeyFrameRequests, can_ask_for_key_frames};
 use super::inputs::TrackInput;
-use super::layers;
+use super::layers::{self, LayerRate};
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
+use super::mirrored::{OfHome, Outputs};
 use super::packet::{Packet, PacketMeta};
-use super::packet_cache::{CachedPacket, PacketCache};
+use super::packet_cache::CachedPacket;
 use super::receive::{DropReason, MediaPacket};
 use super::recent::{FrameTimes, RecentMedia};
-use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, RtpRewriter, rtp_units};
+use super::rendition::{Rendition, RenditionId, TrackContext};
+use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, rtp_units};
 
 /// One track of a stream: even ones are audio, odd ones are video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,25 +57,35 @@ pub(crate) struct Track {
     /// What the current publisher negotiated; `None` on a mirror and without a publisher.
     pub(crate) input: Option<TrackInput>,
     pub(crate) encodings: Vec<Encoding>,
-    pub(crate) rewriter: RtpRewriter,
-    pub(crate) cache: PacketCache,
-    /// What came before the packet that the present publisher's output can begin with.
-    pub(crate) early: EarlyPackets,
-    /// What was forwarded of late; `None` before the first packet.
-    pub(crate) recent: Option<RecentMedia>,
+    /// What viewers without a target, bridges and other nodes get.
+    pub(crate) main: Rendition,
+    /// Other outputs, for viewers with a target. Few.
+    pub(crate) renditions: Vec<Rendition>,
+    /// How many there have been; each gets numbers of its own.
+    pub(crate) renditions_made: u64,
+    /// Viewers that have had a target.
+    pub(crate) layered: u32,
+    /// What there was to choose from when targets were last looked at, and when that is due again.
+    pub(crate) layers_seen: Option<u64>,
+    pub(crate) review_at: Option<Instant>,
+    /// Tells the present publisher's packets from others.
+    pub(crate) epoch: u64,
     /// Of video.
     pub(crate) frames: FrameTimes,
-    /// When to ask the home worker for a key frame that viewers of this mirror need.
-    pub(crate) pli_request_at: Option<Instant>,
-    /// When the home worker was asked last.
-    pli_requested_at: Option<Instant>,
-    /// The newest packet's clock rate and link to time, with this worker's timestamps.
+    /// Key frames of the main output that the home worker is asked for, on a mirror.
+    pub(crate) key_frames: KeyFrameRequests,
+    /// What the home worker is asked for, on a mirror.
+    pub(crate) of_home: OfHome,
+    /// Encodings that mirrors get, a bit for each.
+    pub(crate) mirrored: u8,
+    /// The layers there are to choose from, as was last looked at, with averages of their rates.
+    pub(crate) choices: Vec<LayerRate>,
+    pub(crate) choices_at: Option<Instant>,
+    /// Viewers with narrow paths get it from the cache; until when that is taken for granted.
+    slow_until: Option<Instant>,
+    /// That of the newest packet.
     pub(crate) clock_rate: u32,
-    pub(crate) mapping: Option<NtpRtpMapping>,
-    /// The same estimated from arrival times, for publishers that send no reports.
-    estimate: Option<NtpRtpMapping>,
-    /// Timestamp of the newest key frame of the present publisher, and its distance from the one before.
-    pub(crate) key_frame: Option<u32>,
+    /// Distance of the last two key frames of the present publisher, in timestamps.
     pub(crate) key_frame_distance: Option<u32>,
 }
 
@@ -123,6 +134,9 @@ pub(crate) struct Identified<'a> {
     pub(crate) is_clock_known: bool,
     /// The publisher has had time to send a sender report and has not.
     pub(crate) may_estimate_clock: bool,
+    /// On a mirror, where numbers do not tell it: which packet of the track this is, from 1 on. 0 for one
+    /// that was held.
+    pub(crate) place: Option<u64>,
 }
 
 impl Track {
@@ -131,29 +145,35 @@ impl Track {
             index,
             input: None,
             encodings: Vec::new(),
-            rewriter: RtpRewriter::default(),
-            cache: PacketCache::default(),
-            early: EarlyPackets::default(),
-            recent: None,
+            main: Rendition::main(),
+            renditions: Vec::new(),
+            renditions_made: 0,
+            layered: 0,
+            layers_seen: None,
+            review_at: None,
+            epoch: 0,
             frames: FrameTimes::default(),
-            pli_request_at: None,
-            pli_requested_at: None,
+            key_frames: KeyFrameRequests::default(),
+            of_home: OfHome::default(),
+            mirrored: 0,
+            choices: Vec::new(),
+            choices_at: None,
+            slow_until: None,
             clock_rate: 0,
-            mapping: None,
-            estimate: None,
-            key_frame: None,
             key_frame_distance: None,
         }
     }
 
     /// A publisher that has this track begins.
-    pub(crate) fn start(&mut self, input: TrackInput) {
+    pub(crate) fn start(&mut self, epoch: u64, input: TrackInput) {
         self.end();
+        self.epoch = epoch;
         let layers = input.ssrcs.len().max(input.rids.len()).clamp(1, LAYERS_MAX);
         self.encodings = (0..layers)
             .map(|layer| {
                 let signalled = input.ssrcs.get(layer);
-                Encoding::new(signalled.map(|ssrcs| ssrcs.0), signalled.and_then(|ssrcs| ssrcs.1))
+                let rank = input.rids.get(layer).map_or(0, |rid| layers::rank_of_name(rid));
+                Encoding::new(signalled.map(|ssrcs| ssrcs.0), signalled.and_then(|ssrcs| ssrcs.1), rank)
             })
             .collect();
         self.input = Some(input);
@@ -161,29 +181,98 @@ impl Track {
 
     /// Asks for a key frame: the publisher, or on a mirror the home worker.
     pub(crate) fn want_key_frame(&mut self, now: Instant) {
-        if self.index.kind() == MediaKind::Audio {
-            return;
+        self.want_key_frame_of(now, RenditionId::MAIN);
+    }
+
+    /// Asks for a key frame of what this output has.
+    pub(crate) fn want_key_frame_of(&mut self, now: Instant, id: RenditionId) {
+        if self.index.kind() == MediaKind::Video {
+            self.requests(id).want(now);
         }
-        let held = self.held();
-        match self.encodings.get_mut(held) {
-            Some(encoding) => encoding.key_frames.want(now),
-            None => {
-                let next = self.pli_requested_at.map_or(now, |at| now.max(at + KEY_FRAME_INTERVAL));
-                self.pli_request_at.get_or_insert(next);
+    }
+
+    /// Asks for a key frame that only single viewers need: when one has not been asked for lately.
+    pub(crate) fn want_key_frame_for_slow_viewer(&mut self, now: Instant, id: RenditionId) {
+        if self.index.kind() == MediaKind::Video {
+            self.requests(id).want_for_one(now);
+        }
+    }
+
+    /// Requests for key frames of what this output has. Which encoding the main output has, only the
+    /// home knows in time.
+    pub(crate) fn requests(&mut self, id: RenditionId) -> &mut KeyFrameRequests {
+        let encoding = self.rendition(id).and_then(|rendition| rendition.layer.encoding);
+        let known = encoding.map(usize::from).filter(|at| *at < self.encodings.len());
+        let at = known.or_else(|| self.input.as_ref().map(|_| self.held()));
+        match at.and_then(|at| self.encodings.get_mut(at)) {
+            Some(encoding) => &mut encoding.key_frames,
+            None => &mut self.key_frames,
+        }
+    }
+
+    /// A viewer with a narrow path gets it from the cache.
+    pub(crate) fn note_slow_viewer(&mut self, now: Instant) {
+        self.slow_until = Some(now + Duration::from_secs(1));
+    }
+
+    /// One of its outputs.
+    #[inline]
+    pub(crate) fn rendition(&self, id: RenditionId) -> Option<&Rendition> {
+        if id == RenditionId::MAIN {
+            return Some(&self.main);
+        }
+        self.renditions.iter().find(|rendition| rendition.id == id)
+    }
+
+    pub(crate) fn rendition_mut(&mut self, id: RenditionId) -> Option<&mut Rendition> {
+        if id == RenditionId::MAIN {
+            return Some(&mut self.main);
+        }
+        self.renditions.iter_mut().find(|rendition| rendition.id == id)
+    }
+
+    /// All of its outputs.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = &Rendition> + Clone {
+        std::iter::once(&self.main).chain(&self.renditions)
+    }
+
+    /// Takes a packet of the publisher into the renditions that have its encoding, besides the main one,
+    /// which has stored it as `shared` if that has it. What goes to viewers is appended to `out`.
+    #[expect(clippy::too_many_arguments, reason = "parts of the stream that are borrowed apart")]
+    pub(crate) fn store_in_renditions<'a>(
+        &mut self,
+        now: Instant,
+        packet: &Identified<'_>,
+        extensions: impl Iterator<Item = (rtp::extension::Extension, &'a [u8])> + Clone,
+        payload: &[u8],
+        limits: &Limits,
+        mut shared: Option<Arc<Packet>>,
+        out: &mut Vec<Forward>,
+    ) {
+        let layer = packet.media.role.layer;
+        let Some(encoding) = self.encodings.get_mut(usize::from(layer)) else { return };
+        let context = TrackContext { now, index: self.index, limits, report: encoding.sender_report };
+        for rendition in self.renditions.iter_mut().filter(|one| one.layer.encoding == Some(layer)) {
+            if !rendition.store(packet, &context, extensions.clone(), payload, &mut shared, out) {
+                encoding.key_frames.want(now);
             }
         }
     }
 
     /// The encoding that is forwarded, or would be.
     fn held(&self) -> usize {
-        let held = self.rewriter.encoding().map_or(0, |encoding| usize::from(encoding.layer));
+        let held = self.main.source().map_or(0, |encoding| usize::from(encoding.layer));
         if held < self.encodings.len() { held } else { 0 }
     }
 
     /// What is kept of it, whether or not anybody plays it.
-    pub(crate) fn retention(&self, is_watched: bool, limits: &Limits) -> Retention {
+    pub(crate) fn retention(&self, now: Instant, is_watched: bool, limits: &Limits) -> Retention {
         if is_watched {
-            return Retention { history: limits.history_duration, gop: limits.gop_cache };
+            let history = match self.slow_until {
+                Some(until) if until > now => limits.history_duration.max(SLOW_HISTORY),
+                _ => limits.history_duration,
+            };
+            return Retention { history, gop: limits.gop_cache };
         }
         let answers = self.encodings.get(self.held()).map(|encoding| &encoding.answers);
         Retention {
@@ -208,7 +297,7 @@ impl Track {
 
     /// Somebody comes: asks for a key frame unless one is kept to begin with.
     pub(crate) fn prepare_start(&mut self, now: Instant, limits: &Limits) {
-        let is_ready = self.cache.start_of_playback(now, now, limits).is_some();
+        let is_ready = self.main.cache.start_of_playback(now, now, limits).is_some();
         if is_ready || !limits.gop_cache || !can_ask_for_key_frames(self) {
             return;
         }
@@ -219,24 +308,15 @@ impl Track {
         }
     }
 
-    /// Whether to ask the home worker for a key frame now: as often as a publisher is asked.
-    pub(crate) fn take_pli_request(&mut self, now: Instant) -> bool {
-        let is_due = self.pli_request_at.is_some_and(|at| at <= now);
-        if is_due {
-            (self.pli_request_at, self.pli_requested_at) = (None, Some(now));
-        }
-        is_due
-    }
-
     /// The publisher has left. Its packets can still be resent, but no viewer starts with them.
     pub(crate) fn end(&mut self) {
         self.input = None;
         self.encodings = Vec::new();
-        self.cache.end_gop();
-        self.early.clear();
-        (self.mapping, self.estimate) = (None, None);
-        (self.key_frame, self.key_frame_distance) = (None, None);
-        self.pli_request_at = None;
+        self.main.end();
+        self.renditions.iter_mut().for_each(Rendition::end);
+        (self.key_frame_distance, self.layers_seen) = (None, None);
+        self.key_frames.satisfied();
+        self.of_home.unused_since = None;
     }
 
     /// Gives a packet of the publisher its number and timestamp and stores it. `None` for padding
@@ -252,21 +332,12 @@ impl Track {
     ) -> Result<Option<Forward>, DropReason> {
         let media = packet.media;
         let layer = media.role.layer;
-        let id = EncodingId { epoch: packet.epoch, layer, generation: packet.generation };
-        let arrival = Arrival {
-            encoding: id,
-            sequence: packet.sequence,
-            timestamp: media.timestamp,
-            clock_rate: media.format.clock_rate,
-            now,
-            is_padding: packet.is_padding,
-        };
+        let (id, arrival) = (packet.encoding(), packet.arrival(now));
         // Switch to this packet's layer if that is the best one and a decoder can start here.
-        let current = self.rewriter.encoding();
+        let current = self.main.rewriter.encoding();
         let held = current.filter(|encoding| encoding.epoch == id.epoch).map(|encoding| encoding.layer);
-        let rids = self.input.as_ref().map_or(&[][..], |input| &input.rids);
         if current != Some(id)
-            && let Some(best) = layers::best(&self.encodings, rids, held, now)
+            && let Some(best) = layers::best(&self.encodings, held, now)
         {
             let is_audio = self.index.kind() == MediaKind::Audio;
             let is_start = !packet.is_padding && (is_audio || media.starts_key_frame);
@@ -281,9 +352,9 @@ impl Track {
                     None => self.continued_timestamp(&arrival),
                 };
                 if held.is_none_or(|held| held == layer) {
-                    self.cache.end_gop();
+                    self.main.cache.end_gop();
                 }
-                self.rewriter.switch(&arrival, timestamp);
+                self.main.rewriter.switch(&arrival, timestamp);
             } else {
                 if !packet.is_padding
                     && let Some(encoding) = self.encodings.get_mut(usize::from(best))
@@ -292,25 +363,26 @@ impl Track {
                     encoding.key_frames.want(now);
                 }
                 if media.is_readable && held.is_none_or(|held| held == layer) {
-                    self.early.hold(now, (id, packet.sequence), media, extensions, payload);
+                    self.main.early.hold(now, (id, packet.sequence), media, extensions, payload);
                     return Ok(None);
                 }
             }
         }
-        let is_forwarded = self.rewriter.encoding() == Some(id);
-        let (number, timestamp, filler) = match self.rewriter.rewrite(&arrival) {
+        let is_forwarded = self.main.rewriter.encoding() == Some(id);
+        let (number, timestamp, filler) = match self.main.rewriter.rewrite(&arrival) {
             Rewrite::Forward { number, timestamp } => (number, timestamp, false),
             Rewrite::Filler { number, timestamp } => (number, timestamp, true),
             Rewrite::Removed => return Ok(None),
             Rewrite::TooLate if is_forwarded => return Err(DropReason::TooOld),
             Rewrite::TooLate => return Ok(None),
         };
+        self.main.placed = (packet.sequence, number);
         if is_forwarded {
             if !packet.is_clock_known {
-                self.estimate_mapping(now, timestamp, media.format.clock_rate);
+                self.main.estimate_mapping(now, timestamp, media.format.clock_rate);
             }
-            self.mapping =
-                self.reported_mapping(layer).or(self.estimate.filter(|_| packet.may_estimate_clock));
+            self.main.mapping =
+                self.reported_mapping(layer).or(self.main.estimate.filter(|_| packet.may_estimate_clock));
         }
         let meta = PacketMeta {
             track: self.index,
@@ -323,12 +395,14 @@ impl Track {
             marker: media.marker,
             key_frame: media.is_key && !filler,
             // Parameter sets in a packet of their own are the start; a slice behind them is not.
-            starts_key_frame: media.starts_key_frame && !filler && self.key_frame != Some(timestamp),
+            starts_key_frame: media.starts_key_frame && !filler && self.main.key_frame != Some(timestamp),
             filler,
-            mapping: self.mapping,
+            mapping: self.main.mapping,
+            source: packet.source(),
+            red: media.red,
         };
         let packet = Packet::new(meta, extensions, payload).ok_or(DropReason::Malformed)?;
-        let retention = self.retention(is_watched, limits);
+        let retention = self.retention(now, is_watched, limits);
         let cached = CachedPacket::new(packet, timestamp, false);
         self.put_in_cache(number, cached, limits, retention).map(Some)
     }
@@ -336,52 +410,18 @@ impl Track {
     /// A sender report of an encoding arrived. It counts at once, not from the next packet on, so
     /// that reports to viewers say the same of both tracks.
     pub(crate) fn reported(&mut self, encoding: EncodingId) {
-        if self.rewriter.encoding() == Some(encoding) {
-            self.mapping = self.reported_mapping(encoding.layer);
+        if self.main.rewriter.encoding() == Some(encoding) {
+            self.main.mapping = self.reported_mapping(encoding.layer);
         }
-    }
-
-    /// Gives a packet of the home worker its number and timestamp here and stores it.
-    pub(crate) fn store_mirrored(
-        &mut self,
-        now: Instant,
-        packet: &Arc<Packet>,
-        limits: &Limits,
-    ) -> Result<Forward, DropReason> {
-        let meta = &packet.meta;
-        let arrival = Arrival {
-            encoding: EncodingId { epoch: meta.epoch, layer: 0, generation: 0 },
-            sequence: meta.number,
-            timestamp: meta.timestamp,
-            clock_rate: meta.clock_rate,
-            now: meta.arrival,
-            is_padding: false,
-        };
-        let current = self.rewriter.encoding().map(|encoding| encoding.epoch);
-        if current.is_none_or(|epoch| epoch < meta.epoch) {
-            self.cache.end_gop();
-            // What it began with was lost between the workers. Its numbers go on from those of the
-            // publication before: viewers would take these pictures for what follows, and ask for nothing.
-            if current.is_some() && self.index.kind() == MediaKind::Video && !meta.starts_key_frame {
-                self.want_key_frame(now);
-                return Err(DropReason::NoKeyFrame);
+        let report = self.encodings.get(usize::from(encoding.layer)).and_then(|from| from.sender_report);
+        for rendition in &mut self.renditions {
+            if rendition.rewriter.encoding() == Some(encoding) {
+                rendition.reported(report);
             }
-            self.rewriter.switch(&arrival, self.continued_timestamp(&arrival));
-            self.mapping = None;
         }
-        let Rewrite::Forward { number, timestamp } = self.rewriter.rewrite(&arrival) else {
-            return Err(DropReason::TooOld);
-        };
-        if let Some(mut mapping) = meta.mapping {
-            mapping.timestamp = mapping.timestamp.wrapping_add(timestamp.wrapping_sub(meta.timestamp));
-            self.mapping = Some(mapping);
-        }
-        let retention = self.retention(true, limits);
-        let cached = CachedPacket::new(Arc::clone(packet), timestamp, true);
-        self.put_in_cache(number, cached, limits, retention)
     }
 
-    fn put_in_cache(
+    pub(crate) fn put_in_cache(
         &mut self,
         number: u64,
         cached: CachedPacket,
@@ -391,25 +431,35 @@ impl Track {
         let CachedPacket { ref packet, timestamp, .. } = cached;
         self.clock_rate = packet.meta.clock_rate;
         if packet.is_key_frame() {
-            self.pli_request_at = None;
-            if self.key_frame.is_none_or(|before| rtp::sequence::is_newer_timestamp(timestamp, before)) {
-                let before = self.key_frame.replace(timestamp);
-                self.key_frame_distance = before.map(|before| timestamp.wrapping_sub(before));
+            self.key_frames.satisfied();
+            if let Some(before) = self.main.note_key_frame(timestamp) {
+                self.key_frame_distance = Some(timestamp.wrapping_sub(before));
             }
         }
-        let forward = Forward { track: self.index, number, timestamp, packet: Arc::clone(packet) };
-        let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + packet.payload().len());
+        let is_late = number < self.main.cache.end();
+        let forward = Forward {
+            track: self.index,
+            rendition: RenditionId::MAIN,
+            number,
+            timestamp,
+            is_late,
+            outputs: Some(Outputs::MAIN),
+            packet: Arc::clone(packet),
+        };
+        // With the redundancy that some viewers get.
+        let sent = packet.red().map_or(packet.payload(), |(_, payload)| payload);
+        let (arrival, bytes) = (packet.arrival(), FIXED_HEADER_LEN + sent.len());
         if self.index.kind() == MediaKind::Video && !packet.media().is_empty() {
             self.frames.note(arrival, timestamp);
         }
-        self.cache.insert(number, cached, limits, retention)?;
-        self.recent.get_or_insert_with(|| RecentMedia::new(arrival)).note(arrival, bytes);
+        self.main.cache.insert(number, cached, limits, retention)?;
+        self.main.recent.get_or_insert_with(|| RecentMedia::new(arrival)).note(arrival, bytes);
         Ok(forward)
     }
 
     /// Output timestamp of the first packet of another publisher, if its timestamps go on.
-    fn continued_timestamp(&self, arrival: &Arrival) -> Option<u32> {
-        self.rewriter.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
+    pub(crate) fn continued_timestamp(&self, arrival: &Arrival) -> Option<u32> {
+        self.main.rewriter.continued(arrival).filter(|_| arrival.clock_rate == self.clock_rate)
     }
 
     /// Output timestamp of a packet of another layer, from the sender reports of both. It is used
@@ -417,32 +467,22 @@ impl Track {
     fn aligned_timestamp(&self, arrival: &Arrival, held: u8) -> Option<u32> {
         let to = self.encodings.get(usize::from(arrival.encoding.layer))?.sender_report?;
         let from = self.encodings.get(usize::from(held))?.sender_report?;
-        let shift = self.rewriter.timestamp_shift()?;
+        let shift = self.main.rewriter.timestamp_shift()?;
         let reported = from.timestamp_at(to.at, arrival.clock_rate);
         let aligned = reported.wrapping_add(arrival.timestamp.wrapping_sub(to.timestamp)).wrapping_add(shift);
-        let expected = self.rewriter.expected_timestamp(arrival.now, arrival.clock_rate)?;
+        let expected = self.main.rewriter.expected_timestamp(arrival.now, arrival.clock_rate)?;
         let tolerance = rtp_units(Duration::from_millis(500), arrival.clock_rate);
         let off = aligned.wrapping_sub(expected).cast_signed().unsigned_abs();
-        let newest = self.cache.newest_timestamp()?;
+        let newest = self.main.cache.newest_timestamp()?;
         (off <= tolerance && rtp::sequence::is_newer_timestamp(aligned, newest)).then_some(aligned)
-    }
-
-    /// The packet that was in transit for the shortest time tells best when packets were captured.
-    fn estimate_mapping(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
-        let is_better = self.estimate.is_none_or(|estimate| {
-            let is_stale = now.saturating_duration_since(estimate.at) > ESTIMATE_AGE_MAX;
-            is_stale || timestamp.wrapping_sub(estimate.timestamp_at(now, clock_rate)).cast_signed() >= 0
-        });
-        if is_better {
-            self.estimate = Some(NtpRtpMapping { at: now, timestamp });
-        }
     }
 
     fn reported_mapping(&self, layer: u8) -> Option<NtpRtpMapping> {
         let NtpRtpMapping { at, timestamp } = self.encodings.get(usize::from(layer))?.sender_report?;
-        Some(NtpRtpMapping { at, timestamp: timestamp.wrapping_add(self.rewriter.timestamp_shift()?) })
+        Some(NtpRtpMapping { at, timestamp: timestamp.wrapping_add(self.main.rewriter.timestamp_shift()?) })
     }
 }
 
-/// An older estimate is replaced by the next packet: clocks drift.
-const ESTIMATE_AGE_MAX: Duration = Duration::from_secs(10);
+/// How long packets are kept while viewers with narrow paths get them from the cache: a key frame takes them
+/// some seconds.
+const SLOW_HISTORY: Duration = Duration::from_secs(5);

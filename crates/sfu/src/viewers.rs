@@ -33,6 +33,13 @@ impl Viewers {
         })
     }
 
+    /// The name of each viewer.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ViewerId> + '_ {
+        self.slots
+            .iter()
+            .map(|(slot, viewer)| ViewerId { slot: slot as u32, generation: viewer.cold.generation })
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
@@ -82,6 +89,12 @@ impl Viewers {
     #[inline]
     pub(crate) fn is_occupied(&self, slot: usize) -> bool {
         self.slots.contains(slot)
+    }
+
+    /// The name of the viewer in a slot.
+    pub(crate) fn id_of(&self, slot: usize) -> Option<ViewerId> {
+        let generation = self.slots.get(slot)?.cold.generation;
+        Some(ViewerId { slot: slot as u32, generation })
     }
 
     #[inline]

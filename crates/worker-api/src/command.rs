@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::EndReason;
 use super::internal::InternalPublish;
 use super::relay::RelayCommand;
-use super::rtc::{RtcOpen, RtcPatch};
+use super::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch};
 use super::snapshot::{SessionId, WorkerSnapshot};
 use super::streams::Epoch;
 use super::tap::InternalTap;
@@ -74,6 +74,15 @@ pub enum Command {
         patch: RtcPatch,
         /// Where the answer goes.
         reply: oneshot::Sender<bool>,
+    },
+    /// Give a player another layer.
+    RtcLayer {
+        /// Which.
+        session: SessionId,
+        /// What it asks for.
+        request: LayerRequest,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<(), LayerRefusal>>,
     },
     /// End a WebRTC session; answers whether it existed.
     RtcClose {

@@ -49,6 +49,10 @@ pub struct RtcOpen {
     pub tracks: Vec<TrackDescription>,
     /// For a player, which of the published tracks of its kind each of `tracks` plays; else empty.
     pub published: Vec<usize>,
+    /// Most bits per second that a player wants, whatever its path carries.
+    pub bits_per_second_max: Option<u64>,
+    /// Highest pictures that a player wants, in pixels, where there are layers to choose from.
+    pub height_max: Option<u16>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.
     pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
 }
@@ -84,6 +88,42 @@ pub enum RtcPatch {
         /// The peer's candidates.
         candidates: Vec<rtc::sdp::Candidate>,
     },
+}
+
+/// The layer that a player asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerRequest {
+    /// Which of the tracks that were negotiated.
+    pub track: usize,
+    /// What of it; `None` leaves the choice to the server.
+    pub layer: Option<LayerChoice>,
+}
+
+/// An encoding of a track, and how much of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerChoice {
+    /// The encoding by its name, see [`RtcLayer`](crate::snapshot::RtcLayer); `None` if the publisher
+    /// sends only one.
+    pub name: Option<String>,
+    /// The highest spatial layer, if there is to be a limit.
+    pub spatial: Option<u8>,
+    /// The highest temporal layer, if there is to be a limit.
+    pub temporal: Option<u8>,
+}
+
+/// Why a player does not get the layer that it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayerRefusal {
+    /// There is no such session, or it publishes.
+    NoSession,
+    /// It has no such video track, or is not connected yet.
+    NoTrack,
+    /// The track has no encoding of this name.
+    NoEncoding,
+    /// A choice of layers inside an encoding has to name the encoding: there are several.
+    EncodingMissing,
+    /// This worker has no layers of the stream to choose from.
+    NoChoice,
 }
 
 /// Addresses at which one worker takes WebRTC, with real ports.

@@ -61,6 +61,8 @@ pub struct WorkerSettings {
     pub relay: Option<RelaySettings>,
     /// Transcoding of audio.
     pub transcoding: TranscodingSettings,
+    /// Streams as segments; `None` where that is off.
+    pub segments: Option<SegmentsSettings>,
 }
 
 /// How HTTP connections are kept open for further requests.
@@ -116,6 +118,12 @@ pub struct RtcSettings {
     pub gop_cache_duration_max: Duration,
     /// Whether packets of a frame that are one byte short are padded, for runs of equal datagrams.
     pub pad_runs: bool,
+    /// Whether viewers get what their paths carry. Without, all of a stream, whatever becomes of it.
+    pub adaptation: bool,
+    /// What a viewer's path is taken to carry before anything is known.
+    pub start_bits_per_second: u64,
+    /// Most that is sent to one viewer.
+    pub player_bits_per_second_max: u64,
 }
 
 /// Settings of the packets between nodes.
@@ -212,6 +220,36 @@ pub struct BridgeSettings {
     pub audio_to_aac: bool,
 }
 
+/// Streams as segments: HLS and DASH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentsSettings {
+    /// All that is published is cut, not only what somebody plays so.
+    pub always: bool,
+    /// Length of a part.
+    pub part: Duration,
+    /// Length of a segment, if there are key frames for that.
+    pub segment: Duration,
+    /// Segments in a playlist.
+    pub window_segments: usize,
+    /// Time without a request after which a stream is cut no longer.
+    pub linger: Duration,
+    /// Streams cut at a time.
+    pub streams_max: usize,
+}
+
+impl Default for SegmentsSettings {
+    fn default() -> Self {
+        Self {
+            always: false,
+            part: Duration::from_millis(200),
+            segment: Duration::from_secs(2),
+            window_segments: 6,
+            linger: Duration::from_secs(30),
+            streams_max: 1_000,
+        }
+    }
+}
+
 /// Threads for transcoding audio, shared by all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscodingSettings {
@@ -302,6 +340,7 @@ impl Default for WorkerSettings {
             rtc: RtcSettings::default(),
             relay: None,
             transcoding: TranscodingSettings::default(),
+            segments: Some(SegmentsSettings::default()),
         }
     }
 }
@@ -327,6 +366,9 @@ impl Default for RtcSettings {
             gop_cache_bytes_max: 8 << 20,
             gop_cache_duration_max: Duration::from_secs(10),
             pad_runs: true,
+            adaptation: true,
+            start_bits_per_second: 1_000_000,
+            player_bits_per_second_max: 100_000_000,
         }
     }
 }

@@ -97,6 +97,12 @@ pub struct WorkerCounters {
     pub http_idle: u64,
     /// HTTP connections handed to control, each time.
     pub http_handed_over: u64,
+    /// Requests for playlists, segments and parts that were answered with one.
+    pub segments_answered: u64,
+    /// Those of them that waited for it.
+    pub segments_waited: u64,
+    /// Those that were refused.
+    pub segments_refused: u64,
     /// HTTP connections that came back from control, each time.
     pub http_returned: u64,
     /// Times accepting paused because file descriptors ran out.
@@ -253,6 +259,24 @@ pub struct RtcCounters {
     pub byes_in: u64,
     /// Packets another worker could not be given because its ring was full.
     pub ring_drops: u64,
+    /// Probes begun: short rises of what is sent to a viewer, to see whether its path carries more.
+    pub probes: u64,
+    /// Bytes of padding sent to viewers for probes.
+    pub padding_bytes: u64,
+    /// Times that a viewer's video waited for its path for so long that it went on with the next key frame.
+    pub times_behind: u64,
+    /// Changes of viewers to a higher layer.
+    pub switches_up: u64,
+    /// Changes of viewers to a lower layer.
+    pub switches_down: u64,
+    /// Gauge: connected viewers that get all of their video.
+    pub viewers_all: u64,
+    /// Gauge: connected viewers that get key frames only.
+    pub viewers_key_frames: u64,
+    /// Gauge: connected viewers that get no video, since their path carries no more than audio.
+    pub viewers_audio_only: u64,
+    /// Gauge: viewers that nothing is sent to, since they report nothing (RFC 8083 section 4).
+    pub viewers_stopped: u64,
 }
 
 /// One stream as one worker sees it.
@@ -358,6 +382,35 @@ pub struct RtcTrackSnapshot {
     pub frames_per_second: f32,
     /// Distance of the last two key frames, milliseconds; 0 when unknown.
     pub key_frame_interval_ms: u32,
+    /// What viewers can be given of a video track, from the least bits to the most. Empty for audio, and on
+    /// workers other than the publisher's.
+    pub layers: Vec<RtcLayerSnapshot>,
+}
+
+/// A layer of a video track: an encoding, and how much of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcLayer {
+    /// The encoding by its RID, or by its number where the publisher gave none.
+    pub name: String,
+    /// The highest spatial layer of it, if there is a limit.
+    pub spatial: Option<u8>,
+    /// The highest temporal layer of it, if there is a limit.
+    pub temporal: Option<u8>,
+}
+
+/// A layer that viewers can be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcLayerSnapshot {
+    /// Which.
+    pub layer: RtcLayer,
+    /// Bits per second, those of the layers it needs included; 0 until known.
+    pub bits_per_second: u64,
+    /// Whether anything of it has arrived lately.
+    pub is_live: bool,
+    /// Width and height of its pictures, if known.
+    pub size: Option<(u16, u16)>,
+    /// Viewers on this worker that get it.
+    pub viewers: u64,
 }
 
 /// What a track carries.
@@ -423,11 +476,19 @@ pub enum Protocol {
     /// Another node of the cluster: the publisher of a stream that is fetched from it, or a player that
     /// passes a stream on to it.
     Node,
+    /// What cuts a stream into segments: a player inside this process.
+    Segments,
+    /// Playlists and segments by HTTP (HLS, DASH).
+    Hls,
+    /// The same over TLS.
+    HlsTls,
+    /// What records a stream: a player inside this process.
+    Recording,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -440,6 +501,10 @@ impl Protocol {
         Self::Pull,
         Self::Demo,
         Self::Node,
+        Self::Segments,
+        Self::Hls,
+        Self::HlsTls,
+        Self::Recording,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -457,6 +522,10 @@ impl Protocol {
             Self::Pull => "pull",
             Self::Demo => "demo",
             Self::Node => "node",
+            Self::Segments => "segments",
+            Self::Hls => "hls",
+            Self::HlsTls => "hls-tls",
+            Self::Recording => "recording",
         }
     }
 }
@@ -521,6 +590,70 @@ pub struct RtcSessionSnapshot {
     pub resent_packets: u64,
     /// Key frames asked for: by us of a publisher, by a viewer of us.
     pub key_frame_requests: u64,
+    /// What its path carries, and what it gets because of that. Only of viewers with congestion control.
+    pub path: Option<RtcPathSnapshot>,
+}
+
+/// What the path of a viewer carries, and what it gets because of that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RtcPathSnapshot {
+    /// What the path carries for longer.
+    pub estimate_bits_per_second: u64,
+    /// What is sent now, less while a queue is to go away.
+    pub target_bits_per_second: u64,
+    /// The most that the viewer has asked for, if it has.
+    pub limit_bits_per_second: Option<u64>,
+    /// Media time that waits in the path, milliseconds.
+    pub queue_ms: f32,
+    /// Probes begun.
+    pub probes: u64,
+    /// Bytes of padding sent for them.
+    pub padding_bytes: u64,
+    /// Times that video waited for so long that it went on with the next key frame.
+    pub times_behind: u64,
+    /// How much of the video it gets.
+    pub share: RtcShare,
+    /// It reports nothing, and so nothing is sent.
+    pub is_stopped: bool,
+    /// What it gets of its first video track. `None` without video, and where layers are not known.
+    pub layer: Option<RtcPathLayer>,
+}
+
+/// Which layer a viewer gets, and what its choice depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtcPathLayer {
+    /// What it gets now.
+    pub current: RtcLayer,
+    /// What it is to get: it changes over at the next key frame.
+    pub wanted: RtcLayer,
+    /// The viewer has asked for `wanted`; otherwise its path decides.
+    pub is_fixed: bool,
+    /// The next better layer that is live, and its bits per second.
+    pub better: Option<(RtcLayer, u64)>,
+    /// Bits per second of the least layer that is live.
+    pub least_bits_per_second: u64,
+}
+
+/// How much of its video a viewer gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RtcShare {
+    /// All of it.
+    All,
+    /// Key frames only.
+    KeyFrames,
+    /// None.
+    AudioOnly,
+}
+
+impl RtcShare {
+    /// Name used in the API and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::KeyFrames => "key_frames",
+            Self::AudioOnly => "audio_only",
+        }
+    }
 }
 
 /// How far a WebRTC session is.

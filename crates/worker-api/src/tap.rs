@@ -15,7 +15,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use tokio::sync::{Notify, oneshot};
 
 use crate::EndReason;
-use crate::snapshot::SessionId;
+use crate::snapshot::{Protocol, SessionId};
 use crate::streams::Epoch;
 
 /// Items that may wait: some ten seconds of one stream.
@@ -30,6 +30,8 @@ pub struct TapRequest {
     pub app: String,
     /// Stream within it.
     pub name: String,
+    /// What it is, as sessions and metrics show it.
+    pub protocol: Protocol,
     /// Where its frames go, as sessions show it.
     pub address: SocketAddr,
     /// What else sessions show of it; at most 128 characters are kept.
@@ -37,7 +39,7 @@ pub struct TapRequest {
 }
 
 /// The same on its way to a worker, which makes it a session of its own: a player by
-/// [`Protocol::Node`](crate::snapshot::Protocol::Node), for which bridges run and streams are fetched as for
+/// [`Protocol::Node`] or the like, for which bridges run and streams are fetched as for
 /// any other.
 #[derive(Debug)]
 pub struct InternalTap {

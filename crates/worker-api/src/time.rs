@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use media::calendar::date;
 use nix::time::{ClockId, clock_gettime};
 
 /// The time of day, for people: it can jump, so nothing is measured with it.
@@ -82,20 +83,6 @@ fn day_number(year: u64, month: u64, day: u64) -> Option<u64> {
     let of_year = (153 * month_from_march + 2) / 5 + day.checked_sub(1)?;
     let days = (years * 365 + years / 4 - years / 100 + years / 400 + of_year).checked_sub(719_468)?;
     (date(days) == (year, month, day)).then_some(days)
-}
-
-/// Year, month and day of the `days`-th day after 1970-01-01, in the Gregorian calendar.
-///
-/// Counts from 0000-03-01 in eras of 400 years, so that the leap day is the last of a year.
-fn date(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

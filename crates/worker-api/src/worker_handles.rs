@@ -12,7 +12,7 @@ use crate::EndReason;
 use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::relay::{self, RelayCommand, RelayRefusal};
-use crate::rtc::{RtcOpen, RtcPatch, RtcRefusal};
+use crate::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
 use crate::snapshot::{SessionId, WorkerSnapshot};
 use crate::streams::Epoch;
 use crate::tap::{self, InternalTap, Tap, TapRefusal, TapRequest};
@@ -171,6 +171,16 @@ impl WorkerHandles {
     pub async fn rtc_patch(&self, session: SessionId, patch: RtcPatch) -> Result<bool, NoAnswer> {
         let (reply, answer) = oneshot::channel();
         self.ask(session.worker(), Command::RtcPatch { session, patch, reply }, answer).await
+    }
+
+    /// Gives a player another layer.
+    pub async fn rtc_layer(
+        &self,
+        session: SessionId,
+        request: LayerRequest,
+    ) -> Result<Result<(), LayerRefusal>, NoAnswer> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(session.worker(), Command::RtcLayer { session, request, reply }, answer).await
     }
 
     /// Ends a WebRTC session. Answers whether it existed.

@@ -40,6 +40,9 @@ impl Worker {
                 Command::RtcPatch { session, patch, reply } => {
                     let _ = reply.send(self.packets.patch(&mut self.ctx, session, patch));
                 }
+                Command::RtcLayer { session, request, reply } => {
+                    let _ = reply.send(self.packets.choose_layer(&mut self.ctx, session, request));
+                }
                 Command::RtcClose { session, reply } => {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }

@@ -29,9 +29,11 @@ use crate::packets::Packets;
 use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
+use crate::segments::{SegmentQueues, Segments};
 use crate::stats::columns::Outbox;
 use worker_api::command::Command;
 use worker_api::handoff::{Handoff, ReturnQueue};
+use worker_api::publications::PublishedSender;
 
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;
@@ -47,6 +49,10 @@ pub(crate) struct ControlQueues {
     pub(crate) outbox: Outbox,
     /// Publishers inside this process that have frames.
     pub(crate) internal: ReadyPublishers,
+    /// To and from the thread that makes segments; `None` where that is off.
+    pub(crate) segments: Option<SegmentQueues>,
+    /// Who wants to know of streams that begin to be published.
+    pub(crate) published: PublishedSender,
 }
 
 /// A worker. Lives on its thread.
@@ -55,6 +61,8 @@ pub(crate) struct Worker {
     pub(crate) ctx: Context,
     pub(crate) control: ControlQueues,
     pub(crate) frames: Frames,
+    /// Streams that are played as segments.
+    pub(crate) segments: Segments,
     pub(crate) packets: Packets,
     pub(crate) bridges: Bridges,
     /// Packets to and from other nodes: on the first worker of a node that has others.
@@ -88,6 +96,7 @@ impl Worker {
             ctx,
             control,
             frames: Frames::default(),
+            segments: Segments::default(),
             packets,
             bridges,
             relay,
@@ -174,6 +183,7 @@ impl Worker {
         self.receive_messages();
         self.take_transcoded_audio();
         self.handle_commands();
+        self.receive_segments();
         while let Ok(handoff) = self.control.returned.try_recv() {
             if let Some(next) = self.idle.take_back(&mut self.ctx, handoff) {
                 self.resume_http(next);

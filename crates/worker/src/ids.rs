@@ -57,6 +57,8 @@ ids! {
     PacketStreamId
     /// A bridge.
     BridgeId
+    /// A stream that is played as segments.
+    SegmentStreamId
 }
 
 impl TableId for PlayerId {

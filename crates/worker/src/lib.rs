@@ -22,6 +22,7 @@ mod publication;
 mod publish;
 mod registry;
 mod requests;
+mod segments;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod stats;
@@ -36,7 +37,7 @@ use std::thread::JoinHandle;
 
 use ::rtp::rtcp::NtpTime;
 use ::sfu::WallClock;
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::ids::{TableId, WorkerIndex};
 use worker_api::AddressSlots;
@@ -54,11 +55,14 @@ use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
 use proto::internal::ReadyPublishers;
 use registry::{Directory, Published};
+use segments::SegmentQueues;
 use stats::columns::Outbox;
 use transcode::{Pool, PoolSettings};
 use worker_api::auth::Policy;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
+use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
+use worker_api::segments::{SegmentsEnd, UPDATES_MAX, UpdateSender, WANTED_MAX};
 
 /// Exit code after a worker has panicked; the panic message is on standard error.
 const EXIT_PANIC: i32 = 101;
@@ -71,6 +75,8 @@ pub struct Workers {
     directory: Arc<Directory>,
     handles: Vec<WorkerHandle>,
     used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
+    segments: Option<SegmentsEnd>,
+    published: Option<Receiver<StreamPublished>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -141,8 +147,14 @@ impl Workers {
             directory: Arc::clone(&directory),
             handles: Vec::new(),
             used_stats: Vec::new(),
+            segments: None,
+            published: None,
             threads: Vec::new(),
         };
+        let (published, published_here) = mpsc::channel(PUBLISHED_MAX);
+        workers.published = Some(published_here);
+        let (wanted, wanted_by_workers) = mpsc::channel(WANTED_MAX);
+        let mut segment_updates = Vec::new();
         let mut loops = Vec::with_capacity(settings.workers);
         let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
         for (index, (((events, listeners), mailboxes), sockets)) in own.enumerate() {
@@ -165,13 +177,29 @@ impl Workers {
             let home = ReturnQueue::new(returns, wakers[index].clone());
             let handoffs = handoffs.clone();
             let internal = ReadyPublishers::new(wakers[index].clone());
-            let control = ControlQueues { handoffs, home, returned, commands: received, outbox, internal };
+            let segments = settings.segments.is_some().then(|| {
+                let (updates, received) = sync_channel(UPDATES_MAX);
+                segment_updates.push(UpdateSender::new(updates, wakers[index].clone()));
+                SegmentQueues { wanted: wanted.clone(), updates: received }
+            });
+            let control = ControlQueues {
+                handoffs,
+                home,
+                returned,
+                commands: received,
+                outbox,
+                internal,
+                segments,
+                published: published.clone(),
+            };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
             let relay = relay.take().map(Box::new);
             loops.push(Worker::new(ctx, control, packets, bridges, relay, listeners)?);
         }
+        let updates = segment_updates;
+        workers.segments = settings.segments.map(|_| SegmentsEnd { wanted: wanted_by_workers, updates });
         Ok((workers, loops))
     }
 
@@ -215,6 +243,16 @@ impl Workers {
     /// order.
     pub fn used_stats(&self) -> Vec<SyncSender<Box<StatsSnapshot>>> {
         self.used_stats.clone()
+    }
+
+    /// The other end of what workers say of streams as segments, once; `None` where that is off.
+    pub fn take_segments(&mut self) -> Option<SegmentsEnd> {
+        self.segments.take()
+    }
+
+    /// Streams that begin to be published, once. Who does not want to know drops it.
+    pub fn take_published(&mut self) -> Option<Receiver<StreamPublished>> {
+        self.published.take()
     }
 
     /// One handle per worker, in order.

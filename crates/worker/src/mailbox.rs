@@ -22,7 +22,7 @@ use media::Frame;
 use netsim::ring::{Consumer, Producer, PushError, RingBuffer};
 #[cfg(not(feature = "simulated"))]
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
-use sfu::{Packet, TrackIndex};
+use sfu::{KeyFrameRequest, LayersReport, LayersWanted, Outputs, Packet, TrackIndex};
 
 use crate::ids::{TableId, WorkerIndex};
 use crate::net::listen::Accepted;
@@ -48,8 +48,10 @@ pub(crate) enum MessageBody {
     /// From the home: the next frame, or one again that goes before it; the number of the newest that was
     /// sent; `after_loss` when frames before it were dropped.
     Frame { frame: Arc<Frame>, number: u32, after_loss: bool },
-    /// From the home: the next packet.
-    Packet(Arc<Packet>),
+    /// From the home: the next packet, of these outputs of its track.
+    Packet { packet: Arc<Packet>, outputs: Outputs },
+    /// From the home: which layers there are of tracks of video.
+    Layers(Arc<LayersReport>),
     /// To the home: send me this lane of the stream.
     Subscribe,
     /// To the home: no more.
@@ -63,7 +65,9 @@ pub(crate) enum MessageBody {
     /// To the home: a publisher has come to another worker. If this publication has fallen silent, it ends.
     Contested,
     /// To the home: players here cannot go on without a key frame.
-    KeyFrameWanted(TrackIndex),
+    KeyFrameWanted(KeyFrameRequest),
+    /// To the home: what players here need of a track of packets.
+    LayersWanted { track: TrackIndex, wanted: LayersWanted },
 }
 
 /// What a new player of a publication begins with.
@@ -77,8 +81,8 @@ pub(crate) enum Start {
         /// The number of the newest frame there was, kept or not.
         newest: u32,
     },
-    /// What is published, and the packets since the last key frame.
-    Packets { tracks: PublishedTracks, packets: Vec<Arc<Packet>> },
+    /// What is published, which layers there are of it, and the packets since the last key frame.
+    Packets { tracks: PublishedTracks, layers: LayersReport, packets: Vec<Arc<Packet>> },
 }
 
 impl Start {
@@ -86,6 +90,12 @@ impl Start {
     /// for that.
     pub(crate) fn new_frames(wait_for_key: bool) -> Self {
         Self::Frames { frames: Vec::new(), wait_for_key, newest: 0 }
+    }
+
+    /// Of packets that begin now.
+    pub(crate) fn new_packets(tracks: &PublishedTracks) -> Self {
+        let layers = LayersReport::default();
+        Self::Packets { tracks: Arc::clone(tracks), layers, packets: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use media::Frame;
+use sfu::Outputs;
 
 use crate::event_loop::Worker;
 use crate::frames::stream::is_header;
@@ -58,7 +59,7 @@ impl Worker {
                 self.frames.streams[stream].newest = number;
                 self.frames.deliver(&mut self.ctx, stream, &frame);
             }
-            MessageBody::Packet(packet) => {
+            MessageBody::Packet { packet, outputs } => {
                 let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else {
                     tracing::trace!(
                         ?id,
@@ -69,8 +70,14 @@ impl Worker {
                     return;
                 };
                 // What is refused was in the start already, or is too old by now.
-                let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, &packet);
+                let sfu = &mut self.packets.streams[stream].sfu;
+                let taken = sfu.receive_mirrored(self.ctx.now, &packet, outputs);
                 self.packets.counters.dropped += u64::from(taken.is_err());
+                self.packets.streams.mark_dirty(stream);
+            }
+            MessageBody::Layers(report) => {
+                let Some(LaneStream::Packets(stream)) = self.mirrored(lane, id, epoch) else { return };
+                self.packets.streams[stream].sfu.layers_reported(self.ctx.now, epoch.0, &report);
                 self.packets.streams.mark_dirty(stream);
             }
             MessageBody::Subscribe => self.add_remote(lane, from, id),
@@ -81,7 +88,10 @@ impl Worker {
                 }
                 match stream {
                     LaneStream::Frames(stream) => self.update_read_interest(stream),
-                    LaneStream::Packets(stream) => self.packets.update_watched(self.ctx.now, stream),
+                    LaneStream::Packets(stream) => {
+                        self.packets.streams[stream].review_mirrored(self.ctx.now);
+                        self.packets.update_watched(self.ctx.now, stream);
+                    }
                 }
             }
             MessageBody::Start(start) => self.start_mirror(id, epoch, *start),
@@ -96,9 +106,14 @@ impl Worker {
                 self.packets.end_silent(&mut self.ctx, id, epoch);
                 self.carry_out_actions();
             }
-            MessageBody::KeyFrameWanted(track) => {
+            MessageBody::KeyFrameWanted(request) => {
                 let Some(stream) = self.packets.streams.find(id) else { return };
-                self.packets.streams[stream].sfu.request_key_frame(self.ctx.now, track);
+                self.packets.streams[stream].sfu.request_key_frame_of(self.ctx.now, request);
+                self.packets.streams.mark_dirty(stream);
+            }
+            MessageBody::LayersWanted { track, wanted } => {
+                let Some(stream) = self.packets.streams.find(id) else { return };
+                self.packets.streams[stream].mirror_wants(self.ctx.now, (from, epoch), track, wanted);
                 self.packets.streams.mark_dirty(stream);
             }
         }
@@ -132,7 +147,7 @@ impl Worker {
                     self.frames.streams[stream].newest = newest;
                 }
             }
-            Start::Packets { tracks, packets } => {
+            Start::Packets { tracks, layers, packets } => {
                 let Some(stream) = self.packets.streams.find(id) else { return };
                 let before = self.packets.streams[stream].publication.source;
                 // A bridge says again what the same publication is, when it knows better.
@@ -144,8 +159,10 @@ impl Worker {
                 if self.packets.streams.find(id) != Some(stream) {
                     return;
                 }
+                let sfu = &mut self.packets.streams[stream].sfu;
+                sfu.mirror_started(self.ctx.now, epoch.0, &layers);
                 for packet in &packets {
-                    let taken = self.packets.streams[stream].sfu.receive_mirrored(self.ctx.now, packet);
+                    let taken = sfu.receive_mirrored(self.ctx.now, packet, Outputs::MAIN);
                     self.packets.counters.dropped += u64::from(taken.is_err());
                 }
                 self.packets.streams.mark_dirty(stream);
@@ -199,7 +216,9 @@ impl Worker {
                 self.packets.update_watched(self.ctx.now, stream);
                 let entry = &self.packets.streams[stream];
                 let tracks = entry.tracks.clone().unwrap_or_default();
-                Start::Packets { tracks, packets: entry.sfu.cached(self.ctx.now).cloned().collect() }
+                let layers = entry.sfu.layers_report(self.ctx.now);
+                let packets = entry.sfu.cached(self.ctx.now).cloned().collect();
+                Start::Packets { tracks, layers, packets }
             }
         };
         self.ctx.send(worker, (id, epoch, lane), MessageBody::Start(Box::new(start)));
@@ -208,15 +227,23 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+    use std::time::{Duration, Instant};
+
     use media::{Codec, FrameRole, TrackId};
+    use rtp::HeaderFields;
     use rtp::payload::MediaKind;
-    use sfu::{Limits, Packet, PacketStream, PublisherInput, WallClock};
+    use sfu::{
+        Layer, LayersWanted, Limits, Packet, PacketStream, PublisherInput, TrackIndex, TrackInput,
+        ViewerInput, WallClock,
+    };
 
     use super::*;
-    use crate::ids::TableId;
+    use crate::ids::{PeerId, TableId};
+    use crate::mailbox;
     use crate::packets::panic_tests::{open_as, worker};
-    use crate::packets::slice_tests::{fields, publisher_track};
-    use crate::registry::Claimant;
+    use crate::packets::slice_tests::{fields, publisher_track, viewer_track};
+    use crate::registry::{Claimant, Home};
     use worker_api::rtc::RtcRole;
 
     /// An audio packet of a publication, as its home sends it.
@@ -228,7 +255,7 @@ mod tests {
         home.publisher_started(now, epoch.0, PublisherInput { tracks, ..PublisherInput::default() });
         home.receive_packet(now, &fields(MediaKind::Audio, 1), &[0x5a; 100], false).expect("taken");
         let mut packets = Vec::new();
-        home.take_arrivals(|packet| packets.push(Arc::clone(packet)));
+        home.take_arrivals(|packet, _| packets.push(Arc::clone(packet)));
         packets.remove(0)
     }
 
@@ -246,10 +273,10 @@ mod tests {
             let message = WorkerMessage { stream: claim.id, epoch: claim.epoch, lane: Lane::Packets, body };
             worker.handle_message(home, message);
         };
-        let start = Start::Packets { tracks: Arc::from([]), packets: Vec::new() };
+        let start = Start::new_packets(&Arc::from([]));
         handle(&mut worker, MessageBody::Start(Box::new(start)));
         let packet = audio_packet(&worker, claim.epoch);
-        handle(&mut worker, MessageBody::Packet(packet));
+        handle(&mut worker, MessageBody::Packet { packet, outputs: Outputs::MAIN });
         // Before that is forwarded, a publisher comes here; the one before has left.
         directory.release(key, claim.epoch);
         open_as(&mut worker, RtcRole::Publish, "a").expect("a publisher");
@@ -258,6 +285,82 @@ mod tests {
         worker.packets.forward(&mut worker.ctx);
         assert!(worker.packets.take_actions().queue.is_empty(), "nothing is of this publication");
         assert_eq!(worker.frames.streams[frames].newest, 0);
+    }
+
+    /// What a mirror of this home needs whose only viewer wants the first encoding of the video.
+    fn wants_of_a_mirror(home: &PacketStream, epoch: Epoch, now: Instant) -> (TrackIndex, LayersWanted) {
+        let mut mirror =
+            PacketStream::new(Limits::default(), WallClock { at: now, ntp: rtp::rtcp::NtpTime(0) });
+        mirror.mirror_started(now, epoch.0, &home.layers_report(now));
+        let video = TrackIndex::new(MediaKind::Video, 0).expect("the first");
+        let track = viewer_track(MediaKind::Video, PeerId(7));
+        let input = ViewerInput { token: 7, cname: String::new(), tracks: vec![track] };
+        let viewer = mirror.join(now, &input).expect("room");
+        mirror.set_layer(now, viewer, video, Layer::of(0));
+        mirror.poll_layers_wanted(now, false).expect("more than the best");
+        mirror.poll_layers_wanted(now + Duration::from_secs(2), false).expect("the best no longer")
+    }
+
+    #[test]
+    fn a_home_sends_another_worker_what_that_needs_and_nothing_else() {
+        let (mut worker, _noted) = worker();
+        let mut ends = mailbox::connect(&[Waker::noop().clone(), Waker::noop().clone()], 256);
+        let mut other = ends.remove(1);
+        worker.ctx.mailboxes = ends.remove(0);
+        open_as(&mut worker, RtcRole::Publish, "a").expect("a publisher");
+        let directory = Arc::clone(&worker.ctx.directory);
+        let (id, Home { epoch, .. }) = directory.home("live/a").expect("it is published");
+        let stream = worker.packets.streams.find(id).expect("its packets");
+        let video = TrackInput { ssrcs: vec![(20, None), (21, None)], ..publisher_track(MediaKind::Video) };
+        let tracks = vec![publisher_track(MediaKind::Audio), video];
+        let now = worker.ctx.now;
+        let input = PublisherInput { tracks, ..PublisherInput::default() };
+        worker.packets.streams[stream].sfu.publisher_started(now, epoch.0, input);
+        let away = WorkerIndex::at(1);
+        let handle = |worker: &mut Worker, body| {
+            worker.handle_message(away, WorkerMessage { stream: id, epoch, lane: Lane::Packets, body });
+        };
+        // Ten packets of each; which of them cross, and how: those of audio, of the main output alone, of an
+        // encoding.
+        let mut number = 0;
+        let mut crossing = |worker: &mut Worker| {
+            for _ in 0..10 {
+                number += 1;
+                for (kind, ssrc) in [(MediaKind::Audio, 1), (MediaKind::Video, 20), (MediaKind::Video, 21)] {
+                    let ssrc = if kind == MediaKind::Audio { fields(kind, 0).ssrc } else { ssrc };
+                    let fields = HeaderFields { ssrc, ..fields(kind, number) };
+                    let sfu = &mut worker.packets.streams[stream].sfu;
+                    sfu.receive_packet(now, &fields, &[0x5a; 100], number == 1).expect("taken");
+                }
+            }
+            worker.packets.streams.mark_dirty(stream);
+            worker.packets.forward(&mut worker.ctx);
+            let mut counts = [0; 3];
+            while let Some(message) = other.receive(WorkerIndex::at(0)) {
+                let MessageBody::Packet { packet, outputs } = message.body else { continue };
+                let at = match outputs {
+                    _ if packet.track().kind() == MediaKind::Audio => 0,
+                    Outputs { in_encoding: None, .. } => 1,
+                    Outputs { is_main, .. } => 2 + usize::from(is_main),
+                };
+                counts[at] += 1;
+            }
+            counts
+        };
+        assert_eq!(crossing(&mut worker), [0, 0, 0], "it has not asked for the stream");
+        handle(&mut worker, MessageBody::Subscribe);
+        assert_eq!(crossing(&mut worker), [10, 10, 0]);
+        let (track, wanted) = wants_of_a_mirror(&worker.packets.streams[stream].sfu, epoch, now);
+        let old = Epoch(epoch.0 - 1);
+        let body = MessageBody::LayersWanted { track, wanted };
+        worker.handle_message(away, WorkerMessage { stream: id, epoch: old, lane: Lane::Packets, body });
+        assert_eq!(crossing(&mut worker), [10, 10, 0], "of the publication before");
+        handle(&mut worker, MessageBody::LayersWanted { track, wanted });
+        assert_eq!(crossing(&mut worker), [10, 0, 10]);
+        handle(&mut worker, MessageBody::Unsubscribe);
+        assert_eq!(crossing(&mut worker), [0, 0, 0]);
+        handle(&mut worker, MessageBody::Subscribe);
+        assert_eq!(crossing(&mut worker), [10, 10, 0], "what it needed before is forgotten");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::Frame;
+use sfu::{LayersWanted, TrackIndex};
 
 use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
@@ -33,12 +34,21 @@ pub(crate) struct Remote {
     pub(crate) lost_header: bool,
     /// Ends of tracks that were among them, the last of each track, which do not come again either.
     pub(crate) lost_ends: Vec<Arc<Frame>>,
+    /// What it needs of tracks of packets that it does not need the main output of alone.
+    pub(crate) layers: Vec<(TrackIndex, LayersWanted)>,
 }
 
 impl Remote {
     /// One that has had nothing yet.
     pub(crate) fn new(worker: WorkerIndex) -> Self {
-        Self { worker, lost: false, lost_header: false, lost_ends: Vec::new() }
+        Self { worker, lost: false, lost_header: false, lost_ends: Vec::new(), layers: Vec::new() }
+    }
+
+    /// What it needs of a track of packets.
+    #[inline]
+    pub(crate) fn wants(&self, track: TrackIndex) -> LayersWanted {
+        let wanted = self.layers.iter().find(|(known, _)| *known == track);
+        wanted.map_or(LayersWanted::MAIN, |(_, wanted)| *wanted)
     }
 }
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtc::Peer;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::context::Context;
 use crate::event_loop::Worker;
 use crate::frames::stream::Format;
-use crate::ids::{ConnId, FrameStreamId, PacketStreamId};
+use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TableId};
 use crate::mailbox::{MessageBody, Start};
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::packets::{Action, inputs};
@@ -22,9 +23,10 @@ use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, Publi
 use crate::registry::{Claim, Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
+use worker_api::publications::StreamPublished;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
-use worker_api::snapshot::{Role, SessionId};
+use worker_api::snapshot::{Protocol, Role, SessionId};
 
 impl Worker {
     /// A lane of a stream, if this worker has it.
@@ -173,7 +175,7 @@ impl Worker {
     }
 
     /// What is published as a stream, if players of frames can have it.
-    fn published_as_frames(&self, key: &str, app: &str) -> Result<Published, PlayRefusal> {
+    pub(crate) fn published_as_frames(&self, key: &str, app: &str) -> Result<Published, PlayRefusal> {
         let published = self.ctx.directory.published(key);
         match published {
             Published::Packets(_) if !self.ctx.settings_for(app).bridge.enabled => {
@@ -220,6 +222,7 @@ impl Worker {
 
     fn create_session(&mut self, open: RtcOpen) -> Result<SessionId, RtcRefusal> {
         let RtcOpen { role, app, stream: name, address, user_agent, peer, tracks, published, .. } = open;
+        let (bits_per_second_max, height_max) = (open.bits_per_second_max, open.height_max);
         if self.ctx.draining_until.is_some() {
             return Err(RtcRefusal::Draining);
         }
@@ -239,6 +242,8 @@ impl Worker {
             role,
             address,
             user_agent,
+            bits_per_second_max,
+            height_max,
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),
@@ -315,7 +320,7 @@ impl Worker {
         self.end_replaced(claim, Lane::Packets);
         let wait = self.ctx.settings_for(app).wait_for_publisher;
         let stream = self.packets.streams.find_or_insert(claim.id, (app, name), wait);
-        let start = || Start::Packets { tracks: Arc::clone(tracks), packets: Vec::new() };
+        let start = || Start::new_packets(tracks);
         self.publish_to(LaneStream::Packets(stream), claim, start);
         stream
     }
@@ -370,6 +375,22 @@ impl Worker {
             LaneStream::Packets(stream) => {
                 self.packets.streams[stream].start(source, tracks, now_ms);
                 self.review_served(stream);
+            }
+        }
+        if source.origin.is_publisher()
+            && let Some(publication) = self.publication(stream)
+        {
+            let (key, app_bytes) = (Arc::clone(&publication.key), publication.app().len());
+            self.cut_if_always(&key, app_bytes);
+            let is_fetched = match source.origin {
+                Origin::Connection(conn) => {
+                    self.connections.columns.stats.protocol[conn.index()] == Protocol::Node
+                }
+                origin => origin == Origin::Node,
+            };
+            let news = StreamPublished { key, app_bytes, is_fetched };
+            if let Err(TrySendError::Full(news)) = self.control.published.try_send(news) {
+                tracing::warn!(stream = %news.key, "nobody hears that a stream is published: too many at once");
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::frames::tap::Tap;
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::Readiness;
 use crate::proto::connections::{ClientRequest, Connections, Read};
-use crate::proto::http::{self, MediaRequest, Method};
+use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::idle::{IdleConnection, NextRequest};
 use crate::proto::internal::FRAMES_PER_TURN;
 use crate::proto::session::{
@@ -47,6 +47,13 @@ impl Worker {
         }
         if writes {
             self.write(conn);
+            let session = self.connections.sessions.get(conn);
+            let may_ask =
+                |session: &Session| matches!(&session.state, State::HttpHead(head) if !head.bytes.is_empty());
+            if session.is_some_and(may_ask) {
+                // The next request has come while the answer to the one before was being sent.
+                self.handle_requests(conn, None);
+            }
         }
     }
 
@@ -106,7 +113,10 @@ impl Worker {
                     self.detach(conn, EndReason::StreamClosedByPeer);
                 }
                 ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
-                ClientRequest::Stream(request, rest) => self.stream_request(conn, request, rest),
+                ClientRequest::Stream(request) => match request.form {
+                    Form::Flv => self.stream_request(conn, request),
+                    Form::Segments(_) => self.segment_request(conn, request),
+                },
                 ClientRequest::Control => self.give_to_control(conn),
                 ClientRequest::Bad(status, reason) => {
                     self.ctx.counters.protocol_errors += 1;
@@ -299,7 +309,7 @@ impl Worker {
 
     /// Makes a player inside this process a session, or says why not.
     pub(crate) fn play_internal(&mut self, tap: InternalTap) {
-        let InternalTap { request: TapRequest { app, name, address, detail }, frames, reply } = tap;
+        let InternalTap { request: TapRequest { app, name, protocol, address, detail }, frames, reply } = tap;
         if self.ctx.draining_until.is_some() {
             let _ = reply.send(Err(TapRefusal::Draining));
             return;
@@ -321,7 +331,7 @@ impl Worker {
                 return;
             }
         };
-        let conn = self.connections.add(&mut self.ctx, None, address, State::Tap, Protocol::Node);
+        let conn = self.connections.add(&mut self.ctx, None, address, State::Tap, protocol);
         let tap = self.frames.join_tap(&self.ctx, stream, conn, frames);
         let session = &mut self.connections.sessions[conn];
         let id = session.id;
@@ -334,7 +344,7 @@ impl Worker {
         }
     }
 
-    fn stream_request(&mut self, conn: ConnId, request: MediaRequest, rest: Vec<u8>) {
+    fn stream_request(&mut self, conn: ConnId, request: MediaRequest) {
         let (name, token) = ((&*request.app, &*request.stream), request.token.as_deref());
         let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
         let outcome = match &request.method {
@@ -349,17 +359,22 @@ impl Worker {
         };
         if let Some(location) = self.redirect(conn, &request) {
             let refusal = Some((307, "the stream is played by another node"));
-            return self.answer_request(conn, &request, rest, refusal, Some(&location));
+            return self.answer_request(conn, &request, refusal, Some(&location));
         }
         let outcome = match outcome {
             Ok(Some(format)) => self.play(conn, name, token, format).map_err(refusal),
-            Ok(None) => return self.answer_request(conn, &request, rest, None, None),
+            Ok(None) => return self.answer_request(conn, &request, None, None),
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = outcome {
-            return self.answer_request(conn, &request, rest, Some(refusal), None);
+            return self.answer_request(conn, &request, Some(refusal), None);
         }
         let session = &mut self.connections.sessions[conn];
+        // What came behind the request, of which only WebSocket clients mean anything.
+        let rest = match &mut session.state {
+            State::HttpHead(head) => std::mem::take(&mut head.bytes),
+            _ => Vec::new(),
+        };
         session.state = match request.method {
             Method::WebSocket { accept } => {
                 let tls = session.is_tls();
@@ -377,7 +392,7 @@ impl Worker {
     }
 
     /// Where a player that may play the stream is to go instead. WebSocket clients follow nobody.
-    fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
+    pub(crate) fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return None;
         }
@@ -388,31 +403,20 @@ impl Worker {
     }
 
     /// Answers a request that gets no stream, with a status and a line of text if it is refused. The
-    /// connection stays open as it does after an answer of control: its next request, of which `rest` has
-    /// come, is read here.
-    fn answer_request(
+    /// connection stays open as it does after an answer of control.
+    pub(crate) fn answer_request(
         &mut self,
         conn: ConnId,
         request: &MediaRequest,
-        rest: Vec<u8>,
         refusal: Option<(u16, &'static str)>,
         location: Option<&str>,
     ) {
-        let session = &mut self.connections.sessions[conn];
-        let State::HttpHead(head) = &mut session.state else { return };
-        // A client that asks far ahead has no more than a head's bytes of requests answered in a turn, also
-        // over TLS, where a turn reads more: for the rest it connects again.
-        let may_stay =
-            request.may_stay && rest.len() <= http::HEAD_BYTES_MAX && self.ctx.draining_until.is_none();
-        if head.slot.is_none() && may_stay {
-            head.slot = self.ctx.kept_connections.take(session.address.ip());
-        }
-        let stays = may_stay && head.slot.is_some();
+        let stays = self.connection_stays(conn, request);
         let mut fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), stays);
         if let Some(location) = location {
             fields = format!("Location: {location}\r\n{fields}");
         }
-        let out = &mut session.pending.bytes;
+        let out = &mut self.connections.sessions[conn].pending.bytes;
         let reason = match (refusal, &request.method) {
             (Some((status, text)), method) => {
                 http::write_answer(out, status, text, &fields, *method != Method::Head);
@@ -427,11 +431,38 @@ impl Worker {
                 EndReason::Answered("HEAD answered")
             }
         };
+        self.answered(conn, stays, reason);
+    }
+
+    /// Whether a connection stays open after its answer: a client that asks far ahead has no more than a
+    /// head's bytes of requests answered in a turn, also over TLS, where a turn reads more; for the rest it
+    /// connects again.
+    pub(crate) fn connection_stays(&mut self, conn: ConnId, request: &MediaRequest) -> bool {
+        let session = &mut self.connections.sessions[conn];
+        let State::HttpHead(head) = &mut session.state else { return false };
+        let may_stay =
+            request.may_stay && head.bytes.len() <= http::HEAD_BYTES_MAX && self.ctx.draining_until.is_none();
+        if head.slot.is_none() && may_stay {
+            head.slot = self.ctx.kept_connections.take(session.address.ip());
+        }
+        may_stay && head.slot.is_some()
+    }
+
+    /// An answer is in the session: it leaves, and the next request is read if the connection `stays`.
+    pub(crate) fn answered(&mut self, conn: ConnId, stays: bool, reason: EndReason) {
         if !stays {
             return self.end(conn, reason);
         }
         self.ctx.counters.ended.count(reason);
-        (head.bytes, head.seen, head.requests) = (rest, 0, head.requests.saturating_add(1));
+        self.await_next_request(conn);
+    }
+
+    /// An answer is in the session: it leaves, and the next request is read.
+    pub(crate) fn await_next_request(&mut self, conn: ConnId) {
+        let session = &mut self.connections.sessions[conn];
+        if let State::HttpHead(head) = &mut session.state {
+            head.requests = head.requests.saturating_add(1);
+        }
         session.unused_since_ms = self.ctx.now_ms;
         self.write(conn);
     }
@@ -455,7 +486,7 @@ impl Worker {
 
     fn give_to_control(&mut self, conn: ConnId) {
         if !self.connections.sessions[conn].has_sent_all() {
-            // The answer to the request before is for the worker to send.
+            // The answer to the request before is for the worker to send, and has not been read.
             return self.remove(conn, EndReason::AnswersUnread);
         }
         let handoffs = self.control.handoffs.clone();
@@ -596,6 +627,8 @@ impl Worker {
                 if let Some(Player { stream, cursor, .. }) = self.frames.leave(&mut self.ctx, player) {
                     let (key, dropped) = (self.stream_key(stream), cursor.dropped());
                     tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "player left");
+                    #[cfg(feature = "simulated")]
+                    self.frames.left.push((self.connections.sessions[conn].address, dropped));
                     self.unsubscribe_unless_played(stream);
                 }
             }

@@ -185,14 +185,16 @@ impl SimulatedWorker {
         }
     }
 
-    /// Players that have not got all, and how much.
-    pub fn dropped(&self) -> impl Iterator<Item = PlayerCounts> {
+    /// Players that have not got all, and how much; those too that have left since the last call, who may
+    /// have gone on at a key frame and been ended within one turn.
+    pub fn dropped(&mut self) -> impl Iterator<Item = PlayerCounts> {
+        let left = std::mem::take(&mut self.worker.frames.left);
         let worker = &self.worker;
-        worker.frames.players.iter().filter_map(|(_, player)| {
-            let dropped = player.cursor.dropped();
-            let client = worker.connections.sessions.get(player.conn).filter(|_| dropped > 0)?.address;
-            Some(PlayerCounts { client, dropped })
-        })
+        let present = worker.frames.players.iter().filter_map(|(_, player)| {
+            Some((worker.connections.sessions.get(player.conn)?.address, player.cursor.dropped()))
+        });
+        let all = left.into_iter().chain(present).filter(|(_, dropped)| *dropped > 0);
+        all.map(|(client, dropped)| PlayerCounts { client, dropped })
     }
 
     /// After every turn: each message of the stream of a player, from its first one on, was written to it, is

@@ -45,6 +45,7 @@ impl Worker {
                 TimeoutAction::Overdue => self.overdue(conn),
             }
         }
+        self.sweep_segments();
         self.idle.sweep(&self.ctx);
         self.packets.sweep(&mut self.ctx);
         self.carry_out_actions();
@@ -79,6 +80,17 @@ impl Worker {
             Media::None if draining.is_some() => TimeoutAction::End(EndReason::Draining),
             Media::None if session.awaits_request() && session.has_sent_all() && !session.reads_again => {
                 TimeoutAction::GoIdle
+            }
+            Media::None if !session.body.is_empty() => {
+                // A slow reader may take its time, as long as it takes something.
+                match session.blocked && passed(session.written_ms, settings.handshake_timeout) {
+                    true => TimeoutAction::Remove(EndReason::Stalled),
+                    false => TimeoutAction::Fine,
+                }
+            }
+            // How long a request may wait for a part is for `segments.rs`.
+            Media::None if matches!(&session.state, State::HttpHead(head) if head.waits) => {
+                TimeoutAction::Fine
             }
             Media::None if passed(session.unused_since_ms, settings.handshake_timeout) => {
                 TimeoutAction::Overdue

@@ -2,3 +2,4 @@
 
 mod network_faults;
 mod packets;
+mod paths;

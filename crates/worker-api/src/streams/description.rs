@@ -256,7 +256,8 @@ fn number_of_extension(extension: Extension) -> u8 {
 }
 
 fn feedback_bits(feedback: Feedback) -> u8 {
-    let Feedback { nack, pli, fir, transport_cc, remb } = feedback;
+    // Congestion control feedback is of viewers only.
+    let Feedback { nack, pli, fir, transport_cc, remb, ccfb: _ } = feedback;
     let bits = [nack, pli, fir, transport_cc, remb];
     bits.into_iter().enumerate().fold(0, |bits, (at, is_set)| bits | u8::from(is_set) << at)
 }
@@ -287,7 +288,7 @@ impl<'a> Reader<'a> {
             return Err(DescriptionError::Contents);
         }
         let [nack, pli, fir, transport_cc, remb] = std::array::from_fn(|at| bits & 1 << at != 0);
-        let feedback = Feedback { nack, pli, fir, transport_cc, remb };
+        let feedback = Feedback { nack, pli, fir, transport_cc, remb, ccfb: false };
         Ok(Format { payload_type, codec, clock_rate, channels, fmtp, rtx_payload_type, feedback })
     }
 
@@ -314,7 +315,18 @@ impl<'a> Reader<'a> {
         if formats.is_empty() || map.iter().count() != extensions.len() {
             return Err(DescriptionError::Contents);
         }
-        Ok(TrackDescription { mid, kind, formats, extensions: map, sources, extmap_allow_mixed, rids })
+        let extensions = map;
+        Ok(TrackDescription {
+            mid,
+            kind,
+            formats,
+            extensions,
+            sources,
+            extmap_allow_mixed,
+            rids,
+            red: None,
+            fec: None,
+        })
     }
 
     fn why(&mut self) -> Result<Option<NotBridged>, DescriptionError> {
@@ -413,7 +425,14 @@ mod tests {
             channels: 2,
             fmtp: fmtp.to_owned(),
             rtx_payload_type: Some(payload_type + 1),
-            feedback: Feedback { nack: true, pli: false, fir: true, transport_cc: false, remb: true },
+            feedback: Feedback {
+                nack: true,
+                pli: false,
+                fir: true,
+                transport_cc: false,
+                remb: true,
+                ccfb: false,
+            },
         }
     }
 
@@ -428,6 +447,8 @@ mod tests {
             sources: vec![Source { ssrc: 7, rtx_ssrc: Some(u32::MAX) }, Source { ssrc: 8, rtx_ssrc: None }],
             extmap_allow_mixed: true,
             rids: ["h", "m", "l"].map(str::to_owned).to_vec(),
+            red: None,
+            fec: None,
         }
     }
 
@@ -440,6 +461,8 @@ mod tests {
             sources: Vec::new(),
             extmap_allow_mixed: false,
             rids: Vec::new(),
+            red: None,
+            fec: None,
         }
     }
 

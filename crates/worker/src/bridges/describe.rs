@@ -64,6 +64,8 @@ fn track(kind: MediaKind, formats: Vec<Format>) -> TrackDescription {
         sources: vec![Source { ssrc, rtx_ssrc: None }],
         extmap_allow_mixed: false,
         rids: Vec::new(),
+        red: None,
+        fec: None,
     }
 }
 

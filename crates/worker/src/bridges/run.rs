@@ -133,8 +133,7 @@ impl Worker {
             // Viewers with video end, and get the reason when they connect again. Those with audio alone
             // stay.
             for remote in entry.publication.remotes.clone() {
-                let start = Start::Packets { tracks: Arc::clone(&tracks), packets: Vec::new() };
-                let body = MessageBody::Start(Box::new(start));
+                let body = MessageBody::Start(Box::new(Start::new_packets(&tracks)));
                 self.ctx.send(remote.worker, (stream, epoch, Lane::Packets), body);
             }
             self.packets.end_video_players(&mut self.ctx, packets);

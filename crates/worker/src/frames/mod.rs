@@ -40,6 +40,9 @@ pub(crate) struct Frames {
     pub(crate) taps: Table<TapId, Tap>,
     /// Taps with something new in their queues.
     served_taps: Vec<TapId>,
+    /// Players that have left since the simulation looked last, and how many messages each has not got.
+    #[cfg(feature = "simulated")]
+    pub(crate) left: Vec<(std::net::SocketAddr, u64)>,
 }
 
 /// What bridges have to do about a frame of a publisher.

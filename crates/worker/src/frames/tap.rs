@@ -208,8 +208,13 @@ mod tests {
         let (tap, frames) = queue();
         let (reply, mut answer) = oneshot::channel();
         let address = "192.0.2.1:80".parse().expect("an address");
-        let request =
-            TapRequest { app: "live".to_owned(), name: "a".to_owned(), address, detail: String::new() };
+        let request = TapRequest {
+            app: "live".to_owned(),
+            name: "a".to_owned(),
+            protocol: worker_api::snapshot::Protocol::Node,
+            address,
+            detail: String::new(),
+        };
         worker.play_internal(InternalTap { request, frames, reply });
         answer.try_recv().expect("an answer").map(|_| tap)
     }

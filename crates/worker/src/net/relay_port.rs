@@ -213,7 +213,7 @@ impl<L: Copy> RelayPort<L> {
     /// Queues a control datagram to an address, for the next flush. What has no room there is lost, and said
     /// again.
     pub(crate) fn control(&mut self, destination: SocketAddr, datagram: &[u8], now_ms: u64) {
-        let envelope = Envelope { destination, stamp: now_ms, departure_ns: 0 };
+        let envelope = Envelope { stamp: now_ms, ..destination.into() };
         self.counts.datagrams += 1;
         self.counts.bytes += datagram.len() as u64;
         self.counts.dropped += u64::from(self.control.push(envelope, datagram).is_err());

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use group_send::peer_table::{PeerKey, PeerTable};
-use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Envelope, ReserveError, SendBatch};
+use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Ecn, Envelope, ReserveError, SendBatch};
 use rtp::payload::MediaKind;
 use srtp::{TagPlaces, TagQueue};
 
@@ -190,8 +190,7 @@ impl UdpPort {
     /// `None` when `write` made none, or there is no room even after everything was sent that waits.
     pub(crate) fn datagram(
         &mut self,
-        destination: SocketAddr,
-        kind: MediaKind,
+        heading: Heading,
         len_max: usize,
         now_ms: u64,
         counters: &mut SendCounters,
@@ -200,7 +199,9 @@ impl UdpPort {
         if self.tags.is_full() {
             self.finish_tags();
         }
-        let envelope = Envelope { destination, stamp: now_ms << KIND_BITS | kind as u64, departure_ns: 0 };
+        let Heading { destination, kind, ecn } = heading;
+        let stamp = now_ms << KIND_BITS | kind as u64;
+        let envelope = Envelope { stamp, ecn, ..destination.into() };
         let mut reserved = self.batch.reserve(envelope, len_max);
         // Where the kernel had no room this turn, asking it for each datagram would cost more than sending.
         if matches!(reserved, Err(ReserveError::Full)) && self.blocked_at_ms != Some(now_ms) {
@@ -320,6 +321,26 @@ impl UdpPort {
                 tracing::trace!(local = %self.local, dropped, "datagrams dropped: no room for too long");
             }
         }
+    }
+}
+
+/// Where a datagram goes and what it carries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heading {
+    destination: SocketAddr,
+    kind: MediaKind,
+    ecn: Ecn,
+}
+
+impl Heading {
+    /// Without a mark.
+    pub(crate) fn new(destination: SocketAddr, kind: MediaKind) -> Self {
+        Self { destination, kind, ecn: Ecn::NotEct }
+    }
+
+    /// It leaves as ECT(1), for queues that mark early (RFC 9331), or without a mark.
+    pub(crate) fn with_ect(self, is_ect: bool) -> Self {
+        Self { ecn: if is_ect { Ecn::Ect1 } else { Ecn::NotEct }, ..self }
     }
 }
 
@@ -542,7 +563,8 @@ mod tests {
         port.record_only();
         port.is_full = true;
         for (at_ms, kind) in [(50, MediaKind::Data), (51, MediaKind::Audio), (52, MediaKind::Video)] {
-            port.datagram(remote, kind, 1, at_ms, &mut sent, |_, _| Some(1)).expect("it is made");
+            port.datagram(Heading::new(remote, kind), 1, at_ms, &mut sent, |_, _| Some(1))
+                .expect("it is made");
         }
         port.flush(51 + WAIT_MS_MAX, &mut sent);
         assert_eq!(sent.no_room[MediaKind::Data as usize], 1);
@@ -578,7 +600,7 @@ mod tests {
                 let payload = &[number as u8; 100][..20 + number];
                 let mut send = || {
                     let to = peer.local_addr().expect("its address");
-                    port.datagram(to, MediaKind::Video, 160, 0, &mut sent, |out, tag| {
+                    port.datagram(Heading::new(to, MediaKind::Video), 160, 0, &mut sent, |out, tag| {
                         let plaintext = Plaintext::From { header: &header, payload };
                         sender.protect_rtp_later(plaintext, out, tag.queue, tag.datagram).ok()
                     })

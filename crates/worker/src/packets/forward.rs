@@ -3,17 +3,21 @@
 //! Audio goes first. Video waits for the end of the turn, when the audio has left, and leaves in slices if
 //! there is much of it (`video_queue.rs`): a key frame to thousands takes longer than audio may wait. The
 //! order is viewer by viewer, so that one viewer's packets of a frame stand next to each other and leave as
-//! one run. Per packet and viewer this is a header of some twenty bytes, one pass of the cipher from the
-//! packet cache straight into the datagram, and nothing else: no look-up by name, no allocation, no copy.
-//! In counter mode the tag comes later, computed side by side with those of other packets
-//! (`net/udp_port.rs`).
+//! one run. Per packet and viewer this is a header of some twenty bytes and one pass of the cipher from
+//! the packet cache straight into the datagram: no look-up by name, no allocation, and no copy, except
+//! where a change of layers has shifted picture ids. In counter mode the tag comes later, computed side
+//! by side with those of other packets (`net/udp_port.rs`).
+//!
+//! A viewer whose path has no room for its video falls behind: the rest comes from the packet cache
+//! (`send_backlogs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use congestion::Kind;
 use rtp::payload::MediaKind;
-use sfu::HEADER_LEN_MAX;
+use sfu::{HEADER_LEN_MAX, Outlet, Pacer, REPAIR_LEN_MAX, Resend};
 use srtp::{OutboundContext, Plaintext, ProtectError};
 
 use super::session::{Route, SendTransport};
@@ -23,16 +27,17 @@ use crate::context::Context;
 use crate::ids::{PacketStreamId, PeerId, PortId, Table, TableId};
 use crate::mailbox::{MessageBody, WorkerMessage};
 use crate::net::ice_tcp::TcpPeers;
-use crate::net::udp_port::{SendCounters, TagSlot, UdpPort};
+use crate::net::udp_port::{Heading, SendCounters, TagSlot, UdpPort};
 use crate::registry::{Lane, Origin};
+use crate::stats::columns::Columns;
 use worker_api::EndReason;
 
 /// Bytes a packet grows by at most when it is protected: the tag of AES-GCM (RFC 7714 section 5).
 const TAG_BYTES_MAX: usize = 16;
 /// The same for RTCP, with its index (RFC 3711 section 3.4).
 const RTCP_TRAILER_BYTES_MAX: usize = TAG_BYTES_MAX + 4;
-/// How long the timer of a stream with viewers that join may wait while it is queued for them.
-const JOINING_QUEUED_MAX: Duration = Duration::from_millis(5);
+/// How long the timer of a stream with viewers with a backlog may wait while it is queued for them.
+const BACKLOG_QUEUED_MAX: Duration = Duration::from_millis(5);
 
 /// What becomes of packets while the kernel has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +88,16 @@ impl Sockets {
         !self.tcp.has_sessions() && in_use.peek().is_some() && in_use.all(|(_, port)| port.is_blocked())
     }
 
+    /// Tells the congestion control of a viewer with a TCP connection how that is.
+    #[inline]
+    fn tell_socket(&self, transport: &mut SendTransport, now: Instant) {
+        if let (Route::Tcp { connection, .. }, Some(pacer)) = (transport.route, &mut transport.pacer)
+            && let Some((waiting, taken)) = self.tcp.backlog(connection)
+        {
+            pacer.socket(now, waiting, taken);
+        }
+    }
+
     /// Protects and sends an RTP packet of this kind and of up to `len_max` bytes. `plaintext` says where it
     /// is, or writes it to the place that it is sent from. Its length, if there is one now.
     #[inline]
@@ -103,6 +118,24 @@ impl Sockets {
                 }
                 (None, Plaintext::InPlace { len }) => outbound.protect_rtp(out, len),
             })
+        });
+        self.sent.rtp_packets += u64::from(made.is_some());
+        made
+    }
+
+    /// The same for a packet of `len` bytes that was sent before, which `write` writes as it was then: it
+    /// gets the index that it had.
+    fn send_rtp_again(
+        &mut self,
+        transport: &mut SendTransport,
+        now_ms: u64,
+        kind: MediaKind,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let made = self.send(transport, now_ms, kind, len + TAG_BYTES_MAX, |outbound, out, _| {
+            let len = write(out)?;
+            Some(outbound.protect_rtp_again(out, len))
         });
         self.sent.rtp_packets += u64::from(made.is_some());
         made
@@ -134,9 +167,10 @@ impl Sockets {
         };
         let len = match transport.route {
             Route::Udp { port, remote } => {
+                let is_ect = transport.pacer.as_ref().is_some_and(|pacer| pacer.sends_ect());
+                let heading = Heading::new(remote, kind).with_ect(is_ect);
                 let sent = &mut self.sent;
-                self.ports[port]
-                    .datagram(remote, kind, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
+                self.ports[port].datagram(heading, len_max, now_ms, sent, |out, tag| protect(out, Some(tag)))
             }
             Route::Tcp { connection, path } => {
                 let len = self.tcp.datagram(connection, &path, len_max, |out| protect(out, None));
@@ -181,12 +215,15 @@ impl Packets {
     fn forward_stream(&mut self, ctx: &mut Context, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
+        // Before the packets: a mirror has to know what they are of.
+        stream.exchange_layers(ctx);
         let (publication, is_served) = (&stream.publication, stream.is_served);
         let from = self.actions.packets.len();
-        stream.sfu.take_arrivals(|packet| {
+        stream.sfu.take_arrivals(|packet, outputs| {
             let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
             for (remote, source) in remotes {
-                let body = MessageBody::Packet(Arc::clone(packet));
+                let Some(outputs) = remote.wants(packet.track()).of(packet, outputs) else { continue };
+                let body = MessageBody::Packet { packet: Arc::clone(packet), outputs };
                 let message =
                     WorkerMessage { stream: publication.id, epoch: source.epoch, lane: Lane::Packets, body };
                 if !ctx.mailboxes.try_send(remote.worker, message, ctx.now_ms) {
@@ -197,7 +234,7 @@ impl Packets {
                     );
                 }
             }
-            if is_served || publication.bridge.is_some() {
+            if outputs.is_main && (is_served || publication.bridge.is_some()) {
                 self.actions.packets.push(Arc::clone(packet));
             }
         });
@@ -213,11 +250,11 @@ impl Packets {
             }
         }
         let mut all = usize::MAX;
-        self.send_batch(ctx.now_ms, id, MediaKind::Audio, &mut all, NoRoom::Try);
+        self.send_batch(ctx, id, MediaKind::Audio, &mut all, NoRoom::Try);
         let Some(stream) = self.streams.get_mut(id) else { return };
         self.video.push(id, stream);
-        // Viewers that join are served when it is their turn; until then they are due all the time.
-        let soonest = if stream.joining_queued { ctx.now + JOINING_QUEUED_MAX } else { ctx.now };
+        // Viewers with a backlog are served when it is their turn; until then they are due all the time.
+        let soonest = if stream.backlog_queued { ctx.now + BACKLOG_QUEUED_MAX } else { ctx.now };
         let due = stream.sfu.next_timeout().map(|due| due.max(soonest));
         self.set_stream_timer(id, due, ctx.now);
     }
@@ -230,11 +267,11 @@ impl Packets {
             return;
         }
         self.flush(ctx);
-        let (mut left, for_joining) = self.video.slice(ctx.now);
+        let (mut left, for_backlog) = self.video.slice(ctx.now);
         // What viewers begin with counts as sent once it is made.
         let is_blocked = self.sockets.are_all_blocked();
         if !is_blocked {
-            left -= self.send_backlogs(ctx, for_joining);
+            left -= self.send_backlogs(ctx, for_backlog);
         }
         let mut waiting = Vec::new();
         while left > 0
@@ -253,7 +290,7 @@ impl Packets {
             let no_room = NoRoom::WaitUnlessBefore(self.video.late_before(stream, ctx.now));
             let mut waits = false;
             self.guard_stream(ctx, id, |packets, ctx| {
-                waits = packets.send_batch(ctx.now_ms, id, MediaKind::Video, &mut left, no_room);
+                waits = packets.send_batch(ctx, id, MediaKind::Video, &mut left, no_room);
             });
             match self.streams.get_mut(id) {
                 Some(_) if waits => waiting.push(id),
@@ -261,10 +298,10 @@ impl Packets {
                 None => {}
             }
         }
-        // Viewers that join are left for the next turn because it was their share, or because nobody has
+        // Viewers with a backlog are left for the next turn because it was their share, or because nobody has
         // room.
-        let goes_on = left == 0 || self.video.has_joining() && !is_blocked;
-        self.video.waits_for_room = !goes_on && (!waiting.is_empty() || self.video.has_joining());
+        let goes_on = left == 0 || self.video.has_backlog() && !is_blocked;
+        self.video.waits_for_room = !goes_on && (!waiting.is_empty() || self.video.has_backlog());
         for id in waiting {
             if let Some(stream) = self.streams.get_mut(id) {
                 self.video.push(id, stream);
@@ -273,18 +310,19 @@ impl Packets {
         self.counters.video_left += u64::from(!self.video.is_empty());
     }
 
-    /// Sends viewers that join at most `most` packets of what is cached. How many that were.
+    /// Sends viewers that join or have fallen behind at most `most` packets from the cache. How many
+    /// that were.
     fn send_backlogs(&mut self, ctx: &mut Context, most: usize) -> usize {
         let mut left = most;
         while left > 0
-            && let Some(id) = self.video.pop_joining()
+            && let Some(id) = self.video.pop_backlog()
         {
             let Some(stream) = self.streams.get_mut(id) else { continue };
-            stream.joining_queued = false;
+            stream.backlog_queued = false;
             self.guard_stream(ctx, id, |packets, ctx| left -= packets.send_backlog(ctx, id, left));
             let Some(stream) = self.streams.get_mut(id) else { continue };
             if left == 0 && stream.sfu.has_backlog() {
-                self.video.push_joining(id, stream);
+                self.video.push_backlog(id, stream);
             } else {
                 let due = stream.sfu.next_timeout();
                 self.set_stream_timer(id, due, ctx.now);
@@ -296,19 +334,14 @@ impl Packets {
     /// The same for those of one stream.
     fn send_backlog(&mut self, ctx: &Context, id: PacketStreamId, most: usize) -> usize {
         let Some(stream) = self.streams.get_mut(id) else { return 0 };
-        stream.sfu.send_backlog(ctx.now, most, |token, kind, header, payload| {
-            let peer = PeerId(token as u32);
-            let Some(transport) = self.transports.get_mut(peer) else {
-                self.sockets.sent.paused += 1;
-                return tracing::trace!(?peer, "packet not sent: the viewer has no path");
-            };
-            let made =
-                self.sockets.send_rtp(transport, ctx.now_ms, kind, header.len() + payload.len(), |_| {
-                    Some(Plaintext::From { header, payload })
-                });
-            self.columns.sent(peer, made.unwrap_or(0) as u64);
-            self.columns.passed(peer, u64::from(made.is_some()));
-        })
+        let mut outlet = SessionOutlet {
+            sockets: &mut self.sockets,
+            transports: &mut self.transports,
+            columns: &mut self.columns,
+            now: ctx.now,
+            now_ms: ctx.now_ms,
+        };
+        stream.sfu.send_backlog(ctx.now, most, &mut outlet)
     }
 
     /// Sends audio or video of a stream to one viewer after the other, until all have had their turn or no
@@ -318,7 +351,7 @@ impl Packets {
     /// It ends between two viewers only, so that one viewer's packets of a frame stay together.
     fn send_batch(
         &mut self,
-        now_ms: u64,
+        ctx: &Context,
         id: PacketStreamId,
         kind: MediaKind,
         left: &mut usize,
@@ -328,6 +361,8 @@ impl Packets {
         if stream.sfu.waiting(kind).is_none() {
             return false;
         }
+        let (now, now_ms) = (ctx.now, ctx.now_ms);
+        let sent_as = if kind == MediaKind::Audio { Kind::Audio } else { Kind::Video };
         let mut header = [0; HEADER_LEN_MAX];
         let mut batch = stream.sfu.prepare_batch(kind);
         while *left > 0 {
@@ -357,20 +392,75 @@ impl Packets {
                 tracing::trace!(?peer, packets, "packets dropped: no room for too long");
                 continue;
             }
+            self.sockets.tell_socket(transport, now);
+            // How much its path takes now. Audio waits for nothing.
+            let room = match &mut transport.pacer {
+                Some(pacer) if pacer.is_stopped() && kind == MediaKind::Audio => {
+                    let packets = viewer.takes(packets);
+                    self.sockets.sent.paused += packets as u64;
+                    tracing::trace!(
+                        ?peer,
+                        packets,
+                        "packets dropped: the viewer has not reported for too long"
+                    );
+                    continue;
+                }
+                Some(pacer) if kind == MediaKind::Video => pacer.room(now) as u64,
+                _ => u64::MAX,
+            };
             *left = left.saturating_sub(packets.len());
-            let (mut sent, mut bytes) = (0, 0);
+            let (mut sent, mut bytes, mut behind_from, mut has_repairs) = (0, 0, None, false);
             for at in 0..packets.len() {
+                if bytes >= room && behind_from.is_none() {
+                    behind_from = Some(at);
+                }
+                // What cannot come from the cache later goes now.
+                if behind_from.is_some() && !packets.is_late(at) {
+                    continue;
+                }
                 // `None` for a track that the viewer does not take or has not begun with.
-                let Some(len) = viewer.header_for(packets, at, &mut header) else { continue };
-                let (header, payload) = (&header[..len], packets.payload(at));
-                let made = self.sockets.send_rtp(transport, now_ms, kind, len + payload.len(), |_| {
-                    Some(Plaintext::From { header, payload })
+                let pacer = transport.pacer.as_deref_mut();
+                let Some(len) = viewer.header_for(packets, at, pacer, &mut header) else { continue };
+                let (header, payload) = (&header[..len], viewer.payload(packets, at));
+                let shift = viewer.payload_shift(packets, at);
+                let made = self.sockets.send_rtp(transport, now_ms, kind, len + payload.len(), |out| {
+                    let Some(shift) = shift else { return Some(Plaintext::From { header, payload }) };
+                    // Numbers of pictures in it go on for a viewer that has changed layers.
+                    let len = len + payload.len();
+                    let (to_header, to_payload) = out.get_mut(..len)?.split_at_mut(header.len());
+                    to_header.copy_from_slice(header);
+                    to_payload.copy_from_slice(payload);
+                    shift.apply(to_payload);
+                    Some(Plaintext::InPlace { len })
                 });
-                sent += u64::from(made.is_some());
-                bytes += made.unwrap_or(0) as u64;
+                let Some(len) = made else { continue };
+                // Not where numbers of pictures were changed: the viewer has other bytes than the cache.
+                has_repairs |= shift.is_none() && viewer.protect(now, packets, at, header);
+                (sent, bytes) = (sent + 1, bytes + len as u64);
+                if let Some(pacer) = &mut transport.pacer {
+                    pacer.sent(now, len, sent_as);
+                }
+            }
+            let mut repair = [0; REPAIR_LEN_MAX];
+            while has_repairs
+                && let Some((header, len)) =
+                    viewer.poll_repair(packets, transport.pacer.as_deref_mut(), &mut repair)
+            {
+                let (header, payload) = repair[..len].split_at(header);
+                let made = self
+                    .sockets
+                    .send_rtp(transport, now_ms, kind, len, |_| Some(Plaintext::From { header, payload }));
+                let Some(len) = made else { continue };
+                bytes += len as u64;
+                if let Some(pacer) = &mut transport.pacer {
+                    pacer.sent(now, len, Kind::Repeat);
+                }
             }
             self.columns.sent(peer, bytes);
             self.columns.passed(peer, sent);
+            if let Some(at) = behind_from {
+                batch.fall_behind(at);
+            }
         }
         false
     }
@@ -408,24 +498,24 @@ impl Packets {
         });
         // Viewers that cannot go on without a key frame, of a mirror or of another node's stream: the home,
         // or the other node, has to ask for it.
-        while let Some(track) = stream.sfu.poll_key_frame_request(ctx.now) {
+        while let Some(request) = stream.sfu.poll_key_frame_request(ctx.now) {
             if stream.publication.source.is_some_and(|source| source.origin == Origin::Node) {
-                let stream = stream.publication.id;
+                let (stream, track) = (stream.publication.id, request.track);
                 self.actions.queue.push_back(Action::KeyFrameWanted { stream, track });
                 continue;
             }
             let home = ctx.directory.home(&stream.publication.key);
             if let Some((_, home)) = home.filter(|(_, home)| home.worker != ctx.worker) {
                 let about = (stream.publication.id, home.epoch, Lane::Packets);
-                ctx.send(home.worker, about, MessageBody::KeyFrameWanted(track));
+                ctx.send(home.worker, about, MessageBody::KeyFrameWanted(request));
             }
         }
         self.forward_stream(ctx, id);
     }
 
     /// Sends packets again that a viewer has missed: those in `resends`.
-    pub(super) fn resend(&mut self, now_ms: u64, peer: PeerId) {
-        let Some(transport) = self.transports.get_mut(peer) else {
+    pub(super) fn resend(&mut self, ctx: &Context, peer: PeerId) {
+        if self.transports.get(peer).is_none() {
             self.counters.resends_refused += self.resends.len() as u64;
             tracing::trace!(
                 ?peer,
@@ -434,12 +524,16 @@ impl Packets {
             );
             return self.resends.clear();
         };
-        for resend in self.resends.drain(..) {
-            let made = self.sockets.send_rtp(transport, now_ms, resend.kind(), resend.packet_len(), |out| {
-                Some(Plaintext::InPlace { len: resend.write(out)? })
-            });
-            self.counters.packets_resent += u64::from(made.is_some());
-            self.columns.sent(peer, made.unwrap_or(0) as u64);
+        let mut outlet = SessionOutlet {
+            sockets: &mut self.sockets,
+            transports: &mut self.transports,
+            columns: &mut self.columns,
+            now: ctx.now,
+            now_ms: ctx.now_ms,
+        };
+        for mut resend in self.resends.drain(..) {
+            let sent = sfu::send_again(&mut outlet, ctx.now, &mut resend, Kind::Repeat);
+            self.counters.packets_resent += u64::from(sent > 0);
         }
     }
 
@@ -471,6 +565,53 @@ impl Packets {
         for peer in sessions {
             self.end(ctx, peer, EndReason::Defect);
         }
+    }
+}
+
+/// The transports of sessions that play, for what is not sent live.
+struct SessionOutlet<'a> {
+    sockets: &'a mut Sockets,
+    transports: &'a mut SendTransports,
+    columns: &'a mut Columns,
+    now: Instant,
+    now_ms: u64,
+}
+
+impl Outlet for SessionOutlet<'_> {
+    fn pacer(&mut self, viewer: u64) -> Option<&mut Pacer> {
+        let transport = self.transports.get_mut(PeerId(viewer as u32))?;
+        self.sockets.tell_socket(transport, self.now);
+        transport.pacer.as_deref_mut()
+    }
+
+    fn send(&mut self, viewer: u64, kind: MediaKind, header: &[u8], payload: &[u8]) -> usize {
+        let peer = PeerId(viewer as u32);
+        let Some(transport) = self.transports.get_mut(peer) else {
+            self.sockets.sent.paused += 1;
+            tracing::trace!(?peer, "packet not sent: the viewer has no path");
+            return 0;
+        };
+        let made = self.sockets.send_rtp(transport, self.now_ms, kind, header.len() + payload.len(), |_| {
+            Some(Plaintext::From { header, payload })
+        });
+        self.columns.sent(peer, made.unwrap_or(0) as u64);
+        self.columns.passed(peer, u64::from(made.is_some()));
+        made.unwrap_or(0)
+    }
+
+    fn send_again(&mut self, packet: &Resend) -> usize {
+        let peer = PeerId(packet.token() as u32);
+        let Some(transport) = self.transports.get_mut(peer) else { return 0 };
+        let (kind, len) = (packet.kind(), packet.packet_len());
+        let made = if packet.is_same() {
+            self.sockets.send_rtp_again(transport, self.now_ms, kind, len, |out| packet.write(out))
+        } else {
+            self.sockets.send_rtp(transport, self.now_ms, kind, len, |out| {
+                Some(Plaintext::InPlace { len: packet.write(out)? })
+            })
+        };
+        self.columns.sent(peer, made.unwrap_or(0) as u64);
+        made.unwrap_or(0)
     }
 }
 

@@ -1,11 +1,13 @@
 //! What was negotiated, in the words of `sfu`, which does not know of offers and answers.
 
-use rtc::sdp::{Format, TrackDescription};
-use rtp::extension::Form;
+use rtc::sdp::{Format, RedFormat, TrackDescription};
+use rtp::extension::{Extension, Form};
 use rtp::payload::MediaKind;
 use sfu::{
-    PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput,
+    PacerInput, PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload,
+    ViewerTrackInput,
 };
+use worker_api::settings::RtcSettings;
 
 /// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
 const FEEDBACK_SSRC: u32 = 1;
@@ -23,7 +25,7 @@ fn track(track: &TrackDescription) -> TrackInput {
     TrackInput {
         kind: track.kind,
         mid: track.mid.clone(),
-        payloads: track.formats.iter().map(publisher_payload).collect(),
+        payloads: track.formats.iter().map(|format| publisher_payload(format, track.red)).collect(),
         extensions: track.extensions,
         ssrcs: track.sources.iter().map(|source| (source.ssrc, source.rtx_ssrc)).collect(),
         rids: track.rids.clone(),
@@ -35,12 +37,13 @@ fn track(track: &TrackDescription) -> TrackInput {
     }
 }
 
-fn publisher_payload(format: &Format) -> TrackPayload {
+fn publisher_payload(format: &Format, red: Option<RedFormat>) -> TrackPayload {
     TrackPayload {
         payload_type: format.payload_type,
         codec: format.codec,
         clock_rate: format.clock_rate,
         rtx: format.rtx_payload_type,
+        red: red_of(format, red),
     }
 }
 
@@ -48,7 +51,7 @@ fn publisher_payload(format: &Format) -> TrackPayload {
 pub(crate) fn relayed(
     tracks: &[TrackDescription],
 ) -> impl Iterator<Item = (MediaKind, Vec<TrackPayload>)> + '_ {
-    let payload = |format: &Format| TrackPayload { rtx: None, ..publisher_payload(format) };
+    let payload = |format: &Format| TrackPayload { rtx: None, ..publisher_payload(format, None) };
     tracks.iter().map(move |track| (track.kind, track.formats.iter().map(payload).collect()))
 }
 
@@ -68,6 +71,30 @@ pub(crate) fn viewer(
     ViewerInput { token, cname: CNAME.to_owned(), tracks: tracks.collect() }
 }
 
+/// What is known of the path of a session that plays `tracks` and wants at most `bits_per_second_max`;
+/// `None` without adaptation.
+pub(crate) fn pacer<'a>(
+    tracks: impl Iterator<Item = &'a TrackDescription>,
+    bits_per_second_max: Option<u64>,
+    settings: &RtcSettings,
+) -> Option<PacerInput> {
+    let (mut reports_packets, mut reports_streams) = (false, false);
+    for track in tracks {
+        let mut feedback = track.formats.iter().map(|format| format.feedback);
+        reports_streams |= feedback.clone().any(|feedback| feedback.ccfb);
+        let has_number = track.extensions.id_of(Extension::TransportCc).is_some();
+        reports_packets |= has_number && feedback.any(|feedback| feedback.transport_cc);
+    }
+    let most = settings.player_bits_per_second_max;
+    let most = bits_per_second_max.map_or(most, |wanted| most.min(wanted));
+    settings.adaptation.then_some(PacerInput {
+        reports_packets,
+        reports_streams,
+        start_bits_per_second: settings.start_bits_per_second.min(most),
+        most_bits_per_second: most,
+    })
+}
+
 fn viewer_track(
     nth: usize,
     track: &TrackDescription,
@@ -82,17 +109,23 @@ fn viewer_track(
         ssrc: source.ssrc,
         rtx_ssrc: source.rtx_ssrc,
         mid: track.mid.clone(),
-        payloads: formats.map(viewer_payload).collect(),
+        payloads: formats.map(|format| viewer_payload(format, track.red)).collect(),
         extensions: track.extensions,
         form: if track.extmap_allow_mixed { Form::Either } else { Form::OneByte },
+        fec: track.fec.map(|fec| (fec.payload_type, fec.ssrc)),
         nack: track.formats.iter().any(|format| format.feedback.nack),
     })
 }
 
-fn viewer_payload(format: &Format) -> ViewerPayload {
+fn viewer_payload(format: &Format, red: Option<RedFormat>) -> ViewerPayload {
     // What NACK was not agreed on for is not sent again, whatever other formats of the m-line have.
     let rtx = format.rtx_payload_type.filter(|_| format.feedback.nack);
-    ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx }
+    ViewerPayload { codec: format.codec, payload_type: format.payload_type, rtx, red: red_of(format, red) }
+}
+
+/// The payload type of redundant audio of this format.
+fn red_of(format: &Format, red: Option<RedFormat>) -> Option<u8> {
+    red.filter(|red| red.media_payload_type == format.payload_type).map(|red| red.payload_type)
 }
 
 #[cfg(test)]
@@ -121,6 +154,8 @@ mod tests {
             sources: vec![Source { ssrc: 1, rtx_ssrc: None }],
             extmap_allow_mixed: false,
             rids: Vec::new(),
+            red: None,
+            fec: None,
         }
     }
 
@@ -136,5 +171,20 @@ mod tests {
             let wanted = [MediaKind::Audio, MediaKind::Video].map(|kind| TrackIndex::new(kind, 0));
             assert_eq!(tracks.into_iter().map(Some).collect::<Vec<_>>(), wanted);
         }
+    }
+
+    #[test]
+    fn a_path_begins_and_ends_at_the_most_that_its_viewer_wants() {
+        let settings = RtcSettings::default();
+        let video = described(MediaKind::Video, Codec::Vp8);
+        let input = |most| pacer(std::iter::once(&video), most, &settings).expect("congestion control");
+        let rates = |most| (input(most).start_bits_per_second, input(most).most_bits_per_second);
+        let (start, all) = (settings.start_bits_per_second, settings.player_bits_per_second_max);
+        assert_eq!(rates(None), (start, all));
+        assert_eq!(rates(Some(start / 2)), (start / 2, start / 2));
+        assert_eq!(rates(Some(2 * start)), (start, 2 * start));
+        assert_eq!(rates(Some(all + 1)), (start, all), "not more than the server allows");
+        let off = RtcSettings { adaptation: false, ..settings };
+        assert!(pacer(std::iter::once(&video), None, &off).is_none());
     }
 }

@@ -228,6 +228,11 @@ impl Packets {
                 continue;
             };
             if let Some(viewer) = viewer {
+                let stats = stream.sfu.viewer_stats(viewer).unwrap_or_default();
+                self.counters.padding_bytes += stats.padding_bytes;
+                self.counters.times_behind += stats.times_behind;
+                self.counters.switches_up += u64::from(stats.switches_up);
+                self.counters.switches_down += u64::from(stats.switches_down);
                 stream.sfu.leave(viewer);
             }
             // Only now: where leaving meets a defect it is done once more, with the stream's state reset.
@@ -242,6 +247,9 @@ impl Packets {
             self.by_ufrag.remove(ufrag);
         }
         self.by_id.remove(&session.id);
+        if let Some(pacer) = self.transports.get(peer).and_then(|transport| transport.pacer.as_ref()) {
+            self.counters.probes += pacer.stats(ctx.now).probes;
+        }
         self.transports.set(peer, None);
         self.columns.close(peer);
         for connection in self.sockets.tcp.of_session(peer) {

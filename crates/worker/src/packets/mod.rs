@@ -12,6 +12,7 @@
 mod audit;
 mod forward;
 pub(crate) mod inputs;
+mod layers;
 mod lifecycle;
 mod receive;
 mod report;

@@ -75,6 +75,8 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 commands: sync_channel(1).1,
                 outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
                 internal: ReadyPublishers::new(waker.clone()),
+                segments: None,
+                published: mpsc::channel(1).0,
             };
             let pool = transcode::Pool::new(
                 transcode::PoolSettings { threads: 1, streams_max: 1 },
@@ -117,6 +119,8 @@ pub(crate) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Resul
         peer,
         tracks: Vec::new(),
         published: Vec::new(),
+        bits_per_second_max: None,
+        height_max: None,
         reply,
     });
     answer.try_recv().expect("an answer")

@@ -17,6 +17,7 @@ use super::Packets;
 use super::session::{Route, State};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
+use crate::net::ice_tcp::UNSENT_BYTES_MAX;
 use crate::net::{Interest, Readiness, ReceivedBatch, Token};
 use crate::packet_relay::RelayedPacket;
 use crate::publication::Source;
@@ -204,7 +205,8 @@ impl Packets {
                 drop_packet(&mut self.counters, "RTCP before anything was sent");
                 continue;
             };
-            let events = stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, &mut self.resends);
+            let pacer = self.transports.get_mut(peer).and_then(|transport| transport.pacer.as_deref_mut());
+            let events = stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, pacer, &mut self.resends);
             self.counters.nacks_in += events.nacked_packets;
             self.counters.resends_refused += events.not_resent;
             self.counters.key_frame_requests_in += events.key_frame_requests;
@@ -233,7 +235,7 @@ impl Packets {
             self.counters.resends_refused += self.resends.len() as u64;
             self.resends.clear();
         }
-        self.resend(ctx.now_ms, peer);
+        self.resend(ctx, peer);
     }
 
     /// Takes in a packet of another node's publication, RTP or a sender report. What became of RTP. A defect
@@ -308,6 +310,7 @@ impl Packets {
             let Ok(local) = socket.local_addr() else { continue };
             // Media is written in whole packets at the time they come.
             let _ = socket.set_nodelay();
+            let _ = socket.set_unsent_bytes_max(UNSENT_BYTES_MAX);
             let connection = self.sockets.tcp.vacant_id();
             if let Err(error) = ctx.events.add(&socket, Token::IceTcp(connection), Interest::ReadWrite) {
                 tracing::warn!(%error, "ICE-TCP connection not registered");

@@ -21,7 +21,7 @@ use worker_api::snapshot::{
 
 impl Packets {
     /// Adds what WebRTC has counted.
-    pub(crate) fn count(&self, counters: &mut WorkerCounters) {
+    pub(crate) fn count(&self, now: Instant, counters: &mut WorkerCounters) {
         let sent = &self.sockets.sent;
         counters.sessions += self.sessions.len() as u64;
         let publishers = self.sessions.iter().filter(|(_, session)| session.role == RtcRole::Publish).count();
@@ -42,6 +42,7 @@ impl Packets {
         for (_, stream) in self.streams.iter() {
             add_stream(&mut counters.rtc, stream);
         }
+        self.count_paths(now, &mut counters.rtc);
     }
 
     /// Looks at how packets of publishers arrive; what viewers report is noted when it comes.
@@ -140,13 +141,13 @@ impl Packets {
             Some(SessionSnapshot {
                 stream: stream.map(|stream| stream.publication.key.to_string()),
                 user_agent: session.user_agent.as_deref().map(str::to_owned),
-                rtc: Some(self.connection_snapshot(peer, session)),
+                rtc: Some(self.connection_snapshot(ctx.now, peer, session)),
                 ..self.columns.session_snapshot(peer, session.id, session.address, ctx.now_ms)
             })
         })
     }
 
-    fn connection_snapshot(&self, peer: PeerId, session: &Session) -> RtcSessionSnapshot {
+    fn connection_snapshot(&self, now: Instant, peer: PeerId, session: &Session) -> RtcSessionSnapshot {
         let (mut nacks, mut resent_packets, mut key_frame_requests) = (0, 0, 0);
         for publication in &session.publications {
             let stream = self.streams.get(publication.stream);
@@ -187,6 +188,7 @@ impl Packets {
             nacks,
             resent_packets,
             key_frame_requests,
+            path: self.path_snapshot(now, peer, session),
         }
     }
 }
@@ -242,6 +244,7 @@ fn track_snapshots(stream: &Stream, now: Instant) -> Vec<RtcTrackSnapshot> {
             key_frame_interval_ms: pictures
                 .key_frame_interval
                 .map_or(0, |interval| interval.as_millis() as u32),
+            layers: video.map(|index| stream.layer_snapshots(now, index)).unwrap_or_default(),
         }
     };
     described.map(snapshot).collect()

@@ -9,7 +9,7 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use rtc::{Path, Peer};
 use rtp::payload::MediaKind;
-use sfu::ViewerId;
+use sfu::{Pacer, ViewerId};
 use srtp::{InboundContext, OutboundContext};
 
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
@@ -26,6 +26,10 @@ pub(crate) struct Session {
     /// Who asked for it, by HTTP.
     pub(crate) address: SocketAddr,
     pub(crate) user_agent: Option<Box<str>>,
+    /// Most bits per second that it wants.
+    pub(crate) bits_per_second_max: Option<u64>,
+    /// Highest pictures that it wants.
+    pub(crate) height_max: Option<u16>,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,
@@ -130,6 +134,8 @@ pub(crate) struct SendTransport {
     pub(crate) route: Route,
     /// No consent: nothing may be sent.
     pub(crate) paused: bool,
+    /// Congestion control of a session that plays.
+    pub(crate) pacer: Option<Box<Pacer>>,
 }
 
 /// A path in this worker's terms.

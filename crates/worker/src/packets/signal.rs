@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use group_send::peer_table::PeerKey;
 use rtc::{Event, FailReason, Path, SrtpKeys};
 use rtp::payload::MediaKind;
+use sfu::Pacer;
 use srtp::{InboundContext, OutboundContext};
 
 use super::inputs;
@@ -13,6 +14,7 @@ use super::session::{Route, SendTransport, Session, State};
 use super::{Due, Packets, TIMER_MIN};
 use crate::context::Context;
 use crate::ids::{IceTcpId, PeerId, PortId};
+use crate::net::udp_port::Heading;
 use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
@@ -35,6 +37,11 @@ impl Packets {
                     let route = self.route(peer, &path);
                     if let (Some(route), Some(transport)) = (route, self.transports.get_mut(peer)) {
                         tracing::debug!(session = %id, remote = %path.remote, "path selected");
+                        if transport.route != route
+                            && let Some(pacer) = &mut transport.pacer
+                        {
+                            pacer.forget_socket();
+                        }
                         transport.route = route;
                         transport.paused = false;
                     }
@@ -86,11 +93,19 @@ impl Packets {
         session.transport.received_ms = ctx.now_ms;
         let stream = session.streams().next().map_or(NO_STREAM, packets_reference);
         self.columns.takes_role(peer, session.role.for_stats(), stream);
+        let plays = !session.subscriptions.is_empty();
+        let pacer = inputs::pacer(session.tracks(), session.bits_per_second_max, &ctx.settings.rtc);
+        let pacer = pacer.filter(|_| plays);
+        let pacer = pacer.map(|input| Box::new(Pacer::new(ctx.now, input)));
         // DTLS can be done before the peer has chosen a path: then media waits for that.
         let path = session.transport.peer.path();
         let route = path.and_then(|path| self.route(peer, &path));
-        let transport =
-            SendTransport { outbound, paused: route.is_none(), route: route.unwrap_or(Route::NOWHERE) };
+        let transport = SendTransport {
+            outbound,
+            paused: route.is_none(),
+            route: route.unwrap_or(Route::NOWHERE),
+            pacer,
+        };
         self.transports.set(peer, Some(transport));
         let (remote, transport) = path.map(|path| (path.remote, path.transport)).unzip();
         tracing::info!(session = %id, ?remote, ?transport, profile = ?keys.profile, "connected");
@@ -120,6 +135,19 @@ impl Packets {
             match stream.sfu.join(ctx.now, &input) {
                 Ok(viewer) => {
                     subscription.viewer = Some(viewer);
+                    stream.sfu.limit_height(viewer, session.height_max);
+                    let same = input.tracks.iter().filter(|track| track.is_sent_again_as_it_was());
+                    if let Some(transport) = self.transports.get_mut(peer) {
+                        for track in same {
+                            // Refused only where there is no room for the stream at all.
+                            let _ = transport.outbound.remember_packets(track.ssrc);
+                        }
+                    }
+                    // It begins with the layer that its path is taken to carry.
+                    let transport = self.transports.get_mut(peer);
+                    if let Some(pacer) = transport.and_then(|transport| transport.pacer.as_deref_mut()) {
+                        stream.sfu.adapt(ctx.now, viewer, pacer);
+                    }
                     self.streams.mark_dirty(subscription.stream);
                 }
                 Err(error) => {
@@ -160,8 +188,7 @@ impl Packets {
                 Some(Route::Udp { port, remote }) => {
                     let sent = &mut self.sockets.sent;
                     self.sockets.ports[port].datagram(
-                        remote,
-                        MediaKind::Data,
+                        Heading::new(remote, MediaKind::Data),
                         len,
                         now_ms,
                         sent,

@@ -90,7 +90,7 @@ impl World {
         let port = PortId(peer.0 % self.ports);
         let route = Route::Udp { port, remote: address(peer) };
         let packets = &mut self.worker.packets;
-        packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false }));
+        packets.transports.set(peer, Some(SendTransport { outbound, route, paused: false, pacer: None }));
         packets.sockets.ports[port].peers.insert(address(peer).into(), peer).expect("room");
         let subscription = &mut packets.sessions[peer].subscriptions[0];
         let tracks = kinds.iter().map(|kind| viewer_track(*kind, peer)).collect();
@@ -171,7 +171,13 @@ pub(crate) fn publisher_track(kind: MediaKind) -> TrackInput {
     TrackInput {
         kind,
         mid: String::new(),
-        payloads: vec![TrackPayload { payload_type, codec: codec(kind), clock_rate: 90_000, rtx: None }],
+        payloads: vec![TrackPayload {
+            payload_type,
+            codec: codec(kind),
+            clock_rate: 90_000,
+            rtx: None,
+            red: None,
+        }],
         extensions: ExtensionMap::new(),
         ssrcs: vec![(1 + kind as u32, None)],
         rids: Vec::new(),
@@ -183,15 +189,21 @@ pub(crate) fn publisher_track(kind: MediaKind) -> TrackInput {
     }
 }
 
-fn viewer_track(kind: MediaKind, peer: PeerId) -> ViewerTrackInput {
+pub(crate) fn viewer_track(kind: MediaKind, peer: PeerId) -> ViewerTrackInput {
     ViewerTrackInput {
         track: TrackIndex::new(kind, 0).expect("the first"),
         ssrc: 2 * peer.0 + kind as u32,
         rtx_ssrc: None,
         mid: String::new(),
-        payloads: vec![ViewerPayload { codec: codec(kind), payload_type: 96 + kind as u8, rtx: None }],
+        payloads: vec![ViewerPayload {
+            codec: codec(kind),
+            payload_type: 96 + kind as u8,
+            rtx: None,
+            red: None,
+        }],
         extensions: ExtensionMap::new(),
         form: Form::Either,
+        fec: None,
         nack: false,
     }
 }
@@ -457,7 +469,7 @@ fn viewers_that_join_do_not_wait_for_those_at_a_port_without_room() {
     world.join("a", 50);
     world.worker.packets.streams.mark_dirty(stream);
     world.turn();
-    assert!(world.worker.packets.video.has_joining());
+    assert!(world.worker.packets.video.has_backlog());
     assert_eq!(world.worker.packets.timeout(world.worker.ctx.now), Duration::ZERO, "the loop goes on");
 }
 
@@ -477,7 +489,10 @@ fn a_mirror_that_begins_with_old_packets_makes_nobody_late() {
     world.video(many, PARTS, true);
     let (mirror, now) = (world.join("mirror", 1), world.worker.ctx.now);
     for packet in home.cached(now) {
-        world.worker.packets.streams[mirror].sfu.receive_mirrored(now, packet).expect("taken");
+        world.worker.packets.streams[mirror]
+            .sfu
+            .receive_mirrored(now, packet, sfu::Outputs::MAIN)
+            .expect("taken");
     }
     world.worker.packets.streams.mark_dirty(mirror);
     let sent = world.turn();

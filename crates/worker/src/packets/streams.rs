@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use media::config::VideoFormat;
 use rtp::payload::MediaKind;
-use sfu::{Limits, PacketStream, TrackIndex, WallClock};
+use sfu::{LayersWanted, Limits, PacketStream, TrackIndex, WallClock};
 
-use crate::ids::{PacketStreamId, Table};
+use crate::ids::{PacketStreamId, Table, WorkerIndex};
 use crate::publication::{Publication, Source};
-use crate::registry::{Lane, PublishedTracks, StreamId};
+use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 use worker_api::settings::RtcSettings;
 
 /// A stream of packets on this worker.
@@ -25,8 +25,8 @@ pub(crate) struct Stream {
     pub(crate) is_served: bool,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
-    /// It is in the queue of streams with viewers that join.
-    pub(super) joining_queued: bool,
+    /// It is in the queue of streams with viewers with a backlog.
+    pub(super) backlog_queued: bool,
     /// When its video is due, if any is queued.
     pub(super) video_due: Option<Instant>,
     /// When its timer is set to, if it is.
@@ -41,6 +41,33 @@ impl Stream {
         self.publication.start(source, now_ms);
         self.tracks = tracks;
         self.formats.clear();
+    }
+
+    /// Another worker needs this of a track, if it still gets this publication.
+    pub(crate) fn mirror_wants(
+        &mut self,
+        now: Instant,
+        (worker, epoch): (WorkerIndex, Epoch),
+        track: TrackIndex,
+        wanted: LayersWanted,
+    ) {
+        let is_current = |source: &Source| source.epoch == epoch && source.origin.is_local();
+        if !self.publication.source.as_ref().is_some_and(is_current) {
+            return;
+        }
+        let mut remotes = self.publication.remotes.iter_mut();
+        let Some(remote) = remotes.find(|remote| remote.worker == worker) else { return };
+        remote.layers.retain(|(known, _)| *known != track);
+        remote.layers.push((track, wanted));
+        self.review_mirrored(now);
+    }
+
+    /// Other workers may need other encodings than before.
+    pub(crate) fn review_mirrored(&mut self, now: Instant) {
+        for track in TrackIndex::all().filter(|track| track.kind() == MediaKind::Video) {
+            let wants = self.publication.remotes.iter().map(|remote| remote.wants(track));
+            self.sfu.set_mirrored(now, track, wants.fold(LayersWanted::MAIN, LayersWanted::and));
+        }
     }
 
     /// Reads the newest key frame of each video track, unless it has been read.
@@ -137,7 +164,7 @@ impl Streams {
             formats: Vec::new(),
             is_served: false,
             queued: false,
-            joining_queued: false,
+            backlog_queued: false,
             video_due: None,
             due: None,
             wait_for_publisher,

@@ -3,7 +3,7 @@
 //! Each turn sends one slice of video, so that the loop reads sockets and sends audio in between. A stream's
 //! deadline is the time its video arrived plus the time it takes to send; the earliest deadline goes first.
 //! So short sends overtake long ones, and the longer a stream waits, the fewer overtake it. Cached packets
-//! for viewers that join take a share of the slice, so that many joining at once hold up nothing else.
+//! for viewers with a backlog take a share of the slice, so that many joining at once hold up nothing else.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use super::streams::Stream;
 use crate::ids::PacketStreamId;
 use crate::timers::Timers;
 
-/// Streams with video that waits, or with viewers that join.
+/// Streams with video that waits, or with viewers with a backlog.
 #[derive(Debug)]
 pub(super) struct VideoQueue {
     /// When video of which stream is due.
     due: Timers<Instant, PacketStreamId>,
-    /// Streams with viewers that join, the next one to be served in front.
-    joining: VecDeque<PacketStreamId>,
+    /// Streams with viewers with a backlog, the next one to be served in front.
+    backlog: VecDeque<PacketStreamId>,
     /// What a datagram takes of a turn, measured.
     datagram_time: Duration,
     /// Everything that could be sent waits for room in the kernel, as the last turn has found.
@@ -31,7 +31,7 @@ impl Default for VideoQueue {
     fn default() -> Self {
         Self {
             due: Timers::default(),
-            joining: VecDeque::new(),
+            backlog: VecDeque::new(),
             datagram_time: DATAGRAM_TIME,
             waits_for_room: false,
         }
@@ -39,7 +39,7 @@ impl Default for VideoQueue {
 }
 
 impl VideoQueue {
-    /// Queues a stream, if it has video or viewers that join, and is not queued.
+    /// Queues a stream, if it has video or viewers with a backlog, and is not queued.
     pub(super) fn push(&mut self, id: PacketStreamId, stream: &mut Stream) {
         if stream.video_due.is_none()
             && let Some((since, takes)) = self.waiting(stream)
@@ -47,7 +47,7 @@ impl VideoQueue {
             self.due.set(id, &mut stream.video_due, since + takes);
         }
         if stream.sfu.has_backlog() {
-            self.push_joining(id, stream);
+            self.push_backlog(id, stream);
         }
     }
 
@@ -71,10 +71,10 @@ impl VideoQueue {
         now.checked_sub(LATE_MAX + takes)
     }
 
-    /// Queues a stream that has viewers that join, if it is not queued.
-    pub(super) fn push_joining(&mut self, id: PacketStreamId, stream: &mut Stream) {
-        if !std::mem::replace(&mut stream.joining_queued, true) {
-            self.joining.push_back(id);
+    /// Queues a stream that has viewers with a backlog, if it is not queued.
+    pub(super) fn push_backlog(&mut self, id: PacketStreamId, stream: &mut Stream) {
+        if !std::mem::replace(&mut stream.backlog_queued, true) {
+            self.backlog.push_back(id);
         }
     }
 
@@ -83,19 +83,19 @@ impl VideoQueue {
         self.due.pop_earliest()
     }
 
-    /// The next stream with viewers that join.
-    pub(super) fn pop_joining(&mut self) -> Option<PacketStreamId> {
-        self.joining.pop_front()
+    /// The next stream with viewers with a backlog.
+    pub(super) fn pop_backlog(&mut self) -> Option<PacketStreamId> {
+        self.backlog.pop_front()
     }
 
-    /// Whether viewers join.
-    pub(super) fn has_joining(&self) -> bool {
-        !self.joining.is_empty()
+    /// Whether there are any.
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.is_empty()
     }
 
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.due.is_empty() && self.joining.is_empty()
+        self.due.is_empty() && self.backlog.is_empty()
     }
 
     /// Whether video waits for so long that the worker cannot keep up.
@@ -104,7 +104,7 @@ impl VideoQueue {
     }
 
     /// How many datagrams may be made before the loop has to look at its sockets again, and how many of them
-    /// are for viewers that join.
+    /// are for viewers with a backlog.
     pub(super) fn slice(&self, now: Instant) -> (usize, usize) {
         let slice = if self.is_late(now) { CATCH_UP_DATAGRAMS } else { SLICE_DATAGRAMS };
         (slice, if self.due.is_empty() { SLICE_DATAGRAMS } else { SLICE_DATAGRAMS / 2 })

@@ -74,8 +74,8 @@ pub(crate) enum ClientRequest {
     Pause(bool),
     /// To publish or play no more, and to stay (RTMP).
     CloseStream,
-    /// A stream by HTTP; what was sent after the request head.
-    Stream(MediaRequest, Vec<u8>),
+    /// A stream by HTTP.
+    Stream(MediaRequest),
     /// Something by HTTP that the control side answers.
     Control,
     /// Something by HTTP that is refused with a status and a reason.
@@ -153,8 +153,12 @@ impl Connections {
             return None;
         }
         let protocol = if next.idle.connection.is_tls() { Protocol::HttpsFlv } else { Protocol::HttpFlv };
-        let head =
-            HttpHead { bytes: next.bytes, requests: next.idle.requests, slot: next.idle.slot, seen: 0 };
+        let head = HttpHead {
+            bytes: next.bytes,
+            requests: next.idle.requests,
+            slot: next.idle.slot,
+            ..HttpHead::default()
+        };
         let (connection, address) = (Some(next.idle.connection), next.idle.address);
         let conn = self.add(ctx, connection, address, State::HttpHead(Box::new(head)), protocol);
         let session = &mut self.sessions[conn];
@@ -201,6 +205,7 @@ impl Connections {
             state,
             media: Media::None,
             pending: Default::default(),
+            body: Default::default(),
             blocked: false,
             reads_again: false,
             peer_closed: false,
@@ -307,6 +312,11 @@ impl Connections {
                     ServerEvent::StreamEnded => ClientRequest::CloseStream,
                 });
             },
+            State::HttpHead(head) if head.waits || !session.body.is_empty() => {
+                // Answers leave in the order of requests: the next one waits for its turn.
+                let is_too_much = head.bytes.len() > http::HEAD_BYTES_MAX;
+                is_too_much.then_some(ClientRequest::Bad(431, "too many requests before their answers"))
+            }
             State::HttpHead(head) => {
                 // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
                 let has_line = head.bytes[head.seen..].contains(&b'\n');
@@ -319,9 +329,10 @@ impl Connections {
                     http::Request::Bad { status, reason } => Some(ClientRequest::Bad(status, reason)),
                     http::Request::Control => Some(ClientRequest::Control),
                     http::Request::Media(request) => {
-                        let rest = head.bytes.split_off(request.head_bytes);
+                        head.bytes.drain(..request.head_bytes);
+                        head.seen = 0;
                         session.user_agent = request.user_agent.as_deref().map(Box::from);
-                        Some(ClientRequest::Stream(request, rest))
+                        Some(ClientRequest::Stream(*request))
                     }
                 }
             }

@@ -1,14 +1,16 @@
 //! Request heads on the HTTP port: which are media, and how their answers begin.
 //!
 //! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD,
-//! OPTIONS and WebSocket upgrades of it) stays here; every other connection, and all of HTTP/2, goes to the
-//! control side with all bytes read.
+//! OPTIONS and WebSocket upgrades of it) and the playlists and segments of a stream stay here; every other
+//! connection, and all of HTTP/2, goes to the control side with all bytes read.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use rtmp::name::{NameRules, query_value};
 
 use crate::proto::websocket;
+use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip};
 
 /// Largest request head, bytes; a longer one is answered 431.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -28,14 +30,15 @@ pub(crate) enum Request {
     /// Not media: for the control side.
     Control,
     /// A stream.
-    Media(MediaRequest),
+    Media(Box<MediaRequest>),
 }
 
-/// A request for `/{app}/{stream}.flv`.
+/// A request for a stream.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(crate) struct MediaRequest {
     pub(crate) app: String,
     pub(crate) stream: String,
+    pub(crate) form: Form,
     pub(crate) token: Option<String>,
     /// Path and query, as they came.
     pub(crate) target: String,
@@ -48,6 +51,16 @@ pub(crate) struct MediaRequest {
     pub(crate) may_stay: bool,
     /// Request head, bytes.
     pub(crate) head_bytes: usize,
+}
+
+/// In which form a stream is asked for.
+#[derive(Debug, PartialEq, Eq, Default)]
+pub(crate) enum Form {
+    /// As FLV: `/{app}/{stream}.flv`.
+    #[default]
+    Flv,
+    /// A playlist, a segment or a part: `/{app}/{stream}.m3u8`, `/{app}/{stream}.hls/{tag}/{object}`.
+    Segments(ObjectRequest),
 }
 
 /// How a stream is asked for.
@@ -90,14 +103,13 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     };
     let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    // The API and the console never end in `.flv`.
-    let Some(name) = path.strip_suffix(".flv").and_then(|path| path.strip_prefix('/')) else {
-        return Request::Control;
-    };
+    let flv = path.strip_suffix(".flv").and_then(|path| path.strip_prefix('/'));
+    let segments = Target::read(path).filter(|_| flv.is_none());
+    let Some(path) = flv.or(segments.map(|target| target.stream)) else { return Request::Control };
     let Some((app, stream)) =
-        name.rsplit_once('/').and_then(|(app, stream)| Some((decode(app)?, decode(stream)?)))
+        path.rsplit_once('/').and_then(|(app, stream)| Some((decode(app)?, decode(stream)?)))
     else {
-        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" };
+        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" };
     };
     if let Err(error) = names.check(&app, &stream) {
         return Request::Bad { status: 400, reason: error.reason() };
@@ -121,9 +133,16 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let tells_of_body =
         |name: &str| ["content-length", "transfer-encoding"].contains(&&*name.to_ascii_lowercase());
     let has_body = request.headers.iter().any(|header| tells_of_body(header.name));
-    Request::Media(MediaRequest {
+    let accepts_gzip = field("accept-encoding").is_some_and(accepts_gzip);
+    let form = match segments.map(|target| ObjectRequest::read(target, query, accepts_gzip)) {
+        None => Form::Flv,
+        Some(Ok(request)) => Form::Segments(request.with_range(field("range"), field("if-range").is_some())),
+        Some(Err((status, reason))) => return Request::Bad { status, reason },
+    };
+    Request::Media(Box::new(MediaRequest {
         app,
         stream,
+        form,
         may_stay: request.version == Some(1) && !closes && !has_body,
         token: query_value(query, "token"),
         target: target.to_owned(),
@@ -131,7 +150,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
         user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
         chunked: request.version == Some(1),
         head_bytes,
-    })
+    }))
 }
 
 /// The path and query of a request target in origin form or absolute form (RFC 9112 sections 3.2.1 and
@@ -193,6 +212,29 @@ pub(crate) fn write_stream_head(out: &mut Vec<u8>, fields: &str, chunked: bool) 
     out.extend_from_slice(head.as_bytes());
 }
 
+/// Head of an answer with part of a stream. Objects that never change can be asked for by ranges.
+pub(crate) fn write_object_head(out: &mut Vec<u8>, body: &hls::Body, ranged: Ranged, fields: &str) {
+    let (status, content_range) = match ranged {
+        Ranged::Part { first, last, of } => {
+            ("206 Partial Content", format!("Content-Range: bytes {first}-{last}/{of}\r\n"))
+        }
+        _ if body.cache == hls::Cache::Immutable => ("200 OK", "Accept-Ranges: bytes\r\n".to_owned()),
+        _ => ("200 OK", String::new()),
+    };
+    let length = match body.grows_from {
+        Some(_) => "Transfer-Encoding: chunked".to_owned(),
+        None => format!("Content-Length: {}", body.len()),
+    };
+    let coding = if body.is_gzip { "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n" } else { "" };
+    let (content_type, cache_control) = (body.content_type, body.cache.control());
+    // Writing into a vector does not fail.
+    let _ = write!(
+        out,
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}\r\n\
+         Cache-Control: {cache_control}\r\n{content_range}{coding}{fields}\r\n"
+    );
+}
+
 /// Answer to a WebSocket handshake.
 pub(crate) fn write_upgrade(out: &mut Vec<u8>, accept: &str) {
     let head = format!(
@@ -216,6 +258,7 @@ fn phrase(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         406 => "Not Acceptable",
         408 => "Request Timeout",
+        416 => "Range Not Satisfiable",
         426 => "Upgrade Required",
         431 => "Request Header Fields Too Large",
         307 => "Temporary Redirect",
@@ -231,7 +274,7 @@ mod tests {
 
     fn media(head: &str) -> MediaRequest {
         match parse(head.as_bytes(), &NameRules::default()) {
-            Request::Media(request) => request,
+            Request::Media(request) => *request,
             other => panic!("{other:?}"),
         }
     }
@@ -292,7 +335,7 @@ mod tests {
             ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
             (
                 "GET /a.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" },
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" },
             ),
             (
                 "GET /live/..%2fa.flv HTTP/1.1\r\n\r\n",
@@ -308,7 +351,7 @@ mod tests {
             ),
             (
                 "GET /live/%ff.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv" },
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" },
             ),
             ("\x16\x03\x01", Request::Bad { status: 400, reason: "not an HTTP/1 request" }),
         ];

@@ -2,9 +2,11 @@
 //!
 //! Its counters are columns beside the table of sessions (`columns`).
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
+use bytes::{Buf, Bytes};
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
@@ -28,6 +30,9 @@ pub(crate) struct Session {
     pub(crate) media: Media,
     /// Private bytes to write before anything else; they begin and end at message boundaries.
     pub(crate) pending: Pending,
+    /// The body of an answer, shared with other sessions: written behind `pending`. What is added to that
+    /// meanwhile would overtake it, so that the next request waits.
+    pub(crate) body: Body,
     /// The socket took less than it was offered: wait for it to become writable.
     pub(crate) blocked: bool,
     /// It is in the list of sessions to read again next turn.
@@ -68,6 +73,8 @@ pub(crate) struct HttpHead {
     pub(crate) bytes: Vec<u8>,
     /// How many of these have been looked at.
     pub(crate) seen: usize,
+    /// A request waits for a part of a stream (`segments.rs`), and what has been read comes after it.
+    pub(crate) waits: bool,
     /// Requests answered before.
     pub(crate) requests: u32,
     /// Its place among the connections that are kept open, once it has one.
@@ -138,21 +145,27 @@ impl Session {
 
     /// Whether the socket has all that was to be written.
     pub(crate) fn has_sent_all(&self) -> bool {
-        self.pending.len() == 0 && !self.holds_ciphertext()
+        self.pending.len() == 0 && self.body.is_empty() && !self.holds_ciphertext()
     }
 
     /// Whether it was answered, and nothing of its next request has come.
     pub(crate) fn awaits_request(&self) -> bool {
-        matches!(&self.state, State::HttpHead(head) if head.requests > 0 && head.bytes.is_empty())
+        let State::HttpHead(head) = &self.state else { return false };
+        head.requests > 0 && head.bytes.is_empty() && !head.waits
     }
 
-    /// Writes its private bytes, as many as the socket takes.
+    /// Writes its private bytes and the body of its answer, as many as the socket takes.
     pub(crate) fn write_pending(&mut self, now_ms: u64, written: &mut Written) -> Result<(), EndReason> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        while self.pending.len() > 0 && !self.blocked {
-            match connection.write(&[self.pending.rest()]) {
+        while (self.pending.len() > 0 || !self.body.is_empty()) && !self.blocked {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let own = usize::from(self.pending.len() > 0);
+            slices[0] = self.pending.rest();
+            let count = own + self.body.slices(&mut slices[own..]);
+            match connection.write(&slices[..count]) {
                 Ok(bytes) => {
-                    self.pending.advance(bytes);
+                    let of_body = self.pending.advance(bytes);
+                    self.body.advance(of_body);
                     self.written_ms = now_ms;
                     written.bytes += bytes as u64;
                 }
@@ -164,6 +177,51 @@ impl Session {
         }
         self.blocked |= !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
         Ok(())
+    }
+}
+
+/// Pieces written at a time.
+const SLICES_MAX: usize = 32;
+
+/// Bytes that sessions share.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    pieces: VecDeque<Bytes>,
+}
+
+impl Body {
+    /// Whether all has left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Adds a piece.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// The first pieces, as many as fit; how many they are.
+    fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
+        let count = self.pieces.len().min(out.len());
+        for (slot, piece) in out.iter_mut().zip(&self.pieces) {
+            *slot = IoSlice::new(piece);
+        }
+        count
+    }
+
+    /// Takes written bytes off.
+    fn advance(&mut self, mut written: usize) {
+        while let Some(first) = self.pieces.front_mut() {
+            if written < first.len() {
+                return first.advance(written);
+            }
+            written -= first.len();
+            self.pieces.pop_front();
+        }
+        // An idle connection holds no memory for what it has sent.
+        self.pieces = VecDeque::new();
     }
 }
 

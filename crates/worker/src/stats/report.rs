@@ -60,7 +60,7 @@ impl Worker {
         counters.stats = self.control.outbox.counters;
         let MailboxCounters { messages, wake_ups } = self.ctx.mailboxes.counters;
         (counters.ring_messages_out, counters.worker_wake_ups) = (messages, wake_ups);
-        self.packets.count(&mut counters);
+        self.packets.count(self.ctx.now, &mut counters);
         counters.bridges = self.bridges.counters();
         if let Some(relay) = &self.relay {
             counters.relay = relay.counters();

@@ -56,6 +56,19 @@ fn what_is_lost_on_the_way_to_viewers_is_repaired() {
     }
 }
 
+/// Encrypted again under the index that it had, also across the rollover of sequence numbers.
+#[test]
+fn what_is_lost_on_the_way_to_viewers_without_rtx_is_repaired_by_the_same_packets() {
+    for (loss, left) in CASES {
+        let mut world = World::new(11, DURATION, &lossy(0.0, 10), Beginning::default());
+        for delay_ms in [1, 20, 60] {
+            world.join_without_rtx(&lossy(loss, delay_ms), &lossy(loss, delay_ms));
+        }
+        check(&mut world, left, &format!("{loss} % to viewers without RTX"));
+        assert!(world.viewers.iter().all(|seat| seat.viewer.tracks[VIDEO].repaired > 0));
+    }
+}
+
 #[test]
 fn what_is_lost_on_the_way_from_the_publisher_is_repaired() {
     for (loss, left) in CASES {

@@ -8,6 +8,7 @@ mod bursts;
 mod jitter_and_order;
 mod loss;
 mod publisher;
+mod repairs;
 mod slow_viewer;
 mod viewer;
 mod world;

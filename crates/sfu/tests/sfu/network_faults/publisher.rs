@@ -96,6 +96,7 @@ impl Publisher {
                 codec,
                 clock_rate: rtp::payload::clock_rate(codec),
                 rtx: Some(payload_type + 1),
+                red: None,
             }],
             extensions: ExtensionMap::new(),
             ssrcs: vec![(ssrc, Some(ssrc + 1))],

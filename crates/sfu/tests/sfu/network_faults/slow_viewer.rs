@@ -63,7 +63,13 @@ fn a_storm_of_nacks_is_answered_with_30_percent_of_the_media() {
             while !rest.is_empty() {
                 let mut nack = Vec::new();
                 rest = &rest[Nack::write(&mut nack, 5, ssrc, rest)..];
-                world.stream.viewer_rtcp(world.clock.now(), world.viewers[storm].id, &nack, &mut resend);
+                world.stream.viewer_rtcp(
+                    world.clock.now(),
+                    world.viewers[storm].id,
+                    &nack,
+                    None,
+                    &mut resend,
+                );
             }
         }
         resend.clear();
@@ -87,7 +93,7 @@ fn a_storm_of_key_frame_requests_causes_two_a_second() {
     for _ in 0..10_000 {
         world.run(Duration::from_millis(1));
         let id = world.viewers[0].id;
-        world.stream.viewer_rtcp(world.clock.now(), id, &pli, &mut Vec::new());
+        world.stream.viewer_rtcp(world.clock.now(), id, &pli, None, &mut Vec::new());
     }
     let key_frames = world.publisher.key_frames_on_demand - before;
     assert!((10..=21).contains(&key_frames), "{key_frames} key frames in 10 s");

@@ -92,9 +92,10 @@ impl Viewer {
             ssrc,
             rtx_ssrc: Some(ssrc + 1),
             mid: mid.to_owned(),
-            payloads: vec![ViewerPayload { codec, payload_type, rtx: Some(payload_type + 1) }],
+            payloads: vec![ViewerPayload { codec, payload_type, rtx: Some(payload_type + 1), red: None }],
             extensions: ExtensionMap::new(),
             form: Form::OneByte,
+            fec: None,
             nack: true,
         };
         ViewerInput {
@@ -160,6 +161,7 @@ impl Track {
             payload => (packet.sequence_number(), payload),
         };
         let full = self.sequence.unwrap(sequence);
+        let is_repair = is_repair || self.missing.get(&full).is_some_and(|missing| missing.asked > 0);
         if payload.is_empty() {
             return;
         }

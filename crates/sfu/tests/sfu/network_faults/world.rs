@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use netsim::{Clock, Link, LinkConfig, earliest};
 use rtp::payload::MediaKind;
-use sfu::{HEADER_LEN_MAX, Limits, PacketStream, ViewerId, WallClock};
+use sfu::{HEADER_LEN_MAX, Limits, PacketStream, ViewerId, ViewerInput, WallClock, plain_outlet};
 use srtp::{Config, InboundContext, MasterKey, OutboundContext, Profile};
 
 use crate::network_faults::publisher::{Beginning, Publisher};
@@ -60,17 +60,35 @@ impl World {
 
     /// A viewer joins, over links `down` and `up`. Returns its place in `viewers`.
     pub(crate) fn join(&mut self, down: &LinkConfig, up: &LinkConfig) -> usize {
+        self.join_as(down, up, &Viewer::input(self.viewers.len() as u64))
+    }
+
+    /// The same without RTX.
+    pub(crate) fn join_without_rtx(&mut self, down: &LinkConfig, up: &LinkConfig) -> usize {
+        let mut input = Viewer::input(self.viewers.len() as u64);
+        for track in &mut input.tracks {
+            track.rtx_ssrc = None;
+            track.payloads.iter_mut().for_each(|payload| payload.rtx = None);
+        }
+        self.join_as(down, up, &input)
+    }
+
+    fn join_as(&mut self, down: &LinkConfig, up: &LinkConfig, input: &ViewerInput) -> usize {
         let now = self.clock.now();
         let key = MasterKey::new(Profile::AeadAes128Gcm, &[7; 16], &[9; 12]).expect("a key");
         let keys = std::slice::from_ref(&key);
         let token = self.viewers.len();
-        let id = self.stream.join(now, &Viewer::input(token as u64)).expect("room for a viewer");
+        let id = self.stream.join(now, input).expect("room for a viewer");
+        let mut srtp = OutboundContext::new(&Config::default(), keys).expect("a context");
+        for track in input.tracks.iter().filter(|track| track.is_sent_again_as_it_was()) {
+            srtp.remember_packets(track.ssrc).expect("room for a stream");
+        }
         let inbound = InboundContext::new(&Config::default(), keys).expect("a context");
         self.seed += 2;
         self.viewers.push(Seat {
             viewer: Viewer::new(now, inbound),
             id,
-            srtp: OutboundContext::new(&Config::default(), keys).expect("a context"),
+            srtp,
             down: Link::new(down.clone(), self.seed),
             up: Link::new(up.clone(), self.seed + 1),
         });
@@ -143,9 +161,11 @@ impl World {
         self.fan_out(now);
         self.answer(now);
         let (stream, viewers) = (&mut self.stream, &mut self.viewers);
-        stream.send_backlog(now, usize::MAX, |token, _, header, payload| {
-            viewers[token as usize].send(now, header, payload)
-        });
+        stream.send_backlog(
+            now,
+            usize::MAX,
+            &mut plain_outlet(|token, _, header, payload| viewers[token as usize].send(now, header, payload)),
+        );
         stream.send_reports(now, |token, rtcp| viewers[token as usize].down.send(now, rtcp.to_vec()));
         let mut feedback = Vec::new();
         if stream.poll_feedback(now, &mut feedback) {
@@ -155,14 +175,14 @@ impl World {
 
     fn fan_out(&mut self, now: Instant) {
         let mut header = [0; HEADER_LEN_MAX];
-        self.stream.take_arrivals(|_| {});
+        self.stream.take_arrivals(|_, _| {});
         for kind in [MediaKind::Audio, MediaKind::Video] {
             let mut batch = self.stream.prepare_batch(kind);
             while let Some((viewer, packets)) = batch.next_viewer() {
                 let seat = &mut self.viewers[viewer.token() as usize];
                 for index in 0..packets.len() {
-                    if let Some(len) = viewer.header_for(packets, index, &mut header) {
-                        seat.send(now, &header[..len], packets.payload(index));
+                    if let Some(len) = viewer.header_for(packets, index, None, &mut header) {
+                        seat.send(now, &header[..len], viewer.payload(packets, index));
                     }
                 }
             }
@@ -175,11 +195,14 @@ impl World {
         for seat in &mut self.viewers {
             while let Some(rtcp) = seat.up.poll(now) {
                 let mut resend = Vec::new();
-                self.stream.viewer_rtcp(now, seat.id, &rtcp, &mut resend);
+                self.stream.viewer_rtcp(now, seat.id, &rtcp, None, &mut resend);
                 for packet in resend {
                     let mut out = [0; 1500];
                     let len = packet.write(&mut out).expect("a packet shorter than an MTU");
-                    let len = seat.srtp.protect_rtp(&mut out, len).expect("a number of its own");
+                    let len = match packet.is_same() {
+                        true => seat.srtp.protect_rtp_again(&mut out, len).expect("the same bytes"),
+                        false => seat.srtp.protect_rtp(&mut out, len).expect("a number of its own"),
+                    };
                     seat.down.send(now, out[..len].to_vec());
                 }
             }

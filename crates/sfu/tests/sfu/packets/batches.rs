@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rtp::payload::MediaKind;
 use rtp::rtcp::Nack;
-use sfu::{Packet, ViewerId};
+use sfu::{Packet, ViewerId, plain_outlet};
 
 use crate::packets::common::{
     Rtp, World, audio_input, audio_packet, frame, part, video_input, video_ssrc, viewer,
@@ -80,7 +80,7 @@ fn viewers_take_turns_at_being_first() {
     let mut orders = Vec::new();
     for at in 0..8u16 {
         world.stream.receive(world.now, &frame(101 + at, u32::from(at) * 3_600, false).bytes()).unwrap();
-        world.stream.take_arrivals(|_| {});
+        world.stream.take_arrivals(|_, _| {});
         let mut batch = world.stream.prepare_batch(VIDEO);
         let order: Vec<u64> =
             std::iter::from_fn(|| batch.next_viewer().map(|(viewer, _)| viewer.token())).collect();
@@ -98,7 +98,7 @@ fn other_workers_and_bridges_do_not_wait_for_an_open_batch() {
     let (mut world, _) = with_viewers(10);
     let mut taken = Vec::new();
     let mut take = |world: &mut World| {
-        world.stream.take_arrivals(|packet: &Arc<Packet>| {
+        world.stream.take_arrivals(|packet: &Arc<Packet>, _| {
             taken.push((packet.track().kind(), packet.number() as u16))
         });
     };
@@ -160,11 +160,15 @@ fn many_that_join_at_once_are_sent_so_many_packets_at_a_time_and_take_turns() {
     let mut got: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
     for call in 1.. {
         let mut tokens = Vec::new();
-        let sent = world.stream.send_backlog(world.now, 64, |token, _, header, payload| {
-            let number = rtp::Packet::parse(&[header, payload].concat()).unwrap().sequence_number();
-            got.entry(token).or_default().push(number);
-            tokens.push(token);
-        });
+        let sent = world.stream.send_backlog(
+            world.now,
+            64,
+            &mut plain_outlet(|token, _, header, payload| {
+                let number = rtp::Packet::parse(&[header, payload].concat()).unwrap().sequence_number();
+                got.entry(token).or_default().push(number);
+                tokens.push(token);
+            }),
+        );
         assert_eq!(sent, tokens.len());
         assert!(sent <= 64, "{sent}");
         if call == 1 {
@@ -225,7 +229,7 @@ fn what_was_not_sent_yet_is_not_sent_again() {
         let mut resend = Vec::new();
         let mut rtcp = Vec::new();
         Nack::write(&mut rtcp, 5, video_ssrc(token), &[201, 202, 203]);
-        world.stream.viewer_rtcp(world.now, id, &rtcp, &mut resend);
+        world.stream.viewer_rtcp(world.now, id, &rtcp, None, &mut resend);
         assert_eq!(resend.len(), if had { 3 } else { 0 }, "{token}");
     }
     assert_eq!(with_number(&world, 203, 10), 5);
@@ -320,7 +324,7 @@ fn an_open_batch_that_is_given_up_is_given_up_for_those_that_were_put_off_as_wel
     let (mut world, _) = with_viewers(4);
     world.full = [0, 1, 2, 3].into();
     world.stream.receive(world.now, &frame(101, 3_600, false).bytes()).unwrap();
-    world.stream.take_arrivals(|_| {});
+    world.stream.take_arrivals(|_, _| {});
     let mut batch = world.stream.prepare_batch(VIDEO);
     batch.next_viewer().expect("a viewer");
     batch.put_off();
@@ -421,7 +425,7 @@ proptest! {
                     let mut rtcp = Vec::new();
                     let mut resend = Vec::new();
                     Nack::write(&mut rtcp, 5, video_ssrc(token), &[newest + 1, newest + 2, newest + 3]);
-                    world.stream.viewer_rtcp(world.now, id, &rtcp, &mut resend);
+                    world.stream.viewer_rtcp(world.now, id, &rtcp, None, &mut resend);
                     prop_assert!(resend.is_empty(), "viewer {} was sent again what it had not got", token);
                 }
                 Step::Room(at) if at < present.len() => {

@@ -2,6 +2,7 @@
 //! virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::HeaderFields;
@@ -9,8 +10,9 @@ use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form};
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::{NtpTime, Rtcp};
 use sfu::{
-    DropReason, HEADER_LEN_MAX, Limits, PacketStream, PublisherInput, Received, Resend, TrackIndex,
-    TrackInput, TrackPayload, ViewerId, ViewerInput, ViewerPayload, ViewerTrackInput, WallClock,
+    DropReason, HEADER_LEN_MAX, KeyFrameRequest, LayersWanted, Limits, Outputs, Packet, PacketStream,
+    PublisherInput, Received, Resend, TrackIndex, TrackInput, TrackPayload, ViewerId, ViewerInput,
+    ViewerPayload, ViewerTrackInput, WallClock, plain_outlet,
 };
 
 /// Payload types of the publisher.
@@ -65,8 +67,14 @@ pub(crate) fn video_input() -> TrackInput {
         kind: MediaKind::Video,
         mid: "v".to_owned(),
         payloads: vec![
-            TrackPayload { payload_type: H264, codec: Codec::H264, clock_rate: 90_000, rtx: Some(H264_RTX) },
-            TrackPayload { payload_type: VP8, codec: Codec::Vp8, clock_rate: 90_000, rtx: None },
+            TrackPayload {
+                payload_type: H264,
+                codec: Codec::H264,
+                clock_rate: 90_000,
+                rtx: Some(H264_RTX),
+                red: None,
+            },
+            TrackPayload { payload_type: VP8, codec: Codec::Vp8, clock_rate: 90_000, rtx: None, red: None },
         ],
         extensions: publisher_extensions(),
         ssrcs: vec![(VIDEO_SSRC, Some(VIDEO_RTX_SSRC))],
@@ -84,8 +92,8 @@ pub(crate) fn audio_input() -> TrackInput {
         kind: MediaKind::Audio,
         mid: "a".to_owned(),
         payloads: vec![
-            TrackPayload { payload_type: OPUS, codec: Codec::Opus, clock_rate: 48_000, rtx: None },
-            TrackPayload { payload_type: PCMU, codec: Codec::Pcmu, clock_rate: 8_000, rtx: None },
+            TrackPayload { payload_type: OPUS, codec: Codec::Opus, clock_rate: 48_000, rtx: None, red: None },
+            TrackPayload { payload_type: PCMU, codec: Codec::Pcmu, clock_rate: 8_000, rtx: None, red: None },
         ],
         extensions: publisher_extensions(),
         ssrcs: vec![(AUDIO_SSRC, None)],
@@ -113,9 +121,10 @@ pub(crate) fn viewer(token: u64) -> ViewerInput {
         payloads,
         extensions: ExtensionMap::new(),
         form: Form::Either,
+        fec: None,
         nack: true,
     };
-    let payload = |codec, payload_type, rtx| ViewerPayload { codec, payload_type, rtx };
+    let payload = |codec, payload_type, rtx| ViewerPayload { codec, payload_type, rtx, red: None };
     let audio_packet = vec![payload(Codec::Opus, 50, None), payload(Codec::Pcmu, 0, None)];
     let video_frame = vec![payload(Codec::H264, 60, Some(61)), payload(Codec::Vp8, 62, Some(63))];
     ViewerInput {
@@ -229,8 +238,12 @@ fn send(
             }
             left -= 1;
             for index in 0..packets.len() {
-                if let Some(len) = viewer.header_for(packets, index, &mut header) {
-                    note(viewer.token(), &header[..len], packets.payload(index));
+                if let Some(len) = viewer.header_for(packets, index, None, &mut header) {
+                    let mut payload = viewer.payload(packets, index).to_vec();
+                    if let Some(shift) = viewer.payload_shift(packets, index) {
+                        shift.apply(&mut payload);
+                    }
+                    note(viewer.token(), &header[..len], &payload);
                 }
             }
         }
@@ -277,6 +290,12 @@ pub(crate) struct World {
     pub(crate) full: BTreeSet<u64>,
     /// Key frames that were requested while there is no publisher.
     pub(crate) home_requests: Vec<TrackIndex>,
+    /// The same in full.
+    pub(crate) requests: Vec<KeyFrameRequest>,
+    /// What other workers may get, if somebody takes it.
+    pub(crate) crossing: Option<Vec<(Arc<Packet>, Outputs)>>,
+    /// What a mirror needs of its home, if it is one.
+    pub(crate) wants: Option<Vec<(TrackIndex, LayersWanted)>>,
     pub(crate) epoch: u64,
 }
 
@@ -297,6 +316,9 @@ impl World {
             feedback: Vec::new(),
             full: BTreeSet::new(),
             home_requests: Vec::new(),
+            requests: Vec::new(),
+            crossing: None,
+            wants: None,
             epoch: 0,
         }
     }
@@ -381,16 +403,31 @@ impl World {
             let ssrc = rtp::Packet::parse(&bytes).unwrap().ssrc();
             got.entry((token, ssrc)).or_default().push(Got { at: now, bytes });
         };
-        self.stream.take_arrivals(|_| {});
+        while let Some(wants) = &mut self.wants
+            && let Some(wanted) = self.stream.poll_layers_wanted(now, false)
+        {
+            wants.push(wanted);
+        }
+        let crossing = &mut self.crossing;
+        self.stream.take_arrivals(|packet, outputs| {
+            if let Some(crossing) = crossing {
+                crossing.push((Arc::clone(packet), outputs));
+            }
+        });
         send(&mut self.stream, MediaKind::Audio, usize::MAX, &self.full, &mut note);
-        self.stream.send_backlog(now, usize::MAX, |token, _, header, payload| note(token, header, payload));
+        self.stream.send_backlog(
+            now,
+            usize::MAX,
+            &mut plain_outlet(|token, _, header, payload| note(token, header, payload)),
+        );
         send(&mut self.stream, MediaKind::Video, viewers_max, &self.full, &mut note);
         let reports = &mut self.reports;
         self.stream.send_reports(now, |token, rtcp| {
             reports.entry(token).or_default().push((now, rtcp.to_vec()));
         });
-        while let Some(track) = self.stream.poll_key_frame_request(self.now) {
-            self.home_requests.push(track);
+        while let Some(request) = self.stream.poll_key_frame_request(self.now) {
+            self.home_requests.push(request.track);
+            self.requests.push(request);
         }
         let mut out = Vec::new();
         if self.stream.poll_feedback(now, &mut out) {
@@ -423,7 +460,7 @@ impl World {
         let mut rtcp = Vec::new();
         write(&mut rtcp);
         let mut resend = Vec::new();
-        self.stream.viewer_rtcp(self.now, id, &rtcp, &mut resend);
+        self.stream.viewer_rtcp(self.now, id, &rtcp, None, &mut resend);
         self.settle();
         resend
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{DropReason, Limits, Packet, TrackIndex, TrackInput, ViewerTrackInput};
+use sfu::{DropReason, Limits, Outputs, Packet, TrackIndex, TrackInput, ViewerTrackInput};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, part, video, video_input, viewer};
 
@@ -25,14 +25,14 @@ impl Pair {
     fn receive(&mut self, rtp: &crate::packets::common::Rtp) {
         self.home.stream.receive(self.home.now, &rtp.bytes()).unwrap();
         let mut crossing = Vec::new();
-        self.home.stream.take_arrivals(|packet| crossing.push(Arc::clone(packet)));
+        self.home.stream.take_arrivals(|packet, _| crossing.push(Arc::clone(packet)));
         self.home.settle();
         self.cross(&crossing);
     }
 
     fn cross(&mut self, packets: &[Arc<Packet>]) {
         for packet in packets {
-            self.mirror.stream.receive_mirrored(self.mirror.now, packet).unwrap();
+            self.mirror.stream.receive_mirrored(self.mirror.now, packet, Outputs::MAIN).unwrap();
         }
         self.mirror.settle();
     }
@@ -85,9 +85,9 @@ fn what_a_mirror_begins_with_waits_since_it_came_to_it() {
     }
     let cached: Vec<Arc<Packet>> = pair.home.stream.cached(pair.home.now).map(Arc::clone).collect();
     for packet in &cached {
-        pair.mirror.stream.receive_mirrored(pair.mirror.now, packet).unwrap();
+        pair.mirror.stream.receive_mirrored(pair.mirror.now, packet, Outputs::MAIN).unwrap();
     }
-    pair.mirror.stream.take_arrivals(|_| {});
+    pair.mirror.stream.take_arrivals(|_, _| {});
     assert_eq!(pair.mirror.stream.waiting(MediaKind::Video), Some((pair.mirror.now, 30)));
 }
 
@@ -105,7 +105,7 @@ fn wishes_for_key_frames_cross_to_the_home_once() {
     let mut rtcp = Vec::new();
     pli(&mut rtcp);
     for _ in 0..50 {
-        pair.mirror.stream.viewer_rtcp(pair.mirror.now, id, &rtcp, &mut Vec::new());
+        pair.mirror.stream.viewer_rtcp(pair.mirror.now, id, &rtcp, None, &mut Vec::new());
     }
     assert_eq!(pair.mirror.stream.next_timeout(), Some(pair.mirror.now), "it is not kept waiting");
     pair.mirror.settle();
@@ -171,9 +171,9 @@ fn a_publication_whose_key_frame_was_lost_between_workers_begins_with_the_next()
                 true => home.receive_packet(now, &rtp.fields, &rtp.payload, is_key).unwrap(),
                 false => home.receive(now, &rtp.bytes()).unwrap(),
             };
-            home.take_arrivals(|packet| {
+            home.take_arrivals(|packet, _| {
                 if at >= lost {
-                    let taken = pair.mirror.stream.receive_mirrored(pair.mirror.now, packet);
+                    let taken = pair.mirror.stream.receive_mirrored(pair.mirror.now, packet, Outputs::MAIN);
                     assert_eq!(taken, Err(DropReason::NoKeyFrame), "{as_values} {lost} {at}");
                 }
             });

@@ -1,7 +1,7 @@
 //! The packets lane as its callers see it: RTP in, headers and payloads out. One behaviour per
 //! file.
 
-mod common;
+pub(crate) mod common;
 
 mod batches;
 mod ends;
@@ -9,11 +9,13 @@ mod extensions;
 mod feedback;
 mod gop_cache;
 mod key_frames;
+mod layers;
 mod mirror;
 mod nack_storm;
 mod padding;
 mod pool;
 mod publisher_restarts;
+mod redundant_audio;
 mod relayed;
 mod reports;
 mod resending;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rtp::payload::MediaKind;
-use sfu::{Limits, StreamStats, Viewer};
+use sfu::{Limits, StreamStats, Viewer, plain_outlet};
 
 use crate::packets::common::{World, audio_input, audio_packet, frame, video_input};
 
@@ -20,7 +20,7 @@ fn a_running_stream_needs_no_new_memory_for_packets() {
             packet.payload.resize(100 + usize::from(at) * 37 % 1_000, 1);
             world.stream.receive(world.now, &packet.bytes()).unwrap();
             world.stream.receive(world.now, &audio_packet(at, u32::from(at) * 480).bytes()).unwrap();
-            world.stream.take_arrivals(|packet| {
+            world.stream.take_arrivals(|packet, _| {
                 seen.insert(packet.payload().as_ptr() as usize);
             });
             world.settle();
@@ -100,7 +100,7 @@ fn viewers_come_and_go_and_leave_nothing_behind() {
     for token in 0..10_000 {
         let id = world.stream.join(world.now, &crate::packets::common::viewer(token)).unwrap();
         if token % 2 == 0 {
-            world.stream.send_backlog(world.now, usize::MAX, |_, _, _, _| {});
+            world.stream.send_backlog(world.now, usize::MAX, &mut plain_outlet(|_, _, _, _| {}));
         }
         world.stream.leave(id);
         world.stream.leave(id);
@@ -146,13 +146,13 @@ fn turns_that_are_never_taken_do_not_pile_up() {
     for at in 0..30_000u16 {
         world.stream.receive(world.now, &frame(at, u32::from(at), at == 0).bytes()).unwrap();
     }
-    world.stream.take_arrivals(|_| {});
+    world.stream.take_arrivals(|_, _| {});
     sent += packets_of_a_batch(&mut world);
     assert!((1..=8_192).contains(&sent), "{sent}");
     world.stream.finish_batch(MediaKind::Video);
     for at in 30_000..60_000u16 {
         world.stream.receive(world.now, &frame(at, u32::from(at), at == 0).bytes()).unwrap();
-        world.stream.take_arrivals(|_| {});
+        world.stream.take_arrivals(|_, _| {});
     }
     let last = packets_of_a_batch(&mut world);
     assert!((1..=8_192).contains(&last), "{last}");
@@ -162,6 +162,6 @@ fn turns_that_are_never_taken_do_not_pile_up() {
     // Nothing waits for nobody.
     world.stream.leave(id);
     world.stream.receive(world.now, &frame(60_000, 60_000, true).bytes()).unwrap();
-    world.stream.take_arrivals(|_| {});
+    world.stream.take_arrivals(|_, _| {});
     assert_eq!(world.stream.waiting(MediaKind::Video), None);
 }

@@ -30,8 +30,13 @@ impl Pair {
         let home = World::published();
         let mut edge = World::new(Limits::default());
         (edge.start, edge.now) = (home.start, home.now);
-        let payload =
-            |payload_type, codec, clock_rate| TrackPayload { payload_type, codec, clock_rate, rtx: None };
+        let payload = |payload_type, codec, clock_rate| TrackPayload {
+            payload_type,
+            codec,
+            clock_rate,
+            rtx: None,
+            red: None,
+        };
         let tracks = [
             (MediaKind::Audio, vec![payload(OPUS, Codec::Opus, 48_000)]),
             (MediaKind::Video, vec![payload(H264, Codec::H264, 90_000)]),
@@ -49,7 +54,7 @@ impl Pair {
 
     fn arrived(&mut self) -> Vec<Vec<u8>> {
         let mut crossing = Vec::new();
-        self.home.stream.take_arrivals(|packet: &Arc<Packet>| {
+        self.home.stream.take_arrivals(|packet: &Arc<Packet>, _| {
             let payload_type = if packet.codec() == Codec::Opus { OPUS } else { H264 };
             let mut bytes = Vec::new();
             packet.write_relayed(payload_type, &mut bytes);

@@ -334,7 +334,7 @@ fn goodbyes_go_both_ways() {
 
     let mut rtcp = Vec::new();
     rtp::rtcp::Bye::write(&mut rtcp, &[5], "");
-    assert!(world.stream.viewer_rtcp(world.now, id, &rtcp, &mut Vec::new()).bye);
+    assert!(world.stream.viewer_rtcp(world.now, id, &rtcp, None, &mut Vec::new()).bye);
 }
 
 #[test]

@@ -109,6 +109,7 @@ impl Node {
         let request = TapRequest {
             app: "live".to_owned(),
             name: name.to_owned(),
+            protocol: Protocol::Node,
             address: ADDRESS.parse().expect("an address"),
             detail: "to node b".to_owned(),
         };

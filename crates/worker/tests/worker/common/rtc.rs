@@ -56,6 +56,8 @@ async fn open(
         peer,
         tracks: answer.tracks,
         published: answer.published,
+        bits_per_second_max: None,
+        height_max: None,
         reply,
     };
     node.handles.rtc_open(worker, open, answered).await.expect("an answer")?;

@@ -8,6 +8,7 @@ mod bridges;
 mod ends;
 mod keys;
 mod losses;
+mod marks;
 mod one_hop;
 mod reports;
 mod simulcast;

@@ -232,6 +232,8 @@ impl Node {
             peer,
             tracks: answer.tracks,
             published: answer.published,
+            bits_per_second_max: None,
+            height_max: None,
             reply,
         };
         let handle = &self.workers().handles()[worker];

@@ -1,0 +1,65 @@
+//! How large the pictures of each layer are, and viewers that want none above a height.
+
+use std::time::Duration;
+
+use rtp::payload::PictureSize;
+use sfu::{Pacer, PacerInput};
+
+use super::*;
+
+fn wide(scene: &Scene) -> Pacer {
+    let bits = 50_000_000;
+    let input = PacerInput {
+        reports_packets: false,
+        reports_streams: false,
+        start_bits_per_second: bits,
+        most_bits_per_second: bits,
+    };
+    Pacer::new(scene.world.now, input)
+}
+
+/// Plays on, and lets the path decide every second.
+fn adapt(scene: &mut Scene, id: ViewerId, pacer: &mut Pacer) {
+    for _ in 0..5 {
+        scene.world.stream.adapt(scene.world.now, id, pacer);
+        scene.play(25);
+    }
+}
+
+#[test]
+fn sizes_of_all_encodings_are_known_by_their_key_frames_whichever_is_forwarded() {
+    let mut scene = Scene::of_vp8(1, true);
+    scene.world.join_as(&vp8_viewer(1));
+    scene.play(30);
+    for choice in scene.world.stream.layers(scene.world.now, video()) {
+        let [width, height] = SIZES[usize::from(choice.layer.encoding.unwrap())];
+        assert_eq!(choice.size, Some(PictureSize { width, height }), "{choice:?}");
+    }
+    let mut unreadable = Scene::new(1);
+    unreadable.play(30);
+    let choices = unreadable.world.stream.layers(unreadable.world.now, video());
+    assert!(choices.iter().all(|choice| choice.size.is_none()), "no parameter sets, nothing known");
+}
+
+#[test]
+fn a_viewer_gets_no_layer_above_its_height_whatever_its_path_carries() {
+    for (most, layer) in [(None, 2), (Some(720), 2), (Some(719), 1), (Some(200), 0), (Some(10), 0)] {
+        let mut scene = Scene::of_vp8(1, false);
+        scene.play(100);
+        let id = scene.world.join_as(&vp8_viewer(1));
+        scene.world.stream.limit_height(id, most);
+        let mut pacer = wide(&scene);
+        adapt(&mut scene, id, &mut pacer);
+        let got = scene.world.video(1).last().map(|got| place_of(got).layer);
+        assert_eq!(got, Some(layer), "{most:?}");
+        // What it asks for itself it gets.
+        scene.world.stream.fix_layer(scene.world.now, id, video(), Some(Layer::of(2)));
+        adapt(&mut scene, id, &mut pacer);
+        assert_eq!(scene.world.video(1).last().map(|got| place_of(got).layer), Some(2));
+        scene.world.wait(Duration::from_millis(1));
+    }
+}
+
+fn vp8_viewer(token: u64) -> sfu::ViewerInput {
+    viewer(token)
+}

@@ -1,0 +1,4 @@
+//! Viewers whose paths carry less than the stream has, for a while or for good.
+
+mod congestion;
+pub(crate) mod world;

@@ -1,0 +1,22 @@
+//! What workers say of streams that begin to be published, for who does something with each of them.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::Sender;
+
+/// Streams whose news may wait; news that find no room are dropped, which is logged.
+pub const PUBLISHED_MAX: usize = 4096;
+
+/// A stream begins to be published on this node, or goes on with another publisher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamPublished {
+    /// `app/name`.
+    pub key: Arc<str>,
+    /// Length of the app in `key`.
+    pub app_bytes: usize,
+    /// Another node publishes it, and it is fetched from there.
+    pub is_fetched: bool,
+}
+
+/// Where workers send it.
+pub type PublishedSender = Sender<StreamPublished>;
