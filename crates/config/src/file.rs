@@ -11,7 +11,7 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 5] = ["application", "auth.publish", "auth.play", "pull", "channel"];
+pub const LISTS: [&str; 6] = ["application", "auth.publish", "auth.play", "pull", "channel", "record.rule"];
 
 /// One `key = value`.
 #[derive(Debug, Clone)]

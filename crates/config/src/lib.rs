@@ -9,18 +9,20 @@ pub mod file;
 pub mod keys;
 mod policy;
 pub mod print;
+mod record;
 pub mod resolve;
 mod rtc;
 pub mod section;
 mod sources;
 pub mod tls;
 mod udp_backend;
+mod upload;
 pub mod value;
 
 use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, key_suggestion, suggestion};
-use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
+use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, Stream};
 use section::{Key, Section};
 use value::Raw;
 
@@ -44,6 +46,8 @@ macro_rules! config {
             pub pulls: Vec<PulledEntry>,
             /// `[[channel]]` entries in order.
             pub channels: Vec<ChannelledEntry>,
+            /// `[[record.rule]]` entries in order.
+            pub record_rules: Vec<RecordEntry>,
             /// Where each key that is not at its default was set.
             origins: BTreeMap<String, Origin>,
         }
@@ -91,6 +95,9 @@ config! {
     tls: Tls,
     limits: Limits,
     stream: Stream,
+    hls: Hls,
+    record: Record,
+    upload: Upload,
     transcoding: Transcoding,
     auth: Auth,
     log: Log,
@@ -117,6 +124,17 @@ pub struct RuleEntry {
     pub rule: AuthRule,
     /// Whether `allow` was written.
     pub allow_given: bool,
+    /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[record.rule]]`.
+#[derive(Debug, Clone)]
+pub struct RecordEntry {
+    /// Which streams.
+    pub rule: RecordRule,
+    /// Keys of `[record]` it sets, already checked.
+    pub overrides: Vec<(String, Raw)>,
     /// Where it begins.
     pub origin: Origin,
 }
@@ -186,6 +204,16 @@ impl Config {
         stream
     }
 
+    /// How the streams of a rule are recorded: `[record]` with its differences.
+    pub fn rule_record(&self, entry: &RecordEntry) -> Record {
+        let mut record = self.record.clone();
+        for (name, value) in &entry.overrides {
+            // Checked when the entry was read.
+            let _ = record.set(name, value);
+        }
+        record
+    }
+
     fn apply(&mut self, path: &str, value: &Raw, origin: Origin, errors: &mut Vec<ConfigError>) {
         match self.set(path, value) {
             Some(Ok(())) => {
@@ -226,6 +254,7 @@ impl Config {
         for table in content.tables {
             match table.list {
                 "application" => self.apply_application(table, errors),
+                "record.rule" => self.apply_record_rule(table, errors),
                 "pull" => {
                     self.pulls.push(PulledEntry { pull: list_entry(&table, errors), origin: table.origin })
                 }
@@ -289,6 +318,38 @@ impl Config {
         }
         self.applications.push(ApplicationEntry { name: name.name, overrides });
     }
+
+    fn apply_record_rule(&mut self, table: file::ListTable, errors: &mut Vec<ConfigError>) {
+        let mut rule = RecordRule::default();
+        let mut scratch = Record::default();
+        let mut overrides = Vec::new();
+        let of_record = record_rule_keys();
+        let keys: Vec<Key> = RecordRule::keys().into_iter().chain(of_record.clone()).collect();
+        for entry in table.entries {
+            let is_of_record = of_record.iter().any(|key| key.name == entry.path);
+            let set = match is_of_record {
+                true => scratch.set(&entry.path, &entry.value),
+                false => rule.set(&entry.path, &entry.value),
+            };
+            match set {
+                Some(Ok(())) if is_of_record => overrides.push((entry.path, entry.value)),
+                Some(Ok(())) => {}
+                Some(Err(_)) => errors.push(list_value("record.rule", &entry, &keys)),
+                None => errors.push(list_key("record.rule", &entry, &keys)),
+            }
+        }
+        self.record_rules.push(RecordEntry { rule, overrides, origin: table.origin });
+    }
+}
+
+/// Keys of `[record]` that a rule may set otherwise.
+pub(crate) fn record_rule_keys() -> Vec<Key> {
+    let own = |key: &Key| {
+        matches!(key.name, "directory" | "format")
+            || key.name.starts_with("rotate_")
+            || key.name.starts_with("keep_")
+    };
+    Record::keys().into_iter().filter(own).collect()
 }
 
 /// An entry of a list whose keys are those of one section.

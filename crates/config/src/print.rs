@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::error::Origin;
 use super::file::LISTS;
-use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Stream};
+use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, Stream};
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
 
@@ -74,6 +74,10 @@ pub fn markdown() -> String {
     list::<AuthRule>(&mut out, "`[[auth.publish]]` and `[[auth.play]]`");
     list::<PullEntry>(&mut out, "`[[pull]]`");
     list::<ChannelEntry>(&mut out, "`[[channel]]`");
+    list::<RecordRule>(&mut out, "`[[record.rule]]`");
+    let names: Vec<String> = super::record_rule_keys().iter().map(|key| format!("`{}`", key.name)).collect();
+    out.push('\n');
+    wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
     out.push_str(EXAMPLES);
     out
 }
@@ -121,6 +125,16 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
+    for entry in &config.record_rules {
+        let _ = writeln!(out, "\n[[record.rule]]");
+        for key in RecordRule::keys() {
+            let _ = writeln!(out, "{} = {}", key.name, entry.rule.get(key.name).unwrap_or_default());
+        }
+        let record = config.rule_record(entry);
+        for (name, _) in &entry.overrides {
+            let _ = writeln!(out, "{name} = {}", record.get(name).unwrap_or_default());
+        }
+    }
     for entry in &config.pulls {
         let _ = writeln!(out, "\n[[pull]]\nstream = {}", super::value::toml_string(&entry.pull.stream));
         // It may hold a password.
@@ -143,7 +157,7 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
-    debug_assert_eq!(LISTS.len(), 5, "every list is printed");
+    debug_assert_eq!(LISTS.len(), 6, "every list is printed");
 }
 
 /// Writes `text` as comment lines. Lines that begin with a space are code and stay as they are.
@@ -184,6 +198,9 @@ const LISTS_DOC: &str = "Lists of tables:
   [[channel]]                # files played in a loop as a stream
   stream = \"live/films\"
   items = [\"https://media.example/one.mp4\", \"/srv/films/two.mp4\"]
+  [[record.rule]]            # streams that are recorded; the first match decides
+  stream = \"live/*\"
+  directory = \"/srv/recordings\"
   [[pull]]                   # a stream of another server
   stream = \"live/cam\"
   url = \"rtmp://media.example/live/cam\"";

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
-use super::value::{BFramesChoice, SecondPublisherChoice};
-use super::{Config, cluster, policy, rtc, sources, tls};
+use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice};
+use super::{Config, cluster, policy, record, rtc, sources, tls, upload};
 use ::sources::channels::ChannelSpec;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
+use recording::settings::RecordSettings;
 use rtmp::name::NameRules;
+use uploads::settings::UploadSettings;
 use worker_api::auth::Policy;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, SecondPublisher,
+    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, SecondPublisher, SegmentsSettings,
     TranscodingSettings, WorkerSettings,
 };
 
@@ -41,6 +43,10 @@ pub struct Resolved {
     pub channels: Vec<ChannelSpec>,
     /// `app` and `stream` of the demo channel when it is enabled.
     pub demo: Option<(String, String)>,
+    /// What is recorded; `None`: nothing can be.
+    pub record: Option<RecordSettings>,
+    /// Where recordings are sent; `None`: they are not.
+    pub upload: Option<UploadSettings>,
     /// What this node is among others, if it is.
     pub cluster: Option<nodes::Settings>,
 }
@@ -58,6 +64,8 @@ pub fn resolve(
     let sources = sources::settings(config, &worker.names, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
+    let record = record::settings(config, &mut errors);
+    let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
@@ -67,7 +75,7 @@ pub fn resolve(
     if !errors.0.is_empty() {
         return Err(errors.0);
     }
-    Ok(Resolved { worker, policy, sources, pulls, channels, demo, cluster })
+    Ok(Resolved { worker, policy, sources, pulls, channels, demo, record, upload, cluster })
 }
 
 /// Collects errors.
@@ -114,6 +122,7 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
         rtc: rtc::settings(config, ipv6, workers, errors),
         relay: cluster::relay(config, ipv6),
         transcoding: transcoding(config),
+        segments: segments(config),
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),
         http: config.http.listen.addresses(ipv6),
@@ -208,6 +217,19 @@ fn application_settings(stream: &Stream) -> ApplicationSettings {
     }
 }
 
+fn segments(config: &Config) -> Option<SegmentsSettings> {
+    let hls = &config.hls;
+    (hls.mode != HlsChoice::Off).then(|| SegmentsSettings {
+        always: hls.mode == HlsChoice::Always,
+        part: ms(hls.part_ms),
+        // A segment has one part at least.
+        segment: ms(hls.segment_ms.max(hls.part_ms)),
+        window_segments: to_usize(hls.window_segments),
+        linger: Duration::from_secs(to_u64(hls.linger_seconds)),
+        streams_max: to_usize(hls.streams_max),
+    })
+}
+
 fn transcoding(config: &Config) -> TranscodingSettings {
     let transcoding = &config.transcoding;
     TranscodingSettings {
@@ -254,6 +276,10 @@ pub(super) fn ms(value: i64) -> Duration {
 
 pub(super) fn to_usize(value: i64) -> usize {
     usize::try_from(value).unwrap_or(0)
+}
+
+pub(super) fn to_u64(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
 }
 
 pub(super) fn to_u32(value: i64) -> u32 {

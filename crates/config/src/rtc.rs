@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::Config;
 use super::keys::Rtc;
-use super::resolve::{Errors, ms, to_u32, to_usize};
+use super::resolve::{Errors, ms, to_u32, to_u64, to_usize};
 use super::value::{Listen, UdpBackendChoice};
 use worker_api::settings::{IceServer, RtcSettings};
 
@@ -48,6 +48,9 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
         gop_cache_bytes_max: to_usize(rtc.gop_cache_max_bytes),
         gop_cache_duration_max: ms(rtc.gop_cache_max_ms),
         pad_runs: rtc.pad_runs,
+        adaptation: rtc.adaptation,
+        start_bits_per_second: to_u64(rtc.start_kbps * 1_000),
+        player_bits_per_second_max: to_u64(rtc.player_max_kbps * 1_000),
     }
 }
 

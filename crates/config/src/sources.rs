@@ -57,7 +57,7 @@ pub(super) fn settings(config: &Config, names: &NameRules, errors: &mut Errors) 
 }
 
 /// The bytes of a file that contains only readable certificates.
-fn certificates(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<u8>, String> {
     let pem = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     match found {

@@ -280,6 +280,28 @@ choice! {
 }
 
 choice! {
+    /// When streams are cut into segments.
+    HlsChoice: "\"off\", \"on_demand\" or \"always\"" {
+        /// Never.
+        Off = "off",
+        /// While somebody plays them so.
+        OnDemand = "on_demand",
+        /// As long as they are published.
+        Always = "always",
+    }
+}
+
+choice! {
+    /// How recordings are written.
+    RecordFormatChoice: "\"mp4\" or \"flv\"" {
+        /// Fragmented, with an ordinary index once it is complete.
+        Mp4 = "mp4",
+        /// Tags, as players of HTTP-FLV get them.
+        Flv = "flv",
+    }
+}
+
+choice! {
     /// How B-frames are bridged to WebRTC.
     BFramesChoice: "\"drop\" or \"refuse\"" {
         /// They are left out.

@@ -12,6 +12,9 @@ use tracing_appender::non_blocking::ErrorCounter;
 use crate::cluster::ClusterSource;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
+use ::recording::Recordings;
+use ::segments::Segments;
+use ::uploads::Uploads;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
@@ -57,6 +60,12 @@ pub struct Context {
     pub channels: Channels,
     /// Streams of other servers.
     pub pulls: Pulls,
+    /// Streams as segments; `None` where that is off.
+    pub segments: Option<Segments>,
+    /// Recordings; `None` where nothing can be recorded.
+    pub recordings: Option<Recordings>,
+    /// Recordings on their way to a store; `None` where they are not sent.
+    pub uploads: Option<Uploads>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
 }

@@ -11,15 +11,17 @@ mod console;
 mod context;
 mod error_response;
 mod health;
+mod merged;
 mod metrics;
 pub mod rtc;
+mod segments;
 mod server;
 pub mod stats;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Extension, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -29,6 +31,7 @@ pub use context::{Context, HttpCounters, Peer};
 use context::BODY_BYTES_MAX;
 use tokio::sync::mpsc;
 use worker_api::handoff::Handoff;
+use worker_api::segments::Target;
 
 /// Serves connections until the workers have gone and the queue is empty.
 pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {
@@ -40,6 +43,7 @@ pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {
 /// health and console in the open.
 fn router(context: Arc<Context>) -> Router {
     let (api, _) = api::router(Arc::clone(&context));
+    let of_streams = Arc::clone(&context);
     let metrics =
         metrics::router().route_layer(middleware::from_fn_with_state(Arc::clone(&context), access::metrics));
     Router::new()
@@ -48,9 +52,20 @@ fn router(context: Arc<Context>) -> Router {
         .merge(metrics)
         .with_state(context)
         .merge(api)
-        .fallback(console::asset)
+        .fallback(move |Extension(peer): Extension<Peer>, request: Request| {
+            stream_or_asset(Arc::clone(&of_streams), peer, request)
+        })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(limits_and_headers))
+}
+
+/// A stream, or a file of the console: what no route has.
+async fn stream_or_asset(context: Arc<Context>, peer: Peer, request: Request) -> Response {
+    let uri = request.uri().clone();
+    match Target::read(uri.path()) {
+        Some(target) => segments::answer(context, peer, request, target).await,
+        None => console::asset(request.method().clone(), uri, request.headers().clone()).await,
+    }
 }
 
 async fn method_not_allowed() -> Response {

@@ -21,16 +21,19 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::api::merge::{self, Merged, merged};
+use super::api::merge;
+use super::merged::{Merged, merged};
 use super::{Context, error_response};
-use worker_api::snapshot::WorkerSnapshot;
+use worker_api::snapshot::{RtcShare, WorkerSnapshot};
 
 mod bridges;
 mod channels;
 mod cluster;
 mod http;
 mod pulls;
+mod recordings;
 mod stats;
+mod uploads;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -86,6 +89,11 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
         "Connections that another worker took because the one that accepted them was full";
     refused_full: "millstream_connections_refused_full", "Connections closed because the worker was full";
     http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
+    segments_answered: "millstream_segments_answered",
+        "Requests answered with a playlist, a segment or a part";
+    segments_waited: "millstream_segments_waited", "Those of them that waited for it";
+    segments_refused: "millstream_segments_refused",
+        "Requests for playlists, segments and parts that were refused";
     http_returned: "millstream_http_returned", "HTTP connections that came back to be idle, or for media";
     accept_pauses: "millstream_accept_pauses", "Times accepting paused because file descriptors ran out";
     bytes_in: "millstream_received_bytes", "Bytes received on all sockets";
@@ -166,6 +174,11 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
         "Times a peer has said by BYE that its media is over; the session goes on";
     rtc.ring_drops: "millstream_rtc_ring_dropped_packets",
         "Packets dropped because the ring to another worker was full";
+    rtc.probes: "millstream_rtc_probes",
+        "Short rises of what is sent to a WHEP player, to see whether its path carries more";
+    rtc.padding_bytes: "millstream_rtc_padding_bytes", "Bytes of padding sent for probes";
+    rtc.times_behind: "millstream_rtc_times_behind",
+        "Times that video waited for a player's path for so long that it went on with the next key frame";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
     bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
         "Bridges that run without audio because no transcoder was free";
@@ -224,7 +237,7 @@ const WORKER_SECONDS: [Counter; 2] = [
 ];
 
 /// Gauges per worker.
-const WORKER_GAUGES: [WorkerGauge; 9] = [
+const WORKER_GAUGES: [WorkerGauge; 10] = [
     ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
     ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
     ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
@@ -234,6 +247,11 @@ const WORKER_GAUGES: [WorkerGauge; 9] = [
     ("millstream_rtc_pending_sessions", "WebRTC sessions that are not connected yet", |w| {
         w.counters.rtc.pending as f64
     }),
+    (
+        "millstream_rtc_stopped_sessions",
+        "WHEP players that nothing is sent to, since they report nothing",
+        |w| w.counters.rtc.viewers_stopped as f64,
+    ),
     ("millstream_worker_load_ratio", "CPU time of the worker in the last second, in cores", |w| {
         f64::from(w.load_percent) / 100.0
     }),
@@ -279,6 +297,8 @@ impl Collector for Scrape {
         self.encode_process(&mut encoder)?;
         channels::encode(&self.context, &mut encoder)?;
         pulls::encode(&self.context, &mut encoder)?;
+        recordings::encode(&self.context, &mut encoder)?;
+        uploads::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }
@@ -331,6 +351,29 @@ impl Scrape {
         for (name, help, value) in WORKER_GAUGES {
             gauges(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }
+        let shares = self.workers.iter().flat_map(|worker| {
+            let rtc = &worker.counters.rtc;
+            let shares = [
+                (RtcShare::All, rtc.viewers_all),
+                (RtcShare::KeyFrames, rtc.viewers_key_frames),
+                (RtcShare::AudioOnly, rtc.viewers_audio_only),
+            ];
+            shares.map(|(share, count)| {
+                let labels = [("worker", worker.index.to_string()), ("share", share.name().to_owned())];
+                (labels, count as f64)
+            })
+        });
+        let help = "Connected WHEP players by how much of their video their paths carry";
+        gauges(encoder, "millstream_rtc_players", help, shares)?;
+        let switches = self.workers.iter().flat_map(|worker| {
+            let rtc = &worker.counters.rtc;
+            [("up", rtc.switches_up), ("down", rtc.switches_down)].map(|(direction, count)| {
+                let labels = [("worker", worker.index.to_string()), ("direction", direction.to_owned())];
+                (labels, count)
+            })
+        });
+        let help = "Changes of WHEP players to a higher or a lower layer";
+        counters(encoder, "millstream_rtc_layer_switches", help, switches)?;
         let ended = self.workers.iter().flat_map(|worker| {
             let causes = worker.counters.ended.iter();
             causes.map(|(cause, count)| {

@@ -158,6 +158,7 @@ fn context_of(
             | Command::RtcOpen(_)
             | Command::RtcPatch { .. }
             | Command::RtcClose { .. }
+            | Command::RtcLayer { .. }
             | Command::Publish(_)
             | Command::Tap(_)
             | Command::EndPublication { .. }
@@ -189,6 +190,9 @@ fn context_of(
         stats,
         pulls: Pulls::idle(2),
         channels: Channels::idle(2),
+        segments: None,
+        recordings: None,
+        uploads: None,
         cluster: None,
     })
 }
@@ -283,6 +287,7 @@ fn bridged() -> Vec<WorkerSnapshot> {
             bits_per_second: 480_000,
             frames_per_second: 30.0,
             key_frame_interval_ms: 0,
+            layers: Vec::new(),
         }],
         bridge,
         ..stream("both", players)
@@ -480,7 +485,11 @@ async fn the_management_rule_covers_every_route_of_the_document() {
     let document: Value = serde_json::from_slice(&document).expect("JSON");
     let mut seen = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
-        let path = path.replace("{app}", "live").replace("{name}", "a%20b").replace("{id}", "0-1");
+        let path = path
+            .replace("{app}", "live")
+            .replace("{name}", "a%20b")
+            .replace("{id}", "0-1")
+            .replace("{file}", "a.mp4");
         for method in item.as_object().expect("methods").keys() {
             let method = method.to_uppercase();
             let (status, headers, body) = ask_as(&context, "127.0.0.1", &method, &path, &[]).await;
@@ -488,11 +497,11 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             assert_eq!(headers["www-authenticate"], "Bearer");
             let shown = [("authorization", "bearer boss")];
             let (status, _, body) = ask_as(&context, "203.0.113.9", &method, &path, &shown).await;
-            // What is no handshake, has no body, or is about a pull or channel that is not there is let
-            // through to be told so.
+            // What is no handshake, has no body, or is about a pull, channel or recording that is not there is
+            // let through to be told so.
             let explained = match status.as_u16() {
                 400 => method == "POST",
-                404 => path.ends_with("live/a%20b") || path.ends_with("/skip"),
+                404 => ["live/a%20b", "/skip", "/a.mp4"].iter().any(|end| path.ends_with(end)),
                 426 => path == stats::STREAM_PATH,
                 _ => status.is_success(),
             };

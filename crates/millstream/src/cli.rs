@@ -37,6 +37,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// List, check or repair recordings in a directory.
+    ///
+    /// Without DIR, the directories of the configuration. `list` and `verify` may run beside a server;
+    /// `repair` takes the directory for itself, as a server does at its start.
+    Record {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: RecordAction,
+    },
     /// Show the streams and sessions of a running server, live.
     Top(top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
@@ -55,6 +64,25 @@ pub(crate) enum ConfigAction {
     Check,
     /// Print the effective configuration as TOML.
     Print(PrintArgs),
+}
+
+/// What to do with recordings.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum RecordAction {
+    /// Print a line per recording: state, begin, length, bytes, path.
+    List(RecordArgs),
+    /// Read recordings as a whole, checksums included; exit code 1 when one is damaged or cannot be read.
+    Verify(RecordArgs),
+    /// Complete recordings that a crash has left, and cut off what is damaged at their ends.
+    Repair(RecordArgs),
+}
+
+/// Where recordings are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RecordArgs {
+    /// Directory; as often as there are directories.
+    #[arg(value_name = "DIR")]
+    pub directories: Vec<PathBuf>,
 }
 
 /// Options of `config print`.
@@ -139,7 +167,7 @@ fn starts_no_server(command: &Command) -> Option<&'static str> {
     match command {
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
-        Command::Serve | Command::Demo | Command::Config { .. } => None,
+        Command::Serve | Command::Demo | Command::Config { .. } | Command::Record { .. } => None,
     }
 }
 

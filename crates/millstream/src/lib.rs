@@ -8,6 +8,7 @@
 mod banner;
 mod cli;
 mod logging;
+mod record;
 mod run;
 mod server;
 
@@ -69,6 +70,7 @@ pub fn main() -> ExitCode {
             print_out("OK\n");
             ExitCode::SUCCESS
         }
+        (Command::Record { action }, Ok(resolved)) => record::run(&action, resolved.record.as_ref()),
         (_, Ok(resolved)) => match run::run(&config, resolved) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -6,13 +6,16 @@
 //! cluster is left. `run.rs` does it for a process; [`Server`] for a program that
 //! has one within it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use rtc::dtls::Certificate;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
@@ -23,14 +26,21 @@ use config::resolve::Resolved;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
 use nodes::ClusterMembership;
+use recording::names::RecordingName;
+use recording::settings::RecordSettings;
+use recording::{Change, Needed, RecordingInput, RecordingThread, Recordings};
+use segments::{SegmentsInput, SegmentsThread};
 use sources::channels::Channels;
 use sources::demo;
 use sources::pull::Pulls;
 use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
+use uploads::settings::UploadSettings;
+use uploads::{UploadInput, Uploads, UploadsThread};
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
+use worker_api::segments::SegmentsEnd;
 use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -128,6 +138,9 @@ pub(crate) struct Running {
     context: Arc<control::Context>,
     workers: Workers,
     sources: IngestThread,
+    _segments: Option<SegmentsThread>,
+    recordings: Option<RecordingThread>,
+    uploads: Option<UploadsThread>,
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
 }
@@ -139,7 +152,8 @@ impl Running {
         resolved: Resolved,
         logging: &Logging,
     ) -> Result<Self, String> {
-        let Resolved { worker: settings, policy, demo, sources, pulls, channels, cluster } = resolved;
+        let Resolved { worker: settings, policy, demo, sources, pulls, channels, record, upload, cluster } =
+            resolved;
         // Before the workers, which ask it what other nodes publish.
         let membership = match cluster {
             Some(settings) => Some(ClusterMembership::start(settings).await?),
@@ -152,7 +166,7 @@ impl Running {
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let keep_alive = keep_alive_slots(&settings.keep_alive);
         let policy_of_workers = Arc::clone(&policy);
-        let workers = Workers::start(
+        let mut workers = Workers::start(
             settings.clone(),
             policy_of_workers,
             &keep_alive,
@@ -163,6 +177,8 @@ impl Running {
         )
         .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
+        let segments = segments_thread(&settings, &mut workers)?;
+        let (recordings, uploads) = recording_threads(record, upload, &mut workers)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
         let handles = WorkerHandles::new(workers.handles().to_vec());
@@ -195,6 +211,9 @@ impl Running {
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
+            segments: segments.as_ref().map(SegmentsThread::segments),
+            recordings: recordings.as_ref().map(RecordingThread::recordings),
+            uploads: uploads.as_ref().map(UploadsThread::uploads),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);
@@ -218,7 +237,8 @@ impl Running {
         if let Some((app, stream)) = demo {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
-        Ok(Self { context, workers, sources: sources_thread, membership, control })
+        let sources = sources_thread;
+        Ok(Self { context, workers, sources, _segments: segments, recordings, uploads, membership, control })
     }
 
     /// Where it listens.
@@ -233,7 +253,7 @@ impl Running {
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
-        let Self { context, workers, sources, membership, control } = self;
+        let Self { context, workers, sources, _segments, recordings, uploads, membership, control } = self;
         context.draining.send_replace(true);
         if let Some(membership) = &membership {
             membership.drain().await;
@@ -243,6 +263,14 @@ impl Running {
         let joined = tokio::task::spawn_blocking(move || workers.join());
         if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
             tracing::warn!("a worker did not end by the deadline; ending without it");
+        }
+        if let Some(recordings) = recordings {
+            // With all that was published.
+            recordings.stop().await;
+        }
+        if let Some(uploads) = uploads {
+            // What is on its way goes on at the next start.
+            let _ = tokio::task::spawn_blocking(move || uploads.stop()).await;
         }
         if let Some(membership) = membership {
             membership.leave().await;
@@ -255,6 +283,97 @@ impl Running {
 fn keep_alive_slots(settings: &KeepAliveSettings) -> AddressSlots {
     let total_max = if settings.timeout.is_zero() { 0 } else { settings.connections_max };
     AddressSlots::new(total_max, settings.per_address_max)
+}
+
+/// The thread that cuts streams into segments, unless that is off.
+fn segments_thread(
+    settings: &WorkerSettings,
+    workers: &mut Workers,
+) -> Result<Option<SegmentsThread>, String> {
+    let (Some(segments), Some(SegmentsEnd { wanted, updates })) =
+        (settings.segments, workers.take_segments())
+    else {
+        return Ok(None);
+    };
+    let input = SegmentsInput {
+        settings: segments,
+        workers: WorkerHandles::new(workers.handles().to_vec()),
+        home: Box::new(workers.home()),
+        wanted,
+        updates,
+    };
+    let thread = SegmentsThread::start(input);
+    thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))
+}
+
+/// The threads of recordings and of their uploads, unless nothing can be recorded.
+fn recording_threads(
+    record: Option<RecordSettings>,
+    upload: Option<UploadSettings>,
+    workers: &mut Workers,
+) -> Result<(Option<RecordingThread>, Option<UploadsThread>), String> {
+    // Dropped where nobody wants to know.
+    let published = workers.take_published();
+    let (Some(settings), Some(published)) = (record, published) else { return Ok((None, None)) };
+    // Uploads come first: no recording is removed for its age before they say what they need.
+    let (later, recordings) = watch::channel(None);
+    let uploads = upload.map(|upload| uploads_thread(upload, &settings, recordings));
+    let uploads = uploads.transpose()?;
+    let needed = uploads.as_ref().map(|thread| {
+        let uploads = thread.uploads();
+        Needed(Arc::new(move |path| uploads.is_followed(path) && !uploads.is_confirmed(path)))
+    });
+    let handles = WorkerHandles::new(workers.handles().to_vec());
+    let home = Box::new(workers.home());
+    let needed = needed.unwrap_or_default();
+    let thread =
+        RecordingThread::start(RecordingInput { settings, workers: handles, home, published, needed })?;
+    if let Some(uploads) = &uploads {
+        tokio::spawn(announce(thread.recordings(), uploads.uploads()));
+    }
+    // Nobody listens where nothing is uploaded.
+    let _ = later.send(Some(thread.recordings()));
+    Ok((Some(thread), uploads))
+}
+
+fn uploads_thread(
+    settings: UploadSettings,
+    record: &RecordSettings,
+    recordings: watch::Receiver<Option<Recordings>>,
+) -> Result<UploadsThread, String> {
+    let directories: BTreeSet<PathBuf> = record.files().map(|files| files.directory.clone()).collect();
+    let runtime = tokio::runtime::Handle::current();
+    let remove = Box::new(move |path: &Path| {
+        let (mut recordings, path) = (recordings.clone(), path.to_owned());
+        runtime.spawn(async move {
+            // They start right behind; if they do not, nothing is removed.
+            let started = recordings.wait_for(Option::is_some).await;
+            let Some(recordings) = started.ok().and_then(|recordings| recordings.clone()) else { return };
+            let is_it = |directory: &Path, name: &RecordingName| directory.join(name.path()) == path;
+            let found = recordings.list().into_iter().find(|(directory, name, _)| is_it(directory, name));
+            if let Some((directory, name, _)) = found {
+                recordings.remove(&directory, &name).await;
+            }
+        });
+    });
+    UploadsThread::start(UploadInput { settings, directories: directories.into_iter().collect(), remove })
+}
+
+/// Says which recordings are complete.
+async fn announce(recordings: Recordings, uploads: Uploads) {
+    let mut events = recordings.subscribe();
+    // Not keeping them alive.
+    drop(recordings);
+    loop {
+        match events.recv().await {
+            Ok(event) if event.change == Change::Completed => {
+                uploads.completed(&event.directory.join(event.name.path()));
+            }
+            // The next scan finds what was missed.
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
 }
 
 /// The control side of WebRTC. Its certificate is generated at each start: clients learn it from each answer.

@@ -78,6 +78,8 @@ mod tests {
             sources: Vec::new(),
             extmap_allow_mixed: false,
             rids: Vec::new(),
+            red: None,
+            fec: None,
         }])
     }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tracing::{debug, info};
+use worker_api::snapshot::Protocol;
 use worker_api::streams::Epoch;
 use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
 
@@ -88,7 +89,13 @@ async fn serve_frames(
     worker: usize,
 ) -> Result<StreamEnd, StreamRefusal> {
     let (app, name) = slot.app_and_name();
-    let request = TapRequest { app, name, address: link.address, detail: link.peer.to_string() };
+    let request = TapRequest {
+        app,
+        name,
+        protocol: Protocol::Node,
+        address: link.address,
+        detail: link.peer.to_string(),
+    };
     let tap = match center.workers.tap(worker, request).await {
         Ok(Ok(tap)) => tap,
         Ok(Err(TapRefusal::Draining)) => return Err(StreamRefusal::Draining),

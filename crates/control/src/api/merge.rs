@@ -6,58 +6,20 @@
 //! from the first of those that get media; players are summed. Sessions belong to one worker each
 //! and are only put in a row.
 
-use std::collections::BTreeMap;
-
 use super::types::{
-    Audio, Bridge, Gop, IDS_MAX, KindName, Publisher, RoleName, Session, SessionList, SessionQuery, Stream,
-    StreamState, Track, Video, address, codec_name,
+    Audio, Bridge, Gop, IDS_MAX, KindName, Layer, Publisher, RoleName, Session, SessionList, SessionQuery,
+    Stream, StreamState, Track, Video, address, codec_name,
 };
 use super::urls::Urls;
+use crate::merged::{Merged, merged};
 use crate::rtc::PlaybackOptions;
-use worker_api::snapshot::{BridgeSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
+use worker_api::snapshot::{RtcLayerSnapshot, RtcTrackSnapshot, StreamSnapshot, TrackKind, WorkerSnapshot};
 use worker_api::streams::NotBridged;
 
 /// Most sessions of one page.
 const PAGE_MAX: usize = 1000;
 /// Sessions of a page when the request does not say.
 const PAGE_DEFAULT: usize = 100;
-
-/// One stream in the views of the workers.
-pub(crate) struct Merged<'a> {
-    /// What describes it.
-    pub(crate) primary: &'a StreamSnapshot,
-    /// Worker that has the publisher.
-    pub(crate) home: Option<usize>,
-    /// Players on all workers, of both kinds.
-    pub(crate) players: u64,
-    /// The bridge between the kinds, while it runs.
-    pub(crate) bridge: Option<&'a BridgeSnapshot>,
-}
-
-/// Streams of all workers, by app and name.
-pub(crate) fn merged(workers: &[WorkerSnapshot]) -> Vec<Merged<'_>> {
-    let mut streams: BTreeMap<(&str, &str), Merged<'_>> = BTreeMap::new();
-    for worker in workers {
-        for view in &worker.streams {
-            let home = view.publisher.is_some().then_some(worker.index);
-            let players = u64::from(view.players);
-            let merged = streams.entry((view.app.as_str(), view.name.as_str())).or_insert(Merged {
-                primary: view,
-                home: None,
-                players: 0,
-                bridge: None,
-            });
-            merged.players += players;
-            merged.bridge = merged.bridge.or(view.bridge.as_ref());
-            // The home worker describes a stream best; next to it, one that gets media.
-            if home.is_some() || (merged.home.is_none() && view.live && !merged.primary.live) {
-                merged.primary = view;
-                merged.home = home.or(merged.home);
-            }
-        }
-    }
-    streams.into_values().collect()
-}
 
 /// Streams as the API shows them; `options` says how one (app and name) can be played.
 pub(super) fn streams(
@@ -95,7 +57,9 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
         players: merged.players,
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
+        recorded: false,
         tracks: view.tracks.iter().map(track).collect(),
+        layers: layers(merged),
         bridge: merged.bridge.map(Bridge::from),
         not_bridged: note.map(|note| note.to_string()),
         urls,
@@ -159,6 +123,24 @@ fn track(track: &RtcTrackSnapshot) -> Track {
         bitrate_bits_per_second: track.bits_per_second,
         key_frame_interval_ms: Some(track.key_frame_interval_ms).filter(|interval| *interval > 0),
     }
+}
+
+/// Layers of the first video track in the view of a worker.
+fn layers_of(view: &StreamSnapshot) -> &[RtcLayerSnapshot] {
+    let video = view.tracks.iter().find(|track| track.kind == TrackKind::Video);
+    video.map_or(&[], |video| &video.layers)
+}
+
+/// The same with the players of all workers.
+fn layers(merged: &Merged<'_>) -> Vec<Layer> {
+    let of_layer = |layer: &RtcLayerSnapshot| {
+        let others = merged.others.iter().flat_map(|view| layers_of(view));
+        let same = others.filter(|other| other.layer == layer.layer);
+        let mut with_others = Layer::from(layer);
+        with_others.viewers += same.map(|other| other.viewers).sum::<u64>();
+        with_others
+    };
+    layers_of(merged.primary).iter().map(of_layer).collect()
 }
 
 /// The page of sessions that `query` asks for, ordered by id, which is by worker and then by age.

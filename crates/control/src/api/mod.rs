@@ -8,7 +8,10 @@ mod channels;
 mod cluster;
 pub(super) mod merge;
 mod pulls;
+mod reason;
+mod recordings;
 mod types;
+mod uploads;
 mod urls;
 
 use std::sync::Arc;
@@ -32,6 +35,7 @@ use crate::{Context, Peer, access};
 use types::{PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList};
 use urls::Urls;
 use worker_api::NoAnswer;
+use worker_api::snapshot::WorkerSnapshot;
 use worker_api::time;
 
 /// General part of the OpenAPI document; paths and schemas come from the handlers.
@@ -75,6 +79,10 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(channels::skip_item))
         .routes(routes!(pulls::pulls, pulls::add_pull))
         .routes(routes!(pulls::pull, pulls::remove_pull))
+        .routes(routes!(recordings::recordings, recordings::start_recording))
+        .routes(routes!(recordings::stop_recording))
+        .routes(routes!(recordings::remove_file))
+        .routes(routes!(uploads::uploads))
         .routes(routes!(cluster::cluster))
         .routes(routes!(stats))
         .routes(routes!(stats_stream))
@@ -218,8 +226,18 @@ async fn streams(
 ) -> Result<Json<StreamList>, Failure> {
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
+    let streams = merged_streams(&context, &snapshots, &urls);
     Ok(Json(StreamList { streams }))
+}
+
+fn merged_streams(context: &Context, snapshots: &[WorkerSnapshot], urls: &Urls<'_>) -> Vec<Stream> {
+    let mut streams = merge::streams(snapshots, urls, |app, name| context.rtc.playback_options(app, name));
+    if let Some(recordings) = &context.recordings {
+        for stream in &mut streams {
+            stream.recorded = recordings.is_active(&stream.app, &stream.name);
+        }
+    }
+    streams
 }
 
 /// One stream.
@@ -238,7 +256,7 @@ async fn stream(
     let Path(StreamName { app, name }) = path?;
     let urls = Urls::new(&context.addresses, access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
-    let streams = merge::streams(&snapshots, &urls, |app, name| context.rtc.playback_options(app, name));
+    let streams = merged_streams(&context, &snapshots, &urls);
     let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);
     found.map(Json).ok_or(Failure::NotFound("no such stream"))
 }

@@ -5,8 +5,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use worker_api::command::Listed;
 use worker_api::snapshot::{
-    BridgeDirection, BridgeSnapshot, Role, RtcSessionSnapshot, SessionId, SessionSnapshot, WorkerSnapshot,
+    BridgeDirection, BridgeSnapshot, Role, RtcLayer, RtcLayerSnapshot, RtcPathSnapshot, RtcSessionSnapshot,
+    SessionId, SessionSnapshot, WorkerSnapshot,
 };
+
+use super::reason::reason;
 
 /// What kind of server this is and how it can be reached.
 #[derive(Debug, Serialize, ToSchema)]
@@ -74,8 +77,13 @@ pub(super) struct Stream {
     pub(super) gop: Gop,
     /// Media bytes since the stream was first seen.
     pub(super) bytes_in: u64,
+    /// Whether it is being recorded.
+    pub(super) recorded: bool,
     /// Tracks of a stream that is published as packets (WHIP); empty otherwise.
     pub(super) tracks: Vec<Track>,
+    /// What WHEP players can be given of the first video track, from the least bits to the most: simulcast
+    /// encodings and layers inside them. Empty for streams that are not published as packets.
+    pub(super) layers: Vec<Layer>,
     /// What serves players of the other kind; null while there is none of them.
     pub(super) bridge: Option<Bridge>,
     /// What of the stream players of the other kind do not get, and why; null when they get all, as
@@ -167,6 +175,39 @@ pub(super) struct Track {
     /// Of all encodings.
     pub(super) bitrate_bits_per_second: u64,
     pub(super) key_frame_interval_ms: Option<u32>,
+}
+
+/// A layer of the video that players can be given.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Layer {
+    /// The encoding by its RID, or by its number where the publisher gave none.
+    #[schema(example = "h")]
+    pub(super) name: String,
+    /// The highest spatial layer of the encoding, if not all.
+    pub(super) spatial: Option<u8>,
+    /// The highest temporal layer of the encoding, if not all.
+    pub(super) temporal: Option<u8>,
+    /// Of the last second or two, with the layers that it needs; 0 until known.
+    pub(super) bits_per_second: u64,
+    /// Whether it arrives at present.
+    pub(super) live: bool,
+    /// Width of its pictures, if known.
+    #[schema(example = 1280)]
+    pub(super) width: Option<u16>,
+    /// Height of its pictures, if known.
+    #[schema(example = 720)]
+    pub(super) height: Option<u16>,
+    /// Players that get it, on all workers.
+    pub(super) viewers: u64,
+}
+
+impl From<&RtcLayerSnapshot> for Layer {
+    fn from(layer: &RtcLayerSnapshot) -> Self {
+        let RtcLayer { name, spatial, temporal } = layer.layer.clone();
+        let RtcLayerSnapshot { bits_per_second, is_live: live, viewers, size, .. } = *layer;
+        let (width, height) = size.unzip();
+        Self { name, spatial, temporal, bits_per_second, live, width, height, viewers }
+    }
 }
 
 /// What a track carries.
@@ -359,6 +400,82 @@ pub(super) struct RtcSession {
     pub(super) nacks: u64,
     pub(super) resent_packets: u64,
     pub(super) key_frame_requests: u64,
+    /// What the path of a player carries; null for publishers, and without `rtc.adaptation`.
+    pub(super) path: Option<RtcPath>,
+}
+
+/// What the path of a WHEP player carries, and what the player gets because of that.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RtcPath {
+    /// `ok`, or `no_reports`: the player has reported nothing for too long, and nothing is sent.
+    #[schema(example = "ok")]
+    pub(super) state: String,
+    /// What the path carries.
+    pub(super) estimate_kbps: u64,
+    /// What is sent at most now: less than the estimate while a queue is to go away.
+    pub(super) target_kbps: u64,
+    /// What the player has asked for by `max_bitrate`.
+    pub(super) limit_kbps: Option<u64>,
+    /// How long packets wait in the path.
+    pub(super) queue_ms: f32,
+    /// Probes begun: short rises of what is sent, to see whether the path carries more.
+    pub(super) probes: u64,
+    /// Bytes of padding sent for probes.
+    pub(super) padding_bytes: u64,
+    /// Times that video waited for the path for so long that it went on with the next key frame.
+    pub(super) times_behind: u64,
+    /// How much of its video it gets: `all`, `key_frames` or `audio_only`.
+    #[schema(example = "all")]
+    pub(super) share: String,
+    /// What it gets of the video; null where layers are not known.
+    pub(super) layer: Option<LayerName>,
+    /// What it changes over to at the next key frame; the same as `layer` if nothing changes.
+    pub(super) wanted_layer: Option<LayerName>,
+    /// The player has chosen the layer.
+    pub(super) fixed: bool,
+    /// Why it gets this, in words.
+    #[schema(example = "its path carries 620 kbit/s, h takes 1.8 Mbit/s")]
+    pub(super) reason: String,
+}
+
+/// An encoding, and how much of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct LayerName {
+    /// The encoding by its RID, or by its number where the publisher gave none.
+    #[schema(example = "h")]
+    pub(super) name: String,
+    /// The highest spatial layer, if not all.
+    pub(super) spatial: Option<u8>,
+    /// The highest temporal layer, if not all.
+    pub(super) temporal: Option<u8>,
+}
+
+impl From<&RtcLayer> for LayerName {
+    fn from(layer: &RtcLayer) -> Self {
+        let RtcLayer { name, spatial, temporal } = layer.clone();
+        Self { name, spatial, temporal }
+    }
+}
+
+impl From<&RtcPathSnapshot> for RtcPath {
+    fn from(path: &RtcPathSnapshot) -> Self {
+        let layer = path.layer.as_ref();
+        Self {
+            state: if path.is_stopped { "no_reports" } else { "ok" }.to_owned(),
+            estimate_kbps: path.estimate_bits_per_second / 1000,
+            target_kbps: path.target_bits_per_second / 1000,
+            limit_kbps: path.limit_bits_per_second.map(|limit| limit / 1000),
+            queue_ms: path.queue_ms,
+            probes: path.probes,
+            padding_bytes: path.padding_bytes,
+            times_behind: path.times_behind,
+            share: path.share.name().to_owned(),
+            layer: layer.map(|layer| LayerName::from(&layer.current)),
+            wanted_layer: layer.map(|layer| LayerName::from(&layer.wanted)),
+            fixed: layer.is_some_and(|layer| layer.is_fixed),
+            reason: reason(path),
+        }
+    }
 }
 
 impl From<&RtcSessionSnapshot> for RtcSession {
@@ -375,6 +492,7 @@ impl From<&RtcSessionSnapshot> for RtcSession {
             nacks: rtc.nacks,
             resent_packets: rtc.resent_packets,
             key_frame_requests: rtc.key_frame_requests,
+            path: rtc.path.as_ref().map(RtcPath::from),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{counters, gauges};
-use crate::api::merge::Merged;
+use crate::merged::Merged;
 use worker_api::snapshot::{BridgeCounters, BridgeDirection, BridgeSnapshot, WorkerSnapshot};
 
 /// Counter of one bridge: name, meaning, value.

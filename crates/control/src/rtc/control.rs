@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtc::dtls::Certificate;
-use rtc::sdp::{Answer, IceCredentials};
-use tokio::sync::{Mutex, mpsc};
+use rtc::sdp::{Answer, IceCredentials, Offer, TrackDescription};
+use rtp::payload::MediaKind;
+use tokio::sync::{Mutex, mpsc, watch};
 
+use super::listeners::Listeners;
 use super::rate::RateLimit;
 use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
@@ -62,6 +64,8 @@ pub struct RtcControl {
     pub(super) rate: RateLimit,
     /// Requests that were refused by authorisation since the start.
     pub(super) denied: AtomicU64,
+    /// Who reads events.
+    pub(super) listeners: Listeners,
     /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
     pub(super) first_ssrc: u32,
 }
@@ -82,6 +86,7 @@ impl RtcControl {
             registry: Registry::new(parts.endpoints.len(), limits),
             rate: RateLimit::new(settings.posts_per_second_max),
             denied: AtomicU64::new(0),
+            listeners: Listeners::default(),
             first_ssrc,
             parts,
         })
@@ -112,7 +117,7 @@ impl RtcControl {
     }
 
     /// What is published, for players of this node: another one may bridge what this one does not.
-    pub(super) fn published(&self, app: &str, key: &str) -> Published {
+    pub(crate) fn published(&self, app: &str, key: &str) -> Published {
         match (self.parts.published)(key) {
             Published::Frames(_) if !(self.parts.bridged)(app) => {
                 Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff))
@@ -157,8 +162,49 @@ pub(super) struct Session {
     pub(super) asked: Option<IpAddr>,
     /// `a=mid` of the first media description that was accepted.
     pub(super) mid: String,
+    /// Of a session that plays.
+    pub(super) played: Option<Played>,
+    /// Dropped with the session.
+    pub(super) ended: watch::Sender<()>,
     /// Held while a worker restarts ICE, so that restarts come one after the other.
     pub(super) ice: Mutex<IceSession>,
+}
+
+/// What a session plays.
+#[derive(Debug, Clone)]
+pub(super) struct Played {
+    /// `app/stream`.
+    pub(super) key: String,
+    /// Its video tracks.
+    pub(super) videos: Vec<VideoTrack>,
+}
+
+/// A video track of a session that plays.
+#[derive(Debug, Clone)]
+pub(super) struct VideoTrack {
+    /// Which of the media descriptions of the offer it is.
+    pub(super) line: usize,
+    /// `a=mid` of that.
+    pub(super) mid: String,
+    /// Which of the tracks that were accepted it is.
+    pub(super) track: usize,
+    /// Which of the video tracks of the stream it plays.
+    pub(super) published: usize,
+}
+
+impl Played {
+    /// What `answer` to `offer` lets its client play.
+    pub(super) fn new(key: String, offer: &Offer, answer: &Answer) -> Self {
+        let tracks = answer.tracks.iter().zip(&answer.published).enumerate();
+        let videos = tracks.filter(|(_, (track, _))| track.kind == MediaKind::Video);
+        let video = |(at, (track, &published)): (usize, (&TrackDescription, &usize))| VideoTrack {
+            line: offer.media.iter().position(|media| media.mid == track.mid).unwrap_or(at),
+            mid: track.mid.clone(),
+            track: at,
+            published,
+        };
+        Self { key, videos: videos.map(video).collect() }
+    }
 }
 
 /// The ICE session that a restart replaces.
@@ -176,10 +222,12 @@ impl Session {
         asked: Option<IpAddr>,
         local: &IceCredentials,
         answer: &Answer,
+        played: Option<Played>,
     ) -> Self {
         let ice = IceSession { tag: local.ufrag.clone(), remote: answer.remote.ice.clone() };
         let mid = answer.tracks.first().map_or_else(String::new, |track| track.mid.clone());
-        Self { worker, client, asked, mid, ice: Mutex::new(ice) }
+        let ended = watch::Sender::new(());
+        Self { worker, client, asked, mid, played, ended, ice: Mutex::new(ice) }
     }
 }
 

@@ -8,6 +8,8 @@ use worker_api::settings::IceServer;
 pub(super) const SDP: &str = "application/sdp";
 /// Media type of what changes a session.
 pub(super) const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// Media type of requests for a layer and for events.
+pub(super) const JSON: &str = "application/json";
 /// Media types a POST takes (Linked Data Platform section 7.1).
 pub(super) const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 /// Media types a PATCH takes (RFC 5789 section 3.1).
@@ -17,6 +19,11 @@ pub(super) const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patc
 pub(super) const ENDPOINT_METHODS: &str = "POST, GET, HEAD, OPTIONS";
 /// Methods of a session's URL.
 pub(super) const SESSION_METHODS: &str = "PATCH, DELETE, GET, HEAD, OPTIONS";
+
+/// Methods of the URL of a session's layers.
+pub(super) const LAYER_METHODS: &str = "POST, DELETE, OPTIONS";
+/// Methods of the URL of a session's events.
+pub(super) const EVENTS_METHODS: &str = "GET, POST, OPTIONS";
 
 /// What a page may send besides the fields every page may: `*` would leave `Authorization` out
 /// (Fetch section 3.3).
@@ -46,6 +53,22 @@ pub(super) fn link_ice_servers(headers: &mut HeaderMap, servers: &[IceServer]) {
         if let Ok(value) = HeaderValue::from_str(&link(server)) {
             headers.append(header::LINK, value);
         }
+    }
+}
+
+/// One `Link` for each extension of WHEP, of the session at `path` (draft-ietf-wish-whep, "Protocol
+/// extensions").
+pub(super) fn link_extensions(headers: &mut HeaderMap, path: &str) {
+    let extensions = [
+        format!("<{path}/layer>; rel=\"urn:ietf:params:whep:ext:core:layer\""),
+        format!(
+            "<{path}/sse>; rel=\"urn:ietf:params:whep:ext:core:server-sent-events\"; events=\"{}\"",
+            super::listeners::NAMES.join(",")
+        ),
+    ];
+    for link in extensions {
+        // A path of ours is printable ASCII.
+        headers.extend(HeaderValue::from_str(&link).ok().map(|link| (header::LINK, link)));
     }
 }
 

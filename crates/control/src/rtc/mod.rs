@@ -4,6 +4,8 @@
 //! ```text
 //! POST /whip/{app}/{stream} ─▶ rate ─▶ token ─▶ offer read ─▶ reservation ─▶ answer made ─▶ worker opens ─▶ 201, Location
 //! PATCH, DELETE /rtc/session/{token} ─▶ registry ─▶ worker
+//! POST /rtc/session/{token}/layer ─▶ registry ─▶ worker
+//! GET /rtc/session/{token}/sse ─▶ registry ─▶ events, until the session ends
 //! ```
 //!
 //! A worker is given facts that have been checked, and opens a session of them; media and its end are the
@@ -11,8 +13,11 @@
 
 mod candidates;
 mod control;
+mod events;
 mod formats;
 mod headers;
+mod layer;
+mod listeners;
 mod open;
 mod rate;
 mod refusal;
@@ -35,7 +40,10 @@ use super::{Context, Peer, access};
 pub(super) use control::PlaybackOptions;
 pub use control::{Home, Lookup, Redirect, RtcControl, RtcParts};
 
-use headers::{ACCEPT_PATCH, ACCEPT_POST, ENDPOINT_METHODS, FRAGMENT, SDP, SESSION_METHODS};
+use headers::{
+    ACCEPT_PATCH, ACCEPT_POST, ENDPOINT_METHODS, EVENTS_METHODS, FRAGMENT, JSON, LAYER_METHODS, SDP,
+    SESSION_METHODS,
+};
 use refusal::Refusal;
 use target::Target;
 use worker_api::auth::Denied;
@@ -69,6 +77,8 @@ pub(super) fn router() -> Router<Arc<Context>> {
         .route("/whip/{*stream}", any(whip))
         .route("/whep/{*stream}", any(whep))
         .route("/rtc/session/{token}", any(of_session))
+        .route("/rtc/session/{token}/layer", any(of_layer))
+        .route("/rtc/session/{token}/sse", any(of_events))
 }
 
 async fn whip(
@@ -117,6 +127,40 @@ async fn of_session(
     with_origin(&context, result)
 }
 
+/// The URL of a session's layers.
+async fn of_layer(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    token: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let token = token.map(|Path(token)| token).unwrap_or_default();
+    let result = match *request.method() {
+        Method::POST => layer::choose(&context, peer, &token, request).await,
+        Method::DELETE => layer::leave_to_server(&context, peer, &token).await,
+        Method::OPTIONS => Ok(preflight(LAYER_METHODS, ACCEPT_POST, JSON)),
+        _ => Err(Refusal::Method(LAYER_METHODS)),
+    };
+    with_origin(&context, result)
+}
+
+/// The URL of a session's events.
+async fn of_events(
+    State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    token: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
+    let token = token.map(|Path(token)| token).unwrap_or_default();
+    let result = match *request.method() {
+        Method::GET => events::listen(&context, peer, &token, request.uri()),
+        Method::POST => events::create(&context, peer, &token, request).await,
+        Method::OPTIONS => Ok(preflight(EVENTS_METHODS, ACCEPT_POST, JSON)),
+        _ => Err(Refusal::Method(EVENTS_METHODS)),
+    };
+    with_origin(&context, result)
+}
+
 fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response {
     if matches!(result, Err(Refusal::Denied(_))) {
         context.rtc.denied.fetch_add(1, Ordering::Relaxed);
@@ -142,6 +186,11 @@ fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> R
         }
     }
     Ok(response)
+}
+
+/// Lets pages of other origins read an answer, as configured.
+pub(crate) fn allow_origin(context: &Context, response: &mut Response) {
+    headers::allow_origin(response.headers_mut(), context.rtc.parts.allow_origin.as_deref());
 }
 
 fn preflight(methods: &'static str, accepts: HeaderName, media_type: &'static str) -> Response {

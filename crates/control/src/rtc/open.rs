@@ -14,7 +14,7 @@ use rtp::payload::MediaKind;
 use tokio::sync::oneshot;
 
 use super::candidates::candidates;
-use super::control::{RtcControl, Session, random};
+use super::control::{Played, RtcControl, Session, random};
 use super::headers::SDP;
 use super::refusal::Refusal;
 use super::target::Target;
@@ -44,6 +44,14 @@ pub(super) async fn open(
     if let Err(denied) = may(context, peer, role, &target, &request) {
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
         return Err(denied.into());
+    }
+    let is_limited = target.bits_per_second_max.is_some() || target.height_max.is_some();
+    if is_limited && role == RtcRole::Publish {
+        let text = "max_bitrate and max_height are for players: a publisher sends what it likes";
+        return Err(Refusal::Parameter(text));
+    }
+    if is_limited && !control.parts.settings.adaptation {
+        return Err(Refusal::Parameter("max_bitrate and max_height need rtc.adaptation, which is off"));
     }
     if role == RtcRole::Play
         && let Some(response) = redirect(control, &target.key(), request.uri(), false)
@@ -75,7 +83,7 @@ pub(super) async fn open(
         }
     });
     match opened {
-        Ok((token, answer, tag)) => created(control, &token, &tag, answer.sdp),
+        Ok((token, answer, tag)) => created(control, role, &token, &tag, answer.sdp),
         Err(Refusal::Full) if role == RtcRole::Play => {
             redirect(control, &key, &uri, true).unwrap_or(Err(Refusal::Full))
         }
@@ -125,10 +133,11 @@ impl Wanted {
         let worker = reservation.worker();
         let local = control.local_description(worker, peer.address.ip(), &target)?;
         let answer = match &self.published {
-            Some(published) => self.answer_play(&local, published)?,
+            Some(published) => self.answer_play(control, &local, published)?,
             None => self.answer_publish(&local)?,
         };
-        let session = Session::new(worker, peer.address.ip(), target.address, &local.ice, &answer);
+        let played = (self.role == RtcRole::Play).then(|| Played::new(target.key(), &self.offer, &answer));
+        let session = Session::new(worker, peer.address.ip(), target.address, &local.ice, &answer, played);
         let tag = local.ice.ufrag.clone();
         let (reply, answered) = oneshot::channel();
         let open = RtcOpen {
@@ -140,6 +149,8 @@ impl Wanted {
             peer: control.peer_config(local.ice, &answer),
             tracks: answer.tracks.clone(),
             published: answer.published.clone(),
+            bits_per_second_max: target.bits_per_second_max,
+            height_max: target.height_max,
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;
@@ -155,9 +166,16 @@ impl Wanted {
 
 impl Wanted {
     /// An answer with what of the stream the player can take; not one that would leave it in the dark.
-    fn answer_play(&self, local: &LocalDescription, published: &Playable) -> Result<Answer, Refusal> {
+    fn answer_play(
+        &self,
+        control: &RtcControl,
+        local: &LocalDescription,
+        published: &Playable,
+    ) -> Result<Answer, Refusal> {
         let Playable { tracks, note } = published;
-        let answer = answer_play(&self.offer, local, &Policy::play(), tracks);
+        let policy = Policy::play();
+        let policy = if control.parts.settings.adaptation { policy } else { policy.without_estimation() };
+        let answer = answer_play(&self.offer, local, &policy, tracks);
         let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
         let has_video = tracks.iter().any(|track| track.kind == MediaKind::Video);
         if let Some(reason) = note.filter(|_| !has_video && formats::wants_video(&self.offer)) {
@@ -248,13 +266,23 @@ pub(super) fn new_credentials() -> Result<IceCredentials, Refusal> {
     IceCredentials::new(&text(&ufrag), &text(&password)).ok_or(Refusal::Internal("own ICE credentials"))
 }
 
-fn created(control: &RtcControl, token: &str, tag: &str, sdp: String) -> Result<Response, Refusal> {
+fn created(
+    control: &RtcControl,
+    role: RtcRole,
+    token: &str,
+    tag: &str,
+    sdp: String,
+) -> Result<Response, Refusal> {
     let mut response = (StatusCode::CREATED, sdp).into_response();
     let out = response.headers_mut();
     out.insert(header::CONTENT_TYPE, HeaderValue::from_static(SDP));
     // Relative, because this server does not know under which name and path prefix it is reached.
-    let location = HeaderValue::from_str(&format!("{SESSION_PATH}{token}"));
+    let path = format!("{SESSION_PATH}{token}");
+    let location = HeaderValue::from_str(&path);
     out.insert(header::LOCATION, location.map_err(|_| Refusal::Internal("the URL of a session"))?);
+    if role == RtcRole::Play {
+        headers::link_extensions(out, &path);
+    }
     out.extend(headers::etag(tag));
     headers::link_ice_servers(out, &control.parts.settings.ice_servers);
     Ok(response)

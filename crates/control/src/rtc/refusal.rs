@@ -12,12 +12,12 @@ use axum::response::{IntoResponse, Response};
 use rtc::sdp::{NegotiationError, SdpError};
 use rtmp::name::NameError;
 
-use super::headers::{ACCEPT_PATCH, ACCEPT_POST, SDP};
+use super::headers::{ACCEPT_PATCH, ACCEPT_POST, FRAGMENT};
 use super::registry::AtCapacity;
 use crate::error_response;
 use worker_api::NoAnswer;
 use worker_api::auth::Denied;
-use worker_api::rtc::RtcRefusal;
+use worker_api::rtc::{LayerRefusal, RtcRefusal};
 use worker_api::streams::NotBridged;
 
 /// When to come back after what passes by itself: load, and sessions that did not connect.
@@ -40,6 +40,18 @@ pub(super) enum Refusal {
     Address,
     /// 403: `?eip=` is none of the addresses that may be asked for.
     OtherAddress(IpAddr),
+    /// 400: a parameter of the URL, and what it takes.
+    Parameter(&'static str),
+    /// 400: what is wrong with the request for a layer or for events.
+    Request(String),
+    /// 404: the session publishes, and so it has no layers to choose from and no events.
+    NotPlaying,
+    /// 404: the stream has no such encoding.
+    NoLayer,
+    /// 409: there is no choice of layers at present, for this reason.
+    NoChoice(&'static str),
+    /// 503: as many listen to events, of this session or of all, as may.
+    Listeners,
     /// 400: there is no body.
     Empty,
     /// 400: the body is no text.
@@ -107,6 +119,8 @@ impl Refusal {
             Self::Path
             | Self::Name(_)
             | Self::Address
+            | Self::Parameter(_)
+            | Self::Request(_)
             | Self::Empty
             | Self::NotText
             | Self::IfMatch
@@ -118,16 +132,22 @@ impl Refusal {
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(Denied::TokenMissing | Denied::TokenWrong) => StatusCode::UNAUTHORIZED,
             Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
-            Self::Misplaced | Self::Off | Self::NoSession => StatusCode::NOT_FOUND,
+            Self::Misplaced | Self::Off | Self::NoSession | Self::NotPlaying | Self::NoLayer => {
+                StatusCode::NOT_FOUND
+            }
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAccepted(_) | Self::NotPlayable(_) | Self::Undecodable(_) => StatusCode::NOT_ACCEPTABLE,
-            Self::Taken | Self::TakenElsewhere | Self::NotLive | Self::NotReady => StatusCode::CONFLICT,
+            Self::Taken | Self::TakenElsewhere | Self::NotLive | Self::NotReady | Self::NoChoice(_) => {
+                StatusCode::CONFLICT
+            }
             Self::OtherIceSession => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoIfMatch => StatusCode::PRECONDITION_REQUIRED,
             Self::TooMany(_) | Self::PendingOfAddress => StatusCode::TOO_MANY_REQUESTS,
-            Self::Full | Self::Silent(_) | Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::Silent(_) | Self::Draining | Self::Listeners => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -136,13 +156,17 @@ impl Refusal {
         match self {
             Self::Path | Self::Name(_) => "invalid_name",
             Self::Address | Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",
+            Self::Parameter(_) | Self::Request(_) => "bad_request",
+            Self::NoLayer => "no_such_layer",
+            Self::NoChoice(_) => "no_choice_of_layers",
+            Self::Listeners => "too_many_listeners",
             Self::Empty => "malformed_sdp",
             Self::Sdp(error) if error.is_malformed() => "malformed_sdp",
             Self::Sdp(_) | Self::Negotiation(_) | Self::Partial => "unsupported_sdp",
             Self::Denied(denied) => denied.code(),
             Self::OtherAddress(_) => "address_not_allowed",
             Self::Off => "webrtc_off",
-            Self::Misplaced | Self::NoSession => "not_found",
+            Self::Misplaced | Self::NoSession | Self::NotPlaying => "not_found",
             Self::Method(_) => "method_not_allowed",
             Self::NotAccepted(_) => "not_acceptable",
             Self::NotPlayable(_) => "not_playable",
@@ -172,6 +196,11 @@ impl Refusal {
             Self::OtherAddress(ip) => {
                 return format!("eip={ip}: only addresses of rtc.addresses_on_request can be asked for");
             }
+            Self::Parameter(text) | Self::NoChoice(text) => text,
+            Self::Request(text) => return text.clone(),
+            Self::NotPlaying => "only sessions that play have layers and events",
+            Self::NoLayer => "the stream has no encoding of this name",
+            Self::Listeners => "too many readers of events",
             Self::Empty => "the body is empty: an SDP offer is expected",
             Self::NotText => "the body is not UTF-8 text",
             Self::Sdp(error) => return error.to_string(),
@@ -215,7 +244,7 @@ impl Refusal {
             // Rounded up, so that who waits that long is let in.
             Self::TooMany(wait) => Some((wait.as_millis().div_ceil(1000) as u64).max(1)),
             // A publisher that has lost its connection may find its own old session, which ends soon.
-            Self::PendingOfAddress | Self::Full | Self::Silent(_) => Some(BUSY_SECONDS),
+            Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Listeners => Some(BUSY_SECONDS),
             Self::Taken | Self::TakenElsewhere => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
@@ -245,7 +274,7 @@ impl IntoResponse for Refusal {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             Self::MediaType(wanted) => {
-                let name = if wanted == SDP { ACCEPT_POST } else { ACCEPT_PATCH };
+                let name = if wanted == FRAGMENT { ACCEPT_PATCH } else { ACCEPT_POST };
                 headers.insert(name, HeaderValue::from_static(wanted));
             }
             _ => {}
@@ -283,6 +312,22 @@ impl From<AtCapacity> for Refusal {
         match at_capacity {
             AtCapacity::Address => Self::PendingOfAddress,
             AtCapacity::Workers => Self::Full,
+        }
+    }
+}
+
+impl From<LayerRefusal> for Refusal {
+    fn from(refusal: LayerRefusal) -> Self {
+        match refusal {
+            LayerRefusal::NoSession => Self::NoSession,
+            LayerRefusal::NoTrack => Self::NoChoice("the session plays no video, or is not connected yet"),
+            LayerRefusal::NoEncoding => Self::NoLayer,
+            LayerRefusal::EncodingMissing => {
+                Self::Request("encodingId is missing: the stream has several encodings".to_owned())
+            }
+            LayerRefusal::NoChoice => {
+                Self::NoChoice("the stream has no layers to choose from, here or at present")
+            }
         }
     }
 }

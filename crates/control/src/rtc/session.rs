@@ -18,7 +18,7 @@ use super::headers::{self, FRAGMENT, IfMatch};
 use super::open::new_credentials;
 use super::refusal::Refusal;
 use super::text;
-use crate::context::BODY_BYTES_MAX;
+use crate::BODY_BYTES_MAX;
 use crate::{Context, Peer};
 use worker_api::rtc::RtcPatch;
 use worker_api::snapshot::SessionId;
@@ -110,7 +110,7 @@ pub(super) fn look(context: &Context, peer: Peer, token: &str) -> Result<Respons
 
 /// Guesses count as requests of their address. Who knows the URL is not held up: thousands of
 /// clients of one machine may say goodbye at once.
-fn find(context: &Context, peer: Peer, token: &str) -> Result<(SessionId, Arc<Session>), Refusal> {
+pub(super) fn find(context: &Context, peer: Peer, token: &str) -> Result<(SessionId, Arc<Session>), Refusal> {
     if let Some(found) = context.rtc.registry.find(token) {
         return Ok(found);
     }

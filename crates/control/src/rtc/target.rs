@@ -20,6 +20,10 @@ pub(super) struct Target {
     pub(super) token: Option<String>,
     /// Value of `?eip=`: the only address that the answer is to name. A word of other servers, too.
     pub(super) address: Option<IpAddr>,
+    /// Value of `?max_bitrate=`, bits per second: a player never gets more.
+    pub(super) bits_per_second_max: Option<u64>,
+    /// Value of `?max_height=`, pixels: a player gets no layer with higher pictures, if there is another.
+    pub(super) height_max: Option<u16>,
 }
 
 impl Target {
@@ -38,13 +42,39 @@ impl Target {
         let is_named = uri.query().is_some_and(|query| has_query_key(query, "eip"));
         let named = || value("eip").and_then(|text| text.parse().ok()).ok_or(Refusal::Address);
         let address = is_named.then(named).transpose()?;
-        Ok(Self { app, stream, token: value("token"), address })
+        let has = |name| uri.query().is_some_and(|query| has_query_key(query, name));
+        let height = || value("max_height").and_then(|text| text.parse().ok()).filter(|height| *height > 0);
+        let height = || height().ok_or(Refusal::Parameter(HEIGHT));
+        let height_max = has("max_height").then(height).transpose()?;
+        let bits = || value("max_bitrate").and_then(|text| bits_per_second(&text));
+        let bits = || bits().filter(|bits| *bits >= BITS_PER_SECOND_MIN).ok_or(Refusal::Parameter(BITRATE));
+        let bits_per_second_max = has("max_bitrate").then(bits).transpose()?;
+        Ok(Self { app, stream, token: value("token"), address, bits_per_second_max, height_max })
     }
 
     /// The name by which workers know the stream.
     pub(super) fn key(&self) -> String {
         format!("{}/{}", self.app, self.stream)
     }
+}
+
+/// The least that can be asked for: congestion control goes no lower.
+const BITS_PER_SECOND_MIN: u64 = 50_000;
+const BITRATE: &str = "max_bitrate takes bits per second, at least 50k: a whole number, \
+    or a number with k or M (1000, 1000000)";
+const HEIGHT: &str = "max_height takes a number of pixels, 1 to 65535";
+
+/// `800000`, `800k` or `1.5M` as bits per second.
+fn bits_per_second(text: &str) -> Option<u64> {
+    let (number, unit) = match text.char_indices().next_back()? {
+        (at, 'k' | 'K') => (&text[..at], 1_000.0),
+        (at, 'M' | 'm') => (&text[..at], 1_000_000.0),
+        _ => return text.parse().ok(),
+    };
+    // What `f64` reads besides: signs, exponents, names of what is no number.
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let bits = number.parse::<f64>().ok().filter(|_| is_plain)? * unit;
+    (bits <= 1e12).then_some(bits as u64)
 }
 
 #[cfg(test)]
@@ -95,6 +125,50 @@ mod tests {
             let uri = format!("/whep/live/a{query}").parse().expect("a URI");
             let read = Target::read(&uri, &NameRules::default()).map(|target| target.address);
             let expected = expected.map(|text| text.map(|text| text.parse().expect("an address")));
+            assert_eq!(read, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_bitrate_is_a_number_with_or_without_a_unit() {
+        let cases = [
+            ("", Ok(None)),
+            ("?max_bitrate=800000", Ok(Some(800_000))),
+            ("?max_bitrate=800k", Ok(Some(800_000))),
+            ("?max_bitrate=1.5M&token=t", Ok(Some(1_500_000))),
+            ("?max_bitrate=50k", Ok(Some(50_000))),
+            ("?max_bitrate=49k", Err(Refusal::Parameter(BITRATE))), // congestion control goes no lower
+            ("?max_bitrate=", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=k", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=-1M", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=1e9k", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=infM", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=1.5", Err(Refusal::Parameter(BITRATE))),
+            ("?max_bitrate=99999999999999999999M", Err(Refusal::Parameter(BITRATE))),
+        ];
+        for (query, expected) in cases {
+            let uri = format!("/whep/live/a{query}").parse().expect("a URI");
+            let read = Target::read(&uri, &NameRules::default()).map(|target| target.bits_per_second_max);
+            assert_eq!(read, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_height_is_a_number_of_pixels() {
+        let cases = [
+            ("", Ok(None)),
+            ("?max_height=720", Ok(Some(720))),
+            ("?max_height=1&max_bitrate=1M", Ok(Some(1))),
+            ("?max_height=0", Err(Refusal::Parameter(HEIGHT))),
+            ("?max_height=", Err(Refusal::Parameter(HEIGHT))),
+            ("?max_height=720p", Err(Refusal::Parameter(HEIGHT))),
+            ("?max_height=-1", Err(Refusal::Parameter(HEIGHT))),
+            ("?max_height=65536", Err(Refusal::Parameter(HEIGHT))),
+        ];
+        for (query, expected) in cases {
+            let uri = format!("/whep/live/a{query}").parse().expect("a URI");
+            let read = Target::read(&uri, &NameRules::default()).map(|target| target.height_max);
             assert_eq!(read, expected, "{query}");
         }
     }

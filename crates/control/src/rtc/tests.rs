@@ -2,6 +2,7 @@
 
 mod bridged;
 mod changes;
+mod layers;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -29,11 +30,11 @@ use worker_api::WorkerHandles;
 use worker_api::auth::manage::Manage;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::command::{Command, WorkerUnavailable};
+use worker_api::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
-use worker_api::rtc::{RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::settings::IceServer;
 use worker_api::settings::RtcSettings;
-use worker_api::snapshot::SessionId;
+use worker_api::snapshot::{SessionId, WorkerSnapshot};
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 impl RtcControl {
@@ -63,6 +64,11 @@ struct Workers {
     opened: Mutex<Vec<RtcOpen>>,
     patched: Mutex<Vec<(SessionId, RtcPatch)>>,
     closed: Mutex<Vec<SessionId>>,
+    layers: Mutex<Vec<LayerRequest>>,
+    layer_refusal: Mutex<Option<LayerRefusal>>,
+    /// What they say of themselves, and how often they were asked.
+    snapshot: Mutex<WorkerSnapshot>,
+    asked: AtomicU64,
     refusal: Mutex<Option<RtcRefusal>>,
     silent: AtomicBool,
     /// Sessions are gone by the time they are changed or closed.
@@ -92,6 +98,14 @@ impl Workers {
             Command::RtcClose { session, reply } => {
                 self.closed.lock().expect("not poisoned").push(session);
                 let _ = reply.send(there);
+            }
+            Command::RtcLayer { request, reply, .. } => {
+                self.layers.lock().expect("not poisoned").push(request);
+                let _ = reply.send(self.layer_refusal.lock().expect("not poisoned").map_or(Ok(()), Err));
+            }
+            Command::Snapshot { reply, .. } => {
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                let _ = reply.send(self.snapshot.lock().expect("not poisoned").clone());
             }
             other => panic!("not expected: {other:?}"),
         }
@@ -190,6 +204,9 @@ fn server_with(setting: Setting) -> Server {
         stats: crate::stats::collect(Vec::new()).1,
         pulls: sources::pull::Pulls::idle(0),
         channels: sources::channels::Channels::idle(2),
+        segments: None,
+        recordings: None,
+        uploads: None,
         cluster: None,
     };
     Server { context: Arc::new(context), workers }
@@ -225,6 +242,8 @@ fn frames_as(codec: Codec, profile_level_id: &str) -> Arc<[TrackDescription]> {
         sources: Vec::new(),
         extmap_allow_mixed: false,
         rids: Vec::new(),
+        red: None,
+        fec: None,
     };
     let fmtp = match codec {
         Codec::H264 => format!("packetization-mode=1;profile-level-id={profile_level_id}"),

@@ -22,6 +22,7 @@ use hyper::body::Incoming;
 use tokio::sync::{Semaphore, mpsc};
 use tower::ServiceExt;
 
+pub(crate) use self::requests::Endless;
 use crate::context::{Context, Peer};
 use worker_api::handoff::Handoff;
 use worker_api::{AddressSlot, AddressSlots};

@@ -20,7 +20,7 @@ pub(super) struct Requests(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Number and start of each, the oldest first.
+    /// Number and start of each, in the order in which they came.
     running: VecDeque<(u64, Instant)>,
     begun: u64,
     /// When the last one ended, or the connection came.
@@ -48,9 +48,9 @@ impl Requests {
         self.state().begun
     }
 
-    /// When the oldest of those that run began.
+    /// When the oldest of those that run began, or, of one without end, was able to go on.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        self.state().running.front().map(|(_, begun_at)| *begun_at)
+        self.state().running.iter().map(|(_, begun_at)| *begun_at).min()
     }
 
     /// When the last one ended, or the connection came.
@@ -73,9 +73,23 @@ pub(super) struct Running {
 impl Running {
     /// Binds it to the body of its answer: it ends when that has been sent, or given up.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<TrackedBody> {
-        response.map(|body| TrackedBody { body, _running: self })
+        let is_endless = response.extensions().get::<Endless>().is_some();
+        response.map(|body| TrackedBody { body, running: self, is_endless })
+    }
+
+    /// It begins again, as far as time limits are concerned.
+    fn goes_on(&self) {
+        let mut state = self.requests.state();
+        if let Some((_, at)) = state.running.iter_mut().find(|(number, _)| *number == self.number) {
+            *at = Instant::now();
+        }
     }
 }
+
+/// Marks an answer without an end (an extension of its response): the time limit of a request is that of
+/// each of its frames.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Endless;
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -89,7 +103,8 @@ impl Drop for Running {
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     body: Body,
-    _running: Running,
+    running: Running,
+    is_endless: bool,
 }
 
 impl HttpBody for TrackedBody {
@@ -100,6 +115,9 @@ impl HttpBody for TrackedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.is_endless {
+            self.running.goes_on();
+        }
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

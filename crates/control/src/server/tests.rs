@@ -428,3 +428,80 @@ async fn a_request_of_http2_that_never_ends_closes_its_connection() {
     assert!(begun.elapsed() >= REQUEST_TIMEOUT);
     assert!(answer.await.is_err());
 }
+
+/// A body without an end: the same bytes again and again.
+struct Endlessly {
+    bytes: &'static [u8],
+    interval: Duration,
+    due: std::pin::Pin<Box<tokio::time::Sleep>>,
+}
+
+impl hyper::body::Body for Endlessly {
+    type Data = hyper::body::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Self::Data>, Self::Error>>> {
+        std::task::ready!(self.due.as_mut().poll(cx));
+        let due = tokio::time::Instant::now() + self.interval;
+        self.due.as_mut().reset(due);
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(Self::Data::from_static(self.bytes)))))
+    }
+}
+
+/// A connection with a request that is answered by `bytes`, once each `interval`, for ever; and the queue
+/// of its control side, which serves as long as that is there.
+async fn endless(bytes: &'static [u8], interval: Duration) -> (TcpStream, mpsc::Sender<Handoff>) {
+    let answer = move || async move {
+        let due = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let mut response = Response::new(axum::body::Body::new(Endlessly { bytes, interval, due }));
+        response.extensions_mut().insert(Endless);
+        response
+    };
+    let router = Router::new().route("/endless", axum::routing::get(answer));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+    let (server, _) = listener.accept().await.expect("a connection");
+    let (handoffs, received) = mpsc::channel(4);
+    tokio::spawn(serve(local(), router, received));
+    let (returns, _) = mpsc::channel(4);
+    let handoff = Handoff {
+        stream: server.into_std().expect("a socket"),
+        tls: None,
+        buffered: b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        peer: "127.0.0.1:1".parse().expect("an address"),
+        requests: 0,
+        slot: None,
+        home: ReturnQueue::new(returns, std::task::Waker::noop().clone()),
+    };
+    handoffs.send(handoff).await.expect("control takes it");
+    (client, handoffs)
+}
+
+#[tokio::test]
+async fn an_endless_answer_goes_on_as_long_as_its_frames_are_taken() {
+    tokio::time::pause();
+    let (mut client, _handoffs) = endless(b"tick", REQUEST_TIMEOUT / 2).await;
+    let begun = tokio::time::Instant::now();
+    let (mut text, mut bytes) = (Vec::new(), [0; 1024]);
+    while begun.elapsed() < 5 * REQUEST_TIMEOUT {
+        let read = client.read(&mut bytes).await.expect("no error");
+        assert!(read > 0, "closed after {:?}", begun.elapsed());
+        text.extend_from_slice(&bytes[..read]);
+    }
+    assert!(text.windows(4).filter(|part| part == b"tick").count() >= 10);
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_of_an_endless_answer_is_disconnected() {
+    static MUCH: [u8; 1 << 20] = [b'x'; 1 << 20];
+    tokio::time::pause();
+    let (mut client, _handoffs) = endless(&MUCH, Duration::from_millis(1)).await;
+    tokio::time::sleep(2 * REQUEST_TIMEOUT).await;
+    // What the sockets hold, and the end.
+    let mut rest = Vec::new();
+    let _ = timeout(TIMEOUT, client.read_to_end(&mut rest)).await.expect("closed");
+    assert!(!rest.is_empty());
+}

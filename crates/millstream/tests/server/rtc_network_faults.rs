@@ -24,10 +24,11 @@ fn open(
     server: &Server,
     path: &str,
     direction: Direction,
+    options: &Options,
     link: &LinkConfig,
     seed: u64,
 ) -> (Client, UdpRelay) {
-    let mut client = Client::open(server, path, direction, &Options::default());
+    let mut client = Client::open(server, path, direction, options);
     let candidates = &client.answer.remote.candidates;
     let candidate = candidates.iter().find(|candidate| candidate.transport == Transport::Udp);
     let relay = UdpRelay::start(candidate.expect("a UDP candidate").address, link, seed);
@@ -37,7 +38,17 @@ fn open(
 
 /// Connected over a good link, so that what is tested is the media.
 fn connect(server: &Server, path: &str, direction: Direction, seed: u64) -> (Client, UdpRelay) {
-    let (mut client, relay) = open(server, path, direction, &LinkConfig::default(), seed);
+    connect_with(server, path, direction, &Options::default(), seed)
+}
+
+fn connect_with(
+    server: &Server,
+    path: &str,
+    direction: Direction,
+    options: &Options,
+    seed: u64,
+) -> (Client, UdpRelay) {
+    let (mut client, relay) = open(server, path, direction, options, &LinkConfig::default(), seed);
     client.connect();
     (client, relay)
 }
@@ -69,10 +80,12 @@ fn is_key(number: u32) -> bool {
 }
 
 impl Pair {
-    fn new(server: &Server, case: (f64, f64, f64), seed: u64) -> Self {
+    fn new(server: &Server, case: (f64, f64, f64), no_rtx: bool, seed: u64) -> Self {
         let stream = format!("live/lossy{seed}");
         let (publisher, up) = connect(server, &format!("/whip/{stream}"), Direction::Send, seed);
-        let (viewer, down) = connect(server, &format!("/whep/{stream}"), Direction::Receive, seed + 2);
+        let options = Options { no_rtx, ..Options::default() };
+        let path = format!("/whep/{stream}");
+        let (viewer, down) = connect_with(server, &path, Direction::Receive, &options, seed + 2);
         Self {
             publisher,
             viewer,
@@ -129,7 +142,8 @@ impl Pair {
             let offset = *self.offset.get_or_insert(full.wrapping_sub(u64::from(number)));
             assert_eq!(full, offset.wrapping_add(u64::from(number)), "a packet under another number");
             self.received.insert(number);
-            self.repaired += u32::from(is_repair);
+            // Without RTX the same packet comes again.
+            self.repaired += u32::from(is_repair || self.asked.contains_key(&number));
         }
         self.ask(source.ssrc);
     }
@@ -165,9 +179,11 @@ fn loss_on_either_link_is_repaired() {
     let mut server = Server::start("");
     let mut pairs = Vec::new();
     for (loss, left) in [(1.0, 0.01), (5.0, 0.05), (10.0, 0.1), (20.0, 1.5)] {
-        pairs.push(Pair::new(&server, (loss, 0.0, left), 10 * pairs.len() as u64));
-        pairs.push(Pair::new(&server, (0.0, loss, left), 10 * pairs.len() as u64));
+        pairs.push(Pair::new(&server, (loss, 0.0, left), false, 10 * pairs.len() as u64));
+        pairs.push(Pair::new(&server, (0.0, loss, left), false, 10 * pairs.len() as u64));
     }
+    // A viewer that cannot take retransmissions gets the same packets again.
+    pairs.push(Pair::new(&server, (0.0, 5.0, 0.05), true, 10 * pairs.len() as u64));
     // The first frame tells that everything is in place.
     for pair in &mut pairs {
         pair.publisher.send_video(0, true, FRAME_BYTES);
@@ -197,6 +213,7 @@ fn loss_on_either_link_is_repaired() {
         let ((up, down, left), (expected, lost)) = (pair.case, pair.expected_and_lost());
         let percent = 100.0 * f64::from(lost) / f64::from(expected);
         let repaired = pair.repaired;
+        assert!(pair.case.1 == 0.0 || repaired > 0, "{down} % lost, nothing repaired");
         println!("RESULT rtc-loss up={up} down={down} expected={expected} lost={lost} repaired={repaired}");
         assert!(expected >= FRAMES - 1, "the viewer had the first frame");
         assert!(percent <= left, "{percent} % lost at {up} % up and {down} % down");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rtc::dtls::Fingerprint;
 use rtc::sdp::{Direction, make_offer, read_answer};
 use rtc_test::UdpClient;
+use rtp::extension::Extension;
 use rtp::payload::Codec;
 
 use super::http::{self, Response};
@@ -25,6 +26,8 @@ pub(crate) use rtc_test::{
 /// How a client differs from the usual one.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
+    /// Offer no retransmissions for video.
+    pub(crate) no_rtx: bool,
     /// Signal this fingerprint in place of one's own.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// Headers of the POST, as `("authorization", "Bearer x")`.
@@ -35,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) audio: Option<Codec>,
     /// Offer no video.
     pub(crate) audio_only: bool,
+    /// Offer simulcast layers with these RIDs, under this id of the header extension.
+    pub(crate) simulcast: Option<([&'static str; 3], u8)>,
     /// Have a socket at this address in place of loopback.
     pub(crate) address: Option<IpAddr>,
 }
@@ -120,10 +125,20 @@ impl Client {
         direction: Direction,
         options: &Options,
     ) -> io::Result<Result<Self, Response>> {
-        let Options { fingerprint, video, audio, audio_only, address, .. } = *options;
+        let Options { fingerprint, video, audio, audio_only, address, no_rtx, .. } = *options;
         let socket = address.map_or_else(UdpClient::bind, |at| UdpSocket::bind((at, 0)).expect("a port"));
         let local = socket.local_addr().expect("its address");
-        let offer = offer(direction, local, &OfferOptions { fingerprint, video, audio, audio_only });
+        let mut offer = offer(
+            direction,
+            local,
+            &OfferOptions { fingerprint, video, audio, audio_only, no_rtx, ..OfferOptions::default() },
+        );
+        if let Some((rids, id)) = options.simulcast {
+            let video = &mut offer.media[1];
+            video.rids = rids.map(str::to_owned).to_vec();
+            video.sources.clear();
+            video.extensions.set(id, Extension::Rid);
+        }
         let headers: Vec<(&str, &str)> =
             options.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let response = post(http, path, &make_offer(&offer), &headers)?;
@@ -174,6 +189,15 @@ impl Client {
         let mut all = vec![("Content-Type", "application/trickle-ice-sdpfrag")];
         all.extend(headers);
         send_body(self.http, "PATCH", &self.session, body, &all).expect("a response")
+    }
+}
+
+impl Client {
+    /// A request with JSON, or nothing, to what is below the session's URL.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Response {
+        let path = format!("{}{path}", self.session);
+        send_body(self.http, method, &path, body, &[("Content-Type", "application/json")])
+            .expect("a response")
     }
 }
 

@@ -1,0 +1,205 @@
+//! Playlists and segments over HTTP/2.
+//!
+//! Workers answer the same requests over HTTP/1.1 by themselves (`segments.rs` there); a connection of HTTP/2
+//! is with the control side for all of its life. Both ask the same views of a stream.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use hls::Answer;
+use percent_encoding::percent_decode_str;
+use rtmp::name::query_value;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use worker_api::segments::{
+    FIRST_VIEW_WAIT, ObjectRequest, Ranged, SegmentsState, SegmentsUpdate, Target, Unavailable, accepts_gzip,
+};
+use worker_api::streams::Published;
+
+use crate::context::{Context, Peer};
+use crate::{access, error_response};
+
+/// Answers a request for a playlist, a segment or a part.
+pub(crate) async fn answer(
+    context: Arc<Context>,
+    peer: Peer,
+    request: Request,
+    target: Target<'_>,
+) -> Response {
+    let checked = check(&context, peer, &request, target);
+    // It cannot be kept: its body is for one thread only.
+    drop(request);
+    let found = match checked {
+        Ok(Some(asked)) => find(&context, &asked).await,
+        Ok(None) => Ok(preflight()),
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = found.unwrap_or_else(|(status, text)| error_response::error(status, "segments", text));
+    crate::rtc::allow_origin(&context, &mut response);
+    response
+}
+
+type Refused = (StatusCode, &'static str);
+
+fn of_status(status: u16, reason: &'static str) -> Refused {
+    (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
+}
+
+/// What is asked of a stream.
+struct Asked {
+    app: String,
+    stream: String,
+    object: ObjectRequest,
+    is_head: bool,
+}
+
+fn preflight() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let methods = HeaderValue::from_static("GET, HEAD, OPTIONS");
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    response
+}
+
+/// What a request asks for, if its sender may have it; `None` for a preflight.
+fn check(
+    context: &Context,
+    peer: Peer,
+    request: &Request,
+    target: Target<'_>,
+) -> Result<Option<Asked>, Refused> {
+    if request.method() == Method::OPTIONS {
+        return Ok(None);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err((StatusCode::METHOD_NOT_ALLOWED, "a stream can only be read"));
+    }
+    let decode = |text| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
+    let (app, stream) = target.stream.rsplit_once('/').unwrap_or_default();
+    let names = decode(app).zip(decode(stream));
+    let (app, stream) = names.ok_or((StatusCode::NOT_FOUND, "a stream is /{app}/{stream}"))?;
+    context.names.check(&app, &stream).map_err(|error| (StatusCode::BAD_REQUEST, error.reason()))?;
+    let query = request.uri().query().unwrap_or("");
+    let token = query_value(query, "token");
+    let mut sender = access::web_request(request, peer);
+    sender.token = sender.token.or(token.as_deref());
+    if let Err(denied) = context.policy.may_play_by_web(&app, &stream, &sender) {
+        return Err((StatusCode::FORBIDDEN, denied.reason()));
+    }
+    if *context.draining.borrow() {
+        return Err((StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+    }
+    if matches!(context.rtc.published(&app, &format!("{app}/{stream}")), Published::Nobody) {
+        return Err((StatusCode::NOT_FOUND, "there is no such stream"));
+    }
+    let field = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let object = ObjectRequest::read(target, query, field(header::ACCEPT_ENCODING).is_some_and(accepts_gzip));
+    let is_conditional = request.headers().contains_key(header::IF_RANGE);
+    let object = object.map(|object| object.with_range(field(header::RANGE), is_conditional));
+    let refused = |(status, reason)| of_status(status, reason);
+    Ok(Some(Asked {
+        app,
+        stream,
+        object: object.map_err(refused)?,
+        is_head: request.method() == Method::HEAD,
+    }))
+}
+
+async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
+    let Some(segments) = &context.segments else {
+        return Err((StatusCode::NOT_FOUND, "streams are not cut into segments here: `hls.mode` is off"));
+    };
+    let watched = segments.watch(&asked.app, &asked.stream).await;
+    let updates =
+        watched.ok_or((StatusCode::SERVICE_UNAVAILABLE, "too many streams are asked for at once"))?;
+    match wait_for(updates, asked).await.map_err(|why| of_status(why.status, why.reason))? {
+        Answer::Respond(body) => Ok(respond(asked, body)),
+        Answer::Bad(error) => Err((StatusCode::BAD_REQUEST, error.reason())),
+        Answer::Wait { .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "the stream does not go on")),
+        Answer::NotFound => Err((StatusCode::NOT_FOUND, "there is no such part of the stream")),
+    }
+}
+
+fn respond(asked: &Asked, mut body: hls::Body) -> Response {
+    let ranged = if asked.is_head { Ranged::Whole } else { asked.object.apply_range(&mut body) };
+    let mut response = Response::new(Body::empty());
+    if let Ranged::Unsatisfiable { of } = ranged {
+        response = error_response::error(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            "segments",
+            "there are no such bytes of it",
+        );
+        put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
+        return response;
+    }
+    if let Ranged::Part { first, last, of } = ranged {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
+    } else if body.cache == hls::Cache::Immutable {
+        put(&mut response, header::ACCEPT_RANGES, "bytes");
+    }
+    put(&mut response, header::CONTENT_TYPE, body.content_type);
+    put(&mut response, header::CACHE_CONTROL, &body.cache.control());
+    put(&mut response, header::CONTENT_LENGTH, &body.len().to_string());
+    if body.is_gzip {
+        put(&mut response, header::CONTENT_ENCODING, "gzip");
+        put(&mut response, header::VARY, "Accept-Encoding");
+    }
+    if !asked.is_head {
+        // Shared bytes, as a worker sends them: nothing is copied here.
+        let pieces = body.bytes.into_iter().map(Ok::<_, Infallible>);
+        *response.body_mut() = Body::from_stream(futures_util::stream::iter(pieces));
+    }
+    response
+}
+
+fn put(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// The answer, when there is one.
+async fn wait_for(
+    mut updates: watch::Receiver<SegmentsUpdate>,
+    asked: &Asked,
+) -> Result<Answer, Unavailable> {
+    let mut until = None;
+    loop {
+        let state = updates.borrow_and_update().state.clone();
+        let most = match state {
+            SegmentsState::Pending => FIRST_VIEW_WAIT,
+            SegmentsState::Objects(view) => match view.respond(&asked.object, since_1970()) {
+                Answer::Wait { timeout } => timeout,
+                // By HTTP/2 a segment is sent when it is complete.
+                Answer::Respond(body) if body.grows_from.is_some() => GROWS_FOR_MAX,
+                answer => return Ok(answer),
+            },
+            SegmentsState::Refused(why) | SegmentsState::Over(why) => return Err(why),
+        };
+        let until = *until.get_or_insert_with(|| Instant::now() + most.min(WAITS_MAX));
+        match timeout_at(until, updates.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Unavailable::NO_STREAM),
+            Err(_) => return Ok(Answer::Wait { timeout: most }),
+        }
+    }
+}
+
+/// Longest time that a request waits: below that in which every request has to be answered, or the others of its
+/// connection would end with it.
+const WAITS_MAX: Duration = Duration::from_secs(25);
+/// Longest time that a segment may take to be complete.
+const GROWS_FOR_MAX: Duration = Duration::from_secs(60);
+
+fn since_1970() -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "playlists say what time of day it is")]
+    let now = SystemTime::now();
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
