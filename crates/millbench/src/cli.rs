@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bottleneck::cli::BottleneckArgs;
+use crate::hls::cli::HlsCommand;
 use crate::option_values::{RunArgs, positive, seconds};
 use crate::playback;
 use crate::rtc::cli::RtcCommand;
@@ -32,6 +34,9 @@ pub enum Command {
     /// HTTP-FLV sessions.
     #[command(subcommand)]
     Flv(FlvCommand),
+    /// HLS, low-latency HLS and DASH sessions.
+    #[command(subcommand)]
+    Hls(HlsCommand),
     /// WebRTC sessions: WHIP and WHEP.
     #[command(subcommand)]
     Rtc(RtcCommand),
@@ -40,6 +45,12 @@ pub enum Command {
     /// The lower bound that servers are compared with. Accepts any application and stream name,
     /// sends the sample at the given cadence, and prints one JSON line of counters per second.
     Floor(FloorArgs),
+    /// A path with a bottleneck for real WebRTC clients: relays UDP to a server at a rate, through a queue.
+    ///
+    /// Clients use its address in place of the server's. Prints a JSON line with its address first,
+    /// one with the time when media begins, and what was measured last, when it is ended by a
+    /// signal.
+    Bottleneck(BottleneckArgs),
 }
 
 /// What RTMP sessions do.

@@ -10,9 +10,11 @@
 //!
 //! It knows nothing of a server's internals: everything is measured from outside, by sockets and `/proc`.
 
+pub mod bottleneck;
 pub mod cli;
 pub mod clock;
 pub mod floor;
+pub mod hls;
 pub mod http_flv;
 pub mod live;
 pub mod machine;

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use millbench::cli::{Cli, Command, FlvCommand, LoadArgs, RtmpCommand};
+use millbench::hls::cli::HlsCommand;
 use millbench::net::Protocols;
 use millbench::option_values::RunArgs;
 use millbench::report::RunReport;
 use millbench::rtc::cli::{RtcCommand, RtcLoadArgs};
 use millbench::rtc::report::RtcReport;
-use millbench::{floor, rtc, run};
+use millbench::{bottleneck, floor, hls, rtc, run};
 use serde::Serialize;
 
 fn main() -> ExitCode {
@@ -24,6 +25,11 @@ fn main() -> ExitCode {
         Command::Flv(FlvCommand::Play(args)) => {
             run::play(args, Protocols::HttpFlv).and_then(|report| show_rtmp(&report, &args.load))
         }
+        Command::Hls(HlsCommand::Play(args)) => hls::run::play(args).and_then(|report| {
+            let html = String::new;
+            show(&args.run, &report, report.outcome.ok, || report.table(), html)
+        }),
+        Command::Hls(HlsCommand::Floor(args)) => hls::floor::run(args).map(|()| ExitCode::SUCCESS),
         Command::Rtc(RtcCommand::Publish(args)) => {
             rtc::run::publish(args).and_then(|report| show_rtc(&report, &args.load))
         }
@@ -31,6 +37,7 @@ fn main() -> ExitCode {
             rtc::run::play(args).and_then(|report| show_rtc(&report, &args.load))
         }
         Command::Rtc(RtcCommand::Floor(args)) => rtc::floor::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Bottleneck(args) => bottleneck::run(args).map(|()| ExitCode::SUCCESS),
         Command::Floor(args) => floor::run(args).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|message| {

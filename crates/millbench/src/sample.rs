@@ -107,6 +107,22 @@ impl Sample {
         Some((header, frames.map(|frame| &frame.body[..]).collect()))
     }
 
+    /// Whether `units` are the access units of so many video frames from number `first` on, whatever their
+    /// stamps say.
+    pub fn has_video(&self, first: u64, frames: u64, mut units: &[u8]) -> bool {
+        let video: Vec<_> = self.frames.iter().filter(|frame| frame.kind == MediaKind::Video).collect();
+        for number in first..first + frames {
+            let body = &video[(number % video.len() as u64) as usize].body;
+            let unit = &body[stamp::AVC_TAG_HEADER_BYTES..];
+            let Some((found, rest)) = units.split_at_checked(unit.len()) else { return false };
+            if found[stamp::STAMP_BYTES..] != unit[stamp::STAMP_BYTES..] {
+                return false;
+            }
+            units = rest;
+        }
+        units.is_empty()
+    }
+
     /// Bytes of audio and video that one second of the loop holds, on average.
     pub fn bytes_per_second(&self) -> f64 {
         let bytes: usize = self.frames.iter().map(|frame| frame.body.len()).sum();

@@ -86,6 +86,17 @@ pub fn find(body_prefix: &[u8]) -> Option<Stamp> {
     })
 }
 
+/// The stamps in access units that stand one behind the other, as in the `mdat` of a fragment.
+pub fn find_all(units: &[u8]) -> impl Iterator<Item = Stamp> {
+    memchr::memmem::find_iter(units, &UUID).filter_map(|at| {
+        let unit = at.checked_sub(UUID_OFFSET)?;
+        // `find` takes the body of a tag: what stands in for its header does not matter.
+        let mut body = [0; PREFIX_BYTES];
+        body[AVC_TAG_HEADER_BYTES..].copy_from_slice(units.get(unit..unit + STAMP_BYTES)?);
+        find(&body)
+    })
+}
+
 /// Most significant seven bits first, each byte with its top bit set; bits that do not fit are cut off.
 pub(crate) fn put(field: &mut [u8], value: u64) {
     for (position, byte) in field.iter_mut().rev().enumerate() {

@@ -58,6 +58,8 @@ pub struct RtcRecord {
     pub ended: Option<Instant>,
     /// Its path loses neither packets nor time.
     pub is_steady: bool,
+    /// It has several encodings, each of which says the same.
+    pub is_layered: bool,
 }
 
 /// A server as clients see it.
@@ -224,9 +226,9 @@ impl Ledger {
     }
 
     /// A new publication by WebRTC begins.
-    pub fn publish_rtc(&mut self, key: StreamKey, at: usize, is_steady: bool) -> u64 {
+    pub fn publish_rtc(&mut self, key: StreamKey, at: usize, is_steady: bool, is_layered: bool) -> u64 {
         self.last_publication += 1;
-        let record = RtcRecord { key, at, audio: Vec::new(), video: 0, ended: None, is_steady };
+        let record = RtcRecord { key, at, audio: Vec::new(), video: 0, ended: None, is_steady, is_layered };
         self.rtc.insert(self.last_publication, record);
         self.last_publication
     }

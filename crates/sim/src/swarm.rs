@@ -14,7 +14,7 @@ use worker_api::settings::{
     UdpBackend, WorkerSettings,
 };
 
-use crate::actors::cluster::{self, Cluster, Directory, relay_ip};
+use crate::actors::cluster::{self, Cluster, Directory, SHARED_FROM, relay_ip};
 use crate::actors::flv::{Carrier, FlvPlayer};
 use crate::actors::hostile::{Habit, Hostile};
 use crate::actors::internal::InternalPublisher;
@@ -66,6 +66,8 @@ pub struct Config {
     pub strangers: usize,
     /// Viewers of ten that send RTCP that makes no sense, or show another certificate than their own.
     pub storms: u64,
+    /// WebRTC streams of ten that have simulcast layers, among which viewers choose all the time.
+    pub layers: u64,
     /// Some WebRTC clients whose address changes are on another host then.
     pub roams: bool,
     /// Caches are so small that some groups of pictures do not fit.
@@ -193,6 +195,7 @@ impl Config {
             hostile: if random.chance(0.5) { random.below(8) as usize } else { 0 },
             strangers: 0,
             storms: 0,
+            layers: 0,
             roams: false,
             has_small_caches: false,
             backlog: None,
@@ -251,6 +254,7 @@ impl Config {
         let hostile = &mut Random::new(seed ^ 0x7374_7261_6e67_6572);
         config.strangers = pick(hostile, &[0, 0, 1, 2]) as usize;
         config.storms = pick(hostile, &[0, 0, 2, 5]);
+        config.layers = pick(&mut Random::new(seed ^ 0x6c61_7965_7273), &[0, 0, 3, 8]);
         config.roams = hostile.chance(0.5);
         config.has_small_caches = hostile.chance(0.2);
         config.backlog = hostile.chance(0.1).then(|| hostile.below(3) as usize);
@@ -279,6 +283,7 @@ impl Config {
             hostile: 1,
             strangers: 0,
             storms: 0,
+            layers: 0,
             roams: false,
             has_small_caches: false,
             backlog: None,
@@ -305,7 +310,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 30] = [
+        const CHANGES: [Change; 31] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -322,6 +327,7 @@ impl Config {
             ("no hostile clients", |config| config.hostile = 0),
             ("no strangers", |config| config.strangers = 0),
             ("no storms", |config| config.storms = 0),
+            ("no layers", |config| config.layers = 0),
             ("no other hosts", |config| config.roams = false),
             ("large caches", |config| config.has_small_caches = false),
             ("any backlog", |config| config.backlog = None),
@@ -769,8 +775,13 @@ impl Config {
             is_bridged: role == RtcRole::Play && key.stream < 100,
             is_forged: Random::new(self.seed ^ u64::from(host) << 32 ^ 0x666f_7267).chance(0.2),
             storms: None,
+            layers: None,
             is_impostor: false,
         };
+        // The same for all of a stream, whoever publishes it.
+        let of_stream = (key.server as u64) << 48 | (key.stream as u64) << 32;
+        let is_layered = (100..SHARED_FROM).contains(&key.stream)
+            && Random::new(self.seed ^ of_stream ^ 0x6c61_7965_7200).below(10) < self.layers;
         let own = &mut Random::new(self.seed ^ u64::from(host) << 32 ^ 0x0073_746f_726d);
         let is_wild = role == RtcRole::Play && own.below(10) < self.storms;
         let is_impostor = is_wild && own.chance(0.3);
@@ -792,6 +803,7 @@ impl Config {
             goes_on: plan.is_steady && self.roams && !is_impostor,
             moves,
             storms: (is_wild && !is_impostor).then(|| own.next_u64()),
+            layers: is_layered.then(|| own.next_u64()),
             is_impostor,
             ..plan
         }

@@ -79,6 +79,12 @@ pub struct RtcPlayArgs {
     #[arg(long)]
     pub no_nack: bool,
 
+    /// Agree on transport-wide numbers, and report arrivals every 50 to 100 ms.
+    ///
+    /// Otherwise viewers do not offer it: a server that was promised reports would wait for them.
+    #[arg(long)]
+    pub transport_feedback: bool,
+
     /// Write lengths and times of the packets that the first viewer gets in 4 s to this file, for
     /// `rtc floor`.
     ///

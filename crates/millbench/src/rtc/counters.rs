@@ -38,6 +38,8 @@ pub struct Counters {
     pub plis_received: u64,
     /// Reports about transport-wide congestion control that publishers got.
     pub transport_feedback: u64,
+    /// The same that viewers sent.
+    pub transport_reports_sent: u64,
     /// Receiver reports that publishers got.
     pub receiver_reports: u64,
     /// Sender reports that viewers got.

@@ -70,16 +70,23 @@ pub struct Wanted<'a> {
     pub shape: usize,
     /// Codec of the video.
     pub video: &'a VideoCoding,
+    /// Transport-wide numbers and reports of arrivals.
+    pub transport_cc: bool,
 }
 
 /// An offer to publish, or to play.
 pub fn offer(wanted: &Wanted<'_>, ice: IceCredentials, certificate: &Certificate) -> OfferConfig {
-    let Wanted { publish, number, repair, pairs, shape, video } = *wanted;
+    let Wanted { publish, number, repair, pairs, shape, video, transport_cc } = *wanted;
     let numbers = Numbers::of(shape);
     let direction = if publish { Direction::Send } else { Direction::Receive };
     let media = |pair: usize, track: Track| {
         let ssrcs = ssrcs(number, pair);
-        let format = format_of(track, repair, &numbers, video);
+        let mut format = format_of(track, repair, &numbers, video);
+        let mut extensions = extensions_of(track, &numbers);
+        format.feedback.transport_cc = transport_cc;
+        if !transport_cc {
+            extensions.remove(Extension::TransportCc);
+        }
         let rtx_ssrc = format.rtx_payload_type.map(|_| ssrcs[2 + track.index()]);
         let source = Source { ssrc: ssrcs[track.index()], rtx_ssrc };
         OfferMedia {
@@ -87,9 +94,10 @@ pub fn offer(wanted: &Wanted<'_>, ice: IceCredentials, certificate: &Certificate
             kind: kind_of(track),
             direction,
             formats: vec![format],
-            extensions: extensions_of(track, &numbers),
+            extensions,
             sources: if publish { vec![source] } else { Vec::new() },
             rids: Vec::new(),
+            fec_payload_type: None,
         }
     };
     OfferConfig {
@@ -183,7 +191,16 @@ impl Agreed {
 
     /// What a viewer gets.
     pub fn formats(&self) -> Formats {
-        Formats { video_codec: self.video_codec(), meanings: self.meanings(), nack: self.nack() }
+        let transport_cc = self.tracks.iter().flatten().find_map(|track| {
+            let is_agreed = track.formats.iter().any(|format| format.feedback.transport_cc);
+            track.extensions.id_of(Extension::TransportCc).filter(|_| is_agreed)
+        });
+        Formats {
+            video_codec: self.video_codec(),
+            meanings: self.meanings(),
+            nack: self.nack(),
+            transport_cc,
+        }
     }
 
     /// For which tracks missing packets may be asked for.
@@ -229,7 +246,7 @@ pub fn usual_formats() -> Formats {
     for track in Track::ALL {
         meanings[usize::from(USUAL_PAYLOAD_TYPES[track.index()])] = Some(Meaning { track, again: false });
     }
-    Formats { video_codec: Codec::H264, meanings, nack: [false; 2] }
+    Formats { video_codec: Codec::H264, meanings, nack: [false; 2], transport_cc: None }
 }
 
 /// As Chromium, Firefox and Safari have them.
@@ -274,7 +291,14 @@ fn format_of(track: Track, repair: Repair, numbers: &Numbers, video: &VideoCodin
             channels: 1,
             fmtp: video.fmtp.clone(),
             rtx_payload_type: repair.rtx.then_some(rtx),
-            feedback: Feedback { nack: true, pli: true, fir: true, transport_cc: true, remb: true },
+            feedback: Feedback {
+                nack: true,
+                pli: true,
+                fir: true,
+                transport_cc: true,
+                remb: true,
+                ccfb: false,
+            },
         },
     }
 }
@@ -297,7 +321,7 @@ mod tests {
 
     fn offer_of(publish: bool, number: usize, shape: usize) -> OfferConfig {
         let video = &Media::new().video;
-        let wanted = Wanted { publish, number, repair: REPAIR, pairs: 1, shape, video };
+        let wanted = Wanted { publish, number, repair: REPAIR, pairs: 1, shape, video, transport_cc: true };
         offer(&wanted, credentials(number as u64), &certificate())
     }
 
@@ -311,11 +335,10 @@ mod tests {
         Certificate::generate().expect("this machine has random numbers")
     }
 
-    /// What a server answers to `offer`, with `published` for a viewer's.
-    fn server(offer: &OfferConfig, published: Option<&[TrackDescription]>) -> sdp::Answer {
+    /// A server's end.
+    fn local() -> LocalDescription {
         let address = "127.0.0.1:9000".parse().expect("an address");
-        let parsed = sdp::parse_offer(&sdp::make_offer(offer)).expect("our own offer");
-        let local = LocalDescription {
+        LocalDescription {
             ice: credentials(9),
             fingerprint: certificate().fingerprint(),
             candidates: vec![Candidate::host(address, Transport::Udp, 1)],
@@ -323,10 +346,15 @@ mod tests {
             session_id: 7,
             first_ssrc: 100,
             stream_id: "s".to_owned(),
-        };
+        }
+    }
+
+    /// What a server answers to `offer`, with `published` for a viewer's.
+    fn server(offer: &OfferConfig, published: Option<&[TrackDescription]>) -> sdp::Answer {
+        let parsed = sdp::parse_offer(&sdp::make_offer(offer)).expect("our own offer");
         match published {
-            None => sdp::answer_publish(&parsed, &local, &Policy::publish()),
-            Some(published) => sdp::answer_play(&parsed, &local, &Policy::play(), published),
+            None => sdp::answer_publish(&parsed, &local(), &Policy::publish()),
+            Some(published) => sdp::answer_play(&parsed, &local(), &Policy::play(), published),
         }
         .expect("an answer")
     }
@@ -348,6 +376,28 @@ mod tests {
         let host = "127.0.0.1".parse().expect("an address");
         assert_eq!(agreed.candidate(host).map(|it| it.address.port()), Ok(9000));
         assert!(agreed.candidate("::1".parse().expect("an address")).is_err());
+    }
+
+    #[test]
+    fn arrivals_are_reported_only_to_a_server_that_agrees_on_it() {
+        let publish = offer_of(true, 3, 0);
+        let published = server(&publish, None);
+        let play = offer_of(false, 4, 1);
+        let agreed = |policy: &Policy| {
+            let parsed = sdp::parse_offer(&sdp::make_offer(&play)).expect("our own offer");
+            let answer = sdp::answer_play(&parsed, &local(), policy, &published.tracks).expect("an answer");
+            read_answer(&play, &answer.sdp).expect("it answers").formats().transport_cc
+        };
+        let feedback = Feedback { transport_cc: true, ..Policy::play().feedback };
+        let extensions = Extension::ALL.to_vec();
+        assert_eq!(
+            agreed(&Policy { feedback, extensions, ..Policy::play() }),
+            Some(7),
+            "as Firefox numbers it"
+        );
+        let (feedback, extensions) =
+            (Feedback { transport_cc: false, ..feedback }, vec![Extension::AbsSendTime, Extension::Mid]);
+        assert_eq!(agreed(&Policy { feedback, extensions, ..Policy::play() }), None);
     }
 
     #[test]

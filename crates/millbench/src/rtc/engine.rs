@@ -49,6 +49,8 @@ pub struct EngineConfig {
     pub turn: Duration,
     /// How viewers behave.
     pub viewer: ViewerConfig,
+    /// Whether viewers report arrivals.
+    pub transport_feedback: bool,
     /// Network faults.
     pub faults: Faults,
     /// How lost packets are repaired.
@@ -384,7 +386,8 @@ impl Engine {
             _ => (1, (number + number / self.config.streams) % self.config.shapes),
         };
         let (publish, repair, video) = (role == PUBLISH, self.config.repair, &self.shared.media.video);
-        let wanted = Wanted { publish, number, repair, pairs, shape, video };
+        let transport_cc = publish || self.config.transport_feedback;
+        let wanted = Wanted { publish, number, repair, pairs, shape, video, transport_cc };
         let offer = describe::offer(&wanted, ice, &self.certificate);
         let sdp = rtc::sdp::make_offer(&offer);
         self.offers.insert(index, offer);

@@ -8,6 +8,7 @@
 //!                                                             └─▶ trace ─▶ floor ─▶ (viewer, by hello)
 //! ```
 
+pub mod arrivals;
 pub mod cli;
 pub mod counters;
 pub mod delays;

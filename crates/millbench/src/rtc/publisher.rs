@@ -431,7 +431,8 @@ mod tests {
         let certificate = rtc::dtls::Certificate::generate().expect("random numbers");
         let repair = Repair { rtx: true, audio: false };
         let video = &Media::new().video;
-        let wanted = Wanted { publish: true, number: 0, repair, pairs: 1, shape: 0, video };
+        let wanted =
+            Wanted { publish: true, number: 0, repair, pairs: 1, shape: 0, video, transport_cc: true };
         let offer = describe::offer(&wanted, describe::credentials(1), &certificate);
         let media = &offer.media[1];
         TrackDescription {
@@ -441,6 +442,8 @@ mod tests {
             extensions: media.extensions,
             sources: media.sources.clone(),
             rids: Vec::new(),
+            red: None,
+            fec: None,
             extmap_allow_mixed: true,
         }
     }

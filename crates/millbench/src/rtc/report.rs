@@ -108,6 +108,8 @@ pub struct RtcStep {
     pub plis_sent: u64,
     /// Key frames that publishers were asked for.
     pub plis_received: u64,
+    /// Reports of arrivals that viewers sent.
+    pub transport_reports_sent: u64,
     /// The server's cost, with `--server-pid`.
     pub server: Option<ServerStep>,
     /// This program's CPU time, percent of one core.

@@ -77,6 +77,7 @@ pub fn play(args: &RtcPlayArgs) -> Result<RtcReport, String> {
     let shapes = if target.scheme == Scheme::Http { args.shapes.into() } else { 1 };
     let mut config = config(&args.load, publish, Some(target), args.decrypt, !args.no_nack);
     config.shapes = shapes;
+    config.transport_feedback = args.transport_feedback;
     if args.load.sample.is_some()
         && config.publish.as_ref().is_some_and(|target| target.scheme == Scheme::Rtmp)
     {
@@ -138,6 +139,7 @@ fn config(
         start_timeout: load.run.start_timeout,
         turn: Duration::from_millis(load.run.turn_ms.into()),
         viewer: ViewerConfig { decrypt_one_in, nack, retry, begins_anywhere: false, streams: played },
+        transport_feedback: false,
         faults: load.faults(),
         repair: Repair { rtx: !load.no_rtx, audio: load.nack_audio },
         pairs: 1,
@@ -431,6 +433,7 @@ impl Conductor {
             nacks_answered: new.nacks.answered - old.nacks.answered,
             plis_sent: new.plis_sent - old.plis_sent,
             plis_received: new.plis_received - old.plis_received,
+            transport_reports_sent: new.transport_reports_sent - old.transport_reports_sent,
             server: cost.server,
             generator_core_percent: cost.own_cpu_s * 100.0 / seconds,
             others_core_percent: cost.others_core_percent,

@@ -11,6 +11,7 @@ use rtp::payload::{self, Codec};
 use rtp::rtcp::{Nack, NtpMiddle, Pli, ReceiverReport, ReportBlock, Rtcp, SenderInfo, SourceDescription};
 use rtp::{Packet, rtx};
 
+use super::arrivals::Arrivals;
 use super::counters::Counters;
 use super::link::{Link, MediaDatagram};
 use super::mark::{self, Counted, Mark};
@@ -36,6 +37,8 @@ pub struct Formats {
     pub meanings: Box<[Option<Meaning>; 128]>,
     /// For which tracks missing packets may be asked for.
     pub nack: [bool; 2],
+    /// Id of the extension with the transport-wide number, if arrivals are to be reported.
+    pub transport_cc: Option<u8>,
 }
 
 /// How a viewer behaves.
@@ -74,6 +77,7 @@ pub struct Viewer {
     /// When media last came.
     pub last_media: Option<Instant>,
     until_decrypt: u32,
+    arrivals: Option<Arrivals>,
     ssrc: u32,
     report_at: Instant,
     ask_for_key_at: Instant,
@@ -116,6 +120,7 @@ impl Viewer {
             up_at: None,
             last_media: None,
             until_decrypt: number as u32 % config.decrypt_one_in.max(1),
+            arrivals: formats.transport_cc.map(|id| Arrivals::new(id, number, now)),
             ssrc: 0x4d00_0000 | number as u32,
             report_at: now + REPORT_INTERVAL + phase,
             ask_for_key_at: now + KEY_FRAME_WAIT,
@@ -141,6 +146,9 @@ impl Viewer {
         counters.packets_received += 1;
         counters.bytes_received += datagram.bytes.len() as u64;
         let at_ns = datagram.at_ns;
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.note(datagram.bytes, at_ns);
+        }
         if meaning.track == Track::Video && !meaning.again && self.up_at.is_some() {
             counters.delays.arrived(self.stream, head.timestamp, at_ns);
         }
@@ -327,6 +335,12 @@ impl Viewer {
             }
         }
         if !scratch.is_empty() {
+            link.send_rtcp(now, scratch, counters);
+        }
+        let Some(arrivals) = &mut self.arrivals else { return };
+        let media_ssrc = self.sources.iter().flatten().next().map_or(0, |source| source.ssrc);
+        while arrivals.poll(now, self.ssrc, media_ssrc, scratch) {
+            counters.transport_reports_sent += 1;
             link.send_rtcp(now, scratch, counters);
         }
     }

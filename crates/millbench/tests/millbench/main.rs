@@ -3,6 +3,7 @@
 
 mod exit_code;
 mod forwarder;
+mod hls;
 mod live;
 mod relay;
 mod rtc_exit_code;

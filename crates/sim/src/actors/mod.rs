@@ -9,6 +9,7 @@ pub mod hostile;
 pub mod internal;
 pub mod line;
 pub mod operator;
+mod pictures;
 pub mod rtc;
 pub mod rtmp_play;
 pub mod rtmp_publish;

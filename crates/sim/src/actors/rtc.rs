@@ -3,7 +3,6 @@
 //! What control does with an offer is done here: the offer is answered, and a worker is asked to open the
 //! session.
 
-use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -14,23 +13,35 @@ use rtc::dtls::{Fingerprint, FingerprintHash};
 use rtc::sdp::{Direction, IceCredentials, OfferConfig, RemoteAnswer};
 use rtc_test::{Answered, Client, OPUS, OfferOptions, VP8, VP8_RTX, audio_fields, video_fields, vp8_frame};
 use rtp::HeaderFields;
+use rtp::extension::{BLOCK_LEN_MAX, BlockWriter, Extension, Form};
 use rtp::payload::Codec;
 use rtp::rtcp::{Rtcp, packets};
 use tokio::sync::oneshot;
 use worker_api::command::Command;
-use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
+use worker_api::rtc::{LayerChoice, LayerRequest, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::snapshot::SessionId;
 use worker_api::streams::{Published, WebrtcAvailability};
 
 use super::cluster::SHARED_FROM;
+use super::pictures::Pictures;
 use super::{Actor, Leave, Next, ms, storm};
-use crate::content::slice_stamp;
 use crate::ledger::{Ledger, StreamKey};
 
 /// Milliseconds between two audio packets; every second one comes with a picture.
 const PACKET_MS: u64 = 20;
 /// Pictures from one key frame to the next.
 const GOP: u32 = 50;
+
+/// What a publisher with layers calls them, the ids of MID and RID, and the first of their SSRCs.
+const RIDS: [&str; 3] = ["f", "h", "q"];
+const MID_ID: u8 = 1;
+const RID_ID: u8 = 10;
+const LAYER_SSRC: u32 = 0x0b00_0000;
+/// Pictures during which one of the layers is off, and none of the next ones is.
+const OFF_PICTURES: u32 = 75;
+/// Pictures that a viewer may be behind others that change layers: two groups, a layer that dies, and a
+/// change.
+const LAYERED_PICTURES: u32 = 2 * GOP + 75;
 
 /// Longest time from a new address until media goes there: two checks of consent, and one by the server.
 const MOVE_MAX: Duration = Duration::from_secs(15);
@@ -70,6 +81,8 @@ pub struct Plan {
     pub is_forged: bool,
     /// It sends RTCP that no viewer should, all the time, from this seed on.
     pub storms: Option<u64>,
+    /// The stream has simulcast layers; a viewer asks for another one now and then, from this seed on.
+    pub layers: Option<u64>,
     /// The certificate of its offer is somebody else's: it never gets any media.
     pub is_impostor: bool,
 }
@@ -93,12 +106,15 @@ pub struct RtcClient {
     number: u32,
     next_packet: Instant,
     next_report: Instant,
+    next_sign_of_life: Instant,
     seen: Seen,
     pictures: Pictures,
     /// When its address changed, until media has to be there again; and when that was.
     moved: Option<Instant>,
     settled: Option<Instant>,
     storm: Option<Random>,
+    layers: Option<Random>,
+    next_layer: Instant,
     counts: Counts,
     came: Instant,
     /// When it asks again for what was not there.
@@ -175,6 +191,7 @@ impl RtcClient {
         let now = kernel::now();
         let who = format!("WebRTC {:?} {} of {:?}", plan.role, plan.from, plan.key);
         let storm = plan.storms.map(Random::new);
+        let layers = plan.layers.map(Random::new);
         let mut this = Self {
             plan,
             who,
@@ -193,11 +210,14 @@ impl RtcClient {
             number: 0,
             next_packet: now,
             next_report: now,
+            next_sign_of_life: now,
             seen: Seen::default(),
             pictures: Pictures::default(),
             moved: None,
             settled: None,
             storm,
+            layers,
+            next_layer: now,
             counts: Counts::default(),
             came: now,
             asks_again: now,
@@ -220,7 +240,13 @@ impl RtcClient {
         let video = self.plan.is_bridged.then_some(Codec::H264);
         let fingerprint = self.plan.is_impostor.then(|| Fingerprint::of(FingerprintHash::Sha256, b"nobody"));
         let options = OfferOptions { video, fingerprint, ..OfferOptions::default() };
-        let offer = rtc_test::offer(direction, local, &options);
+        let mut offer = rtc_test::offer(direction, local, &options);
+        if self.plan.role == RtcRole::Publish && self.plan.layers.is_some() {
+            let video = &mut offer.media[1];
+            video.rids = RIDS.map(str::to_owned).to_vec();
+            video.sources.clear();
+            video.extensions.set(RID_ID, Extension::Rid);
+        }
         let worker = ledger.random.below(ledger.servers[self.plan.at].handles.len() as u64) as usize;
         let (ufrag, password) = (ledger.random.next_u64(), ledger.random.next_u64());
         let ice = IceCredentials::new(&format!("{ufrag:016x}"), &format!("{password:032x}")).expect("digits");
@@ -254,6 +280,8 @@ impl RtcClient {
             peer,
             tracks: answer.tracks,
             published: answer.published,
+            bits_per_second_max: None,
+            height_max: None,
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password);
@@ -284,8 +312,9 @@ impl RtcClient {
         let seconds = self.connected.map_or(0, |since| (kernel::now() - since).as_secs());
         let Counts { media_bytes, resent_bytes, key_frames } = self.counts;
         let who = &self.who;
-        // Two a second, and in some seconds those of one before that were late.
-        ledger.check(key_frames <= 2 * seconds + 6, || {
+        // Two a second of each layer, and in some seconds those of one before that were late.
+        let layers = if self.plan.layers.is_some() { RIDS.len() as u64 } else { 1 };
+        ledger.check(key_frames <= layers * (2 * seconds + 6), || {
             format!("{who}: asked for {key_frames} key frames in {seconds} s")
         });
         // Of what it got 30 %, or two packets. On a bad path it has not got all that was sent.
@@ -372,6 +401,7 @@ impl RtcClient {
             return ledger.violation(format!("{who}: a packet of publication {id}, which never was"));
         };
         let (of, from, is_steady) = (record.key, record.at, record.is_steady);
+        let is_layered = record.is_layered;
         let sent = if is_video { record.video } else { record.audio.len() as u32 };
         let right = if is_video { video_payload(id, number) } else { audio_payload(id, number) };
         ledger.check(of == self.plan.key, || format!("{who}: a packet of {of:?}"));
@@ -391,9 +421,11 @@ impl RtcClient {
             seen.past.push(seen.id);
             *seen = Track { id, past: std::mem::take(&mut seen.past), ..Track::default() };
         }
-        // Again under the same number is a repetition, which may overtake what it repeats.
+        // Again under the same number is a repetition, which may overtake what it repeats. Where layers meet
+        // there may be a picture of each.
         let before = seen.sequences.insert(number, sequence);
-        let is_right = before.is_none_or(|before| before == sequence || comes_again);
+        let is_right =
+            before.is_none_or(|before| before == sequence || comes_again || is_layered && is_video);
         ledger.check(is_right, || {
             format!("{who}: packet {number} of {id} is {sequence}, and {before:?} before")
         });
@@ -440,6 +472,15 @@ impl RtcClient {
         if is_far && !ledger.has_good_links && self.seen.video.id == id {
             pictures = self.seen.video.skip_first_group(pictures);
         }
+        if record.is_layered {
+            // Who changes layers misses pictures, but not for long: there is a key frame every two seconds,
+            // and             // a layer that is off is replaced within one.
+            let recent = pictures.saturating_sub(LAYERED_PICTURES);
+            let has =
+                self.seen.video.id == id && self.seen.video.sequences.keys().any(|number| *number >= recent);
+            ledger.check(has || recent == 0, || format!("{}: no picture from {recent} on of {id}", self.who));
+            pictures = 0;
+        }
         for (track, old, which) in
             [(&mut self.seen.audio, old, "packets"), (&mut self.seen.video, pictures, "pictures")]
         {
@@ -455,9 +496,9 @@ impl RtcClient {
         match self.plan.role {
             RtcRole::Publish => {
                 let key = self.plan.key;
-                let id = *self
-                    .publication
-                    .get_or_insert_with(|| ledger.publish_rtc(key, self.plan.at, self.plan.is_steady));
+                let id = *self.publication.get_or_insert_with(|| {
+                    ledger.publish_rtc(key, self.plan.at, self.plan.is_steady, self.plan.layers.is_some())
+                });
                 while self.next_packet <= now {
                     let Some(record) = ledger.rtc.get_mut(&id) else { return };
                     let audio = client.protect(audio_fields(self.number), &audio_payload(id, self.number));
@@ -474,9 +515,26 @@ impl RtcClient {
                         // 25 of them in a second.
                         let timestamp = picture.wrapping_mul(3_600);
                         let fields = HeaderFields { timestamp, ..video_fields(picture) };
-                        let video = client.protect(fields, &video_payload(id, picture));
                         record.video = picture + 1;
-                        self.socket.send_to(video, remote);
+                        let payload = video_payload(id, picture);
+                        if self.plan.layers.is_none() {
+                            let video = client.protect(fields, &payload);
+                            self.socket.send_to(video, remote);
+                        }
+                        for (layer, rid) in (0..).zip(RIDS).filter(|_| self.plan.layers.is_some()) {
+                            // One after the other is off for a while, but not the first.
+                            if layer > 0 && picture / OFF_PICTURES % 4 == layer {
+                                continue;
+                            }
+                            let mut block = [0; BLOCK_LEN_MAX];
+                            let mut writer = BlockWriter::new(&mut block, Form::OneByte);
+                            writer.push(MID_ID, b"1").expect("room");
+                            writer.push(RID_ID, rid.as_bytes()).expect("room");
+                            let len = writer.finish();
+                            let fields = HeaderFields { ssrc: LAYER_SSRC + layer, ..fields };
+                            let video = client.protect_with(fields, &block[..len], &payload);
+                            self.socket.send_to(video, remote);
+                        }
                     }
                     self.number += 1;
                     self.next_packet += ms(PACKET_MS);
@@ -495,15 +553,29 @@ impl RtcClient {
                     let packet = client.protect_rtcp(&storm::compound(random, ssrc, last));
                     self.socket.send_to(packet, remote);
                 }
+                if let Some(random) = self.layers.as_mut().filter(|_| now >= self.next_layer) {
+                    // Some stay with one of their choices.
+                    let stays = random.chance(0.3);
+                    self.next_layer = now + if stays { ms(3_600_000) } else { random.up_to(ms(3_000)) };
+                    let name = RIDS.get(random.below(4) as usize).map(|rid| Some((*rid).to_owned()));
+                    let layer = name.map(|name| LayerChoice { name, spatial: None, temporal: None });
+                    if let Some(session) = self.session {
+                        let (request, reply) = (LayerRequest { track: 1, layer }, oneshot::channel().0);
+                        let handle = &ledger.servers[self.plan.at].handles[self.worker];
+                        let _ = handle.send(Command::RtcLayer { session, request, reply });
+                    }
+                }
                 if now < self.next_report {
                     return;
                 }
                 self.next_report = now + ms(100);
                 let lost = std::mem::take(&mut self.seen.lost);
                 let wants_key = self.plan.is_greedy;
-                if lost.is_empty() && !wants_key {
+                // Receivers report once a second, whatever there is to say: who says nothing gets nothing.
+                if lost.is_empty() && !wants_key && now < self.next_sign_of_life {
                     return;
                 }
+                self.next_sign_of_life = now + ms(1_000);
                 let mut tracks = client.answer.tracks.iter().flatten();
                 let video = tracks.find(|track| track.kind == rtp::payload::MediaKind::Video);
                 let Some(source) = video.and_then(|track| track.sources.first()) else { return };
@@ -561,135 +633,6 @@ fn bind(queue: &EventQueue, from: IpAddr) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::new(from, 0)).expect("a free port");
     queue.add(socket.id(), 0, Interest { read: true, write: false });
     socket
-}
-
-/// H.264 of a bridge (RFC 6184, mode 1), put together again.
-#[derive(Debug, Default)]
-struct Pictures {
-    /// Payloads by sequence number, continued beyond 16 bits.
-    packets: BTreeMap<i64, Vec<u8>>,
-    newest: Option<i64>,
-    /// NAL units that are whole, in the order they became so.
-    units: Vec<Vec<u8>>,
-    seen: HashSet<(u64, u32)>,
-    last: Option<(u64, u32)>,
-}
-
-impl Pictures {
-    fn packet(&mut self, sequence: u16, payload: &[u8]) {
-        let newest = self.newest.unwrap_or(i64::from(sequence) + (1 << 20));
-        let newest = if self.newest.is_none() { newest & !0xffff | i64::from(sequence) } else { newest };
-        let at = newest + i64::from(sequence.wrapping_sub(newest as u16) as i16);
-        self.newest = Some(newest.max(at));
-        match payload {
-            [first, ..] if first & 0x1f == 28 && payload.len() > 2 => {
-                self.packets.insert(at, payload.to_vec());
-                self.put_together(at);
-            }
-            // STAP-A: units with their lengths.
-            [first, rest @ ..] if first & 0x1f == 24 => {
-                let mut rest = rest;
-                while let [high, low, more @ ..] = rest {
-                    let len = usize::from(u16::from_be_bytes([*high, *low])).min(more.len());
-                    self.units.extend((len > 0).then(|| more[..len].to_vec()));
-                    rest = &more[len..];
-                }
-            }
-            [] => {}
-            payload => self.units.push(payload.to_vec()),
-        }
-        let old = self.packets.split_off(&(self.newest.unwrap_or(0) - 2_000));
-        self.packets = old;
-    }
-
-    /// Fragments around this one that make a unit (FU-A).
-    fn put_together(&mut self, at: i64) {
-        let (begins, ends) = (|bytes: &[u8]| bytes[1] & 0x80 != 0, |bytes: &[u8]| bytes[1] & 0x40 != 0);
-        let (mut first, mut last) = (at, at);
-        while !begins(&self.packets[&first]) {
-            first -= 1;
-            if self.packets.get(&first).is_none_or(|before| ends(before)) {
-                return;
-            }
-        }
-        while !ends(&self.packets[&last]) {
-            last += 1;
-            if self.packets.get(&last).is_none_or(|behind| begins(behind)) {
-                return;
-            }
-        }
-        let head = &self.packets[&first];
-        let mut unit = vec![head[0] & 0xe0 | head[1] & 0x1f];
-        for sequence in first..=last {
-            unit.extend(
-                self.packets.remove(&sequence).into_iter().flat_map(|bytes| bytes.into_iter().skip(2)),
-            );
-        }
-        self.units.push(unit);
-    }
-
-    /// Each picture is the publisher's, byte for byte; on a good path they begin at a key frame and are in
-    /// order, none between two missing.
-    fn check(&mut self, ledger: &mut Ledger, plan: &Plan, who: &str) {
-        for unit in std::mem::take(&mut self.units) {
-            if !matches!(unit[0] & 0x1f, 1 | 5) {
-                let is_known = matches!(unit[0] & 0x1f, 6..=9);
-                ledger.check(is_known, || format!("{who}: a NAL unit of type {}", unit[0] & 0x1f));
-                continue;
-            }
-            let stamp = slice_stamp(&unit);
-            let record = stamp.and_then(|(id, number)| Some((ledger.publications.get(&id)?, number)));
-            let Some((record, number)) = record else {
-                ledger.violation(format!("{who}: a picture of nobody, {} bytes", unit.len()));
-                continue;
-            };
-            let (content, sent, of, is_steady) =
-                (record.content, record.sent.len(), record.key, record.is_steady && plan.is_steady);
-            // Whoever asks for everything again gets some of it.
-            let is_steady = is_steady && plan.storms.is_none();
-            let id = content.id;
-            ledger.check(of == plan.key, || format!("{who}: a picture of {of:?}"));
-            ledger.check((number as usize) < sent, || format!("{who}: picture {number} of {id} too early"));
-            let is_right = content.frame(number).body.get(9..) == Some(&unit[..]);
-            ledger.check(is_right, || format!("{who}: picture {number} of {id} is another"));
-            let is_new = self.seen.insert((id, number));
-            let is_key = content.is_key(number);
-            if is_steady {
-                ledger.check(is_new, || format!("{who}: picture {number} of {id} twice"));
-                let follows = match self.last {
-                    // Packets that are lost between two workers do not come again, those of key frames
-                    // neither.
-                    last if ledger.loses_between_workers => last < Some((id, number)),
-                    Some((last_id, last)) if last_id == id => number == last + 2 || number > last && is_key,
-                    Some((last_id, _)) => is_key && id > last_id,
-                    None => is_key,
-                };
-                let last = self.last;
-                ledger.check(follows, || format!("{who}: picture {number} of {id} after {last:?}"));
-            }
-            self.last = self.last.max(Some((id, number)));
-            ledger.packets_received += 1;
-        }
-    }
-
-    fn are_in_time(&self, ledger: &mut Ledger, key: StreamKey, who: &str, since: Option<Instant>) {
-        let (now, most) = (kernel::now(), ms(2_500) + ledger.slack);
-        let Some(record) = ledger.live(key).filter(|record| record.is_steady) else { return };
-        let gop = ms(u64::from(record.content.gop) * 40);
-        let began = record.sent.first().copied().max(since);
-        if began.is_none_or(|began| now < began + gop + ms(4_000) + ledger.slack) {
-            return;
-        }
-        let id = record.content.id;
-        let old = record.sent.partition_point(|sent| *sent + most <= now);
-        let has = self.last.filter(|(last, _)| *last == id).map_or(0, |(_, number)| number as usize + 2);
-        let (waiting, newest, last) = (self.packets.len(), self.newest, self.last);
-        ledger.check(has >= old, || {
-            format!(
-                "{who}: has {has} of {old} frames of {id}: {last:?}, {waiting} fragments, packets to {newest:?}"
-            )
-        });
-    }
 }
 
 pub(crate) fn audio_payload(id: u64, number: u32) -> Vec<u8> {
@@ -794,7 +737,8 @@ impl Actor for RtcClient {
         let is_back = settled.is_some_and(|since| now > since + ms(6_000) + ledger.slack);
         if connected {
             self.send(ledger);
-            let is_due = now >= self.next_check && (self.plan.is_steady || is_back);
+            // Who reports losses and limits at random gets what these leave.
+            let is_due = now >= self.next_check && (self.plan.is_steady || is_back) && self.storm.is_none();
             if self.plan.role == RtcRole::Play && is_due {
                 self.next_check = now + ms(100);
                 self.is_in_time(ledger);
