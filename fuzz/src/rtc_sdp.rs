@@ -26,7 +26,8 @@ pub fn sdp(data: &[u8]) {
             assert!(track.formats.iter().all(|format| format.clock_rate == track.format().clock_rate));
         }
     }
-    if let Ok(answer) = answer_play(&offer, &local, &Policy::play(), &stream) {
+    let play = Policy { red: true, fec: true, ..Policy::play() };
+    if let Ok(answer) = answer_play(&offer, &local, &play, &stream) {
         check(&offer, &local, &answer);
         for (track, nth) in answer.tracks.iter().zip(&answer.published) {
             let played = stream.iter().filter(|other| other.kind == track.kind).nth(*nth).expect("published");
@@ -87,5 +88,7 @@ fn track(codec: Codec) -> TrackDescription {
         extmap_allow_mixed: false,
         sources: Vec::new(),
         rids: Vec::new(),
+        red: None,
+        fec: None,
     }
 }

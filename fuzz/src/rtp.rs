@@ -6,11 +6,15 @@
 use std::collections::BTreeSet;
 
 use rtp::Packet;
-use rtp::extension::{BlockWriter, Elements, Form};
-use rtp::payload::{Codec, PayloadInfo, inspect, opus, vp8, vp9};
+use rtp::extension::{
+    BlockWriter, DESCRIPTOR_LEN_MAX, DependencyDescriptor, DependencyReader, Elements, Form, LAYERS_MAX,
+    Layer, TargetSelector, shift_frame_number, write_active_decode_targets,
+};
+use rtp::payload::{Codec, Layers, PayloadInfo, inspect, layers, opus, vp8, vp9};
+use rtp::red::{Red, Unwrapper, replace_payload_type};
 use rtp::rtcp::{
-    Arrival, Bye, FeedbackHead, Fir, Nack, ReceiverReport, Remb, ReportBlock, Rtcp, RtcpError, SenderReport,
-    TransportFeedback, packets,
+    Arrival, Bye, CongestionFeedback, FeedbackHead, Fir, Nack, ReceiverReport, Remb, ReportBlock, Rtcp,
+    RtcpError, SenderReport, TransportFeedback, packets,
 };
 
 /// A check: panics if `data` shows something wrong.
@@ -21,12 +25,14 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("rtp", rtp),
     ("rtcp", rtcp),
     ("header_extensions", header_extensions),
+    ("dependency_descriptor", dependency_descriptor),
     ("payload_h264", payload_h264),
     ("payload_h265", payload_h265),
     ("payload_vp8", payload_vp8),
     ("payload_vp9", payload_vp9),
     ("payload_av1", payload_av1),
     ("payload_opus", payload_opus),
+    ("red", red),
 ];
 
 /// An RTP packet.
@@ -125,6 +131,15 @@ fn round_trip(packet: &Rtcp<'_>) {
         }
         Rtcp::TransportFeedback(feedback) => feedback_round_trip(feedback),
         Rtcp::CongestionFeedback(feedback) => {
+            let streams: Vec<(u32, Vec<_>)> =
+                feedback.streams().map(|stream| (stream.ssrc, stream.packets().collect())).collect();
+            let written = streams.iter().map(|(ssrc, packets)| (*ssrc, packets.as_slice()));
+            CongestionFeedback::write(&mut out, feedback.sender_ssrc, feedback.report_time, written);
+            let Some(Ok(Rtcp::CongestionFeedback(again))) = packets(&out).next() else { panic!("{out:x?}") };
+            assert_eq!((again.sender_ssrc, again.report_time), (feedback.sender_ssrc, feedback.report_time));
+            let again = again.streams().map(|stream| (stream.ssrc, stream.packets().collect()));
+            // A time that is too long ago and one that is not known are the same to a reader.
+            assert_eq!(again.collect::<Vec<(u32, Vec<_>)>>(), streams);
             for stream in feedback.streams() {
                 for (packet, offset) in stream.packets().zip(0..) {
                     assert_eq!(packet.sequence_number, stream.begin.wrapping_add(offset));
@@ -218,6 +233,59 @@ pub fn header_extensions(data: &[u8]) {
     assert!(out[len..].iter().all(|byte| *byte == 0xee) || taken.len() < elements.len());
 }
 
+/// Dependency descriptors of one encoding, each behind a byte that is its length.
+pub fn dependency_descriptor(data: &[u8]) {
+    let mut reader = DependencyReader::new();
+    let mut rewriting_reader = DependencyReader::new();
+    let mut selector = TargetSelector::new();
+    let mut rest = data;
+    while let Some((len, behind)) = rest.split_first() {
+        let (descriptor, behind) = behind.split_at(behind.len().min(usize::from(*len)));
+        rest = behind;
+        let active = reader.active_decode_targets();
+        let targets = reader.structure().all_decode_targets();
+        let Ok(frame) = reader.read(descriptor) else {
+            let after = (reader.active_decode_targets(), reader.structure().all_decode_targets());
+            assert_eq!(after, (active, targets), "kept something of a malformed one");
+            continue;
+        };
+        assert_eq!(Some(frame.head), DependencyDescriptor::parse(descriptor));
+        let structure = reader.structure();
+        let count = structure.decode_targets().len();
+        assert!((1..=32).contains(&count) && usize::from(frame.decode_target_count) == count);
+        assert!(usize::from(frame.layer.spatial.max(frame.layer.temporal)) < LAYERS_MAX);
+        assert!(frame.referred_frames().all(|number| number != frame.head.frame_number));
+        assert_eq!(frame.previous_in_chains().len(), structure.chain_count());
+        assert!(reader.active_decode_targets() & !structure.all_decode_targets() == 0);
+
+        // With another mask, and numbers that are shifted there and back, all else is the same.
+        let mask = 0x5a5a_a5a5 & structure.all_decode_targets();
+        let mut out = [0; DESCRIPTOR_LEN_MAX + 8];
+        let written = write_active_decode_targets(descriptor, count as u8, mask, &mut out);
+        let Ok(len) = written else {
+            assert!(descriptor.len() + 5 > DESCRIPTOR_LEN_MAX);
+            return;
+        };
+        shift_frame_number(&mut out[..len], 700);
+        shift_frame_number(&mut out[..len], 700u16.wrapping_neg());
+        let again = rewriting_reader.read(&out[..len]).expect("a descriptor that was written");
+        assert_eq!(again.active_decode_targets, Some(mask));
+        let mut expected = frame;
+        expected.active_decode_targets = Some(mask);
+        assert_eq!(again, expected);
+        assert_eq!(rewriting_reader.structure(), structure);
+
+        // All packets of a frame get one answer, and only what is part of the target is sent.
+        let max = Layer { spatial: frame.head.frame_number as u8 & 3, temporal: 7 };
+        let Some(wanted) = structure.best_within(max, reader.active_decode_targets()) else { continue };
+        let layer = structure.layer_of(wanted).expect("a target of the structure");
+        assert!(layer.spatial <= max.spatial && wanted.bit() & reader.active_decode_targets() != 0);
+        assert!(structure.contained_in(wanted) & wanted.bit() != 0);
+        let is_sent = selector.forwards(structure, &frame, wanted);
+        assert_eq!(selector.forwards(structure, &frame, wanted), is_sent);
+    }
+}
+
 /// An H.264 payload.
 pub fn payload_h264(data: &[u8]) {
     video(Codec::H264, data);
@@ -235,6 +303,40 @@ pub fn payload_vp8(data: &[u8]) {
     assert!(descriptor.is_some() || info.is_none());
     assert!(descriptor.is_none_or(|descriptor| descriptor.len < data.len() && descriptor.len <= 6));
     assert!(info.is_none_or(|info| info.starts_frame || !info.key_frame));
+    shifted(data, vp8::shift, descriptor, vp8::Descriptor::parse, |descriptor| vp8::Descriptor {
+        picture_id: descriptor.picture_id.map(later),
+        tl0_picture_index: descriptor.tl0_picture_index.map(|index| index.wrapping_add(TL0)),
+        ..descriptor
+    });
+}
+
+/// By what numbers of pictures are shifted.
+const PICTURES: u16 = 0x7a5b;
+const TL0: u8 = 0xc9;
+
+fn later(id: vp8::PictureId) -> vp8::PictureId {
+    match id {
+        vp8::PictureId::Short(id) => vp8::PictureId::Short((u16::from(id) + PICTURES) as u8 % 128),
+        vp8::PictureId::Long(id) => {
+            vp8::PictureId::Long(((u32::from(id) + u32::from(PICTURES)) % 32_768) as u16)
+        }
+    }
+}
+
+/// Shifted numbers change the descriptor as expected, nothing behind it, and come back.
+fn shifted<T: PartialEq + std::fmt::Debug>(
+    data: &[u8],
+    shift: fn(&mut [u8], u16, u8),
+    descriptor: Option<T>,
+    parse: fn(&[u8]) -> Option<T>,
+    expected: impl FnOnce(T) -> T,
+) {
+    let mut payload = data.to_vec();
+    shift(&mut payload, PICTURES, TL0);
+    assert!(descriptor.is_some() || payload == data);
+    assert_eq!(parse(&payload), descriptor.map(expected));
+    shift(&mut payload, PICTURES.wrapping_neg(), TL0.wrapping_neg());
+    assert_eq!(payload, data);
 }
 
 /// A VP9 payload.
@@ -243,6 +345,14 @@ pub fn payload_vp9(data: &[u8]) {
     let descriptor = vp9::Descriptor::parse(data);
     assert_eq!(descriptor.is_some(), info.is_some());
     assert!(descriptor.is_none_or(|descriptor| descriptor.len < data.len()));
+    shifted(data, vp9::shift, descriptor, vp9::Descriptor::parse, |descriptor| vp9::Descriptor {
+        picture_id: descriptor.picture_id.map(later),
+        layer: descriptor.layer.map(|layer| vp9::Layer {
+            tl0_picture_index: layer.tl0_picture_index.map(|index| index.wrapping_add(TL0)),
+            ..layer
+        }),
+        ..descriptor
+    });
 }
 
 /// An AV1 payload.
@@ -254,7 +364,21 @@ pub fn payload_av1(data: &[u8]) {
 fn video(codec: Codec, data: &[u8]) -> Option<PayloadInfo> {
     let info = inspect(codec, data, false);
     assert_eq!(inspect(codec, data, true), info.map(|info| PayloadInfo { ends_frame: true, ..info }));
-    let info = info?;
+    let found = layers(codec, data);
+    let Some(info) = info else {
+        // A start code of VP8 that is wrong is not looked at for layers.
+        assert!(codec == Codec::Vp8 || found == Layers::default());
+        return None;
+    };
+    assert!(found.temporal < 8 && found.spatial < 64);
+    assert!(found.temporal_reach(3) >= 3 && found.temporal_reach(u8::MAX) == u8::MAX);
+    if matches!(codec, Codec::Vp8 | Codec::Vp9) {
+        assert_eq!(
+            (found.temporal, found.spatial),
+            (info.temporal_layer.unwrap_or(0), info.spatial_layer.unwrap_or(0))
+        );
+    }
+    assert!(!info.key_frame || found.is_spatial_switching_point);
     assert!(!data.is_empty() && !info.ends_frame);
     assert!(info.temporal_layer.is_none_or(|layer| layer < 8));
     assert!(info.spatial_layer.is_none_or(|layer| layer < 64));
@@ -266,4 +390,57 @@ pub fn payload_opus(data: &[u8]) {
     let toc = opus::Toc::parse(data);
     assert_eq!(inspect(Codec::Opus, data, false).is_some(), toc.is_some());
     assert!(toc.is_none_or(|toc| toc.samples >= 120 && toc.samples <= 5760));
+}
+
+/// The payload of a RED packet, behind two bytes: how many packets and how much time are ahead of
+/// it.
+pub fn red(data: &[u8]) {
+    let Some(([lost, time], payload)) = data.split_first_chunk() else { return };
+    let red = Red::parse(payload);
+    assert_eq!(red.is_some(), is_red(payload));
+    let mut unwrapper = Unwrapper::new();
+    assert!(unwrapper.unwrap(65_500, u32::MAX, &[111, 1]).is_some());
+    let number = 65_501u16.wrapping_add(u16::from(*lost));
+    let timestamp = u32::MAX.wrapping_add(100 * u32::from(*time));
+    let unwrapped = unwrapper.unwrap(number, timestamp, payload);
+    let (Some(red), Some(unwrapped)) = (red, unwrapped) else {
+        assert!(red.is_none() && unwrapped.is_none());
+        return;
+    };
+    let bytes: usize = red.redundant().map(|block| 4 + block.payload.len()).sum();
+    assert_eq!(bytes + 1 + red.primary.len(), payload.len());
+    assert!(red.redundant().all(|block| block.timestamp_offset < 1 << 14 && block.payload_type < 128));
+    assert_eq!((unwrapped.primary, unwrapped.payload_type), (red.primary, red.payload_type));
+    let recovered: Vec<_> = unwrapped.recovered.collect();
+    assert!(recovered.len() <= usize::from(*lost).min(red.redundant().len()));
+    assert!(
+        recovered.is_sorted_by(
+            |a, b| number.wrapping_sub(a.sequence_number) > number.wrapping_sub(b.sequence_number)
+        )
+    );
+    for packet in &recovered {
+        assert!(!packet.payload.is_empty());
+        assert!((1..=u16::from(*lost)).contains(&number.wrapping_sub(packet.sequence_number)));
+        assert!((1..100 * u32::from(*time)).contains(&timestamp.wrapping_sub(packet.timestamp)));
+    }
+    // Another payload type and back; 0x55 may have been there before.
+    let mut replaced = payload.to_vec();
+    replace_payload_type(&mut replaced, red.payload_type, 0x55);
+    let again = Red::parse(&replaced).expect("a packet with another payload type");
+    assert_eq!((again.payload_type, again.primary), (0x55, red.primary));
+    for (before, after) in red.redundant().zip(again.redundant()) {
+        let expected = if before.payload_type == red.payload_type { 0x55 } else { before.payload_type };
+        assert_eq!(after, rtp::red::Block { payload_type: expected, ..before });
+    }
+}
+
+/// Whether there are heads up to one without F, and behind them more bytes than they announce.
+fn is_red(payload: &[u8]) -> bool {
+    let heads = payload.iter().step_by(4).take_while(|first| **first & 0x80 != 0).count();
+    if heads > 32 || payload.len() <= 4 * heads {
+        return false;
+    }
+    let announced: usize =
+        payload.chunks(4).take(heads).map(|head| usize::from(head[2] & 3) * 256 + usize::from(head[3])).sum();
+    payload.len() > 4 * heads + 1 + announced
 }

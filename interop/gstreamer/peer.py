@@ -51,7 +51,7 @@ def say(event, **facts):
 
 class Peer:
     def __init__(self, arguments):
-        self.arguments, self.loop, self.failure = arguments, GLib.MainLoop(), None
+        self.arguments, self.loop, self.failure, self.done = arguments, GLib.MainLoop(), None, False
         self.counts, self.began, self.session, self.posted = {"video": 0, "audio": 0}, time.monotonic(), None, False
         if arguments.action == "publish":
             description = PUBLISHER.format(encoder=ENCODERS[arguments.codec], name=arguments.codec.upper())
@@ -155,10 +155,16 @@ class Peer:
 
     def decoded(self, _sink, _buffer, _pad, kind):
         self.counts[kind] += 1
-        if min(self.counts.values()) == self.arguments.frames:
-            took = round(time.monotonic() - self.began, 2)
+        if self.counts[kind] >= self.arguments.frames:
+            # Video and audio come on threads of their own: only the main loop's says "done", and only once.
+            GLib.idle_add(self.enough)
+
+    def enough(self):
+        if min(self.counts.values()) >= self.arguments.frames and not self.done:
+            self.done, took = True, round(time.monotonic() - self.began, 2)
             say("done", frames=self.counts["video"], audio=self.counts["audio"], took=took)
-            GLib.idle_add(self.end)
+            self.end()
+        return False
 
 
 def main():

@@ -2,21 +2,23 @@ module millstream/interop/pion
 
 go 1.24
 
-require github.com/pion/webrtc/v4 v4.2.0
+require (
+	github.com/pion/interceptor v0.1.42
+	github.com/pion/rtcp v1.2.16
+	github.com/pion/rtp v1.8.27
+	github.com/pion/sdp/v3 v3.0.17
+	github.com/pion/webrtc/v4 v4.2.0
+)
 
 require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/pion/datachannel v1.5.10 // indirect
 	github.com/pion/dtls/v3 v3.0.9 // indirect
 	github.com/pion/ice/v4 v4.1.0 // indirect
-	github.com/pion/interceptor v0.1.42 // indirect
 	github.com/pion/logging v0.2.4 // indirect
 	github.com/pion/mdns/v2 v2.1.0 // indirect
 	github.com/pion/randutil v0.1.0 // indirect
-	github.com/pion/rtcp v1.2.16 // indirect
-	github.com/pion/rtp v1.8.27 // indirect
 	github.com/pion/sctp v1.9.0 // indirect
-	github.com/pion/sdp/v3 v3.0.17 // indirect
 	github.com/pion/srtp/v3 v3.0.9 // indirect
 	github.com/pion/stun/v3 v3.0.2 // indirect
 	github.com/pion/transport/v3 v3.1.1 // indirect

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/webrtc/v4"
@@ -206,9 +207,13 @@ func publish(target string) {
 	go sendVideo(videoTrack, kind)
 	go sendAudio(audioTrack)
 	_, _ = io.Copy(io.Discard, os.Stdin)
+	ending.Store(true)
 	say("done", facts{})
 	end(peer, session)
 }
+
+// ending says that a connection may be closed under those who still send: over TCP that is an error to them.
+var ending atomic.Bool
 
 // sendVideo sends access units at the file's rate.
 func sendVideo(track *webrtc.TrackLocalStaticSample, kind string) {
@@ -251,7 +256,11 @@ func sendVideo(track *webrtc.TrackLocalStaticSample, kind string) {
 			}
 			check(err)
 			<-ticker.C
-			check(track.WriteSample(media.Sample{Data: unit, Duration: interval}))
+			if err := track.WriteSample(media.Sample{Data: unit, Duration: interval}); ending.Load() {
+				return
+			} else {
+				check(err)
+			}
 		}
 	}
 }
@@ -301,7 +310,11 @@ func sendAudio(track *webrtc.TrackLocalStaticSample) {
 				continue
 			}
 			<-ticker.C
-			check(track.WriteSample(media.Sample{Data: page, Duration: interval}))
+			if err := track.WriteSample(media.Sample{Data: page, Duration: interval}); ending.Load() {
+				return
+			} else {
+				check(err)
+			}
 		}
 	}
 }
