@@ -149,6 +149,14 @@ const KINDS = [
   ['live/rehearsal', 'H.264', 'Main', 1280, 720, 30, 2.2e6, null, 0, 0],
 ];
 
+/** As simulcast has them. */
+const LAYERS = [['q', 320, 180, 150e3, 2], ['h', 640, 360, 500e3, 5], ['f', 1280, 720, 1.7e6, 41]].map(
+  ([name, width, height, bits_per_second, viewers]) => {
+    const size = { width, height };
+    return { name, spatial: null, temporal: null, ...size, bits_per_second, live: true, viewers };
+  },
+);
+
 function streams(host) {
   const made = KINDS.slice(0, Math.max(0, Number(options.streams) - 1)).map(([key, codec, profile, width, height, rate, bits, audio, hertz, viewers], index) => {
     const waiting = key === 'live/rehearsal';
@@ -159,6 +167,7 @@ function streams(host) {
       audio: audio && { codec: audio, profile: audio === 'AAC' ? 'LC' : null, sample_rate: hertz, channels: 2, bitrate_bits_per_second: 128e3 },
       bitrate,
       players: viewers,
+      layers: index === 1 ? LAYERS : [],
       gop: waiting ? { frames: 0, bytes: 0, duration_ms: 0 } : { frames: Math.max(1, Math.round(rate * 1.4)), bytes: Math.round(bitrate / 6), duration_ms: 1400 },
       uptime: waiting ? 0 : uptime() + 4000 * (index + 1),
       ...BRIDGES[key]?.(rate),
@@ -224,11 +233,12 @@ const BRIDGES = {
   'sport/court-2': (rate) => ({ bridge: { ...bridge(rate), audio_frames: 0, transcoding_cpu_seconds: 0 }, not_bridged: 'the audio is AC-3, which is not bridged' }),
 };
 
-function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, uptime: seconds, bridge: bridged = null, not_bridged = null, whep = true }) {
+function stream(host, key, { state, video, audio, bitrate, players: count, gop: held, layers = [], uptime: seconds, bridge: bridged = null, not_bridged = null, whep = true }) {
   const [app, name] = key.split('/');
   const hostname = host.split(':')[0];
   return {
-    app, name, state, home_worker: 0, video, audio, players: count, gop: held, uptime_seconds: seconds,
+    app, name, state, home_worker: 0, video, audio, players: count, gop: held, layers,
+    uptime_seconds: seconds,
     publisher: state === 'live' ? { session_id: stats.publisherOf(key) ?? '0-0', address: '127.0.0.1:40112', protocol: 'rtmp', connected_seconds: seconds } : null,
     bitrate_bits_per_second: Math.round(bitrate),
     bytes_in: Math.round((seconds * bitrate) / 8),

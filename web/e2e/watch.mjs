@@ -1,5 +1,5 @@
 /**
- * Chromium on the console's page for viewers: `node e2e/watch.mjs URL --transport rtc|http|ws [--seconds N]`.
+ * Chromium on the console's page for viewers: `node e2e/watch.mjs URL --transport rtc|hls|http|ws [--seconds N]`.
  *
  * Plays by this transport for N seconds and counts what was shown: pictures, by how much their times went on,
  * the longest gap between two of them, stalls, and reconnects as the page counts them. Stalls are told apart:
@@ -73,6 +73,9 @@ try {
   const shown = await page.locator('[data-testid^=transport-][aria-pressed=true]').getAttribute('data-testid');
   // Of WebRTC's pictures, a busy browser decodes some only; then the page counts those as well.
   seen.left_out = transport === 'rtc' ? (await leftOut()) - leftOutBefore : 0;
+  // By HLS, as the page measures it; a screenshot shows where.
+  if (transport === 'hls') seen.behind_s = Number.parseFloat(await page.locator('[data-stat=delay]').innerText());
+  if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/watch-${transport}.png` });
   const reconnects = Number(await page.locator('[data-stat=reconnects]').innerText());
   if (faults.length > 0) throw new Error(faults.join('; '));
   say('done', { transport: shown.replace('transport-', ''), ...seen, reconnects, colours: before.colours });

@@ -88,6 +88,8 @@ export interface Stream {
   players: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
+  /** Of the video of a WebRTC publisher, the least first; absent on older servers. */
+  layers?: StreamLayer[];
   /**
    * What serves players of the other kind than the publisher; null while there are none. Absent on older
    * servers.
@@ -116,6 +118,43 @@ export interface RtcSession {
   nacks: number;
   resent_packets: number;
   key_frame_requests: number;
+  /** Of players with congestion control; absent on older servers. */
+  path?: RtcPath | null;
+}
+
+/** An encoding, and the highest layers of it, if not all. */
+export interface LayerName {
+  name: string;
+  spatial: number | null;
+  temporal: number | null;
+}
+
+/** A layer that players of a stream can get. */
+export interface StreamLayer extends LayerName {
+  bits_per_second: number;
+  /** It arrives at present. */
+  live: boolean;
+  width: number | null;
+  height: number | null;
+  viewers: number;
+}
+
+/** What the path of a player carries, and what it gets because of that. */
+export interface RtcPath {
+  state: 'ok' | 'no_reports';
+  estimate_kbps: number;
+  target_kbps: number;
+  limit_kbps: number | null;
+  queue_ms: number;
+  probes: number;
+  padding_bytes: number;
+  times_behind: number;
+  share: 'all' | 'key_frames' | 'audio_only';
+  layer: LayerName | null;
+  wanted_layer: LayerName | null;
+  fixed: boolean;
+  /** In words. */
+  reason: string;
 }
 
 export type SessionRole = 'publisher' | 'player' | 'pending';

@@ -26,7 +26,7 @@ const COLUMNS: readonly { name: string; title: string; sort?: Sort; number?: boo
   { name: 'rate', title: 'Rate', sort: 'rate', number: true },
   { name: 'loss', title: 'Loss', sort: 'loss', number: true },
   { name: 'rtt', title: 'Round trip', sort: 'rtt', number: true },
-  { name: 'queue', title: 'Queue', sort: 'queue', number: true },
+  { name: 'queue', title: 'Queue, path', sort: 'queue', number: true },
   { name: 'dropped', title: 'Dropped', sort: 'dropped', number: true },
   { name: 'connected', title: 'Connected', sort: 'connected', number: true },
 ];

@@ -3,7 +3,7 @@
  * connection.
  */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { RtcSession, Session } from '../api/types';
+import type { RtcPath, RtcSession, Session } from '../api/types';
 import { bitrate, bytes, count, duration, milliseconds, percent, UNKNOWN } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
@@ -15,6 +15,7 @@ import type { Track } from '../stats/recorder';
 import { findSession, hasQueue, type LiveSession } from '../stats/row';
 import { Icon } from './icons';
 import { KickDialog } from './kick';
+import { layerName } from './layer-words';
 import { LiveChart, type Line } from './live-chart';
 import { Fact } from './pieces';
 import { ROLE_WORDS } from './session-row';
@@ -163,6 +164,33 @@ function RtcFacts({ rtc }: { rtc: RtcSession }) {
       <Fact name="Codecs">{rtc.codecs.join(', ') || UNKNOWN}</Fact>
       <Fact name="Sent again">{`${count(rtc.resent_packets)} of ${count(rtc.nacks)} packets asked for`}</Fact>
       <Fact name="Key frames asked">{count(rtc.key_frame_requests)}</Fact>
+      {rtc.path && <PathFacts path={rtc.path} />}
+    </>
+  );
+}
+
+const SHARE_WORDS = { all: 'all of the video', key_frames: 'key frames only', audio_only: 'audio only' };
+
+function PathFacts({ path }: { path: RtcPath }) {
+  const { layer, wanted_layer: wanted } = path;
+  const change = layer !== null && wanted !== null && layerName(layer) !== layerName(wanted);
+  return (
+    <>
+      <Fact name="Path carries">
+        {bitrate(path.estimate_kbps * 1000)}
+        {path.limit_kbps !== null && `, limited to ${bitrate(path.limit_kbps * 1000)}`}
+      </Fact>
+      <Fact name="Waits in the path">{milliseconds(path.queue_ms)}</Fact>
+      {layer !== null && (
+        <Fact name="Layer">{change ? `${layerName(layer)}, soon ${layerName(wanted)}` : layerName(layer)}</Fact>
+      )}
+      <Fact name="Gets">
+        <span class={path.share === 'all' ? '' : 'warn'}>{SHARE_WORDS[path.share]}</span>
+      </Fact>
+      <Fact name="Why">
+        <span class={path.state === 'ok' ? '' : 'warn'}>{path.reason}</span>
+      </Fact>
+      <Fact name="Fell behind">{`${count(path.times_behind)} times`}</Fact>
     </>
   );
 }

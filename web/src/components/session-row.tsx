@@ -10,6 +10,7 @@ import type { Message } from '../stats/message';
 import { SPARK_SAMPLES } from '../stats/protocol';
 import { cardFigures, hasQueue, sessionAt, type CardFigure, type LiveSession } from '../stats/row';
 import { BEHIND_MS, LOSSY_PERCENT } from '../stats/summary';
+import { pathFigure } from './layer-words';
 import { Sparkline } from './sparkline';
 
 export const ROLE_WORDS = { publisher: 'Publisher', player: 'Player', pending: 'Connecting' } as const;
@@ -108,9 +109,9 @@ function Row(props: SessionRowProps) {
       <Figure
         name="queue"
         onCard={onCard}
-        label="Queue"
-        {...queueOf(session)}
-        warn={session.queueMs >= BEHIND_MS}
+        label={details?.rtc?.path ? 'Path' : 'Queue'}
+        {...queueOf(session, details)}
+        warn={session.queueMs >= BEHIND_MS || isThinned(details)}
       />
       <Figure
         name="dropped"
@@ -159,10 +160,17 @@ function Figure(props: {
   );
 }
 
-function queueOf(session: LiveSession): { value: string; sub: string } {
+/** Where the queue of other players would be, players of WebRTC have a path. */
+function queueOf(session: LiveSession, details: Session | null): { value: string; sub: string } {
+  if (details?.rtc?.path) return pathFigure(details.rtc.path);
   if (!hasQueue(session)) return { value: UNKNOWN, sub: '' };
   if (session.queueBytes === 0) return { value: 'empty', sub: '' };
   return { value: milliseconds(session.queueMs), sub: bytes(session.queueBytes) };
+}
+
+function isThinned(details: Session | null): boolean {
+  const path = details?.rtc?.path;
+  return path !== null && path !== undefined && (path.share !== 'all' || path.state !== 'ok');
 }
 
 function known(samples: Float32Array | undefined): number[] {

@@ -47,7 +47,8 @@ export function playerUrl(
   }
   const base = transport === 'ws' ? origin.replace(/^http/, 'ws') : origin;
   const query = token ? `?token=${encodeURIComponent(token)}` : '';
-  return `${base}/${encodePath(streamKey(stream))}.flv${query}`;
+  const extension = transport === 'hls' ? 'm3u8' : 'flv';
+  return `${base}/${encodePath(streamKey(stream))}.${extension}${query}`;
 }
 
 /** Everything a publisher has to type. */

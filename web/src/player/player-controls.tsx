@@ -2,9 +2,10 @@
  * The bar under the picture: play, audio, transport, full screen.
  */
 import { Icon } from '../components/icons';
-import { milliseconds } from '../lib/format';
+import { bitrate, milliseconds } from '../lib/format';
 import { delayWords, type Delay } from '../rtc/delay';
 import type { PlayerState, Transport } from './player';
+import type { LayerMenu } from './use-player';
 
 export interface ControlsProps {
   state: PlayerState;
@@ -14,10 +15,12 @@ export interface ControlsProps {
   transport: Transport;
   /** What the person chose. */
   preferred: Transport;
-  /** Of FLV: between the picture and the newest data. */
+  /** Of FLV: between the picture and the newest data. Of HLS: and the newest that the server has. */
   behindLiveSeconds: number | null;
   /** Of WebRTC. */
   delay: Delay | null;
+  /** Of WebRTC. */
+  layers: LayerMenu | null;
   onPlayPause: () => void;
   onMute: () => void;
   onVolume: (volume: number) => void;
@@ -57,6 +60,7 @@ export function PlayerControls(props: ControlsProps) {
         onInput={(event) => props.onVolume(Number(event.currentTarget.value))}
       />
       <Behind {...props} />
+      <LayerChoice {...props} />
       <TransportChoice {...props} />
       <button
         type="button"
@@ -88,7 +92,7 @@ function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
     );
   }
   return (
-    <span class="behind" title="Between the picture and the newest data received">
+    <span class="behind" title={transport === 'hls' ? HLS_BEHIND : 'Between the picture and the newest data received'}>
       {behindLiveSeconds !== null && (
         <>
           {behindLiveSeconds.toFixed(1)}&nbsp;s<span class="behind-words"> behind live</span>
@@ -98,8 +102,42 @@ function Behind({ state, transport, behindLiveSeconds, delay }: ControlsProps) {
   );
 }
 
+/** Which layer of the picture; shown only where there is a choice. */
+function LayerChoice({ transport, layers: menu }: ControlsProps) {
+  if (transport !== 'rtc' || menu === null || menu.layers.names.length < 2) return null;
+  const { names, rates, heights, current } = menu.layers;
+  const words = (name: string) =>
+    [
+      name,
+      heights.has(name) ? `${heights.get(name)}p` : null,
+      rates.has(name) ? bitrate(rates.get(name)!) : null,
+    ]
+      .filter(Boolean)
+      .join(', ');
+  const auto = menu.chosen === null && current !== null ? `auto (${current})` : 'auto';
+  return (
+    <select
+      class="layer-choice"
+      aria-label="Layer of the picture"
+      title="Layer of the picture: auto takes what the connection carries"
+      data-testid="layer-choice"
+      value={menu.chosen ?? ''}
+      onChange={({ currentTarget: { value } }) => menu.choose(value === '' ? null : value)}>
+      <option value="">{auto}</option>
+      {names.map((name) => (
+        <option key={name} value={name}>
+          {words(name)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export const HLS_BEHIND = 'Between the picture and the newest that the server has';
+
 const CHOICES: { transport: Transport; text: string; title: string }[] = [
   { transport: 'rtc', text: 'WebRTC', title: 'WHEP: shortest delay' },
+  { transport: 'hls', text: 'LL-HLS', title: 'Low-latency HLS: what phones and caches play' },
   { transport: 'http', text: 'HTTP', title: 'FLV over one HTTP response: passes every proxy' },
   { transport: 'ws', text: 'WS', title: 'FLV over a WebSocket' },
 ];

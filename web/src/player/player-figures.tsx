@@ -1,10 +1,11 @@
 /**
- * Figures below the picture: what the browser measures, by WebRTC or by FLV.
+ * Figures below the picture: what the browser measures, by WebRTC, HLS or FLV.
  */
 import { bitrate, count, frameRate, milliseconds, percent, resolution, UNKNOWN } from '../lib/format';
 import { delayWords, type Delay } from '../rtc/delay';
 import { srtpName, type ConnectionFigures } from '../rtc/stats';
 import type { PlayerState, Transport } from './player';
+import { HLS_BEHIND } from './player-controls';
 import type { PlayerStats } from './stats';
 
 export interface FiguresProps {
@@ -17,15 +18,21 @@ export interface FiguresProps {
 export function PlayerFigures(props: FiguresProps) {
   return (
     <dl class="figures" aria-label="Playback figures">
-      {props.state.transport === 'rtc' ? <RtcFigures {...props} /> : <FlvFigures {...props} />}
+      {props.state.transport === 'rtc' ? <RtcFigures {...props} /> : <MseFigures {...props} />}
     </dl>
   );
 }
 
-function FlvFigures({ state, stats }: FiguresProps) {
+/** Of FLV and HLS, which go through Media Source Extensions. */
+function MseFigures({ state, stats }: FiguresProps) {
   const showing = stats !== null && stats.width > 0;
   return (
     <>
+      {state.transport === 'hls' && (
+        <Figure name="Behind live" stat="delay" title={HLS_BEHIND}>
+          {showing && stats.behindLiveSeconds !== null ? `${stats.behindLiveSeconds.toFixed(2)} s` : UNKNOWN}
+        </Figure>
+      )}
       <Figure name="Resolution" stat="picture">
         {showing ? resolution(stats.width, stats.height) : UNKNOWN}
       </Figure>
@@ -39,7 +46,7 @@ function FlvFigures({ state, stats }: FiguresProps) {
         {showing ? count(stats.framesDropped) : UNKNOWN}
       </Figure>
       <Figure name="Buffer" stat="buffer">
-        {showing && stats.behindLiveSeconds !== null ? `${stats.behindLiveSeconds.toFixed(2)} s` : UNKNOWN}
+        {showing && stats.bufferedSeconds !== null ? `${stats.bufferedSeconds.toFixed(2)} s` : UNKNOWN}
       </Figure>
       <Figure name="Speed" stat="speed">
         {showing ? `${stats.playbackRate.toFixed(1)}×` : UNKNOWN}

@@ -36,6 +36,7 @@ export interface PlayerViewProps {
 
 const NO_HINTS = (): TrackHints => UNKNOWN_TRACKS;
 const CANNOT_TELL = async () => null;
+const PLAYED_BY = { rtc: 'Played by WebRTC', hls: 'Played as HLS', http: 'Played as FLV', ws: 'Played as FLV' };
 const NOT_KNOWN = (): Offered => ({ rtc: null, flv: null, reason: '' });
 
 export function PlayerView(props: PlayerViewProps) {
@@ -53,7 +54,7 @@ export function PlayerView(props: PlayerViewProps) {
       url: playerUrl(location.origin, props.stream, transport, token, props.outside),
     }));
   const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
-  const { video, player, state, stats, figures, delay } = usePlayer(
+  const { video, player, state, stats, figures, delay, layers } = usePlayer(
     streamKey(props.stream),
     `${preferred} ${token}`,
     sources,
@@ -92,6 +93,7 @@ export function PlayerView(props: PlayerViewProps) {
   };
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLInputElement) return;
+    if (event.target instanceof HTMLSelectElement) return;
     const action = { k: playPause, m: () => setMuted(!muted), f: fullscreen }[event.key.toLowerCase()];
     if (action === undefined) return;
     event.preventDefault();
@@ -128,6 +130,7 @@ export function PlayerView(props: PlayerViewProps) {
         transport={state.transport}
         preferred={preferred}
         delay={delay}
+        layers={layers}
         behindLiveSeconds={stats?.behindLiveSeconds ?? null}
         onPlayPause={playPause}
         onMute={() => setMuted(!muted)}
@@ -140,7 +143,7 @@ export function PlayerView(props: PlayerViewProps) {
       />
       {fallback !== '' && state.phase === 'playing' && (
         <p class="fallback" role="status" data-testid="fallback">
-          {state.transport === 'rtc' ? 'Played by WebRTC' : 'Played as FLV'}, because: {fallback}
+          {PLAYED_BY[state.transport]}, because: {fallback}
         </p>
       )}
       {props.figures === true && (

@@ -3,8 +3,8 @@
  */
 import type { Trouble } from '../lib/trouble';
 
-/** `rtc`: WHEP. `http`, `ws`: FLV over one HTTP response or over a WebSocket. */
-export type Transport = 'rtc' | 'http' | 'ws';
+/** `rtc`: WHEP. `hls`: low-latency HLS. `http`, `ws`: FLV over one HTTP response or over a WebSocket. */
+export type Transport = 'rtc' | 'hls' | 'http' | 'ws';
 
 export type Phase =
   'idle' | 'connecting' | 'playing' | 'buffering' | 'waiting' | 'paused' | 'blocked' | 'retrying' | 'failed';
@@ -35,7 +35,7 @@ export const IDLE: PlayerState = {
 export interface Source {
   transport: Transport;
   url: string;
-  /** Sent in a header; FLV has its token in `url`, because a WebSocket takes no header. */
+  /** Sent in a header; FLV and HLS have their token in `url`: a WebSocket takes no header. */
   token: string;
 }
 

@@ -5,7 +5,9 @@
 export interface PlayerStats {
   /** `currentTime` of the element. */
   positionSeconds: number;
-  /** Seconds between the picture shown and the newest data that has arrived. */
+  /** Seconds of media that have arrived and are yet to be shown. */
+  bufferedSeconds: number | null;
+  /** How far the picture is behind: by the buffer, or as a player of HLS knows it. */
   behindLiveSeconds: number | null;
   width: number;
   height: number;
@@ -31,7 +33,7 @@ export class StatsSampler {
   #atMs: number | null = null;
   #rate: number | null = null;
 
-  sample(video: ReadableVideo, nowMs: number): PlayerStats {
+  sample(video: ReadableVideo, nowMs: number, behindSeconds: number | null = null): PlayerStats {
     const quality = video.getVideoPlaybackQuality();
     const frames = quality.totalVideoFrames;
     const elapsed = this.#atMs === null ? 0 : nowMs - this.#atMs;
@@ -45,9 +47,11 @@ export class StatsSampler {
       this.#remember(frames, nowMs);
     }
     const end = bufferedEnd(video.buffered);
+    const bufferedSeconds = end === null ? null : Math.max(0, end - video.currentTime);
     return {
       positionSeconds: video.currentTime,
-      behindLiveSeconds: end === null ? null : Math.max(0, end - video.currentTime),
+      bufferedSeconds,
+      behindLiveSeconds: behindSeconds ?? bufferedSeconds,
       width: video.videoWidth,
       height: video.videoHeight,
       framesDecoded: frames,

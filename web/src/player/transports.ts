@@ -16,11 +16,12 @@ export const NO_FLV = 'This stream is published by WebRTC and cannot be played a
 
 /**
  * The chosen one first, then the other way (WebRTC, or FLV over HTTP). What the server does not offer is left
- * out, unless nothing would be left.
+ * out, unless nothing would be left; HLS it makes of every stream.
  */
 export function orderOf(preferred: Transport, offered: Offered): Transport[] {
   const order: Transport[] = preferred === 'rtc' ? ['rtc', 'http'] : [preferred, 'rtc'];
-  const possible = order.filter((transport) => (transport === 'rtc' ? offered.rtc : offered.flv) !== false);
+  const possible = order.filter((transport) =>
+      transport === 'hls' || (transport === 'rtc' ? offered.rtc : offered.flv) !== false);
   return possible.length === 0 ? order : possible;
 }
 
@@ -29,6 +30,7 @@ export function orderOf(preferred: Transport, offered: Offered): Transport[] {
  * found out: a browser does not tell why a WebSocket was refused.
  */
 export function fallbackWords(preferred: Transport, found: string, offered: Offered): string {
+  if (preferred === 'hls') return found;
   const missing =
     preferred === 'rtc'
       ? offered.rtc === false && offered.flv === true

@@ -5,8 +5,10 @@
 import type { RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { DelayMeter, type Delay } from '../rtc/delay';
+import type { Layers } from '../rtc/layers';
 import type { ConnectionFigures } from '../rtc/stats';
 import { AutoPlayer, type AutoState } from './auto-player';
+import { HlsPlayer } from './hls-player';
 import { LivePlayer } from './live-player';
 import {
   IDLE,
@@ -28,24 +30,38 @@ export interface UsePlayer {
   /** Of the WebRTC connection, when that is what plays. */
   figures: ConnectionFigures | null;
   delay: Delay | null;
+  layers: LayerMenu | null;
+}
+
+/** Layers to choose from. */
+export interface LayerMenu {
+  layers: Layers;
+  /** What the person chose; null for the server's choice. */
+  chosen: string | null;
+  choose: (name: string | null) => void;
 }
 
 const SAMPLE_MS = 500;
 
-/** The library is large and only needed where FLV is shown. */
+/** The libraries are large, and each is only needed where its format is shown. */
 async function loadMpegts() {
   const { default: mpegts } = await import('mpegts.js');
   mpegts.LoggingControl.applyConfig({ enableVerbose: false, enableDebug: false, enableInfo: false });
   return mpegts;
 }
 
+async function loadHls() {
+  return (await import('hls.js')).default;
+}
+
 interface Samples {
   stats: PlayerStats | null;
   figures: ConnectionFigures | null;
   delay: Delay | null;
+  layers: LayerMenu | null;
 }
 
-const NO_SAMPLES: Samples = { stats: null, figures: null, delay: null };
+const NO_SAMPLES: Samples = { stats: null, figures: null, delay: null, layers: null };
 
 /** What the page knows of the stream and players may ask for. */
 export interface Advice {
@@ -79,15 +95,17 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
     });
     const sampler = new StatsSampler();
     const whep = () => (created.player instanceof WhepPlayer ? created.player : null);
+    const behind = () => (created.player instanceof HlsPlayer ? created.player.behindSeconds : null);
     const meter = new DelayMeter(element, key, () => ({
       peer: whep()?.peer ?? null,
       roundTripMs: whep()?.figures?.roundTripMs ?? null,
     }));
     const timer = setInterval(() => {
       setSamples({
-        stats: sampler.sample(element, performance.now()),
+        stats: sampler.sample(element, performance.now(), behind()),
         figures: whep()?.figures ?? null,
         delay: meter.delay,
+        layers: layerMenu(whep()),
       });
     }, SAMPLE_MS);
     setMade({ key, player: created });
@@ -108,6 +126,11 @@ export function usePlayer(key: string, identity: string, sources: () => Source[]
   return { video, player, state, ...samples };
 }
 
+function layerMenu(player: WhepPlayer | null): LayerMenu | null {
+  if (player === null || player.layers === null) return null;
+  return { layers: player.layers, chosen: player.layer, choose: (name) => player.chooseLayer(name) };
+}
+
 function makePlayer(
   video: HTMLVideoElement,
   transport: Transport,
@@ -116,5 +139,6 @@ function makePlayer(
   advice: () => Advice,
 ): StreamPlayer {
   if (transport === 'rtc') return new WhepPlayer({ video, onState, onTrouble, live: () => advice().live() });
+  if (transport === 'hls') return new HlsPlayer({ video, onState, onTrouble, load: loadHls });
   return new LivePlayer({ video, onState, onTrouble, hints: () => advice().hints(), load: loadMpegts });
 }

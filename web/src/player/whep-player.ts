@@ -7,6 +7,7 @@
 import { always } from '../lib/trouble';
 import { wantCaptureTime } from '../rtc/codecs';
 import { Connection, type Link } from '../rtc/connection';
+import type { Layers } from '../rtc/layers';
 import { entries, FiguresSampler, type ConnectionFigures } from '../rtc/stats';
 import { BasePlayer } from './base-player';
 import { keepLastPicture } from './last-picture';
@@ -14,7 +15,7 @@ import { IDLE, type StreamPlayer, type StreamPlayerOptions } from './player';
 
 type Connect = (
   options: ConstructorParameters<typeof Connection>[0],
-) => Pick<Connection, 'open' | 'close' | 'peer'>;
+) => Pick<Connection, 'open' | 'close' | 'peer'> & Partial<Pick<Connection, 'chooseLayer'>>;
 
 export interface WhepPlayerOptions extends StreamPlayerOptions {
   connect?: Connect;
@@ -38,6 +39,9 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
   #connection: ReturnType<Connect> | null = null;
   #sampler = new FiguresSampler();
   #figures: ConnectionFigures | null = null;
+  #layers: Layers | null = null;
+  /** What the person chose; null for the server's choice. Kept for connections to come. */
+  #layer: string | null = null;
   #watchTimer: ReturnType<typeof setInterval> | undefined;
   #packets = 0;
   #packetsAtMs = 0;
@@ -59,6 +63,21 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
 
   get peer(): RTCPeerConnection | null {
     return this.#connection?.peer ?? null;
+  }
+
+  /** What there is to choose from; null while that is not known. */
+  get layers(): Layers | null {
+    return this.#layers;
+  }
+
+  /** What the person chose; null for the server's choice. */
+  get layer(): string | null {
+    return this.#layer;
+  }
+
+  chooseLayer(name: string | null): void {
+    this.#layer = name;
+    void this.#connection?.chooseLayer?.(name);
   }
 
   start(url: string, token = ''): void {
@@ -110,6 +129,7 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
       ...this.#target,
       prepare: (peer) => this.#prepare(peer, media),
       onLink: (link) => connection === this.#connection && this.#linked(link),
+      onLayers: (layers) => connection === this.#connection && this.#noteLayers(layers),
       onTrouble: (trouble) => connection === this.#connection && this.fail(trouble),
     });
     this.#connection = connection;
@@ -136,6 +156,13 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
     this.play(() => connection === this.#connection);
   }
 
+  #noteLayers(layers: Layers): void {
+    const first = this.#layers === null;
+    this.#layers = layers;
+    // A new connection begins with the server's choice.
+    if (first && this.#layer !== null && layers.names.includes(this.#layer)) this.chooseLayer(this.#layer);
+  }
+
   #linked(link: Link): void {
     if (link === 'interrupted' && this.showing) this.set({ phase: 'buffering', message: '' });
     if (link === 'connected') this.#packetsAtMs = this.#framesAtMs = this.now();
@@ -151,6 +178,7 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
     clearTimeout(this.retryTimer);
     this.playingSinceMs = null;
     this.#figures = null;
+    this.#layers = null;
     const connection = this.#connection;
     this.#connection = null;
     if (connection === null) return;

@@ -47,7 +47,8 @@ export function describeError(detail: string, info: ErrorInfo, webSocket: boolea
   }
 }
 
-function describeStatus(status: number): Trouble {
+/** A refusal by HTTP. */
+export function describeStatus(status: number): Trouble {
   switch (status) {
     case 401:
     case 403:

@@ -8,6 +8,7 @@
  */
 import { type Trouble, troubleOf } from '../lib/trouble';
 import { ENDED, LOST, NO_PATH, NO_WEBRTC, type Role } from './errors';
+import { LayerWatch, type Layers } from './layers';
 import { Resource } from './resource';
 import { hasFlag, iceCredentials, readFragment, withFragment, withStereo, writeFragment } from './sdp';
 
@@ -24,6 +25,8 @@ export interface ConnectionOptions {
   /** What is changed in the server's answer before the browser gets it. */
   adapt?: (answer: string) => string;
   onLink: (link: Link) => void;
+  /** Of a session that plays: which layers there are, and which one comes. */
+  onLayers?: (layers: Layers) => void;
   /** The session is over and has been closed. Called at most once, and not after `close`. */
   onTrouble: (trouble: Trouble) => void;
   makePeer?: (configuration: RTCConfiguration) => RTCPeerConnection;
@@ -43,6 +46,7 @@ export class Connection {
   readonly #options: ConnectionOptions;
   #peer: RTCPeerConnection | null = null;
   #resource: Resource | null = null;
+  #layers: LayerWatch | null = null;
   #offer = '';
   #answer = '';
   #wasConnected = false;
@@ -69,10 +73,16 @@ export class Connection {
     }
   }
 
+  /** Asks for a layer; null leaves the choice to the server. False if it is not given. */
+  async chooseLayer(name: string | null): Promise<boolean> {
+    return !this.#closed && this.#layers !== null && this.#layers.choose(name);
+  }
+
   /** Ends the session. `leaving`: the page goes away. */
   close(leaving = false): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#layers?.close();
     clearTimeout(this.#timer);
     clearTimeout(this.#trickleTimer);
     globalThis.removeEventListener?.('pagehide', this.#onPageHide);
@@ -99,6 +109,11 @@ export class Connection {
     });
     this.#resource = opened.resource;
     if (this.#closed) return opened.resource.close();
+    const { onLayers } = this.#options;
+    if (onLayers !== undefined) {
+      const { extensions } = opened;
+      this.#layers = new LayerWatch({ extensions, token, onLayers, ...(fetch === undefined ? {} : { fetch }) });
+    }
     globalThis.addEventListener?.('pagehide', this.#onPageHide);
     this.#answer = this.#options.adapt?.(opened.answer) ?? opened.answer;
     if (opened.iceServers.length > 0)
@@ -124,6 +139,7 @@ export class Connection {
         clearTimeout(this.#timer);
         if (!this.#wasConnected) this.#followEnd(peer);
         this.#wasConnected = true;
+        this.#layers?.open();
         this.#restarting = false;
         this.#options.onLink('connected');
         break;

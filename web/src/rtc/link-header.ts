@@ -1,5 +1,6 @@
 /**
- * ICE servers that a WHIP or WHEP endpoint names in `Link` headers (RFC 9725 §4.6).
+ * What a WHIP or WHEP endpoint names in `Link` headers: ICE servers (RFC 9725 §4.6) and extensions of WHEP
+ * (draft-ietf-wish-whep).
  */
 
 /** ICE servers taken at most; more would only slow gathering down. */
@@ -12,10 +13,7 @@ const SERVERS_MAX = 8;
  */
 export function iceServersOf(header: string | null): RTCIceServer[] {
   const servers: RTCIceServer[] = [];
-  for (const link of splitOutside(header ?? '', ',')) {
-    const [target = '', ...parameters] = splitOutside(link, ';');
-    const url = /^<(.*)>$/.exec(target.trim())?.[1] ?? '';
-    const values = new Map(parameters.map(parameter));
+  for (const { url, values } of linksOf(header)) {
     if (!values.get('rel')?.split(/\s+/).includes('ice-server') || !/^(stun|stuns|turn|turns):/i.test(url))
       continue;
     const server: RTCIceServer = { urls: url };
@@ -28,6 +26,29 @@ export function iceServersOf(header: string | null): RTCIceServer[] {
     if (servers.length < SERVERS_MAX) servers.push(server);
   }
   return servers;
+}
+
+/** Where layers are chosen and events are read; null for what the server does not have. */
+export interface Extensions {
+  layer: string | null;
+  events: string | null;
+}
+
+const EXTENSION = 'urn:ietf:params:whep:ext:core:';
+
+/** Extensions of WHEP, with their addresses as they stand. */
+export function extensionsOf(header: string | null): Extensions {
+  const links = linksOf(header);
+  const named = (name: string) =>
+    links.find(({ values }) => values.get('rel')?.split(/\s+/).includes(EXTENSION + name))?.url ?? null;
+  return { layer: named('layer'), events: named('server-sent-events') };
+}
+
+function linksOf(header: string | null): { url: string; values: Map<string, string> }[] {
+  return splitOutside(header ?? '', ',').map((link) => {
+    const [target = '', ...parameters] = splitOutside(link, ';');
+    return { url: /^<(.*)>$/.exec(target.trim())?.[1] ?? '', values: new Map(parameters.map(parameter)) };
+  });
 }
 
 function parameter(text: string): [string, string] {

@@ -6,12 +6,14 @@
  */
 import { TroubleError } from '../lib/trouble';
 import { describeRefusal, UNREACHABLE, type Role } from './errors';
-import { iceServersOf } from './link-header';
+import { extensionsOf, iceServersOf, type Extensions } from './link-header';
 
 export interface Opened {
   resource: Resource;
   answer: string;
   iceServers: RTCIceServer[];
+  /** Absolute, and of the endpoint's origin. */
+  extensions: Extensions;
 }
 
 export interface OpenOptions {
@@ -69,9 +71,13 @@ export class Resource {
         }),
       );
     }
-    const url = sessionUrl(response.headers.get('location'), response.url || options.url);
+    const endpoint = response.url || options.url;
+    const url = sessionUrl(response.headers.get('location'), endpoint);
     const resource = new Resource(url, response.headers.get('etag'), options.token, fetcher);
-    return { resource, answer, iceServers: iceServersOf(response.headers.get('link')) };
+    const links = response.headers.get('link');
+    const { layer, events } = extensionsOf(links);
+    const extensions = { layer: sessionUrl(layer, endpoint), events: sessionUrl(events, endpoint) };
+    return { resource, answer, iceServers: iceServersOf(links), extensions };
   }
 
   /** Whether candidates and restarts can be patched in. */

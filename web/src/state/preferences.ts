@@ -34,7 +34,8 @@ export class Preferences {
     const theme = read(lasting, THEME_KEY);
     this.theme = new Store<Theme>(theme === 'dark' || theme === 'light' ? theme : 'system');
     const transport = read(lasting, TRANSPORT_KEY);
-    this.transport = new Store<Transport>(transport === 'ws' || transport === 'http' ? transport : 'rtc');
+    const isKnown = transport === 'hls' || transport === 'ws' || transport === 'http';
+    this.transport = new Store<Transport>(isKnown ? transport : 'rtc');
     this.token = new Store<string | null>(read(thisTab, TOKEN_KEY));
     this.playToken = new Store<string | null>(read(thisTab, PLAY_TOKEN_KEY));
     this.theme.subscribe(() =>

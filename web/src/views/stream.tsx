@@ -31,6 +31,7 @@ import {
   type StreamRef,
 } from '../lib/urls';
 import { Icon } from '../components/icons';
+import { layerName, layerWords } from '../components/layer-words';
 import { PlayerView } from '../player/player-view';
 import { useServices, useSnapshot, useSources, useStore, useTitle } from '../state/hooks';
 
@@ -115,6 +116,15 @@ function Details({ stream }: { stream: Stream }) {
         {audio !== null && (
           <Fact name="Audio rate">
             {[bitrate(audio.bitrate_bits_per_second), audio.profile].filter(Boolean).join(' · ')}
+          </Fact>
+        )}
+        {stream.layers !== undefined && stream.layers.length > 1 && (
+          <Fact name="Layers" stat="layers">
+            {stream.layers.map((layer) => (
+              <div key={layerName(layer)}>
+                <strong>{layerName(layer)}</strong> {layerWords(layer)}
+              </div>
+            ))}
           </Fact>
         )}
         <Fact name="GOP cache">{gopWords(stream.gop)}</Fact>

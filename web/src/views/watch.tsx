@@ -49,6 +49,7 @@ function Addresses(props: { stream: StreamRef; token: string }) {
         text={endpointUrl(`${location.origin}/whep`, props.stream)}
         testId="watch-whep"
       />
+      <CopyLine label="HLS" text={playerUrl(location.origin, props.stream, 'hls', props.token)} testId="watch-hls" />
       <CopyLine label="HTTP-FLV" text={url} testId="watch-flv" />
       <Command label="VLC" text={vlcCommand(url)} />
       <Command label="ffplay" text={ffplayCommand(url)} />
