@@ -103,6 +103,7 @@ test-interop-files:
 test-interop-live: console
 	$(DEBUG_SERVER)
 	scripts/test-interop-live $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-uploads $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console
