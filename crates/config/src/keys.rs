@@ -407,6 +407,21 @@ section! {
         window_segments: i64 = 6, unit "segments", range 3..=10_000,
         cost "Memory of each stream: these segments, and those that have left the playlist.";
 
+        /// Time that playlists list, at least: how far players can go back.
+        window_seconds: i64 = 0, unit "seconds", range 0..=86_400,
+        cost "Memory up to `window_mb` per track, or the space of these seconds in `directory`. A playlist \
+            has 100 bytes for each segment, compressed a tenth of that.";
+
+        /// Media of a track in memory. What is older moves to `directory`; without one, playlists are as
+        /// short as that makes them.
+        window_mb: i64 = 64, unit "MiB", range 1..=16_384,
+        cost "Memory of each track of each stream, with a long window. While the disk fails, as much again.";
+
+        /// Directory for the older segments of long windows, made if it is not there. One server at a time
+        /// uses it; what an earlier run left there is removed. Empty: windows are in memory only.
+        directory: String = String::new(),
+        cost "The bytes of the window of every stream that is cut, written once.";
+
         /// Time without a request after which a stream is no longer cut, with `on_demand`.
         linger_seconds: i64 = 30, unit "seconds", range 1..=86_400,
         cost "The next player after that waits for the next key frame if the GOP cache is off.";

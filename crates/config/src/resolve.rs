@@ -4,6 +4,7 @@
 //! Checks what cannot be seen from one key alone: files that must be readable, keys that require
 //! each other, cores that must exist. Reads files, binds no socket.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,6 +226,9 @@ fn segments(config: &Config) -> Option<SegmentsSettings> {
         // A segment has one part at least.
         segment: ms(hls.segment_ms.max(hls.part_ms)),
         window_segments: to_usize(hls.window_segments),
+        window: Duration::from_secs(to_u64(hls.window_seconds)),
+        window_bytes: to_usize(hls.window_mb) << 20,
+        directory: (!hls.directory.is_empty()).then(|| PathBuf::from(&hls.directory)),
         linger: Duration::from_secs(to_u64(hls.linger_seconds)),
         streams_max: to_usize(hls.streams_max),
     })

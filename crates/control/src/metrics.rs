@@ -32,6 +32,7 @@ mod cluster;
 mod http;
 mod pulls;
 mod recordings;
+mod segments;
 mod stats;
 mod uploads;
 
@@ -298,6 +299,7 @@ impl Collector for Scrape {
         channels::encode(&self.context, &mut encoder)?;
         pulls::encode(&self.context, &mut encoder)?;
         recordings::encode(&self.context, &mut encoder)?;
+        segments::encode(&self.context, &mut encoder)?;
         uploads::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;

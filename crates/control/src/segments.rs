@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ::segments::Segments;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -16,9 +17,10 @@ use hls::Answer;
 use percent_encoding::percent_decode_str;
 use rtmp::name::query_value;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use worker_api::segments::{
-    FIRST_VIEW_WAIT, ObjectRequest, Ranged, SegmentsState, SegmentsUpdate, Target, Unavailable, accepts_gzip,
+    FIRST_VIEW_WAIT, ObjectRequest, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, Target,
+    Unavailable, accepts_gzip,
 };
 use worker_api::streams::Published;
 
@@ -95,9 +97,6 @@ fn check(
     if *context.draining.borrow() {
         return Err((StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
-    if matches!(context.rtc.published(&app, &format!("{app}/{stream}")), Published::Nobody) {
-        return Err((StatusCode::NOT_FOUND, "there is no such stream"));
-    }
     let field = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let object = ObjectRequest::read(target, query, field(header::ACCEPT_ENCODING).is_some_and(accepts_gzip));
     let is_conditional = request.headers().contains_key(header::IF_RANGE);
@@ -115,13 +114,21 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
     let Some(segments) = &context.segments else {
         return Err((StatusCode::NOT_FOUND, "streams are not cut into segments here: `hls.mode` is off"));
     };
-    let watched = segments.watch(&asked.app, &asked.stream).await;
-    let updates =
-        watched.ok_or((StatusCode::SERVICE_UNAVAILABLE, "too many streams are asked for at once"))?;
-    match wait_for(updates, asked).await.map_err(|why| of_status(why.status, why.reason))? {
+    let (app, stream) = (&asked.app, &asked.stream);
+    let updates = match context.rtc.published(app, &format!("{app}/{stream}")) {
+        Published::Nobody => {
+            segments.left(app, stream).ok_or((StatusCode::NOT_FOUND, "there is no such stream"))?
+        }
+        _ => {
+            let watched = segments.watch(app, stream).await;
+            watched.ok_or((StatusCode::SERVICE_UNAVAILABLE, "too many streams are asked for at once"))?
+        }
+    };
+    match wait_for(segments, updates, asked).await.map_err(|why| of_status(why.status, why.reason))? {
         Answer::Respond(body) => Ok(respond(asked, body)),
         Answer::Bad(error) => Err((StatusCode::BAD_REQUEST, error.reason())),
         Answer::Wait { .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "the stream does not go on")),
+        Answer::Recall(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the disk is too slow")),
         Answer::NotFound => Err((StatusCode::NOT_FOUND, "there is no such part of the stream")),
     }
 }
@@ -167,6 +174,7 @@ fn put(response: &mut Response, name: HeaderName, value: &str) {
 
 /// The answer, when there is one.
 async fn wait_for(
+    segments: &Segments,
     mut updates: watch::Receiver<SegmentsUpdate>,
     asked: &Asked,
 ) -> Result<Answer, Unavailable> {
@@ -177,6 +185,19 @@ async fn wait_for(
             SegmentsState::Pending => FIRST_VIEW_WAIT,
             SegmentsState::Objects(view) => match view.respond(&asked.object, since_1970()) {
                 Answer::Wait { timeout } => timeout,
+                Answer::Recall(segment) => {
+                    segments.recall(&asked.app, &asked.stream, segment);
+                    let until = *until.get_or_insert_with(|| Instant::now() + RECALL_WAIT);
+                    // A message that found no room is sent again.
+                    let again = timeout(RECALL_AGAIN, updates.changed()).await;
+                    if Instant::now() >= until {
+                        return Ok(Answer::Recall(segment));
+                    }
+                    match again {
+                        Ok(Err(_)) => return Err(Unavailable::NO_STREAM),
+                        Ok(Ok(())) | Err(_) => continue,
+                    }
+                }
                 // By HTTP/2 a segment is sent when it is complete.
                 Answer::Respond(body) if body.grows_from.is_some() => GROWS_FOR_MAX,
                 answer => return Ok(answer),

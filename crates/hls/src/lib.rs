@@ -3,7 +3,8 @@
 //! A [`Window`] takes what a [`cmaf::Segmenter`] makes and answers requests ([`Window::respond`]) for
 //! what [`Object`] names: playlists by RFC 8216bis (draft-pantos-hls-rfc8216bis), MPDs by ISO/IEC
 //! 23009-1, and the bytes themselves. What has to wait is a decision ([`Answer::Wait`]) that the server
-//! asks for again; a [`Query`] is read and checked here.
+//! asks for again; a [`Query`] is read and checked here. What does not fit into memory can go to disk:
+//! [`Window::to_store`] and [`Answer::Recall`] say when and what, the server moves the bytes.
 //!
 //! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, `respond.rs` decides.
 
@@ -14,6 +15,7 @@ mod playlist;
 mod query;
 mod range;
 mod respond;
+mod sequence;
 mod settings;
 mod text;
 mod window;
@@ -23,7 +25,7 @@ pub use query::{BadRequest, QUERY_BYTES_MAX, Query};
 pub use range::Range;
 pub use respond::{Accepts, Answer, Body, Cache};
 pub use settings::Settings;
-pub use window::Window;
+pub use window::{SegmentId, Window};
 
 /// The example of the README, so that it stays true.
 #[cfg(doctest)]

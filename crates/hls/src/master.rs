@@ -6,7 +6,7 @@ use media::{MediaKind, Timestamp};
 
 use crate::Object;
 use crate::text::{Text, TextWriter};
-use crate::window::{Rendition, Window};
+use crate::window::{Rendition, Segment, Window};
 
 impl Window {
     /// The multivariant playlist; `prefix` leads from it to the other objects. `None` while there is nothing
@@ -69,7 +69,7 @@ impl Window {
 impl Rendition {
     /// Whether there is anything to play in its playlist.
     pub(crate) fn is_active(&self) -> bool {
-        self.listed().any(|segment| !segment.parts.is_empty())
+        self.listed().any(Segment::has_media)
     }
 
     /// Notes the bit rate of the newest segments: the highest of any that follow each other and last
@@ -77,7 +77,7 @@ impl Rendition {
     pub(crate) fn note_peak(&mut self, target: u32) {
         let (least, most) = (i64::from(target) * 500, i64::from(target) * 1500);
         let (mut bytes, mut time) = (0, Timestamp::ZERO);
-        for segment in self.segments.iter().rev() {
+        for segment in self.segments.in_memory().rev() {
             let Some(duration) = segment.duration else { continue };
             (bytes, time) = (bytes + segment.bytes as u64, time + duration);
             if time.millis() > most {
@@ -96,7 +96,7 @@ impl Rendition {
     }
 
     fn average_bits_per_second(&self) -> u64 {
-        let parts = self.segments.iter().flat_map(|segment| &segment.parts);
+        let parts = self.segments.in_memory().flat_map(|segment| &segment.parts);
         let (bytes, time) = parts.fold((0, Timestamp::ZERO), |(bytes, time), part| {
             (bytes + part.bytes.len() as u64, time + part.duration)
         });
@@ -108,7 +108,7 @@ impl Rendition {
         if self.id.kind != MediaKind::Video {
             return None;
         }
-        let parts = self.segments.iter().flat_map(|segment| &segment.parts);
+        let parts = self.segments.in_memory().flat_map(|segment| &segment.parts);
         let (samples, time) = parts.fold((0.0, Timestamp::ZERO), |(samples, time), part| {
             (samples + f64::from(part.samples), time + part.duration)
         });

@@ -46,7 +46,7 @@ impl Window {
         );
         if self.is_ended {
             let last =
-                active.iter().filter_map(|each| each.segments.back()).map(|last| last.wall_end()).max();
+                active.iter().filter_map(|each| each.segments.newest()).map(|last| last.wall_end()).max();
             let _ =
                 writeln!(out, " mediaPresentationDuration=\"{}\">", since(last.unwrap_or(available_from)));
         } else {
@@ -84,7 +84,7 @@ impl Window {
                 // Numbers count the entries of a timeline: behind a gap it begins again.
                 if segment.is_gap {
                     run.clear();
-                } else if !segment.parts.is_empty() {
+                } else if segment.has_media() {
                     run.push(Segment {
                         parts: Vec::new(),
                         duration: Some(segment.length()),
@@ -160,12 +160,26 @@ fn put_adaptation_set(
         offset / 1000,
         offset % 1000,
     );
-    for (index, segment) in run.iter().enumerate() {
+    let mut entries = run.iter().enumerate().map(|(index, segment)| {
         // Where the next one begins, so that there is no hole of a tick.
         let next = run.get(index + 1).map(|next| next.presented);
         let end = next.unwrap_or(segment.presented + segment.duration.unwrap_or_default());
         let (from, to) = (segment.presented.ticks(timescale), end.ticks(timescale));
-        let _ = writeln!(out, "<S t=\"{from}\" d=\"{}\"/>", (to - from).max(1));
+        (from, (to - from).max(1))
+    });
+    // Equal durations are one entry: a window of hours would be long else.
+    let mut entry = entries.next();
+    while let Some((from, duration)) = entry {
+        let mut repeats = 0;
+        entry = entries.find(|next| {
+            let continues = *next == (from + (repeats + 1) * duration, duration);
+            repeats += i64::from(continues);
+            !continues
+        });
+        let _ = match repeats {
+            0 => writeln!(out, "<S t=\"{from}\" d=\"{duration}\"/>"),
+            _ => writeln!(out, "<S t=\"{from}\" d=\"{duration}\" r=\"{repeats}\"/>"),
+        };
     }
     out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n</Representation>\n</AdaptationSet>\n");
 }

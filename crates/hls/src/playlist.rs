@@ -56,8 +56,7 @@ impl Window {
             out.put(format_args!("#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}\n"));
         }
         let mut map = None;
-        // Parts are of use near the live edge only (section 6.2.2).
-        let parts_from = rendition.end() - Timestamp::from_millis(3 * 1000 * i64::from(target));
+        let parts_from = rendition.parts_from(target);
         for (index, segment) in rendition.listed().enumerate() {
             let has_new_map = segment.init.is_some() && segment.init != map;
             map = segment.init.or(map);
@@ -122,12 +121,17 @@ impl Segment {
 impl Rendition {
     /// Media time of the newest complete part.
     pub(crate) fn end(&self) -> Timestamp {
-        self.segments.back().map_or(Timestamp::ZERO, |last| last.end())
+        self.segments.newest().map_or(Timestamp::ZERO, |last| last.end())
+    }
+
+    /// Media time from which on parts are listed: they are of use near the live edge only (section 6.2.2).
+    pub(crate) fn parts_from(&self, target: u32) -> Timestamp {
+        self.end() - Timestamp::from_millis(3 * 1000 * i64::from(target))
     }
 
     /// The part that comes next.
     pub(crate) fn next_part(&self) -> (u64, u32) {
-        match self.segments.back() {
+        match self.segments.newest() {
             None => (0, 0),
             Some(last) if last.duration.is_none() => (last.msn, last.parts.len() as u32),
             Some(last) => (last.msn + 1, 0),
@@ -136,7 +140,7 @@ impl Rendition {
 
     /// The newest part that is complete.
     pub(crate) fn last_part(&self) -> Option<(u64, u32)> {
-        let last = self.segments.iter().rev().find(|segment| !segment.parts.is_empty())?;
+        let last = self.segments.in_memory().rev().find(|segment| !segment.parts.is_empty())?;
         Some((last.msn, last.parts.len() as u32 - 1))
     }
 

@@ -12,7 +12,7 @@ use media::TrackId;
 
 use crate::query::BadRequest;
 use crate::text::{Date, Shared, Text};
-use crate::window::{Rendition, Window};
+use crate::window::{Rendition, SegmentId, Window};
 use crate::{Object, Query};
 
 /// What to do with a request.
@@ -25,6 +25,8 @@ pub enum Answer {
         /// Three target durations, as RFC 8216bis section 6.2.5.2 has it.
         timeout: Duration,
     },
+    /// Read this segment from disk ([`Window::recall`]), and ask again when the window has changed.
+    Recall(SegmentId),
     /// 404.
     NotFound,
     /// 400.
@@ -169,6 +171,11 @@ impl Window {
         let Some(rendition) = self.rendition(id) else { return Answer::NotFound };
         match rendition.segment(msn) {
             Some(segment) if segment.is_gap => Answer::NotFound,
+            Some(segment) if segment.is_stored => {
+                let stored = SegmentId { rendition: id, msn };
+                let known = self.recalled(stored).map(|bytes| vec![bytes.clone()]);
+                known.map_or(Answer::Recall(stored), |bytes| Answer::Respond(body(bytes, mp4(id))))
+            }
             Some(segment) => {
                 let bytes: Vec<_> = segment.parts.iter().map(|part| part.bytes.clone()).collect();
                 let grows_from = segment.duration.is_none().then_some(bytes.len() as u32);

@@ -1,7 +1,6 @@
 //! The segments of a stream that players can get: those in the playlists, and for a while those that left
 //! them.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use media::{MediaKind, Timestamp, TrackId};
 use crate::Settings;
 use crate::mpd::PeriodOrigin;
 use crate::playlist::Rendered;
+use crate::sequence::Sequence;
 use crate::text::Shared;
 
 /// Segments, parts and init segments of all renditions of a stream.
@@ -29,9 +29,22 @@ pub struct Window {
     pub(crate) available_from: Option<Duration>,
     /// Where discontinuities began; those of segments that are listed.
     pub(crate) origins: Vec<PeriodOrigin>,
+    /// Segments on disk that were read for somebody, the newest last.
+    pub(crate) recalled: Vec<(SegmentId, Bytes)>,
+    /// Segments on disk that nobody can ask for any more.
+    expired: Vec<SegmentId>,
     /// Multivariant playlist and MPD as they are now, if anybody has asked for them.
     pub(crate) multivariant: OnceLock<Shared>,
     pub(crate) description: OnceLock<Shared>,
+}
+
+/// Which segment of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SegmentId {
+    /// Its rendition.
+    pub rendition: TrackId,
+    /// Its media sequence number.
+    pub msn: u64,
 }
 
 /// One rendition.
@@ -40,9 +53,8 @@ pub(crate) struct Rendition {
     pub(crate) id: TrackId,
     pub(crate) inits: Vec<Init>,
     pub(crate) part_target: Timestamp,
-    /// By media sequence number, without a hole; those before `first_listed` have left the playlist.
-    pub(crate) segments: VecDeque<Arc<Segment>>,
-    pub(crate) first_listed: usize,
+    pub(crate) segments: Sequence,
+    /// In memory.
     pub(crate) bytes: usize,
     /// Highest bit rate since the stream began (`BANDWIDTH`).
     pub(crate) peak_bits_per_second: u64,
@@ -75,6 +87,8 @@ pub(crate) struct Segment {
     pub(crate) expected: Timestamp,
     pub(crate) is_gap: bool,
     pub(crate) bytes: usize,
+    /// Its bytes are on disk, and it has no parts any more.
+    pub(crate) is_stored: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -95,6 +109,8 @@ impl Window {
             is_ended: false,
             available_from: None,
             origins: Vec::new(),
+            recalled: Vec::new(),
+            expired: Vec::new(),
             multivariant: OnceLock::new(),
             description: OnceLock::new(),
         }
@@ -128,8 +144,7 @@ impl Window {
                         id: init.rendition,
                         inits: vec![entry],
                         part_target: init.part_target,
-                        segments: VecDeque::new(),
-                        first_listed: 0,
+                        segments: Sequence::default(),
                         bytes: 0,
                         peak_bits_per_second: 0,
                         rendered: Rendered::default(),
@@ -141,9 +156,9 @@ impl Window {
             Output::SegmentStart(start) => {
                 self.note_origin(&start);
                 let Some(rendition) = self.rendition_mut(start.rendition) else { return };
-                let before = rendition.segments.back();
+                let before = rendition.segments.newest();
                 let expected = before.and_then(|before| before.duration).unwrap_or_default();
-                rendition.segments.push_back(Arc::new(Segment {
+                rendition.segments.push(Segment {
                     msn: start.msn,
                     start: start.start,
                     presented: start.presented,
@@ -157,12 +172,12 @@ impl Window {
                     expected,
                     is_gap: false,
                     bytes: 0,
-                }));
+                    is_stored: false,
+                });
             }
             Output::Part(part) => {
                 let Some(rendition) = self.rendition_mut(part.rendition) else { return };
-                let Some(segment) = rendition.segments.back_mut() else { return };
-                let segment = Arc::make_mut(segment);
+                let Some(segment) = rendition.segments.newest_mut() else { return };
                 segment.bytes += part.bytes.len();
                 rendition.bytes += part.bytes.len();
                 segment.parts.push(Part {
@@ -174,8 +189,7 @@ impl Window {
             }
             Output::Segment(done) => {
                 let Some(rendition) = self.rendition_mut(done.rendition) else { return };
-                let Some(segment) = rendition.segments.back_mut() else { return };
-                let segment = Arc::make_mut(segment);
+                let Some(segment) = rendition.segments.newest_mut() else { return };
                 segment.duration = Some(done.duration);
                 segment.is_gap = done.gap;
                 let target = self.target_duration.unwrap_or(1);
@@ -188,9 +202,65 @@ impl Window {
         }
     }
 
-    /// Bytes of all segments that are kept.
+    /// Bytes of all segments that are in memory because they are new.
     pub fn bytes(&self) -> usize {
         self.renditions.iter().map(|rendition| rendition.bytes).sum()
+    }
+
+    /// A segment that should go to disk, because more are in memory than [`Settings::bytes`]; the same until
+    /// it [is there](Self::stored), or is too old. Only with [`Settings::stores`].
+    pub fn to_store(&self) -> Option<(SegmentId, Vec<Bytes>)> {
+        if !self.settings.stores {
+            return None;
+        }
+        self.renditions.iter().filter(|rendition| rendition.bytes > self.settings.bytes).find_map(
+            |rendition| {
+                // What has parts in the playlist stays.
+                let before = rendition.parts_from(self.target_duration?);
+                let segment = rendition.segments.oldest_in_memory(before)?;
+                let id = SegmentId { rendition: rendition.id, msn: segment.msn };
+                Some((id, segment.parts.iter().map(|part| part.bytes.clone()).collect()))
+            },
+        )
+    }
+
+    /// The bytes of a segment are on disk; those in memory go.
+    pub fn stored(&mut self, id: SegmentId) {
+        let Some(rendition) = self.rendition_mut(id.rendition) else { return };
+        let oldest = rendition.segments.in_memory().next();
+        match oldest.filter(|segment| segment.msn == id.msn && segment.duration.is_some()) {
+            Some(segment) => {
+                rendition.bytes -= segment.bytes;
+                rendition.segments.store_oldest();
+            }
+            // It took so long that it is gone.
+            None => self.expired.push(id),
+        }
+    }
+
+    /// Segments whose files can go.
+    pub fn take_expired(&mut self) -> Vec<SegmentId> {
+        std::mem::take(&mut self.expired)
+    }
+
+    /// A segment was read from disk for those who [ask for it](crate::Answer::Recall). It stays until later
+    /// ones need its room.
+    pub fn recall(&mut self, id: SegmentId, bytes: Bytes) {
+        self.recalled.retain(|(known, _)| *known != id);
+        self.recalled.push((id, bytes));
+        let mut sum: usize = self.recalled.iter().map(|(_, bytes)| bytes.len()).sum();
+        while sum > self.settings.recalled_bytes && self.recalled.len() > 1 {
+            sum -= self.recalled.remove(0).1.len();
+        }
+    }
+
+    /// Whether a segment from disk is at hand.
+    pub fn has_recalled(&self, id: SegmentId) -> bool {
+        self.recalled(id).is_some()
+    }
+
+    pub(crate) fn recalled(&self, id: SegmentId) -> Option<&Bytes> {
+        self.recalled.iter().find(|(known, _)| *known == id).map(|(_, bytes)| bytes)
     }
 
     /// Notes where a period of DASH begins: with the first of its segments, of whatever rendition.
@@ -221,55 +291,66 @@ impl Window {
         self.renditions.iter_mut().find(|rendition| rendition.id == id)
     }
 
-    /// Takes what is older than the window out of the playlist, and what is older than that out of memory.
+    /// Takes what is older than the window out of the playlist, and what is older than that out of memory or
+    /// off the disk.
     fn expire(&mut self, id: TrackId) {
         let target = Timestamp::from_millis(i64::from(self.target_duration.unwrap_or(10)) * 1000);
         let listed = self.settings.listed.max(target + target + target);
-        let (segments, grace, bytes) = (self.settings.segments, self.settings.grace, self.settings.bytes);
+        let (count, grace) = (self.settings.segments, self.settings.grace);
+        // With a disk there is as much again for what waits for it.
+        let bytes = self.settings.bytes * if self.settings.stores { 2 } else { 1 };
+        let mut expired = Vec::new();
         let Some(rendition) = self.rendition_mut(id) else { return };
-        while let Some(first) = rendition.segments.get(rendition.first_listed) {
-            let complete = rendition.segments.len() - rendition.first_listed;
-            let left = rendition.segments.iter().skip(rendition.first_listed + 1);
-            let left =
-                left.filter_map(|segment| segment.duration).fold(Timestamp::ZERO, |sum, each| sum + each);
+        let segments = &mut rendition.segments;
+        let newest = segments.newest().map_or(Timestamp::ZERO, |last| last.start);
+        let complete_until = segments.iter().rev().find(|segment| segment.duration.is_some());
+        let end = complete_until.map_or(Timestamp::ZERO, Segment::end);
+        while let Some(first) = segments.get(segments.first_listed()) {
+            let complete = segments.len() - segments.first_listed();
+            let next = segments.get(segments.first_listed() + 1);
+            let left = next.map_or(Timestamp::ZERO, |next| end - next.start);
+            if first.duration.is_none() || complete <= count || left < listed {
+                break;
+            }
+            segments.unlist();
+        }
+        while let Some(first) = segments.get(0).filter(|first| first.duration.is_some()) {
             let has_room = rendition.bytes <= bytes;
-            if first.duration.is_none()
-                || complete <= 1
-                || has_room && (complete <= segments || left < listed)
-            {
+            let is_listed = segments.first_listed() == 0;
+            if has_room && (is_listed || newest - first.end() <= grace + listed) || segments.len() <= 1 {
                 break;
             }
-            rendition.first_listed += 1;
-        }
-        let newest = rendition.segments.back().map_or(Timestamp::ZERO, |last| last.start);
-        while rendition.first_listed > 0 {
-            let first = &rendition.segments[0];
-            let end = first.start + first.duration.unwrap_or_default();
-            if newest - end <= grace + listed && rendition.bytes <= bytes {
-                break;
+            let Some(gone) = segments.pop() else { break };
+            match gone.is_stored {
+                true => expired.push(SegmentId { rendition: id, msn: gone.msn }),
+                false => rendition.bytes -= gone.bytes,
             }
-            rendition.bytes -= first.bytes;
-            rendition.segments.pop_front();
-            rendition.first_listed -= 1;
         }
-        let needed = rendition.segments.iter().filter_map(|segment| segment.init).min();
+        let needed = segments.iter().find_map(|segment| segment.init);
         let last = rendition.inits.len() - 1;
         let is_needed = |(index, init): &(usize, &Init)| {
             *index == last || needed.is_none_or(|needed| init.number >= needed)
         };
         rendition.inits =
             rendition.inits.iter().enumerate().filter(is_needed).map(|(_, init)| init.clone()).collect();
+        self.expired.extend(expired);
+    }
+}
+
+impl Segment {
+    /// Whether anything is in it.
+    pub(crate) fn has_media(&self) -> bool {
+        self.bytes > 0
     }
 }
 
 impl Rendition {
     pub(crate) fn listed(&self) -> impl DoubleEndedIterator<Item = &Segment> + Clone {
-        self.segments.range(self.first_listed..).map(|segment| &**segment)
+        self.segments.listed()
     }
 
     pub(crate) fn segment(&self, msn: u64) -> Option<&Segment> {
-        let first = self.segments.front()?.msn;
-        self.segments.get(usize::try_from(msn.checked_sub(first)?).ok()?).map(|segment| &**segment)
+        self.segments.by_number(msn)
     }
 
     pub(crate) fn newest_format(&self) -> &Arc<Format> {

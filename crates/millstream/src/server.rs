@@ -291,7 +291,7 @@ fn segments_thread(
     workers: &mut Workers,
 ) -> Result<Option<SegmentsThread>, String> {
     let (Some(segments), Some(SegmentsEnd { wanted, updates })) =
-        (settings.segments, workers.take_segments())
+        (settings.segments.clone(), workers.take_segments())
     else {
         return Ok(None);
     };

@@ -1,11 +1,13 @@
 //! One stream: a player inside this process whose frames become segments.
 
+use std::collections::HashMap;
+use std::future;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use cmaf::Segmenter;
-use hls::Window;
+use hls::{SegmentId, Window};
 use media::Timestamp;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{oneshot, watch};
@@ -16,6 +18,7 @@ use worker_api::settings::SegmentsSettings;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRequest};
 
+use crate::store::{Done, Store, StreamStore};
 use crate::thread::Home;
 
 /// How soon an update that found no room is sent again.
@@ -31,7 +34,13 @@ pub(crate) struct Shared {
     pub(crate) workers: WorkerHandles,
     pub(crate) home: Box<Home>,
     pub(crate) updates: Vec<UpdateSender>,
+    /// Where long windows are kept.
+    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) known: Arc<Known>,
 }
+
+/// Streams that can be requested, whether they are published at present or not.
+pub(crate) type Known = Mutex<HashMap<Arc<str>, watch::Sender<SegmentsUpdate>>>;
 
 /// Who wants a stream, or does not any more.
 #[derive(Debug)]
@@ -69,6 +78,8 @@ struct Cut {
     tag: Arc<str>,
     segmenter: Segmenter,
     window: Window,
+    /// What of the window is on disk.
+    stored: Option<StreamStore>,
     /// Workers that want it, and whether each has the newest view.
     workers: Vec<(usize, bool)>,
     control: watch::Sender<SegmentsUpdate>,
@@ -84,6 +95,7 @@ pub(crate) async fn run(
     app_bytes: usize,
     first: Change,
     mut changes: Receiver<Change>,
+    mut recalls: Receiver<SegmentId>,
 ) -> Arc<str> {
     let mut cut = Cut::new(Arc::clone(&shared), Arc::clone(&key));
     cut.subscribe(first);
@@ -94,7 +106,9 @@ pub(crate) async fn run(
     match shared.workers.tap(home, request).await {
         Ok(Ok(mut tap)) => {
             tracing::info!(stream = %key, "cut into segments");
-            cut.follow(&mut tap, &mut changes).await;
+            let known = (Arc::clone(&key), cut.control.clone());
+            shared.known.lock().unwrap_or_else(PoisonError::into_inner).insert(known.0, known.1);
+            cut.follow(&mut tap, &mut changes, &mut recalls).await;
         }
         Ok(Err(refusal)) => tracing::debug!(stream = %key, ?refusal, "not cut into segments"),
         Err(no_answer) => tracing::warn!(stream = %key, ?no_answer, "not cut into segments"),
@@ -104,7 +118,7 @@ pub(crate) async fn run(
     while let Ok(change) = changes.try_recv() {
         cut.subscribe(change);
     }
-    cut.end().await;
+    cut.end(&mut recalls).await;
     key
 }
 
@@ -121,8 +135,14 @@ impl Cut {
             first_msn: since_1970().as_secs(),
             ..by_default
         });
-        let window =
-            Window::new(hls::Settings { segments: settings.window_segments, ..hls::Settings::default() });
+        let window = Window::new(hls::Settings {
+            segments: settings.window_segments,
+            listed: of(settings.window),
+            bytes: settings.window_bytes,
+            stores: shared.store.is_some(),
+            ..hls::Settings::default()
+        });
+        let stored = shared.store.as_ref().map(StreamStore::new);
         let control =
             watch::Sender::new(SegmentsUpdate { key: Arc::clone(&key), state: SegmentsState::Pending });
         Self {
@@ -131,6 +151,7 @@ impl Cut {
             tag: format!("{:x}", since_1970().as_millis()).into(),
             segmenter,
             window,
+            stored,
             workers: Vec::new(),
             control,
             unwanted_since: None,
@@ -139,7 +160,12 @@ impl Cut {
     }
 
     /// Takes what the stream brings, until it is over or nobody wants it any more.
-    async fn follow(&mut self, tap: &mut Tap, changes: &mut Receiver<Change>) {
+    async fn follow(
+        &mut self,
+        tap: &mut Tap,
+        changes: &mut Receiver<Change>,
+        recalls: &mut Receiver<SegmentId>,
+    ) {
         loop {
             let now = Instant::now();
             let is_wanted = !self.workers.is_empty() || self.control.receiver_count() > 0;
@@ -163,6 +189,8 @@ impl Cut {
                     let Some(change) = change else { return };
                     self.subscribe(change);
                 }
+                done = next_of_disk(&mut self.stored) => self.take_of_disk(done),
+                Some(id) = recalls.recv() => self.recall(id),
                 () = sleep_until(due) => {
                     if over_at.is_some_and(|at| at <= Instant::now()) {
                         return;
@@ -209,14 +237,42 @@ impl Cut {
         }
         let is_pending = || matches!(self.control.borrow().state, SegmentsState::Pending);
         if is_changed {
-            let window = Arc::new(self.window.clone());
-            self.publish(SegmentsState::Objects(SegmentsView { tag: Arc::clone(&self.tag), window }));
+            let expired = self.window.take_expired();
+            if let Some(stored) = &mut self.stored {
+                stored.remove(expired);
+                stored.write_on(&self.window);
+            }
+            self.publish_window();
         } else if !self.segmenter.has_tracks() && self.segmenter.refusals().next().is_some() && is_pending() {
             for (track, refusal) in self.segmenter.refusals() {
                 tracing::warn!(stream = %self.key, ?track, %refusal, "nothing to cut into segments");
             }
             self.publish(SegmentsState::Refused(Unavailable::CODECS));
         }
+    }
+
+    /// Has a segment read from disk; it comes with the next view.
+    fn recall(&mut self, id: SegmentId) {
+        if let Some(stored) = self.stored.as_mut().filter(|_| !self.window.has_recalled(id)) {
+            stored.read(id);
+        }
+    }
+
+    /// Takes in what the disk has done, and shows what was read.
+    fn take_of_disk(&mut self, done: Done) {
+        let Some(stored) = &mut self.stored else { return };
+        let mut is_new = stored.take(done, &mut self.window);
+        while let Some(done) = stored.try_next() {
+            is_new |= stored.take(done, &mut self.window);
+        }
+        if is_new {
+            self.publish_window();
+        }
+    }
+
+    fn publish_window(&mut self) {
+        let window = Arc::new(self.window.clone());
+        self.publish(SegmentsState::Objects(SegmentsView { tag: Arc::clone(&self.tag), window }));
     }
 
     fn publish(&mut self, state: SegmentsState) {
@@ -249,25 +305,46 @@ impl Cut {
         }
     }
 
+    fn forget(&self) {
+        let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // The next publication may have its own there already.
+        if known.get(&self.key).is_some_and(|known| known.same_channel(&self.control)) {
+            known.remove(&self.key);
+        }
+    }
+
     /// The stream is over: what there is can be requested for a while, or until it is published again, and
     /// then nothing.
-    async fn end(mut self) {
+    async fn end(mut self, recalls: &mut Receiver<SegmentId>) {
         if self.has_published {
             self.segmenter.finish();
             self.show();
             tracing::info!(stream = %self.key, "no longer cut into segments");
             let until = Instant::now() + ENDED_FOR;
             while Instant::now() < until && (self.shared.home)(&self.key).is_none() {
-                tokio::time::sleep(LOOK_AGAIN).await;
-                self.send_views();
+                let look_again = Instant::now() + LOOK_AGAIN;
+                tokio::select! {
+                    done = next_of_disk(&mut self.stored) => self.take_of_disk(done),
+                    Some(id) = recalls.recv() => self.recall(id),
+                    () = sleep_until(look_again) => self.send_views(),
+                }
             }
         }
+        self.forget();
         self.publish(SegmentsState::Over(Unavailable::NO_STREAM));
         let until = Instant::now() + ENDED_FOR;
         while Instant::now() < until && self.workers.iter().any(|(_, is_sent)| !is_sent) {
             self.send_views();
             tokio::time::sleep(RETRY).await;
         }
+    }
+}
+
+/// What the disk does next; never, without one.
+async fn next_of_disk(stored: &mut Option<StreamStore>) -> Done {
+    match stored {
+        Some(stored) => stored.next().await,
+        None => future::pending().await,
     }
 }
 

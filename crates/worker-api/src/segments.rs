@@ -10,12 +10,16 @@ use std::sync::mpsc::SyncSender;
 use std::task::Waker;
 use std::time::Duration;
 
-use hls::{Accepts, Answer, Object, Query, Range};
+use hls::{Accepts, Answer, Object, Query, Range, SegmentId};
 use media::TrackId;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 /// How long a request waits for the first view of a stream.
 pub const FIRST_VIEW_WAIT: Duration = Duration::from_secs(10);
+/// How long a request waits for a segment from disk.
+pub const RECALL_WAIT: Duration = Duration::from_secs(10);
+/// How soon a segment from disk is asked for again.
+pub const RECALL_AGAIN: Duration = Duration::from_secs(1);
 /// Updates that may wait for a worker; one that finds no room is sent again a moment later.
 pub const UPDATES_MAX: usize = 1024;
 /// Messages of workers that may wait; a worker whose message finds no room answers 503.
@@ -30,8 +34,19 @@ pub struct SegmentsWanted {
     pub app_bytes: usize,
     /// Index of the worker.
     pub worker: usize,
-    /// Somebody plays it there, or nobody has for a while.
-    pub is_wanted: bool,
+    /// What it wants of it.
+    pub want: Want,
+}
+
+/// What a worker wants of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Updates: somebody plays it there.
+    Updates,
+    /// Nothing: nobody has played it for a while.
+    Nothing,
+    /// That a segment is read from disk. It comes with an update, or is asked for again.
+    Recall(SegmentId),
 }
 
 /// What a worker has to know of a stream.

@@ -4,6 +4,7 @@
 //! Where a value comes from (file, environment, flag) is the business of `config`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -221,7 +222,7 @@ pub struct BridgeSettings {
 }
 
 /// Streams as segments: HLS and DASH.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentsSettings {
     /// All that is published is cut, not only what somebody plays so.
     pub always: bool,
@@ -229,8 +230,14 @@ pub struct SegmentsSettings {
     pub part: Duration,
     /// Length of a segment, if there are key frames for that.
     pub segment: Duration,
-    /// Segments in a playlist.
+    /// Segments in a playlist, at least.
     pub window_segments: usize,
+    /// Time that playlists list, at least.
+    pub window: Duration,
+    /// Bytes of a rendition in memory.
+    pub window_bytes: usize,
+    /// Where older segments of a window are kept; otherwise there is as much of it as memory has room for.
+    pub directory: Option<PathBuf>,
     /// Time without a request after which a stream is cut no longer.
     pub linger: Duration,
     /// Streams cut at a time.
@@ -244,6 +251,9 @@ impl Default for SegmentsSettings {
             part: Duration::from_millis(200),
             segment: Duration::from_secs(2),
             window_segments: 6,
+            window: Duration::ZERO,
+            window_bytes: 64 << 20,
+            directory: None,
             linger: Duration::from_secs(30),
             streams_max: 1_000,
         }

@@ -199,7 +199,8 @@ impl Workers {
             loops.push(Worker::new(ctx, control, packets, bridges, relay, listeners)?);
         }
         let updates = segment_updates;
-        workers.segments = settings.segments.map(|_| SegmentsEnd { wanted: wanted_by_workers, updates });
+        workers.segments =
+            settings.segments.as_ref().map(|_| SegmentsEnd { wanted: wanted_by_workers, updates });
         Ok((workers, loops))
     }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hls::Answer;
+use hls::{Answer, SegmentId};
 
 use crate::event_loop::Worker;
 use crate::ids::{ConnId, SegmentStreamId, Table, TableId};
@@ -22,7 +22,8 @@ use crate::publication::PlayRefusal;
 use crate::registry::Published;
 use worker_api::EndReason;
 use worker_api::segments::{
-    FIRST_VIEW_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted, Unavailable, WantedSender,
+    FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted,
+    Unavailable, Want, WantedSender,
 };
 use worker_api::snapshot::{Protocol, SessionId};
 
@@ -70,6 +71,8 @@ struct Waiting {
     until_ms: u64,
     /// It gets a segment that still grows, and has had the parts before this one.
     grows_from: Option<u32>,
+    /// When its segment was asked for that is on disk.
+    recalled_ms: u64,
 }
 
 impl Worker {
@@ -120,7 +123,7 @@ impl Worker {
             return Err((PlayRefusal::NotFound.status(), PlayRefusal::NotFound.reason()));
         }
         let (key, app_bytes, worker) = (Arc::<str>::from(key), request.app.len(), self.ctx.worker.index());
-        let wanted = SegmentsWanted { key: Arc::clone(&key), app_bytes, worker, is_wanted: true };
+        let wanted = SegmentsWanted { key: Arc::clone(&key), app_bytes, worker, want: Want::Updates };
         if queues.wanted.try_send(wanted).is_err() {
             return Err((503, "too many streams are asked for at once"));
         }
@@ -134,10 +137,10 @@ impl Worker {
 
     /// A publication has begun here. Where all of them are cut, so is this one.
     pub(crate) fn cut_if_always(&self, key: &Arc<str>, app_bytes: usize) {
-        let cuts_all = self.ctx.settings.segments.is_some_and(|segments| segments.always);
+        let cuts_all = self.ctx.settings.segments.as_ref().is_some_and(|segments| segments.always);
         let Some(queues) = self.control.segments.as_ref().filter(|_| cuts_all) else { return };
         let (key, worker) = (Arc::clone(key), self.ctx.worker.index());
-        let wanted = SegmentsWanted { key, app_bytes, worker, is_wanted: true };
+        let wanted = SegmentsWanted { key, app_bytes, worker, want: Want::Updates };
         if let Err(error) = queues.wanted.try_send(wanted) {
             tracing::warn!(%error, "a stream is not cut into segments before it is asked for");
         }
@@ -148,6 +151,10 @@ impl Worker {
         self.segments.streams[id].asked_ms = self.ctx.now_ms;
         let most = match self.respond(id, &request) {
             Ok(Answer::Wait { timeout }) => timeout,
+            Ok(Answer::Recall(segment)) => {
+                self.recall_segment(id, segment);
+                RECALL_WAIT
+            }
             Ok(Answer::Respond(body)) => return self.send_object(conn, request, id, body),
             Ok(answer) => return self.refuse_answer(conn, &request, &answer),
             Err(why) => return self.refuse_segment(conn, &request, (why.status, why.reason)),
@@ -172,6 +179,15 @@ impl Worker {
         })
     }
 
+    /// Has a segment read from disk. If there is no room for the message it is sent again later.
+    fn recall_segment(&self, id: SegmentStreamId, segment: SegmentId) {
+        let Some(queues) = &self.control.segments else { return };
+        let SegmentStream { key, app_bytes, .. } = &self.segments.streams[id];
+        let (key, app_bytes, worker) = (Arc::clone(key), *app_bytes, self.ctx.worker.index());
+        let _ =
+            queues.wanted.try_send(SegmentsWanted { key, app_bytes, worker, want: Want::Recall(segment) });
+    }
+
     fn wait(
         &mut self,
         conn: ConnId,
@@ -187,8 +203,9 @@ impl Worker {
         if let State::HttpHead(head) = &mut session.state {
             head.waits = true;
         }
+        let (session, recalled_ms) = (session.id, self.ctx.now_ms);
         let until_ms = self.ctx.now_ms + most.as_millis() as u64;
-        let waiting = Waiting { conn, session: session.id, request, until_ms, grows_from };
+        let waiting = Waiting { conn, session, request, until_ms, grows_from, recalled_ms };
         self.segments.streams[id].waiting.push(waiting);
         self.segments.waiting += 1;
     }
@@ -218,7 +235,7 @@ impl Worker {
         let waiting = std::mem::take(&mut self.segments.streams[id].waiting);
         self.segments.waiting -= waiting.len();
         let now_ms = self.ctx.now_ms;
-        for one in waiting {
+        for mut one in waiting {
             let conn = one.conn;
             let session = self.connections.sessions.get(conn);
             if session.is_none_or(|session| session.id != one.session || session.closing_at_ms.is_some()) {
@@ -231,9 +248,20 @@ impl Worker {
             let answer = self.respond(id, &one.request);
             let is_early = now_ms < one.until_ms;
             match answer {
-                Ok(Answer::Wait { .. }) if is_early => {
+                Ok(answer @ (Answer::Wait { .. } | Answer::Recall(_))) if is_early => {
+                    let is_due = now_ms >= one.recalled_ms + RECALL_AGAIN.as_millis() as u64;
+                    if let Answer::Recall(segment) = answer
+                        && is_due
+                    {
+                        one.recalled_ms = now_ms;
+                        self.recall_segment(id, segment);
+                    }
                     self.segments.waiting += 1;
                     self.segments.streams[id].waiting.push(one);
+                }
+                Ok(Answer::Recall(_)) => {
+                    let refusal = (503, "the disk is too slow");
+                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refusal));
                 }
                 Ok(Answer::Wait { .. }) => {
                     let refusal = (503, "the stream does not go on");
@@ -361,7 +389,7 @@ impl Worker {
                 self.review_waiting(id);
             }
             let linger_ms =
-                self.ctx.settings.segments.map_or(0, |segments| segments.linger.as_millis() as u64);
+                self.ctx.settings.segments.as_ref().map_or(0, |segments| segments.linger.as_millis() as u64);
             let stream = &self.segments.streams[id];
             if stream.waiting.is_empty() && now_ms - stream.asked_ms > linger_ms {
                 self.leave_segments(id);
@@ -376,7 +404,7 @@ impl Worker {
         };
         let (key, app_bytes, worker) = (Arc::clone(&stream.key), stream.app_bytes, self.ctx.worker.index());
         // If there is no room it is tried again with the next sweep.
-        if queues.wanted.try_send(SegmentsWanted { key, app_bytes, worker, is_wanted: false }).is_ok() {
+        if queues.wanted.try_send(SegmentsWanted { key, app_bytes, worker, want: Want::Nothing }).is_ok() {
             self.segments.forget(id);
         }
     }
@@ -458,7 +486,7 @@ mod tests {
         worker.receive_segments();
         let answer = answer_of(&mut client);
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
-        assert!(asked.try_recv().is_ok_and(|wanted| wanted.is_wanted), "it is to be cut again");
+        assert!(asked.try_recv().is_ok_and(|wanted| wanted.want == Want::Updates), "it is to be cut again");
         assert_eq!((worker.segments.waiting, worker.segments.streams.len()), (1, 1));
     }
 

@@ -13,13 +13,18 @@ proptest! {
         rate in prop::sample::select(vec![5_i64, 8, 10, 12, 15, 20, 24, 25, 30, 50, 60]),
         gop_seconds in 1_i64..6,
         window in 1_usize..40,
+        stores: bool,
         breaks in prop::collection::vec((1_i64..9, any::<bool>()), 1..5),
         has_video: bool,
         knows_interval: bool,
     ) {
         let interval = knows_interval.then(|| Timestamp::from_millis(gop_seconds * 1000));
         let cmaf = cmaf::Settings { key_frame_interval: interval, ..cmaf::Settings::default() };
-        let mut stream = Stream::new(cmaf, hls::Settings { segments: window, ..hls::Settings::default() });
+        // What has parts in the playlist stays in memory: three target durations.
+        let per_second = rate * 1_500 + 9_000 + 48 * 340;
+        let bytes = if stores { per_second.unsigned_abs() as usize * 3 * 7 } else { 64 << 20 };
+        let settings = hls::Settings { segments: window, bytes, stores, ..hls::Settings::default() };
+        let mut stream = Stream::new(cmaf, settings);
         let mut from = 1_000;
         for (seconds, restarts) in breaks {
             stream.configure(has_video);

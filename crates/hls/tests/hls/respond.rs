@@ -53,6 +53,7 @@ fn a_reload_waits_for_the_part_it_asks_for_and_no_longer() {
                 assert_eq!(*reason, BadRequest::TooFarAhead);
                 "bad"
             }
+            Answer::Recall(_) => "on disk",
             Answer::NotFound => "not found",
         };
         assert_eq!(found, expected, "{query}");

@@ -1,12 +1,13 @@
 //! Frames from files and made ones, and a stream of a segmenter and its window.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cmaf::{Output, Segmenter};
-use hls::{Accepts, Answer, Body, Object, Query, Window};
+use hls::{Accepts, Answer, Body, Object, Query, SegmentId, Window};
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 
 use crate::boxes::{Chunk, read_chunk, read_init};
@@ -20,6 +21,10 @@ pub(crate) struct Stream {
     pub(crate) segmenter: Segmenter,
     pub(crate) window: Window,
     pub(crate) made: Vec<Output>,
+    /// Segments that the window wanted on disk.
+    pub(crate) disk: HashMap<SegmentId, Vec<u8>>,
+    /// Whether there is one that works.
+    pub(crate) disk_works: bool,
     /// The newest playlists, each checked against the one before.
     pub(crate) playlists: Vec<(TrackId, Playlist)>,
     /// Whether playlists are checked at every change.
@@ -32,6 +37,8 @@ impl Stream {
             segmenter: Segmenter::new(cmaf),
             window: Window::new(hls),
             made: Vec::new(),
+            disk: HashMap::new(),
+            disk_works: true,
             playlists: Vec::new(),
             checks: true,
         }
@@ -63,8 +70,21 @@ impl Stream {
             is_changed = true;
             self.window.push(output);
         }
+        self.use_disk();
         if self.checks && is_changed {
             self.check();
+        }
+    }
+
+    fn use_disk(&mut self) {
+        while self.disk_works
+            && let Some((id, pieces)) = self.window.to_store()
+        {
+            assert!(self.disk.insert(id, pieces.concat()).is_none(), "each once");
+            self.window.stored(id);
+        }
+        for id in self.window.take_expired() {
+            assert!(self.disk.remove(&id).is_some(), "what is removed is there");
         }
     }
 
@@ -165,6 +185,11 @@ impl Stream {
     pub(crate) fn body(&mut self, object: Object, query: &str) -> Body {
         match self.ask(object, query) {
             Answer::Respond(body) => body,
+            Answer::Recall(id) => {
+                self.window.recall(id, self.disk[&id].clone().into());
+                let Answer::Respond(body) = self.ask(object, query) else { panic!("{id:?} was recalled") };
+                body
+            }
             other => panic!("{object}?{query}: {other:?}"),
         }
     }

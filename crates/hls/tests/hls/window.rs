@@ -1,7 +1,7 @@
 //! What is kept, and what the multivariant playlist says of it.
 
 use hls::{Answer, Object};
-use media::TrackId;
+use media::{Timestamp, TrackId};
 
 use crate::support::{Stream, publish};
 
@@ -32,6 +32,67 @@ fn a_window_is_bounded_in_bytes() {
     stream.configure(true);
     publish(&mut stream, true, 0..60_000, 25, 50);
     assert!(stream.window.bytes() <= 2 * 500_000, "{} bytes", stream.window.bytes());
+}
+
+/// A window of five minutes, of which half a megabyte of video may be in memory.
+const LONG: fn() -> hls::Settings = || hls::Settings {
+    listed: Timestamp::from_millis(300_000),
+    bytes: 500_000,
+    stores: true,
+    recalled_bytes: 300_000,
+    ..hls::Settings::default()
+};
+
+#[test]
+fn a_long_window_is_on_disk_but_for_what_is_new() {
+    let mut stream = Stream::new(cmaf::Settings::default(), LONG());
+    stream.configure(true);
+    publish(&mut stream, true, 0..200_000, 25, 50);
+    assert!(stream.window.bytes() <= 1_100_000, "{} bytes in memory", stream.window.bytes());
+    assert!(stream.disk.len() > 60, "{} segments on disk", stream.disk.len());
+    let (_, playlist) = stream.playlists.iter().find(|(track, _)| *track == V).unwrap();
+    assert!((98..=99).contains(&playlist.segments.len()), "{} are listed", playlist.segments.len());
+    let first = stream.ask(Object::Segment(V, 0), "");
+    assert_eq!(first, Answer::Recall(hls::SegmentId { rendition: V, msn: 0 }));
+    // All of them: as long as promised, and what was published.
+    stream.check_boxes();
+    assert!(matches!(stream.ask(Object::Segment(V, 0), ""), Answer::Recall(_)), "it made room for others");
+    // Hours later the oldest are gone, from the disk as well.
+    stream.checks = false;
+    publish(&mut stream, true, 200_000..700_000, 25, 50);
+    let on_disk = stream.disk.keys().filter(|id| id.rendition == V).count();
+    assert!((110..160).contains(&on_disk), "{on_disk} segments of video on disk");
+    assert_eq!(stream.ask(Object::Segment(V, 10), ""), Answer::NotFound);
+}
+
+#[test]
+fn a_disk_that_fails_costs_the_window_its_oldest_segments() {
+    let mut stream = Stream::new(cmaf::Settings::default(), LONG());
+    stream.configure(true);
+    publish(&mut stream, true, 0..60_000, 25, 50);
+    assert!(stream.disk.keys().any(|id| id.rendition == V));
+    stream.disk_works = false;
+    publish(&mut stream, true, 60_000..120_000, 25, 50);
+    assert!(!stream.disk.keys().any(|id| id.rendition == V), "a playlist has no hole");
+    assert!(stream.window.bytes() <= 2 * 1_100_000, "{} bytes", stream.window.bytes());
+    stream.check_boxes();
+    stream.disk_works = true;
+    publish(&mut stream, true, 120_000..150_000, 25, 50);
+    assert!(stream.disk.keys().any(|id| id.rendition == V), "it goes on");
+    stream.check_boxes();
+}
+
+#[test]
+fn a_segment_that_was_written_too_late_is_removed_again() {
+    let mut stream = Stream::new(cmaf::Settings::default(), LONG());
+    stream.configure(true);
+    (stream.checks, stream.disk_works) = (false, false);
+    publish(&mut stream, true, 0..20_000, 25, 50);
+    let (id, pieces) = stream.window.to_store().expect("too much is in memory");
+    stream.disk.insert(id, pieces.concat());
+    publish(&mut stream, true, 20_000..80_000, 25, 50);
+    stream.window.stored(id);
+    assert_eq!(stream.window.take_expired(), [id]);
 }
 
 #[test]

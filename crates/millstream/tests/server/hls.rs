@@ -2,13 +2,15 @@
 //! unchanged, blocked requests are answered in time, and bad ones are refused.
 #![expect(clippy::disallowed_methods, reason = "time limits of a server in real time")]
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::common::flv::sample_tags;
 use crate::common::http::{self, Response};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::Server;
-use crate::common::tools::{frames_of, publish, sample};
+use crate::common::server::{ScratchDir, Server};
+use crate::common::tools::{frames_of, publish, publish_repeated, sample};
 use crate::common::{eventually, tools};
 
 /// A URI of a playlist as a path of the server: relative to the playlist's.
@@ -50,6 +52,30 @@ fn playing() -> (Server, tools::Running) {
     (server, publisher)
 }
 
+/// All frames of a stream's renditions, as its playlists list them after the publisher has left.
+fn frames_by_hls(server: &Server, playlists: &[String; 2]) -> [tools::Frames; 2] {
+    playlists.each_ref().map(|playlist| {
+        // The publisher has left, and the list is as long as it was live.
+        let text = get(server, playlist).text();
+        let map = uris(&text, Some("#EXT-X-MAP:")).remove(0);
+        let parts = [map].into_iter().chain(uris(&text, None));
+        let mut file: Vec<u8> = parts.flat_map(|uri| get(server, &resolve(playlist, &uri)).body).collect();
+        let behind = text.rsplit("#EXTINF").next().unwrap_or_default();
+        file.extend(
+            uris(behind, Some("#EXT-X-PART:"))
+                .iter()
+                .flat_map(|uri| get(server, &resolve(playlist, uri)).body),
+        );
+        let path = server.dir.path().join(format!("{}.mp4", playlist.len()));
+        fs::write(&path, file).expect("written");
+        frames_of(&path)
+    })
+}
+
+fn facts(packets: &[tools::Packet]) -> Vec<(u64, String)> {
+    packets.iter().map(|packet| (packet.size, packet.checksum.clone())).collect()
+}
+
 #[test]
 fn ffmpeg_gets_by_hls_exactly_what_was_published() {
     let source = frames_of(&sample());
@@ -58,26 +84,7 @@ fn ffmpeg_gets_by_hls_exactly_what_was_published() {
     server.wait_for_publisher("live/mill", true);
     let playlists = media_playlists(&server, "/live/mill.m3u8");
     publisher.finish();
-    let played = playlists.map(|playlist| {
-        // The publisher has left, and the list is as long as it was live.
-        let text = get(&server, &playlist).text();
-        let map = uris(&text, Some("#EXT-X-MAP:")).remove(0);
-        let parts = [map].into_iter().chain(uris(&text, None));
-        let mut file: Vec<u8> = parts.flat_map(|uri| get(&server, &resolve(&playlist, &uri)).body).collect();
-        let behind = text.rsplit("#EXTINF").next().unwrap_or_default();
-        file.extend(
-            uris(behind, Some("#EXT-X-PART:"))
-                .iter()
-                .flat_map(|uri| get(&server, &resolve(&playlist, uri)).body),
-        );
-        let path = server.dir.path().join(format!("{}.mp4", playlist.len()));
-        std::fs::write(&path, file).expect("written");
-        frames_of(&path)
-    });
-    let [video, audio] = played;
-    let facts = |packets: &[tools::Packet]| -> Vec<(u64, String)> {
-        packets.iter().map(|packet| (packet.size, packet.checksum.clone())).collect()
-    };
+    let [video, audio] = frames_by_hls(&server, &playlists);
     assert_eq!(facts(&video.video), facts(&source.video));
     // Audio that comes before the first picture is in no segment.
     let (audio, all) = (facts(&audio.audio), facts(&source.audio));
@@ -87,6 +94,85 @@ fn ffmpeg_gets_by_hls_exactly_what_was_published() {
         let zero = (video.video[0].dts, source.video[0].dts);
         assert_eq!(packet.dts - zero.0, (expected.dts - zero.1) * 90, "{packet:?}, {expected:?}");
     }
+}
+
+/// How many segments there are in a directory of segments.
+fn segments_in(directory: &Path) -> usize {
+    let entries = |path: &Path| fs::read_dir(path).map_or(Vec::new(), |entries| entries.flatten().collect());
+    let folders = entries(directory).into_iter().filter(|entry| entry.path().is_dir());
+    folders.map(|folder| entries(&folder.path()).len()).sum()
+}
+
+#[test]
+fn a_long_window_is_on_disk_and_plays_from_its_begin() {
+    let source = frames_of(&sample());
+    let folder = ScratchDir::new();
+    let directory = folder.path().join("segments");
+    // What an earlier run has left, and what is not ours.
+    for left in ["stream-3", "stream-of-somebody"] {
+        fs::create_dir_all(directory.join(left)).expect("made");
+        fs::write(directory.join(left).join("x"), b"x").expect("written");
+    }
+    let config = format!(
+        "[hls]\nwindow_seconds = 3600\nwindow_mb = 1\nmode = \"always\"\ndirectory = \"{}\"\n",
+        directory.display()
+    );
+    let server = Server::start(&config);
+    assert!(!directory.join("stream-3").exists() && directory.join("stream-of-somebody").exists());
+    fs::remove_dir_all(directory.join("stream-of-somebody")).expect("removed");
+    let publisher = publish_repeated(&server.rtmp_url("live/mill"), 8, 5);
+    server.wait_for_publisher("live/mill", true);
+    let playlists = media_playlists(&server, "/live/mill.m3u8");
+    publisher.finish();
+    let on_disk = segments_in(&directory);
+    assert!(on_disk > 5, "{on_disk} segments on disk");
+    assert_eq!(server.counter("millstream_segments_stored"), on_disk as u64);
+    let [video, audio] = frames_by_hls(&server, &playlists);
+    let once = facts(&source.video);
+    let published: Vec<_> = once.iter().cycle().take(5 * once.len()).cloned().collect();
+    assert_eq!(facts(&video.video), published);
+    assert!(audio.audio.len() + 3 > source.audio.len() * 5);
+    assert!(server.counter("millstream_segments_recalled") >= on_disk as u64);
+
+    // The same by HTTP/2, from the control side.
+    let text = get(&server, &playlists[0]).text();
+    let first = resolve(&playlists[0], &uris(&text, None)[0]);
+    let (status, body) = get_by_http2(&server, &first, None);
+    assert!(status == 200 && body == get(&server, &first).body, "{status}, {} bytes", body.len());
+    let (status, playlist) = get_by_http2(&server, &playlists[0], None);
+    assert!(status == 200 && String::from_utf8_lossy(&playlist) == text, "{status}");
+
+    drop(server);
+    assert_eq!(segments_in(&directory), 0, "nothing is left");
+}
+
+#[test]
+fn a_disk_of_segments_that_fails_is_told_and_tried_again() {
+    let folder = ScratchDir::new();
+    // Where the stream's folder should be.
+    fs::write(folder.path().join("stream-0"), b"in the way").expect("written");
+    let config = format!(
+        "[hls]\nwindow_seconds = 3600\nwindow_mb = 1\nmode = \"always\"\ndirectory = \"{}\"\n",
+        folder.path().display()
+    );
+    let server = Server::start(&config);
+    let _publisher = publish_repeated(&server.rtmp_url("live/mill"), 8, 20);
+    server.wait_for_counter("millstream_segments_disk_failing", 1);
+    let [video, _] = media_playlists(&server, "/live/mill.m3u8");
+    let newest = uris(&get(&server, &video).text(), None).pop().expect("a segment");
+    assert_eq!(get(&server, &resolve(&video, &newest)).status, 200, "live goes on");
+    fs::remove_file(folder.path().join("stream-0")).expect("removed");
+    server.wait_for_counter("millstream_segments_disk_failing", 0);
+    eventually("segments on disk", || (segments_in(folder.path()) > 0).then_some(()));
+}
+
+#[test]
+fn a_second_server_does_not_take_the_directory_of_segments() {
+    let folder = ScratchDir::new();
+    let config = format!("[hls]\ndirectory = \"{}\"\n", folder.path().display());
+    let _first = Server::start(&config);
+    let said = Server::refusal(&config);
+    assert!(said.contains("another server uses it"), "{said}");
 }
 
 #[test]

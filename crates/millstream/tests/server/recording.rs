@@ -161,17 +161,8 @@ fn a_server_that_is_killed_leaves_a_file_that_plays_and_the_next_one_completes_i
         (file["bytes"].as_u64()? > 100_000).then(|| file["path"].as_str().expect("a path").to_owned())
     });
     // Another server on the directory says so, and ends.
-    let path = folder.path().join("second.toml");
-    std::fs::write(&path, config(folder.path(), "")).expect("written");
-    let second = Command::new(BINARY)
-        .arg("--config")
-        .arg(&path)
-        .args(["--rtmp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
-        .args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"])
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(!second.status.success() && text.contains("another server records there"), "{text}");
+    let said = Server::refusal(&config(folder.path(), ""));
+    assert!(said.contains("another server records there"), "{said}");
     server.signal(Signal::SIGKILL);
     server.wait_for_exit(TIMEOUT);
     drop(publisher);

@@ -65,6 +65,23 @@ impl Server {
         }
     }
 
+    /// What a server says that does not start with this configuration.
+    pub(crate) fn refusal(config: &str) -> String {
+        let dir = ScratchDir::new();
+        let path = dir.path().join("millstream.toml");
+        fs::write(&path, config).expect("written");
+        let ended = Command::new(BINARY)
+            .arg("--config")
+            .arg(&path)
+            .args(["--rtmp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
+            .args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{said}");
+        said
+    }
+
     /// As [`Server::start`] in a process of its own, whose memory, CPU time and descriptors are those of the
     /// server, and which takes signals.
     pub(crate) fn spawn(config: &str) -> Self {

@@ -103,8 +103,15 @@ pub(crate) fn ffmpeg() -> Command {
 
 /// Publishes the sample once to `url`, `rate` times faster than it plays.
 pub(crate) fn publish(url: &str, rate: u32) -> Running {
+    publish_repeated(url, rate, 1)
+}
+
+/// Publishes the sample so many times, one behind the other.
+pub(crate) fn publish_repeated(url: &str, rate: u32, times: usize) -> Running {
     let mut command = ffmpeg();
-    command.args(["-readrate", &rate.to_string(), "-i"]).arg(sample()).args(["-c", "copy", "-f", "flv", url]);
+    let (rate, more) = (rate.to_string(), (times - 1).to_string());
+    command.args(["-readrate", &rate, "-stream_loop", &more, "-i"]).arg(sample());
+    command.args(["-c", "copy", "-f", "flv", url]);
     Running::start(command, "ffmpeg publishing")
 }
 
