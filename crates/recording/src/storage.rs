@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use worker_api::directory_lock::DirectoryLock;
 
 /// A directory of recordings. Paths are relative to it.
 pub trait Storage: Debug + Send {
@@ -28,6 +28,10 @@ pub trait Storage: Debug + Send {
     fn sync_folder(&mut self, path: &Path) -> io::Result<()>;
     /// Brings everything that was written to the disk.
     fn sync_all(&mut self) -> io::Result<()>;
+    /// Bytes that the file system has left for this process; `None`: it does not say.
+    fn free_bytes(&mut self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
     /// Fails if the directory is not the one that it was at the begin: the disk is no longer mounted, or
     /// somebody has removed it.
     fn check(&mut self) -> io::Result<()>;
@@ -67,8 +71,8 @@ const LOCK: &str = ".lock";
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// The file [`LOCK`], locked as long as this is there; `None` for those who only read.
-    lock: Option<File>,
+    /// `None` for those who only read.
+    lock: Option<DirectoryLock>,
 }
 
 impl Directory {
@@ -77,17 +81,7 @@ impl Directory {
     /// # Errors
     /// It cannot be made or written to, or another server uses it.
     pub fn lock(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let message = "another server records there: each needs a directory of its own";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
-            }
-            // A file system without locks.
-            Err(error) => return Err(error.into()),
-        }
+        let lock = DirectoryLock::take(path, LOCK, "records there")?;
         Ok(Self { path: path.to_owned(), lock: Some(lock) })
     }
 
@@ -99,17 +93,6 @@ impl Directory {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-impl Drop for Directory {
-    /// Closing is not enough: a child of this process has a copy of the descriptor from its fork until it
-    /// runs its program, and would keep the lock for that long.
-    fn drop(&mut self) {
-        if let Some(lock) = &self.lock {
-            // Closed next, which does the same if nobody has a copy.
-            let _ = rustix::fs::flock(lock, FlockOperation::Unlock);
-        }
     }
 }
 
@@ -175,15 +158,13 @@ impl Storage for Directory {
         Ok(rustix::fs::syncfs(&directory)?)
     }
 
+    fn free_bytes(&mut self) -> io::Result<Option<u64>> {
+        let disk = rustix::fs::statvfs(&self.path)?;
+        Ok(Some(disk.f_bavail.saturating_mul(disk.f_frsize)))
+    }
+
     fn check(&mut self) -> io::Result<()> {
-        let Some(lock) = &self.lock else { return Ok(()) };
-        let (held, there) = (lock.metadata()?, fs::metadata(self.path.join(LOCK)));
-        let is_same = there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino()));
-        if is_same {
-            Ok(())
-        } else {
-            Err(io::Error::other("the directory is gone, or another is in its place"))
-        }
+        self.lock.as_ref().map_or(Ok(()), DirectoryLock::check)
     }
 }
 
@@ -234,23 +215,5 @@ impl StoredFile for DiskFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_data()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_copy_of_the_descriptor_does_not_keep_a_directory_locked() {
-        let path = std::env::temp_dir().join(format!("recording-copy-{}", std::process::id()));
-        let directory = Directory::lock(&path).unwrap();
-        // As a child that was forked a moment ago has one.
-        let copy = directory.lock.as_ref().unwrap().try_clone().unwrap();
-        assert!(Directory::lock(&path).is_err());
-        drop(directory);
-        drop(Directory::lock(&path).unwrap());
-        drop(copy);
-        fs::remove_dir_all(&path).unwrap();
     }
 }

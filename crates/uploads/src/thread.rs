@@ -1,17 +1,16 @@
 //! The thread, and whose turn is next.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::FlockOperation;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
+use worker_api::directory_lock::DirectoryLock;
 
 use crate::backoff::pause;
 use crate::journal::{Journal, JournalFile};
@@ -71,7 +70,8 @@ pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     journal: Mutex<Journal>,
     /// Locked as long as this is there.
-    lock: File,
+    /// Held as long as this is there.
+    _lock: DirectoryLock,
 }
 
 impl UploadsThread {
@@ -226,31 +226,13 @@ impl Shared {
 
 impl Directory {
     fn open(path: &Path, store: &str) -> io::Result<Self> {
-        std::fs::create_dir_all(path)?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let message = "another server sends its files: each needs a directory of its own";
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
-            }
-            Err(error) => return Err(error.into()),
-        }
+        let lock = DirectoryLock::take(path, LOCK, "sends its files")?;
         let journal = Journal::open(Box::new(JournalFile::new(path)), store)?;
-        Ok(Self { path: path.to_owned(), journal: Mutex::new(journal), lock })
+        Ok(Self { path: path.to_owned(), journal: Mutex::new(journal), _lock: lock })
     }
 
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Directory {
-    /// Closing is not enough: a child of this process has a copy of the descriptor from its fork until it
-    /// runs its program, and would keep the lock for that long.
-    fn drop(&mut self) {
-        // Closed next, which does the same if nobody has a copy.
-        let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
     }
 }
 
@@ -442,19 +424,6 @@ fn wall_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_copy_of_the_descriptor_does_not_keep_a_directory_locked() {
-        let path = std::env::temp_dir().join(format!("uploads-copy-{}", std::process::id()));
-        let directory = Directory::open(&path, "store").unwrap();
-        // As a child that was forked a moment ago has one.
-        let copy = directory.lock.try_clone().unwrap();
-        assert!(Directory::open(&path, "store").is_err());
-        drop(directory);
-        drop(Directory::open(&path, "store").unwrap());
-        drop(copy);
-        std::fs::remove_dir_all(&path).unwrap();
-    }
 
     #[test]
     fn a_clock_that_was_set_back_removes_no_local_file() {

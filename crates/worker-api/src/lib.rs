@@ -9,6 +9,7 @@ pub mod auth;
 pub mod cluster;
 pub mod columns;
 pub mod command;
+pub mod directory_lock;
 mod end_reason;
 pub mod handoff;
 pub mod internal;
