@@ -5,6 +5,7 @@
 
 use std::io;
 
+use recording::duration;
 use recording::scan::{Check as Checksums, scan};
 use recording::settings::Format;
 use recording::storage::StoredFile;
@@ -18,6 +19,7 @@ pub const CHECKS: &[(&str, Check)] = &[("recording_scan", recording_scan)];
 /// A file: where it is whole does not depend on what is behind.
 pub fn recording_scan(data: &[u8]) {
     for format in Format::ALL {
+        duration::read(&mut File(data), format).expect("reading does not fail");
         for checksums in [Checksums::Nothing, Checksums::Newest, Checksums::Everything] {
             let found = scan(&mut File(data), format, checksums).expect("reading does not fail");
             assert!(found.whole_bytes <= data.len() as u64);

@@ -14,6 +14,7 @@ pub mod catalogue;
 pub mod complete;
 pub mod cut;
 mod disk;
+pub mod duration;
 pub mod names;
 mod queue;
 pub mod repair;

@@ -78,6 +78,8 @@ pub(crate) struct Counters {
     pub(crate) syncs: AtomicU64,
     /// Longest time that a call took, in microseconds.
     pub(crate) slowest_micros: AtomicU64,
+    /// Bytes that the file system has left; [`u64::MAX`]: not known.
+    pub(crate) free_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -111,7 +113,7 @@ impl Queue {
             state: Mutex::default(),
             changed: Condvar::new(),
             is_losing: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters: Counters { free_bytes: AtomicU64::new(u64::MAX), ..Counters::default() },
         }
     }
 

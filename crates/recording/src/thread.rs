@@ -18,7 +18,7 @@ use worker_api::publications::StreamPublished;
 
 use crate::catalogue::Entry;
 use crate::disk::Disk;
-use crate::names::RecordingName;
+use crate::names::{self, RecordingName};
 use crate::queue::Job;
 use crate::settings::RecordSettings;
 use crate::stream::{self, Feeder, Recording};
@@ -105,6 +105,8 @@ pub struct DirectoryStatus {
     pub recordings: u64,
     /// Bytes of them.
     pub recorded_bytes: u64,
+    /// Bytes that the file system has left, once that is known.
+    pub free_bytes: Option<u64>,
     /// Bytes written since the start.
     pub written_bytes: u64,
     /// Fragments written.
@@ -272,6 +274,28 @@ impl Recordings {
         self.common.disks.iter().flat_map(of).collect()
     }
 
+    /// The recording of a stream that has, or will have, a file of this name. Only what is listed is found: no
+    /// path is made of the names.
+    pub fn find(&self, app: &str, stream: &str, file: &str) -> Option<(PathBuf, RecordingName, Entry)> {
+        let path: PathBuf = [&*names::encode(app), &*names::encode(stream), file].iter().collect();
+        let named = RecordingName::parse(&path).filter(|(_, is_complete)| *is_complete).map(|(name, _)| name);
+        let of = |disk: &Disk| {
+            let catalogue = disk.shared.catalogue();
+            let by_name = named.as_ref().and_then(|name| catalogue.get_key_value(name));
+            // Of long names, lists have what is left.
+            let is_cut = |name: &RecordingName| name.app.contains('~') || name.stream.contains('~');
+            let is_it = |name: &RecordingName| {
+                let (known_app, known_stream) = name.stream_name();
+                name.file_name() == file && known_app == app && known_stream == stream
+            };
+            let found = by_name.or_else(|| {
+                catalogue.iter().filter(|(name, _)| is_cut(name)).find(|(name, _)| is_it(name))
+            })?;
+            Some((disk.shared.directory.clone(), found.0.clone(), found.1.clone()))
+        };
+        self.common.disks.iter().find_map(of)
+    }
+
     /// Removes a complete recording; whether it was there.
     pub async fn remove(&self, directory: &Path, name: &RecordingName) -> bool {
         let Some(disk) = self.common.disks.iter().find(|disk| disk.shared.directory == directory) else {
@@ -314,6 +338,7 @@ fn status(shared: &Shared) -> DirectoryStatus {
         queued_bytes: shared.queue.bytes() as u64,
         recordings,
         recorded_bytes,
+        free_bytes: Some(count(&counters.free_bytes)).filter(|bytes| *bytes != u64::MAX),
         written_bytes: count(&counters.bytes),
         fragments: count(&counters.fragments),
         fragments_lost: count(&counters.fragments_lost),

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 
 use crate::catalogue::{self, Catalogue, Entry, State};
 use crate::complete::{Completed, complete};
+use crate::duration;
 use crate::names::RecordingName;
 use crate::queue::{FileId, Job, Queue};
 use crate::scan::{Check, checksum};
@@ -31,6 +32,8 @@ const COMPLETE_AGAIN: Duration = Duration::from_secs(10);
 const COMPLETE_EVERY: Duration = Duration::from_millis(200);
 /// How often it is looked what is too old.
 const RETENTION_EVERY: Duration = Duration::from_secs(60);
+/// How often it is looked how much room the disk has.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
 /// From so many files on that are to be synced, one call syncs the whole file system.
 const SYNC_ALL_FROM: usize = 8;
 
@@ -100,6 +103,18 @@ pub(crate) struct Writer {
     retention_at: Instant,
     /// The disk has failed, and is left alone until then.
     failed_until: Option<Instant>,
+    /// Up to here, from the last one on, complete recordings of earlier runs have a duration or none that can
+    /// be read; `None`: all have.
+    unread: Option<Unread>,
+    /// When it is looked how much room there is.
+    room_at: Instant,
+}
+
+/// Which complete recordings of earlier runs are to be read for their duration.
+#[derive(Debug)]
+enum Unread {
+    All,
+    Before(RecordingName),
 }
 
 #[derive(Debug)]
@@ -158,6 +173,8 @@ impl Writer {
             checked_at: now.at,
             retention_at: now.at,
             failed_until: None,
+            unread: Some(Unread::All),
+            room_at: now.at,
         })
     }
 
@@ -210,9 +227,20 @@ impl Writer {
             self.retention_at = now.at + RETENTION_EVERY;
             self.keep_what_is_kept(now);
         }
+        if now.at >= self.room_at {
+            self.room_at = now.at + ROOM_EVERY;
+            let free = self.storage.free_bytes().ok().flatten().unwrap_or(u64::MAX);
+            self.shared.queue.counters.free_bytes.store(free, Ordering::Relaxed);
+        }
+        if is_idle && self.unread.is_some() {
+            self.read_duration();
+        }
+        // One after the other, as long as there is nothing else to do.
+        let unread = self.unread.as_ref().map(|_| now.at);
         let syncs = self.files.values().filter_map(|open| open.unsynced_since.zip(self.settings.sync));
         let syncs = syncs.map(|(since, most)| since + most);
-        syncs.chain(self.ending.iter().map(|ending| ending.due)).chain([self.retention_at]).min()
+        let endings = self.ending.iter().map(|ending| ending.due);
+        syncs.chain(endings).chain([self.retention_at, self.room_at]).chain(unread).min()
     }
 
     /// Ends all files, and completes as many as it can up to a deadline. The others are whole, and are
@@ -378,6 +406,33 @@ impl Writer {
                 self.ending.push_back(Ending { name, file: None, due, check: Check::Newest, is_repair });
             }
         }
+    }
+
+    /// Reads how long the next recording of an earlier run is.
+    fn read_duration(&mut self) {
+        let unknown = |(_, entry): &(&RecordingName, &Entry)| {
+            entry.state == State::Complete && entry.duration.is_none()
+        };
+        let next = {
+            let catalogue = self.shared.catalogue();
+            match &self.unread {
+                None => None,
+                Some(Unread::All) => catalogue.iter().rev().find(unknown),
+                Some(Unread::Before(name)) => catalogue.range(..name).rev().find(unknown),
+            }
+            .map(|(name, _)| name.clone())
+        };
+        let Some(name) = next else {
+            self.unread = None;
+            return;
+        };
+        // One that cannot be read is not tried again: that is said when somebody asks for it.
+        let opened = self.storage.open(&name.path(), false);
+        let read = opened.and_then(|mut file| duration::read(&mut *file, name.format));
+        if let (Ok(found), Some(entry)) = (read, self.shared.catalogue().get_mut(&name)) {
+            entry.duration = found;
+        }
+        self.unread = Some(Unread::Before(name));
     }
 
     fn keep_what_is_kept(&mut self, now: Now) {

@@ -205,3 +205,41 @@ fn sound_alone_is_recorded() {
         }
     }
 }
+
+#[test]
+fn durations_of_an_earlier_run_are_read_while_nothing_else_is_to_be_done() {
+    for format in Format::ALL {
+        let memory = Memory::default();
+        let mut rotating = settings(format);
+        rotating.rules[0].files.as_mut().unwrap().rotation.after = Duration::from_secs(4);
+        let mut rig = Rig::new(Box::new(memory.clone()), rotating.clone());
+        rig.publish(&feed::configurations());
+        rig.publish(&feed::frames(0, 12, 700));
+        rig.finish();
+        let durations =
+            |rig: &Rig| -> Vec<_> { rig.shared.catalogue().values().map(|entry| entry.duration).collect() };
+        let known = durations(&rig);
+        assert!(known.len() == 3 && known.iter().all(Option::is_some), "{format:?} {known:?}");
+        // One of them is damaged by now: the others are read all the same.
+        let damaged = memory.files().into_keys().next_back().unwrap();
+        memory.state().files.get_mut(&damaged).unwrap().truncate(5);
+        let mut rig = Rig::new(Box::new(memory.clone()), rotating);
+        assert_eq!(durations(&rig), [None; 3], "{format:?}");
+        rig.shared.queue.close();
+        rig.writer.tend(false, rig.now());
+        assert_eq!(durations(&rig), [None; 3], "there is something else to do");
+        let due = rig.writer.tend(true, rig.now());
+        assert!(due.is_some_and(|due| due <= rig.at), "the next one at once");
+        for _ in 0..10 {
+            rig.writer.tend(true, rig.now());
+        }
+        let read = durations(&rig);
+        assert_eq!(read[2], None, "{format:?}");
+        for (read, known) in read.iter().zip(&known).take(2) {
+            let (read, known) = (read.unwrap(), known.unwrap());
+            assert!(read.abs_diff(known) < Duration::from_millis(2), "{format:?}: {read:?}, not {known:?}");
+        }
+        let due = rig.writer.tend(true, rig.now());
+        assert!(due.is_some_and(|due| due > rig.at), "and then there is nothing to do");
+    }
+}
