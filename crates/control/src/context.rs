@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::cluster::ClusterSource;
+pub use crate::recording_files::RecordingFiles;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
 use ::recording::Recordings;
@@ -64,6 +65,8 @@ pub struct Context {
     pub segments: Option<Segments>,
     /// Recordings; `None` where nothing can be recorded.
     pub recordings: Option<Recordings>,
+    /// Recordings that are played and downloaded.
+    pub recording_files: RecordingFiles,
     /// Recordings on their way to a store; `None` where they are not sent.
     pub uploads: Option<Uploads>,
     /// The cluster this server is a node of.

@@ -13,6 +13,7 @@ mod error_response;
 mod health;
 mod merged;
 mod metrics;
+mod recording_files;
 pub mod rtc;
 mod segments;
 mod server;
@@ -26,7 +27,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
-pub use context::{Context, HttpCounters, Peer};
+pub use context::{Context, HttpCounters, Peer, RecordingFiles};
 
 use context::BODY_BYTES_MAX;
 use tokio::sync::mpsc;

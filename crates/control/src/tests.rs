@@ -191,6 +191,7 @@ fn context_of(
         pulls: Pulls::idle(2),
         channels: Channels::idle(2),
         segments: None,
+        recording_files: RecordingFiles::new(),
         recordings: None,
         uploads: None,
         cluster: None,
@@ -501,7 +502,7 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             // let through to be told so.
             let explained = match status.as_u16() {
                 400 => method == "POST",
-                404 => ["live/a%20b", "/skip", "/a.mp4"].iter().any(|end| path.ends_with(end)),
+                404 => ["live/a%20b", "/skip", "/a.mp4", "/a.mp4/link"].iter().any(|end| path.ends_with(end)),
                 426 => path == stats::STREAM_PATH,
                 _ => status.is_success(),
             };

@@ -212,6 +212,7 @@ impl Running {
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
             segments: segments.as_ref().map(SegmentsThread::segments),
+            recording_files: control::RecordingFiles::new(),
             recordings: recordings.as_ref().map(RecordingThread::recordings),
             uploads: uploads.as_ref().map(UploadsThread::uploads),
             cluster: membership.as_ref().map(ClusterMembership::view),

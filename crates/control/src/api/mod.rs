@@ -9,6 +9,7 @@ mod cluster;
 pub(super) mod merge;
 mod pulls;
 mod reason;
+mod recording_files;
 mod recordings;
 mod types;
 mod uploads;
@@ -81,7 +82,8 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(pulls::pull, pulls::remove_pull))
         .routes(routes!(recordings::recordings, recordings::start_recording))
         .routes(routes!(recordings::stop_recording))
-        .routes(routes!(recordings::remove_file))
+        .routes(routes!(recordings::remove_file, recording_files::read_file))
+        .routes(routes!(recording_files::link))
         .routes(routes!(uploads::uploads))
         .routes(routes!(cluster::cluster))
         .routes(routes!(stats))
@@ -143,6 +145,8 @@ enum Failure {
     BadRequest(String),
     /// It conflicts with the current state: a code and a message.
     Conflict(&'static str, String),
+    /// Not at present: a code and a message.
+    Unavailable(&'static str, &'static str),
 }
 
 impl IntoResponse for Failure {
@@ -159,6 +163,7 @@ impl IntoResponse for Failure {
             Self::NotFound(message) => error(StatusCode::NOT_FOUND, "not_found", message),
             Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, "bad_request", message),
             Self::Conflict(code, message) => error(StatusCode::CONFLICT, code, message),
+            Self::Unavailable(code, message) => error(StatusCode::SERVICE_UNAVAILABLE, code, message),
         }
     }
 }
@@ -211,6 +216,7 @@ async fn server(
             loopback_only: context.policy.publish_is_loopback_only(),
             token_required: context.policy.publish_needs_token(),
         },
+        recording: context.recordings.is_some(),
     })
 }
 

@@ -14,9 +14,10 @@ use utoipa::ToSchema;
 use super::{Failure, StreamName};
 use crate::Context;
 use crate::error_response::ErrorBody;
+use ::uploads::{UploadState, Uploads};
 use recording::catalogue::Entry;
 use recording::names::RecordingName;
-use recording::{DirectoryStatus, NotStarted, Recording, Recordings, Started};
+use recording::{DirectoryStatus, NotStarted, Recording, Started};
 use worker_api::time;
 
 /// Files of an answer, if the request does not say how many.
@@ -69,6 +70,8 @@ pub(super) struct RecordDirectory {
     files: u64,
     /// Bytes of all files.
     bytes: u64,
+    /// Bytes that its file system has left.
+    free_bytes: Option<u64>,
     lost_fragments: u64,
 }
 
@@ -88,11 +91,27 @@ pub(super) struct RecordedFile {
     /// Wall clock of its begin (RFC 3339).
     start: String,
     start_ms: u64,
-    /// `null` for files of an earlier run that nobody has read yet.
+    /// Those of files of an earlier run are read after the start: `null` until then, and if a file does not
+    /// say it.
     duration_ms: Option<u64>,
     bytes: u64,
     /// `mp4` or `flv`.
     format: &'static str,
+    /// How far its upload is; `null` if it is not sent anywhere, or not yet.
+    upload: Option<FileUpload>,
+}
+
+/// How far the upload of a file is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FileUpload {
+    /// `waiting`, `uploading`, `confirmed` or `failed`: it is tried again.
+    state: &'static str,
+    /// Bytes that the store has taken of a file that is being sent.
+    sent_bytes: Option<u64>,
+    /// Why the last attempt failed, in words.
+    reason: Option<String>,
+    /// Until the next attempt.
+    retry_in_ms: Option<u64>,
 }
 
 /// Which files are listed.
@@ -104,6 +123,8 @@ pub(super) struct FileQuery {
     app: Option<String>,
     /// Only those of streams of this name
     name: Option<String>,
+    /// Only those of streams whose `app/name` contains this
+    search: Option<String>,
     /// Files listed at most, 1000 unless it is given, 10000 at most
     limit: Option<usize>,
 }
@@ -125,11 +146,11 @@ pub(super) struct NewRecording {
 #[into_params(parameter_in = Path)]
 pub(super) struct FileName {
     /// Application; a `/` in it is written `%2F`
-    app: String,
+    pub(super) app: String,
     /// Name of the stream, percent-encoded
-    name: String,
+    pub(super) name: String,
     /// `file` of the file
-    file: String,
+    pub(super) file: String,
 }
 
 impl From<&Recording> for ActiveRecording {
@@ -161,13 +182,29 @@ impl From<DirectoryStatus> for RecordDirectory {
             queued_bytes: status.queued_bytes,
             files: status.recordings,
             bytes: status.recorded_bytes,
+            free_bytes: status.free_bytes,
             lost_fragments: status.fragments_lost,
         }
     }
 }
 
+impl From<UploadState> for FileUpload {
+    fn from(state: UploadState) -> Self {
+        let mut upload = Self { state: state.name(), sent_bytes: None, reason: None, retry_in_ms: None };
+        match state {
+            UploadState::Waiting | UploadState::Confirmed { .. } => {}
+            UploadState::Uploading { sent_bytes } => upload.sent_bytes = Some(sent_bytes),
+            UploadState::Failed { why, retry_in, .. } => {
+                upload.reason = Some(why);
+                upload.retry_in_ms = Some(u64::try_from(retry_in.as_millis()).unwrap_or(u64::MAX));
+            }
+        }
+        upload
+    }
+}
+
 impl RecordedFile {
-    fn new(directory: &FilePath, name: &RecordingName, entry: &Entry) -> Self {
+    fn new(directory: &FilePath, name: &RecordingName, entry: &Entry, uploads: Option<&Uploads>) -> Self {
         let (app, stream) = name.stream_name();
         let is_complete = entry.state == recording::catalogue::State::Complete;
         let path = if is_complete { name.path() } else { name.part_path() };
@@ -183,6 +220,9 @@ impl RecordedFile {
             duration_ms: entry.duration.map(|duration| duration.as_millis() as u64),
             bytes: entry.bytes,
             format: name.format.extension(),
+            upload: uploads
+                .filter(|_| is_complete)
+                .and_then(|uploads| uploads.state(&directory.join(name.path())).map(FileUpload::from)),
         }
     }
 }
@@ -217,6 +257,7 @@ pub(super) async fn recordings(
         let (app, stream) = name.stream_name();
         query.app.as_ref().is_none_or(|wanted| *wanted == app)
             && query.name.as_ref().is_none_or(|wanted| *wanted == stream)
+            && query.search.as_ref().is_none_or(|part| format!("{app}/{stream}").contains(part.as_str()))
     });
     files.sort_by_key(|(_, name, _)| std::cmp::Reverse(name.start));
     let listed = files.iter().take(limit);
@@ -224,7 +265,11 @@ pub(super) async fn recordings(
         enabled: true,
         active: recordings.active().iter().map(|recording| ActiveRecording::from(&**recording)).collect(),
         directories: recordings.directories().into_iter().map(RecordDirectory::from).collect(),
-        files: listed.map(|(directory, name, entry)| RecordedFile::new(directory, name, entry)).collect(),
+        files: listed
+            .map(|(directory, name, entry)| {
+                RecordedFile::new(directory, name, entry, context.uploads.as_ref())
+            })
+            .collect(),
         files_total: files.len(),
     }))
 }
@@ -289,12 +334,6 @@ pub(super) async fn remove_file(
     let Path(FileName { app, name, file }) = path?;
     let none = Failure::NotFound("there is no such recording");
     let Some(recordings) = &context.recordings else { return Err(none) };
-    // Only what is listed can be named: no path is made of the request.
-    let of_request = |recordings: &Recordings| {
-        recordings.list().into_iter().find(|(_, known, _)| {
-            known.file_name() == file && known.stream_name() == (app.clone(), name.clone())
-        })
-    };
-    let Some((directory, known, _)) = of_request(recordings) else { return Err(none) };
+    let Some((directory, known, _)) = recordings.find(&app, &name, &file) else { return Err(none) };
     if recordings.remove(&directory, &known).await { Ok(StatusCode::NO_CONTENT) } else { Err(none) }
 }

@@ -28,6 +28,8 @@ pub(super) struct ServerInfo {
     pub(super) demo_stream: Option<String>,
     pub(super) endpoints: Endpoints,
     pub(super) publish: PublishRules,
+    /// Whether streams can be recorded: a directory is configured.
+    pub(super) recording: bool,
 }
 
 /// Base URLs by protocol; a protocol that is off has none.

@@ -205,6 +205,7 @@ fn server_with(setting: Setting) -> Server {
         pulls: sources::pull::Pulls::idle(0),
         channels: sources::channels::Channels::idle(2),
         segments: None,
+        recording_files: crate::RecordingFiles::new(),
         recordings: None,
         uploads: None,
         cluster: None,

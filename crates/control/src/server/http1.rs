@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::Connection;
 use super::requests::{Requests, TrackedBody};
-use super::{REQUEST_TIMEOUT, SHORT_STAY, STAY, Server};
+use super::{REQUEST_TIMEOUT, SHORT_STAY, STAY, Server, is_media};
 use crate::context::Peer;
 use worker_api::AddressSlot;
 use worker_api::handoff::Handoff;
@@ -159,7 +159,7 @@ impl Stay {
         let is_first = self.requests.begun() == 0;
         let upgrades = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
         // The first request was seen by the worker: whatever its path is, it is not for media.
-        let unserved = if !is_first && request.uri().path().ends_with(".flv") {
+        let unserved = if !is_first && is_media(request.uri().path()) {
             Some(Outcome::ForWorker(head(&request)))
         // Only a request without a body can be read a second time: of a body, a piece may be in the channel
         // by now.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
 use super::requests::Requests;
-use super::{REQUEST_TIMEOUT, SHUTDOWN_TIMEOUT, Server};
+use super::{REQUEST_TIMEOUT, SHUTDOWN_TIMEOUT, Server, is_media};
 use crate::context::Peer;
 use worker_api::handoff::Handoff;
 
@@ -52,7 +52,7 @@ pub(super) async fn serve(server: &Arc<Server>, handoff: Handoff) {
             // A second path for media, interleaved with requests and off the workers, would be slower for
             // everybody: the client is told to ask again by HTTP/1.1 (RFC 9113 section 7), as browsers and
             // curl then do.
-            if request.uri().path().ends_with(".flv") {
+            if is_media(request.uri().path()) {
                 return Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED));
             }
             Ok(running.until_sent(server.answer(peer, request).await))

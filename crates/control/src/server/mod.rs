@@ -97,6 +97,11 @@ pub(crate) async fn serve(context: Arc<Context>, router: Router, mut handoffs: m
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
 }
 
+/// Whether a path is one that only workers serve. Recordings in the API may end in `.flv` as well.
+fn is_media(path: &str) -> bool {
+    path.ends_with(".flv") && !path.starts_with("/api/")
+}
+
 impl Server {
     fn is_draining(&self) -> bool {
         *self.context.draining.borrow()

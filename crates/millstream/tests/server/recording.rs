@@ -188,3 +188,118 @@ fn a_server_that_is_killed_leaves_a_file_that_plays_and_the_next_one_completes_i
     assert!(run("verify").starts_with("sound"));
     assert!(run("repair").starts_with("sound"));
 }
+
+#[test]
+fn a_recording_is_read_in_ranges_with_the_token_or_by_a_link() {
+    let folder = ScratchDir::new();
+    let token = "keeper-of-the-mill";
+    let bearer = ("Authorization", "Bearer keeper-of-the-mill");
+    let mut server =
+        Server::spawn(&config(folder.path(), &format!("{ALL}[auth]\nmanage_token = \"{token}\"\n")));
+    // Through a proxy, so that being on this machine does not count.
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let proxied = [headers, &[("X-Forwarded-For", "192.0.2.7")]].concat();
+        http::request(server.http, method, path, &proxied).expect("an answer")
+    };
+    let list = || -> Value {
+        let answer = ask("GET", "/api/v1/recordings", &[bearer]);
+        serde_json::from_slice(&answer.body).expect("JSON")
+    };
+    let publisher = publish(&server.rtmp_url("live/mill"), 4);
+    eventually("it is recorded", || (list()["files"][0]["state"] == "in_progress").then_some(()));
+    let growing = list()["files"][0]["file"].as_str().expect("a name").to_owned();
+    let growing =
+        ask("GET", &format!("/api/v1/recordings/live/mill/{growing}"), &[bearer, ("Range", "bytes=9-")]);
+    assert_eq!((growing.status, growing.header("accept-ranges")), (200, Some("none")), "no ranges yet");
+    publisher.finish();
+    let file = eventually("it is complete", || {
+        let file = list()["files"][0].clone();
+        (file["state"] == "complete").then_some(file)
+    });
+    let word = |key: &str| file[key].as_str().expect("a text").to_owned();
+    let bytes = std::fs::read(Path::new(&word("directory")).join(word("path"))).expect("the file");
+    let path = format!("/api/v1/recordings/live/mill/{}", word("file"));
+
+    let refused = |method: &str, path: &str| matches!(ask(method, path, &[]).status, 401 | 403);
+    assert!(refused("GET", &path));
+    assert!(refused("POST", &format!("{path}/link")));
+    let whole = ask("GET", &path, &[bearer]);
+    assert_eq!((whole.status, whole.header("content-type")), (200, Some("video/mp4")));
+    assert!(whole.body == bytes, "{} of {} bytes", whole.body.len(), bytes.len());
+    let etag = whole.header("etag").expect("a tag").to_owned();
+
+    let link = ask("POST", &format!("{path}/link"), &[bearer]);
+    let link: Value = serde_json::from_slice(&link.body).expect("JSON");
+    let url = link["url"].as_str().expect("a URL");
+    assert!(url.starts_with(&path) && !url.contains(token), "{url}");
+    assert_eq!(ask("POST", "/api/v1/recordings/live/mill/other.mp4/link", &[bearer]).status, 404);
+    let last = bytes.len() - 1;
+    for (range, first, last) in [
+        ("bytes=0-1", 0, 1),
+        ("bytes=100-299999", 100, 299_999.min(last)),
+        ("bytes=-16", bytes.len() - 16, last),
+        ("bytes=7-", 7, last),
+    ] {
+        for condition in [None, Some(("If-Range", &*etag))] {
+            let headers: Vec<_> = [Some(("Range", range)), condition].into_iter().flatten().collect();
+            let answer = ask("GET", url, &headers);
+            assert_eq!(answer.status, 206, "{range}");
+            let expected = format!("bytes {first}-{last}/{}", bytes.len());
+            assert_eq!(answer.header("content-range"), Some(&*expected), "{range}");
+            assert!(answer.body == bytes[first..=last], "{range}");
+        }
+    }
+    let other = ask("GET", url, &[("Range", "bytes=0-1"), ("If-Range", "\"other\"")]);
+    assert_eq!((other.status, other.body.len()), (200, bytes.len()), "the client has another file");
+    let none = ask("GET", url, &[("Range", &format!("bytes={}-", bytes.len()))]);
+    let expected = format!("bytes */{}", bytes.len());
+    assert_eq!((none.status, none.header("content-range")), (416, Some(&*expected)));
+    let head = ask("HEAD", url, &[]);
+    assert_eq!((head.status, head.header("content-length")), (200, Some(&*bytes.len().to_string())));
+    // A link is for reading one file.
+    assert!(refused("DELETE", url));
+    assert!(refused("GET", &url.replace(&path, "/api/v1/recordings")));
+    assert!(refused("GET", &url.replace(".mp4", "-2.mp4")));
+    // Signatures and tokens are in no log.
+    let signature = url.rsplit('=').next().expect("a signature");
+    let log = server.log();
+    assert!(!log.contains(signature) && !log.contains(token), "{log}");
+
+    // Of the next run: its length is read from the file.
+    server.terminate();
+    server.wait_for_exit(TIMEOUT);
+    drop(server);
+    let server = Server::start(&config(folder.path(), ALL));
+    let again = eventually("the length is known", || {
+        let file = files(&server)[0].clone();
+        file["duration_ms"].is_u64().then_some(file)
+    });
+    assert_eq!(again["duration_ms"], file["duration_ms"]);
+    let free = server.api("/api/v1/recordings")["directories"][0]["free_bytes"].clone();
+    assert!(free.as_u64().is_some_and(|bytes| bytes > 0), "{free}");
+    let found = crate::common::openapi::departures(
+        &server.api("/api/v1/openapi.json"),
+        "/api/v1/recordings",
+        &server.api("/api/v1/recordings"),
+    );
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    // One that has gone since.
+    std::fs::remove_file(Path::new(&word("directory")).join(word("path"))).expect("removed");
+    assert_eq!(http::get(server.http, &path).expect("an answer").status, 404);
+}
+
+#[test]
+fn recordings_that_end_in_flv_are_no_streams_to_the_api() {
+    let folder = ScratchDir::new();
+    let server = Server::start(&config(folder.path(), &format!("format = \"flv\"\n{ALL}")));
+    publish(&server.rtmp_url("live/mill"), 4).finish();
+    let (file, path) = complete(&server, 1).remove(0);
+    let url = format!("/api/v1/recordings/live/mill/{}", file["file"].as_str().expect("a name"));
+    let read = http::get(server.http, &url).expect("an answer");
+    assert_eq!((read.status, read.header("content-type")), (200, Some("video/x-flv")));
+    assert!(read.body == std::fs::read(&path).expect("the file"));
+    let part = http::request(server.http, "GET", &url, &[("Range", "bytes=0-2")]).expect("an answer");
+    assert_eq!((part.status, &part.body[..]), (206, &b"FLV"[..]));
+    assert_eq!(delete(&server, &url), 204);
+    assert!(!path.exists());
+}

@@ -103,7 +103,9 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     };
     let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let flv = path.strip_suffix(".flv").and_then(|path| path.strip_prefix('/'));
+    // Recordings in the API may end in `.flv` as well.
+    let flv = path.strip_suffix(".flv").filter(|_| !path.starts_with("/api/"));
+    let flv = flv.and_then(|path| path.strip_prefix('/'));
     let segments = Target::read(path).filter(|_| flv.is_none());
     let Some(path) = flv.or(segments.map(|target| target.stream)) else { return Request::Control };
     let Some((app, stream)) =
@@ -318,7 +320,7 @@ mod tests {
 
     #[test]
     fn requests_are_sorted_by_what_they_need() {
-        let rows: [(&str, Request); 14] = [
+        let rows: [(&str, Request); 15] = [
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0", Request::Control),
             ("PRI * HTTP/2.0\r\n\r\n", Request::Incomplete),
             ("P", Request::Incomplete),
@@ -331,6 +333,7 @@ mod tests {
                 Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" },
             ),
             ("GET /live/a.flv HTTP/1.1\r\nHost", Request::Incomplete),
+            ("GET /api/v1/recordings/live/a/20261127T190500.123Z.flv HTTP/1.1\r\n\r\n", Request::Control),
             ("GET / HTTP/1.1\r\n\r\n", Request::Control),
             ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
             (
