@@ -5,6 +5,7 @@
  * film (a file that the server may play).
  */
 import { expectPlayback, inkOfCharts, until, videoState } from './browser.mjs';
+import { RECORDING_CHECKS } from './recording-checks.mjs';
 
 const rowOf = (page, key) => page.locator(`.table-streams tr[data-stream="${key}"]`);
 
@@ -295,6 +296,7 @@ export const CHECKS = [
   ['a stream is shown live', showsAStreamLive],
   ['a channel is added, played, skipped and removed', playsAChannel],
   ['a pull of a private address does not connect', refusesAPrivatePull],
+  ...RECORDING_CHECKS,
   ['the workers page shows each worker', showsWorkers],
   ['the publish page shows the real address', publishPageHasRealUrl],
   ['the watch page plays without the management API', watchPagePlaysWithoutTheApi],

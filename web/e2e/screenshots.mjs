@@ -14,6 +14,7 @@ export async function takeScreenshots(browser, url, demo, directory) {
     stream: `#/stream/${demo}`,
     sessions: '#/sessions',
     sources: '#/sources',
+    recordings: '#/recordings',
     workers: '#/workers',
     publish: '#/publish',
     watch: `#/watch/${demo}`,

@@ -16,6 +16,7 @@ import { useRoute, useServices, useSnapshot, useStore } from './state/hooks';
 import { ClusterPage } from './views/cluster';
 import { Overview } from './views/overview';
 import { PublishPage } from './views/publish';
+import { RecordingsPage } from './views/recordings';
 import { SessionsPage } from './views/sessions';
 import { SourcesPage } from './views/sources';
 import { StreamPage } from './views/stream';
@@ -71,6 +72,8 @@ function Page({ route }: { route: Route }) {
       return <SessionsPage stream={route.stream} role={route.role} session={route.session} />;
     case 'sources':
       return <SourcesPage />;
+    case 'recordings':
+      return <RecordingsPage search={route.search} />;
     case 'workers':
       return <WorkersPage />;
     case 'cluster':
@@ -92,6 +95,7 @@ const LINKS: { view: Route['view']; href: string; text: string; icon: IconName }
   { view: 'overview', href: '#/', text: 'Overview', icon: 'overview' },
   { view: 'sessions', href: '#/sessions', text: 'Sessions', icon: 'sessions' },
   { view: 'sources', href: '#/sources', text: 'Sources', icon: 'sources' },
+  { view: 'recordings', href: '#/recordings', text: 'Recordings', icon: 'recordings' },
   { view: 'workers', href: '#/workers', text: 'Workers', icon: 'workers' },
   { view: 'cluster', href: '#/cluster', text: 'Cluster', icon: 'cluster' },
   { view: 'publish', href: '#/publish', text: 'Publish', icon: 'publish' },
@@ -164,12 +168,13 @@ function ServerLine() {
 
 /** Polls while the page can be seen; a hidden tab costs the server nothing. */
 function usePolling(): void {
-  const { cluster, live, model, sources } = useServices();
+  const { cluster, live, model, recordings, sources } = useServices();
   useEffect(() => {
     const follow = () => {
       live.setSeen(!document.hidden);
       sources.setSeen(!document.hidden);
       cluster.setSeen(!document.hidden);
+      recordings.setSeen(!document.hidden);
       if (document.hidden) model.stop();
       else model.start();
     };
@@ -179,7 +184,7 @@ function usePolling(): void {
       document.removeEventListener('visibilitychange', follow);
       model.stop();
     };
-  }, [cluster, live, model, sources]);
+  }, [cluster, live, model, recordings, sources]);
 }
 
 /** The fragment is the route, so the skip link must not change it. */

@@ -10,6 +10,7 @@ import { ServicesContext } from './state/hooks';
 import { LiveStats, type Thread } from './state/live-stats';
 import { Model } from './state/model';
 import { browserStorage, Preferences } from './state/preferences';
+import { RecordingsState } from './state/recordings';
 import { SessionBook } from './state/session-book';
 import { Sources } from './state/sources';
 import { Toasts } from './state/toasts';
@@ -25,6 +26,7 @@ import './styles/broadcast.css';
 import './styles/views.css';
 import './styles/sources.css';
 import './styles/cluster.css';
+import './styles/recordings.css';
 
 const preferences = new Preferences(browserStorage('localStorage'), browserStorage('sessionStorage'));
 const client = new ApiClient({ token: () => preferences.token.value });
@@ -40,6 +42,7 @@ const live = new LiveStats({
 });
 const sessions = new SessionBook(client);
 const sources = new Sources(client);
+const recordings = new RecordingsState(client);
 const cluster = new ClusterState(client);
 const toasts = new Toasts();
 const broadcast = new Broadcast();
@@ -48,7 +51,7 @@ const root = document.getElementById('app');
 if (root === null) throw new Error('index.html has an element #app');
 render(
   <ServicesContext.Provider
-    value={{ client, broadcast, cluster, live, model, preferences, sessions, sources, toasts }}>
+    value={{ client, broadcast, cluster, live, model, preferences, recordings, sessions, sources, toasts }}>
     <App />
   </ServicesContext.Provider>,
   root,

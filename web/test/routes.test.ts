@@ -1,6 +1,6 @@
 /** Addresses of the console's pages. */
 import { describe, expect, it } from 'vitest';
-import { clusterHref, parseRoute, sessionsHref, streamHref, watchHref } from '../src/lib/routes';
+import { clusterHref, parseRoute, recordingsHref, sessionsHref, streamHref, watchHref } from '../src/lib/routes';
 
 describe('parseRoute', () => {
   it.each([
@@ -8,6 +8,7 @@ describe('parseRoute', () => {
     ['#', { view: 'overview' }],
     ['#/', { view: 'overview' }],
     ['#/sources', { view: 'sources' }],
+    ['#/recordings', { view: 'recordings', search: '' }],
     ['#/workers', { view: 'workers' }],
     ['#/cluster', { view: 'cluster', stream: '' }],
     ['#/publish', { view: 'publish' }],
@@ -27,6 +28,7 @@ describe('parseRoute', () => {
     expect(parseRoute(streamHref(stream, '1-2'))).toEqual({ view: 'stream', stream, session: '1-2' });
     expect(parseRoute(watchHref(stream, 't&t'))).toEqual({ view: 'watch', stream, token: 't&t', outside: '' });
     expect(parseRoute(sessionsHref({ stream: 'a b/x', role: 'player', session: '0-1' }))).toEqual({ view: 'sessions', stream: 'a b/x', role: 'player', session: '0-1' });
+    expect(parseRoute(recordingsHref('a b/c&d'))).toEqual({ view: 'recordings', search: 'a b/c&d' });
     expect(parseRoute(clusterHref('a b/c&d'))).toEqual({ view: 'cluster', stream: 'a b/c&d' });
     expect(sessionsHref({ stream: '', role: '' })).toBe('#/sessions');
   });

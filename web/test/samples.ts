@@ -1,5 +1,6 @@
 /** Objects of the API for tests, with every field filled in. */
 import type { Cluster, ClusterLink, ClusterNode, ClusterStream, LinkDirection } from '../src/api/cluster';
+import type { RecordedFile, RecordingList } from '../src/api/recordings';
 import type { Channel, Pull } from '../src/api/sources';
 import type { Session, Stream, Worker } from '../src/api/types';
 import { parseStreamKey } from '../src/lib/urls';
@@ -21,6 +22,45 @@ export function aStream(key: string, change: Partial<Stream> = {}): Stream {
     bytes_in: 0,
     urls: { rtmp: '', flv: '', ws_flv: '' },
     ...change,
+  };
+}
+
+export function aRecordedFile(change: Partial<RecordedFile> = {}): RecordedFile {
+  return {
+    app: 'live',
+    name: 'mill',
+    file: '20261127T190500.123Z.mp4',
+    path: 'live/mill/20261127T190500.123Z.mp4',
+    directory: '/srv/recordings',
+    state: 'complete',
+    start: '2026-11-27T19:05:00.123Z',
+    start_ms: 1_795_806_300_123,
+    duration_ms: 60_000,
+    bytes: 15_000_000,
+    format: 'mp4',
+    upload: null,
+    ...change,
+  };
+}
+
+export function aRecordingList(files: RecordedFile[] = []): RecordingList {
+  return {
+    enabled: true,
+    active: [],
+    directories: [
+      {
+        path: '/srv/recordings',
+        failure: null,
+        too_slow: false,
+        queued_bytes: 0,
+        files: files.length,
+        bytes: 0,
+        free_bytes: null,
+        lost_fragments: 0,
+      },
+    ],
+    files,
+    files_total: files.length,
   };
 }
 

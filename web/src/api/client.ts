@@ -7,6 +7,7 @@
 import type { StreamRef } from '../lib/urls';
 import type { Cluster, ClusterQuery } from './cluster';
 import { ApiError, kindOfStatus } from './errors';
+import type { RecordingList, RecordingQuery, RecordingRef, UploadTotals } from './recordings';
 import type { Channel, NewChannel, NewPull, Pull } from './sources';
 import type { ServerInfo, Session, SessionPage, SessionQuery, Stream, Worker } from './types';
 
@@ -115,6 +116,40 @@ export class ApiClient {
   /** Goes on with the channel's next item. */
   async skip(stream: StreamRef): Promise<void> {
     await this.#request('POST', `/channels/${pathOf(stream)}/skip`);
+  }
+
+  /** Null when the server is one that knows no recordings. */
+  async recordings(query: RecordingQuery, signal?: AbortSignal): Promise<RecordingList | null> {
+    const parts = new URLSearchParams();
+    if (query.search) parts.set('search', query.search);
+    if (query.limit !== undefined) parts.set('limit', String(query.limit));
+    const answer = await this.#ifKnown(this.#json<RecordingList>('GET', `/recordings?${parts}`, signal));
+    if (answer !== null) list(answer.files, 'files');
+    return answer;
+  }
+
+  async startRecording({ app, name }: StreamRef): Promise<void> {
+    await this.#request('POST', '/recordings', undefined, { app, name });
+  }
+
+  async stopRecording(stream: StreamRef): Promise<void> {
+    await this.#request('DELETE', `/recordings/${pathOf(stream)}`);
+  }
+
+  async removeRecording(recording: RecordingRef): Promise<void> {
+    await this.#request('DELETE', `/recordings/${pathOf(recording)}/${encodeURIComponent(recording.file)}`);
+  }
+
+  /** A URL by which the browser itself may read a file, for an hour: it carries no token. */
+  async recordingLink(recording: RecordingRef): Promise<{ url: string; valid_seconds: number }> {
+    const path = `/recordings/${pathOf(recording)}/${encodeURIComponent(recording.file)}/link`;
+    const link = await this.#json<{ url: string; valid_seconds: number }>('POST', path);
+    return { ...link, url: this.#base.replace(/\/api\/v1$/, '') + link.url };
+  }
+
+  /** How far uploads are, without their files. Null when the server is one that knows none. */
+  async uploads(signal?: AbortSignal): Promise<UploadTotals | null> {
+    return this.#ifKnown(this.#json<UploadTotals>('GET', '/uploads?limit=0', signal));
   }
 
   async #ifKnown<T>(answer: Promise<T>): Promise<T | null> {

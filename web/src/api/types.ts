@@ -17,6 +17,8 @@ export interface ServerInfo {
   demo_stream: string | null;
   endpoints: Endpoints;
   publish: { loopback_only: boolean; token_required: boolean };
+  /** Whether streams can be recorded; absent on older servers. */
+  recording?: boolean;
 }
 
 /** Base URLs by protocol; a protocol that is switched off has an empty list. */
@@ -88,6 +90,8 @@ export interface Stream {
   players: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
+  /** Whether it is being recorded; absent on older servers. */
+  recorded?: boolean;
   /** Of the video of a WebRTC publisher, the least first; absent on older servers. */
   layers?: StreamLayer[];
   /**

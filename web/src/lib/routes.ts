@@ -13,6 +13,8 @@ export type Route =
   | { view: 'watch'; stream: StreamRef; token: string; outside: string }
   | { view: 'sessions'; stream: string; role: string; session: string }
   | { view: 'sources' }
+  /** `search`: part of `app/name` of the streams whose files are listed; empty for all. */
+  | { view: 'recordings'; search: string }
   | { view: 'workers' }
   /** `stream`: `app/name` of the one whose tree is shown; empty for none. */
   | { view: 'cluster'; stream: string }
@@ -45,6 +47,8 @@ export function parseRoute(hash: string): Route {
       };
     case 'sources':
       return { view: 'sources' };
+    case 'recordings':
+      return { view: 'recordings', search: parameters.get('search') ?? '' };
     case 'workers':
       return { view: 'workers' };
     case 'cluster':
@@ -71,6 +75,10 @@ export function sessionsHref(filter: { stream?: string; role?: string; session?:
   if (filter.session) query.set('session', filter.session);
   const text = query.toString();
   return `#/sessions${text ? `?${text}` : ''}`;
+}
+
+export function recordingsHref(search = ''): string {
+  return `#/recordings${search ? `?search=${encodeURIComponent(search)}` : ''}`;
 }
 
 export function clusterHref(stream = ''): string {

@@ -10,6 +10,7 @@ import type { ClusterState, ClusterView } from './cluster';
 import type { LiveStats, LiveView } from './live-stats';
 import type { Model, Snapshot } from './model';
 import type { Preferences } from './preferences';
+import type { RecordingsState, RecordingsView } from './recordings';
 import type { SessionBook } from './session-book';
 import type { Sources, SourcesView } from './sources';
 import type { Store } from './store';
@@ -22,6 +23,7 @@ export interface Services {
   live: LiveStats;
   model: Model;
   preferences: Preferences;
+  recordings: RecordingsState;
   sessions: SessionBook;
   sources: Sources;
   toasts: Toasts;
@@ -62,6 +64,13 @@ export function useSources(): SourcesView {
   const { sources } = useServices();
   useEffect(() => sources.use(), [sources]);
   return useStore(sources.store);
+}
+
+/** Recordings; they are asked for while the component is shown. */
+export function useRecordings(): RecordingsView {
+  const { recordings } = useServices();
+  useEffect(() => recordings.use(), [recordings]);
+  return useStore(recordings.store);
 }
 
 /** The cluster, with one of its streams if one is named; it is asked for while the component is shown. */

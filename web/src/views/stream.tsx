@@ -7,6 +7,7 @@ import { BridgePanel } from '../components/bridge-panel';
 import { SourcePanel } from '../components/channel-panel';
 import { Command, CopyLine } from '../components/copy';
 import { Empty, Fact, PageHead, Panel, StateBadge } from '../components/pieces';
+import { RecordButton } from '../components/recording-actions';
 import { Sparkline } from '../components/sparkline';
 import { TreePanel } from '../components/stream-tree';
 import { StreamCharts, StreamSessions } from '../components/stream-live';
@@ -20,7 +21,7 @@ import {
   videoWords,
 } from '../components/stream-words';
 import { bitrate, bytes, count, duration, milliseconds, UNKNOWN } from '../lib/format';
-import { sessionsHref, watchHref } from '../lib/routes';
+import { recordingsHref, sessionsHref, watchHref } from '../lib/routes';
 import {
   ffmpegTestCommand,
   ffplayCommand,
@@ -38,7 +39,7 @@ import { useServices, useSnapshot, useSources, useStore, useTitle } from '../sta
 export function StreamPage(props: { stream: StreamRef; session: string }) {
   const key = streamKey(props.stream);
   useTitle(key);
-  const { streams } = useSnapshot();
+  const { server, streams } = useSnapshot();
   const { preferences } = useServices();
   const token = useStore(preferences.playToken);
   const stream = streams?.find((candidate) => streamKey(candidate) === key) ?? null;
@@ -55,6 +56,9 @@ export function StreamPage(props: { stream: StreamRef; session: string }) {
             {props.stream.name} {stream !== null && <StateBadge state={stream.state} />}
           </>
         }>
+        {server?.recording && stream !== null && (stream.state === 'live' || stream.recorded) && (
+          <RecordButton stream={props.stream} recorded={stream.recorded === true} />
+        )}
         <a class="button" href={watchHref(props.stream, token ?? '')} target="_blank" rel="noopener">
           <Icon name="external" size={17} /> Viewer page
         </a>
@@ -142,6 +146,11 @@ function Details({ stream }: { stream: Stream }) {
             </>
           )}
         </Fact>
+        {stream.recorded !== undefined && (
+          <Fact name="Recording" stat="recorded">
+            {stream.recorded ? 'yes' : 'no'} · <a href={recordingsHref(streamKey(stream))}>files</a>
+          </Fact>
+        )}
         <Fact name="Home worker">{stream.home_worker ?? UNKNOWN}</Fact>
       </dl>
     </Panel>
