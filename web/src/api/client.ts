@@ -147,9 +147,9 @@ export class ApiClient {
     return { ...link, url: this.#base.replace(/\/api\/v1$/, '') + link.url };
   }
 
-  /** How far uploads are, without their files. Null when the server is one that knows none. */
+  /** How far uploads are, without most of their files. Null when the server is one that knows none. */
   async uploads(signal?: AbortSignal): Promise<UploadTotals | null> {
-    return this.#ifKnown(this.#json<UploadTotals>('GET', '/uploads?limit=0', signal));
+    return this.#ifKnown(this.#json<UploadTotals>('GET', '/uploads?limit=1', signal));
   }
 
   async #ifKnown<T>(answer: Promise<T>): Promise<T | null> {

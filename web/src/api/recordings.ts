@@ -76,7 +76,7 @@ export interface FileUpload {
   retry_in_ms: number | null;
 }
 
-/** Totals of all files. */
+/** Totals of all files, and the one that most needs a look. */
 export interface UploadTotals {
   enabled: boolean;
   store: string | null;
@@ -86,6 +86,8 @@ export interface UploadTotals {
   failed: number;
   unconfirmed_bytes: number;
   journal_failing: boolean;
+  /** One at most: one that failed, if any has. */
+  files: { reason: string | null }[];
 }
 
 /** Which files to list. */

@@ -96,6 +96,7 @@ function Storage({ list, uploads }: { list: RecordingList; uploads: UploadTotals
 
 function Uploads({ uploads }: { uploads: UploadTotals }) {
   const state = uploads.failed > 0 ? 'bad' : uploads.waiting + uploads.uploading > 0 ? 'plain' : 'good';
+  const reason = uploads.failed > 0 ? uploads.files[0]?.reason : null;
   const words = { bad: 'Failing', plain: 'Sending', good: 'All uploaded' }[state];
   return (
     <Panel title="Uploads" aside={<Badge tone={state} text={words} title={words} />}>
@@ -110,6 +111,11 @@ function Uploads({ uploads }: { uploads: UploadTotals }) {
           <span class={uploads.failed > 0 ? 'warn' : ''}>{count(uploads.failed)}</span>
         </Fact>
         <Fact name="Not uploaded yet">{bytes(uploads.unconfirmed_bytes)}</Fact>
+        {reason && (
+          <Fact name="Why">
+            <span class="warn">{reason}</span>
+          </Fact>
+        )}
       </dl>
     </Panel>
   );
