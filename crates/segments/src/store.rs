@@ -10,7 +10,7 @@
 //! slow disk costs memory, and then the window its oldest segments, but never delays what is cut.
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::future;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ use media::TrackId;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use worker_api::directory_lock::DirectoryLock;
 
 /// Threads that write and read.
 pub(crate) const DISK_THREADS: usize = 4;
@@ -38,8 +39,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
-    /// Held as long as this lives.
-    lock: File,
+    _lock: DirectoryLock,
     folders: AtomicU64,
     figures: Arc<Figures>,
 }
@@ -73,15 +73,10 @@ pub struct StoreStatus {
 impl Store {
     /// Takes the directory, and removes what an earlier run left there.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        let lock = File::create(directory.join(".lock"))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::other("another server uses it"),
-            TryLockError::Error(error) => error,
-        })?;
+        let lock = DirectoryLock::take(directory, ".lock", "keeps segments there")?;
         let store = Self {
             directory: directory.to_owned(),
-            lock,
+            _lock: lock,
             folders: AtomicU64::new(0),
             figures: Arc::default(),
         };
@@ -158,13 +153,6 @@ impl Store {
         if self.figures.is_failing.swap(false, Relaxed) {
             tracing::info!(directory = %self.directory.display(), "the disk of segments works again");
         }
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // A child of another thread may have a copy of the descriptor for a moment.
-        let _ = self.lock.unlock();
     }
 }
 

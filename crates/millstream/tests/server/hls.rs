@@ -172,7 +172,7 @@ fn a_second_server_does_not_take_the_directory_of_segments() {
     let config = format!("[hls]\ndirectory = \"{}\"\n", folder.path().display());
     let _first = Server::start(&config);
     let said = Server::refusal(&config);
-    assert!(said.contains("another server uses it"), "{said}");
+    assert!(said.contains("another server keeps segments there"), "{said}");
 }
 
 #[test]
