@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::Frame;
+use media::{Frame, MediaKind};
 
+use crate::FragmentSample;
 use crate::boxes::{put32, put64, write, write_full};
 
 /// A frame with its place in the track, in ticks.
@@ -45,9 +46,53 @@ pub(crate) fn write_chunk(head: ChunkHead, samples: &[Sample]) -> Vec<u8> {
             put64(out, presented.cast_unsigned());
         });
     }
+    let as_said = samples.iter().map(|sample| FragmentSample {
+        duration: sample.duration,
+        size: sample.frame.data().len() as u32,
+        is_key: sample.is_key,
+        composition: sample.composition,
+    });
+    put_moof(&mut out, head, samples[0].dts, as_said);
+    write(&mut out, b"mdat", |out| {
+        for sample in samples {
+            out.extend_from_slice(sample.frame.data());
+        }
+    });
+    out
+}
+
+/// What a fragment of these samples has before their bytes, which follow it: `moof`, and the head of
+/// `mdat`. `decode_time` is that of the first, in ticks of the track; each begins where the one before it
+/// ends. `sequence` is the number of the fragment, from 1. `None`: they have more bytes than an `mdat` with a
+/// short header.
+pub fn fragment_head(
+    track_id: u32,
+    kind: MediaKind,
+    sequence: u32,
+    decode_time: u64,
+    samples: &[FragmentSample],
+) -> Option<Vec<u8>> {
+    let media: u64 = samples.iter().map(|sample| u64::from(sample.size)).sum();
+    let mdat_bytes = u32::try_from(media + 8).ok()?;
+    let is_video = kind == MediaKind::Video;
+    let mut out = Vec::with_capacity(160 + 16 * samples.len());
+    let head = ChunkHead { track_id, sequence, is_video, wall_clock: None };
+    put_moof(&mut out, head, i64::try_from(decode_time).unwrap_or(i64::MAX), samples.iter().copied());
+    put32(&mut out, mdat_bytes);
+    out.extend_from_slice(b"mdat");
+    Some(out)
+}
+
+/// Appends the `moof` of a run of samples, whose bytes follow behind the head of an `mdat`.
+fn put_moof(
+    out: &mut Vec<u8>,
+    head: ChunkHead,
+    decode_time: i64,
+    samples: impl ExactSizeIterator<Item = FragmentSample>,
+) {
     let moof_at = out.len();
     let mut offset_at = 0;
-    write(&mut out, b"moof", |out| {
+    write(out, b"moof", |out| {
         write_full(out, b"mfhd", (0, 0), |out| put32(out, head.sequence));
         write(out, b"traf", |out| {
             // Flags: offsets count from the `moof`; default flags of samples are here.
@@ -56,7 +101,7 @@ pub(crate) fn write_chunk(head: ChunkHead, samples: &[Sample]) -> Vec<u8> {
                 put32(out, head.track_id);
                 put32(out, default_flags);
             });
-            write_full(out, b"tfdt", (1, 0), |out| put64(out, samples[0].dts.max(0).cast_unsigned()));
+            write_full(out, b"tfdt", (1, 0), |out| put64(out, decode_time.max(0).cast_unsigned()));
             // Data offset, durations, sizes; flags and composition offsets of video.
             let flags = if head.is_video { 0x0f01 } else { 0x0301 };
             write_full(out, b"trun", (1, flags), |out| {
@@ -65,7 +110,7 @@ pub(crate) fn write_chunk(head: ChunkHead, samples: &[Sample]) -> Vec<u8> {
                 put32(out, 0);
                 for sample in samples {
                     put32(out, sample.duration);
-                    put32(out, sample.frame.data().len() as u32);
+                    put32(out, sample.size);
                     if head.is_video {
                         put32(out, if sample.is_key { KEY_SAMPLE } else { INTER_SAMPLE });
                         put32(out, sample.composition.cast_unsigned());
@@ -76,12 +121,6 @@ pub(crate) fn write_chunk(head: ChunkHead, samples: &[Sample]) -> Vec<u8> {
     });
     let offset = (out.len() - moof_at + 8) as u32;
     out[offset_at..offset_at + 4].copy_from_slice(&offset.to_be_bytes());
-    write(&mut out, b"mdat", |out| {
-        for sample in samples {
-            out.extend_from_slice(sample.frame.data());
-        }
-    });
-    out
 }
 
 /// Makes a chunk that has its wall clock in front ([`Settings::dated_parts`](crate::Settings)) begin so many

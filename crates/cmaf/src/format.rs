@@ -66,9 +66,11 @@ impl Format {
         self.codec.kind()
     }
 
-    /// The format that a configuration frame tells. `Ok(None)` if frames have to tell it.
-    pub(crate) fn of_config(frame: &Frame) -> Result<Option<Self>, Refusal> {
-        let (codec, record) = (frame.codec, frame.data());
+    /// The format that a configuration record tells. `Ok(None)` if frames have to tell it.
+    ///
+    /// # Errors
+    /// It cannot be read, or no player plays the codec.
+    pub fn of_record(codec: Codec, record: &[u8]) -> Result<Option<Self>, Refusal> {
         let refused = Refusal::Configuration(codec);
         match codec {
             Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => {
@@ -104,6 +106,11 @@ impl Format {
             Codec::Mp3 | Codec::Ac3 | Codec::Eac3 => Ok(None),
             _ => Err(Refusal::Codec(codec)),
         }
+    }
+
+    /// The format that a configuration frame tells.
+    pub(crate) fn of_config(frame: &Frame) -> Result<Option<Self>, Refusal> {
+        Self::of_record(frame.codec, frame.data())
     }
 
     /// The format that a frame of a codec without configurations tells.

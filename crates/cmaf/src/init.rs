@@ -12,18 +12,18 @@ use crate::{Format, sample_entry};
 /// Ticks per second of durations of the movie as a whole.
 pub(crate) const MOVIE_TIMESCALE: u32 = 1000;
 
-/// The init segment of a track with this format.
-pub(crate) fn segment(format: &Format, track_id: u32) -> Vec<u8> {
+/// The init segment of a track with this format, on a clock of so many ticks per second.
+pub fn init_segment(format: &Format, track_id: u32, timescale: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     write(&mut out, b"ftyp", |out| {
         out.extend_from_slice(b"iso6\0\0\0\0iso6cmfcmp41");
     });
-    movie(&mut out, &[(track_id, format)], 0);
+    movie(&mut out, &[(track_id, format, timescale)], 0);
     out
 }
 
 /// `moov` of a file whose samples are in fragments. `created` is in seconds since 1904.
-pub(crate) fn movie(out: &mut Vec<u8>, tracks: &[(u32, &Format)], created: u32) {
+pub(crate) fn movie(out: &mut Vec<u8>, tracks: &[(u32, &Format, u32)], created: u32) {
     write(out, b"moov", |out| {
         write_full(out, b"mvhd", (0, 0), |out| {
             for value in [created, created, MOVIE_TIMESCALE, 0, 0x1_0000] {
@@ -33,13 +33,13 @@ pub(crate) fn movie(out: &mut Vec<u8>, tracks: &[(u32, &Format)], created: u32) 
             zeros(out, 10);
             matrix(out);
             zeros(out, 24);
-            put32(out, tracks.iter().map(|(track_id, _)| track_id + 1).max().unwrap_or(1));
+            put32(out, tracks.iter().map(|(track_id, ..)| track_id.saturating_add(1)).max().unwrap_or(1));
         });
-        for (track_id, format) in tracks {
-            track(out, format, *track_id);
+        for (track_id, format, timescale) in tracks {
+            track(out, format, *track_id, *timescale);
         }
         write(out, b"mvex", |out| {
-            for (track_id, _) in tracks {
+            for (track_id, ..) in tracks {
                 write_full(out, b"trex", (0, 0), |out| {
                     for value in [*track_id, 1, 0, 0, 0] {
                         put32(out, value);
@@ -50,7 +50,7 @@ pub(crate) fn movie(out: &mut Vec<u8>, tracks: &[(u32, &Format)], created: u32) 
     });
 }
 
-fn track(out: &mut Vec<u8>, format: &Format, track_id: u32) {
+fn track(out: &mut Vec<u8>, format: &Format, track_id: u32, timescale: u32) {
     let is_video = format.kind() == MediaKind::Video;
     write(out, b"trak", |out| {
         // Enabled, and in the movie.
@@ -69,7 +69,7 @@ fn track(out: &mut Vec<u8>, format: &Format, track_id: u32) {
         });
         write(out, b"mdia", |out| {
             write_full(out, b"mdhd", (0, 0), |out| {
-                for value in [0, 0, format.timescale(), 0] {
+                for value in [0, 0, timescale, 0] {
                     put32(out, value);
                 }
                 // "und".

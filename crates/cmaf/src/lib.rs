@@ -25,9 +25,10 @@ mod sample_entry;
 mod segmenter;
 mod settings;
 
-pub use chunk::relocate_chunk;
+pub use chunk::{fragment_head, relocate_chunk};
 pub use format::{Format, Refusal};
 pub use fragment::{Fragment, FragmentSample};
+pub use init::init_segment;
 pub use movie::{PLACEHOLDER_AT, PLACEHOLDER_BYTES, SampleTable, complete_movie, file_head};
 pub use output::{Counters, Init, Output, Part, Segment, SegmentStart};
 pub use segmenter::Segmenter;

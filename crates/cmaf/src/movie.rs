@@ -21,8 +21,9 @@ pub fn file_head<'a>(tracks: impl Iterator<Item = (TrackId, &'a Format)>, create
     let mut out = Vec::with_capacity(2048);
     write(&mut out, b"ftyp", |out| out.extend_from_slice(b"iso6\0\0\0\0iso6isommp41"));
     write(&mut out, b"free", |out| put64(out, 0));
-    let mut tracks: Vec<_> = tracks.map(|(track, format)| (track_id(track), format)).collect();
-    tracks.sort_by_key(|(track_id, _)| *track_id);
+    let mut tracks: Vec<_> =
+        tracks.map(|(track, format)| (track_id(track), format, format.timescale())).collect();
+    tracks.sort_by_key(|(track_id, ..)| *track_id);
     let created = created.as_secs().saturating_add(SECONDS_1904_TO_1970);
     init::movie(&mut out, &tracks, u32::try_from(created).unwrap_or(0));
     out

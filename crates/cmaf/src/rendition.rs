@@ -311,7 +311,7 @@ impl Rendition {
             number,
             format: Arc::clone(format),
             part_target: self.part_target,
-            bytes: Bytes::from(init::segment(format, track_id(self.id))),
+            bytes: Bytes::from(init::init_segment(format, track_id(self.id), format.timescale())),
         }));
     }
 

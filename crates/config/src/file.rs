@@ -11,7 +11,8 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 6] = ["application", "auth.publish", "auth.play", "pull", "channel", "record.rule"];
+pub const LISTS: [&str; 7] =
+    ["application", "auth.publish", "auth.play", "pull", "channel", "record.rule", "vod.remote"];
 
 /// One `key = value`.
 #[derive(Debug, Clone)]

@@ -4,6 +4,10 @@
 //! and `--help` are written from it, and a test compares the committed page with it. What the
 //! values become for the workers is in `resolve.rs`.
 
+mod vod;
+
+pub use vod::{Vod, VodRemote};
+
 use super::section::section;
 use super::value::{
     AllowChoice, BFramesChoice, HlsChoice, Listen, LogFormat, ManageChoice, MetricsChoice, Moment,

@@ -18,11 +18,12 @@ pub mod tls;
 mod udp_backend;
 mod upload;
 pub mod value;
+mod vod;
 
 use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, key_suggestion, suggestion};
-use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, Stream};
+use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, Stream, VodRemote};
 use section::{Key, Section};
 use value::Raw;
 
@@ -48,6 +49,8 @@ macro_rules! config {
             pub channels: Vec<ChannelledEntry>,
             /// `[[record.rule]]` entries in order.
             pub record_rules: Vec<RecordEntry>,
+            /// `[[vod.remote]]` entries in order.
+            pub vod_remotes: Vec<VodRemoteEntry>,
             /// Where each key that is not at its default was set.
             origins: BTreeMap<String, Origin>,
         }
@@ -98,6 +101,7 @@ config! {
     hls: Hls,
     record: Record,
     upload: Upload,
+    vod: Vod,
     transcoding: Transcoding,
     auth: Auth,
     log: Log,
@@ -153,6 +157,15 @@ pub struct PulledEntry {
 pub struct ChannelledEntry {
     /// Its values.
     pub channel: ChannelEntry,
+    /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[vod.remote]]`.
+#[derive(Debug, Clone)]
+pub struct VodRemoteEntry {
+    /// Its values.
+    pub remote: VodRemote,
     /// Where it begins.
     pub origin: Origin,
 }
@@ -255,6 +268,10 @@ impl Config {
             match table.list {
                 "application" => self.apply_application(table, errors),
                 "record.rule" => self.apply_record_rule(table, errors),
+                "vod.remote" => {
+                    let remote = list_entry(&table, errors);
+                    self.vod_remotes.push(VodRemoteEntry { remote, origin: table.origin });
+                }
                 "pull" => {
                     self.pulls.push(PulledEntry { pull: list_entry(&table, errors), origin: table.origin })
                 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::error::Origin;
 use super::file::LISTS;
-use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, Stream};
+use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, Stream, VodRemote};
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
 
@@ -78,6 +78,7 @@ pub fn markdown() -> String {
     let names: Vec<String> = super::record_rule_keys().iter().map(|key| format!("`{}`", key.name)).collect();
     out.push('\n');
     wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
+    list::<VodRemote>(&mut out, "`[[vod.remote]]`");
     out.push_str(EXAMPLES);
     out
 }
@@ -140,6 +141,10 @@ fn lists(out: &mut String, config: &Config) {
         // It may hold a password.
         let _ = writeln!(out, "# url is set and not shown");
     }
+    for entry in &config.vod_remotes {
+        let name = super::value::toml_string(&entry.remote.name);
+        let _ = writeln!(out, "\n[[vod.remote]]\nname = {name}\n# url is set and not shown");
+    }
     for entry in &config.channels {
         let _ = writeln!(out, "\n[[channel]]");
         for key in ChannelEntry::keys() {
@@ -157,7 +162,7 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
-    debug_assert_eq!(LISTS.len(), 6, "every list is printed");
+    debug_assert_eq!(LISTS.len(), 7, "every list is printed");
 }
 
 /// Writes `text` as comment lines. Lines that begin with a space are code and stay as they are.
@@ -201,6 +206,9 @@ const LISTS_DOC: &str = "Lists of tables:
   [[record.rule]]            # streams that are recorded; the first match decides
   stream = \"live/*\"
   directory = \"/srv/recordings\"
+  [[vod.remote]]             # a server whose MP4 files are played
+  name = \"store\"
+  url = \"https://media.example/films/\"
   [[pull]]                   # a stream of another server
   stream = \"live/cam\"
   url = \"rtmp://media.example/live/cam\"";

@@ -11,10 +11,11 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice};
-use super::{Config, cluster, policy, record, rtc, sources, tls, upload};
+use super::{Config, cluster, policy, record, rtc, sources, tls, upload, vod};
 use ::sources::channels::ChannelSpec;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
+use ::vod::settings::VodSettings;
 use recording::settings::RecordSettings;
 use rtmp::name::NameRules;
 use uploads::settings::UploadSettings;
@@ -48,6 +49,8 @@ pub struct Resolved {
     pub record: Option<RecordSettings>,
     /// Where recordings are sent; `None`: they are not.
     pub upload: Option<UploadSettings>,
+    /// What is played on demand; `None`: nothing.
+    pub vod: Option<VodSettings>,
     /// What this node is among others, if it is.
     pub cluster: Option<nodes::Settings>,
 }
@@ -67,6 +70,7 @@ pub fn resolve(
     let channels = sources::channels(config, &sources, &mut errors);
     let record = record::settings(config, &mut errors);
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
+    let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
@@ -76,7 +80,7 @@ pub fn resolve(
     if !errors.0.is_empty() {
         return Err(errors.0);
     }
-    Ok(Resolved { worker, policy, sources, pulls, channels, demo, record, upload, cluster })
+    Ok(Resolved { worker, policy, sources, pulls, channels, demo, record, upload, vod, cluster })
 }
 
 /// Collects errors.

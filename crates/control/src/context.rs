@@ -16,6 +16,7 @@ use crate::stats::StatsControl;
 use ::recording::Recordings;
 use ::segments::Segments;
 use ::uploads::Uploads;
+use ::vod::Library;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
@@ -69,6 +70,8 @@ pub struct Context {
     pub recording_files: RecordingFiles,
     /// Recordings on their way to a store; `None` where they are not sent.
     pub uploads: Option<Uploads>,
+    /// Recordings and files to play; `None` where there are none.
+    pub vod: Option<Library>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
 }

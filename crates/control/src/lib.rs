@@ -18,6 +18,7 @@ pub mod rtc;
 mod segments;
 mod server;
 pub mod stats;
+mod vod;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub use context::{Context, HttpCounters, Peer, RecordingFiles};
 use context::BODY_BYTES_MAX;
 use tokio::sync::mpsc;
 use worker_api::handoff::Handoff;
-use worker_api::segments::Target;
+use worker_api::segments::{Target, is_on_demand};
 
 /// Serves connections until the workers have gone and the queue is empty.
 pub async fn serve(context: Arc<Context>, handoffs: mpsc::Receiver<Handoff>) {
@@ -60,9 +61,12 @@ fn router(context: Arc<Context>) -> Router {
         .layer(middleware::from_fn(limits_and_headers))
 }
 
-/// A stream, or a file of the console: what no route has.
+/// A stream, a recording or a file to play, or a file of the console: what no route has.
 async fn stream_or_asset(context: Arc<Context>, peer: Peer, request: Request) -> Response {
     let uri = request.uri().clone();
+    if is_on_demand(uri.path()) {
+        return vod::answer(context, peer, request).await;
+    }
     match Target::read(uri.path()) {
         Some(target) => segments::answer(context, peer, request, target).await,
         None => console::asset(request.method().clone(), uri, request.headers().clone()).await,

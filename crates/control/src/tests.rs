@@ -194,6 +194,7 @@ fn context_of(
         recording_files: RecordingFiles::new(),
         recordings: None,
         uploads: None,
+        vod: None,
         cluster: None,
     })
 }

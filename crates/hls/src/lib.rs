@@ -6,11 +6,14 @@
 //! asks for again; a [`Query`] is read and checked here. What does not fit into memory can go to disk:
 //! [`Window::to_store`] and [`Answer::Recall`] say when and what, the server moves the bytes.
 //!
+//! [`on_demand`] has playlists of files that are cut when somebody plays them.
+//!
 //! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, `respond.rs` decides.
 
 mod master;
 mod mpd;
 mod names;
+pub mod on_demand;
 mod playlist;
 mod query;
 mod range;

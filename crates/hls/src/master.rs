@@ -113,16 +113,17 @@ impl Rendition {
             (samples + f64::from(part.samples), time + part.duration)
         });
         let rate = samples * 1000.0 / time.millis().max(1) as f64;
-        // Clocks in milliseconds blur what is one of these.
-        let nearest = FRAME_RATES.into_iter().min_by(|a, b| (a - rate).abs().total_cmp(&(b - rate).abs()));
-        nearest
-            .filter(|nearest| (nearest - rate).abs() < rate * 0.003)
-            .or(Some(rate))
-            .filter(|rate| *rate > 0.0)
+        Some(nearest_frame_rate(rate)).filter(|rate| *rate > 0.0)
     }
 }
 
-fn bits_per_second(bytes: u64, time: Timestamp) -> u64 {
+/// The usual rate that is meant: clocks in milliseconds blur it.
+pub(crate) fn nearest_frame_rate(rate: f64) -> f64 {
+    let nearest = FRAME_RATES.into_iter().min_by(|a, b| (a - rate).abs().total_cmp(&(b - rate).abs()));
+    nearest.filter(|nearest| (nearest - rate).abs() < rate * 0.003).unwrap_or(rate)
+}
+
+pub(crate) fn bits_per_second(bytes: u64, time: Timestamp) -> u64 {
     bytes.saturating_mul(8_000_000).checked_div(time.micros().max(0).cast_unsigned()).unwrap_or(0)
 }
 

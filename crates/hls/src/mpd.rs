@@ -203,12 +203,12 @@ impl Segment {
     }
 }
 
-fn iso_duration(time: Duration) -> String {
+pub(crate) fn iso_duration(time: Duration) -> String {
     format!("PT{}.{:03}S", time.as_secs(), time.subsec_millis())
 }
 
 /// A rate as a fraction, where it has 1001 in it.
-fn frame_rate(rate: f64) -> String {
+pub(crate) fn frame_rate(rate: f64) -> String {
     let near = (rate * 1001.0 / 1000.0).round();
     if (rate - rate.round()).abs() < 1e-6 {
         format!("{}", rate.round())
@@ -219,7 +219,7 @@ fn frame_rate(rate: f64) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

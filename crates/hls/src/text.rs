@@ -90,7 +90,7 @@ impl Shared {
 }
 
 /// Bytes in gzip (RFC 1952).
-fn gzip(text: &[u8]) -> Bytes {
+pub(crate) fn gzip(text: &[u8]) -> Bytes {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(text).expect("a vector takes everything");
     Bytes::from(encoder.finish().expect("a vector takes everything"))

@@ -37,6 +37,7 @@ use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
 use uploads::settings::UploadSettings;
 use uploads::{UploadInput, Uploads, UploadsThread};
+use vod::Library;
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
@@ -152,8 +153,18 @@ impl Running {
         resolved: Resolved,
         logging: &Logging,
     ) -> Result<Self, String> {
-        let Resolved { worker: settings, policy, demo, sources, pulls, channels, record, upload, cluster } =
-            resolved;
+        let Resolved {
+            worker: settings,
+            policy,
+            demo,
+            sources,
+            pulls,
+            channels,
+            record,
+            upload,
+            vod,
+            cluster,
+        } = resolved;
         // Before the workers, which ask it what other nodes publish.
         let membership = match cluster {
             Some(settings) => Some(ClusterMembership::start(settings).await?),
@@ -215,6 +226,7 @@ impl Running {
             recording_files: control::RecordingFiles::new(),
             recordings: recordings.as_ref().map(RecordingThread::recordings),
             uploads: uploads.as_ref().map(UploadsThread::uploads),
+            vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);

@@ -57,7 +57,12 @@ impl Configs {
     }
 }
 
+/// The record that one key frame has, of a track whose samples have them.
+pub(super) fn config_in_sample(description: &Description, data: &[u8]) -> Result<Option<Vec<u8>>, Mp4Error> {
+    Configs { description: Some(0), ..Configs::default() }.before((0, description), true, data)
+}
+
 /// Of an `av1C` without OBUs (AV1 ISOBMFF binding, 2.3).
-fn has_no_sequence_header(description: &Description) -> bool {
+pub(super) fn has_no_sequence_header(description: &Description) -> bool {
     description.record.len() <= 4
 }

@@ -394,7 +394,7 @@ pub(super) fn media_of(movie: &Movie, track: usize) -> &TrackMedia {
 }
 
 /// Reads the boxes at the top level up to the index; gives its body, and where it ends.
-fn find_index<R: Read + Seek>(
+pub(super) fn find_index<R: Read + Seek>(
     input: &mut Input<R>,
     limits: &Limits,
 ) -> Result<(Vec<u8>, Option<u64>), Mp4Error> {
@@ -444,7 +444,7 @@ pub(super) fn find_fragment<R: Read + Seek>(
 const FIRST_BOXES: [&[u8; 4]; 11] =
     [b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"styp", b"sidx", b"pnot", b"uuid", b"moof"];
 /// Boxes at the top level that are passed in search of one. Sane files have a handful.
-const TOP_BOXES_MAX: u32 = 4096;
+pub(super) const TOP_BOXES_MAX: u32 = 4096;
 /// A `sidx` has 65,535 entries at most.
 const SIDX_BYTES_MAX: u64 = 1 << 20;
 /// What a `moof` of a few seconds takes.

@@ -27,7 +27,7 @@ pub(super) struct Shown {
 }
 
 /// A place in a track.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Lane {
     /// Index of the track in the movie.
     pub(super) track: usize,

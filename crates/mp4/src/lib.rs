@@ -2,7 +2,8 @@
 //!
 //! [`Mp4`] finds the index first or last, reads plain and fragmented files, applies edit lists, and
 //! gives the frames of a video and an audio track by decoding time while it reads the file forward.
-//! [`Mp4::upcoming`] tells a reader over a network what comes.
+//! [`Mp4::upcoming`] tells a reader over a network what comes. [`SampleIndex`] says where samples are,
+//! without reading them.
 //!
 //! Small boxes are read by the crate `mp4-atom`, once their sizes are checked; sample tables stay
 //! as they are in the file. Left out: encryption, media in other files, compressed indexes (all
@@ -23,10 +24,12 @@ mod nal;
 mod reorder;
 mod seek;
 mod tables;
+mod walk;
 
 pub use error::Mp4Error;
 pub use file::{Mp4, Sample};
 pub use movie::Track;
+pub use walk::{IndexedSample, Mark, SampleIndex, Walk};
 
 /// What a file may take. What is beyond is [`Mp4Error::TooLarge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use rtmp::name::NameRules;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use range_reader::error::{Permanent, SourceError};
+use range_reader::http::HttpConfig;
 use range_reader::http::address::AddressPolicy;
 
 /// Who added a channel or a pull.
@@ -53,7 +55,25 @@ pub struct SourceSettings {
     pub message_bytes_max: u32,
 }
 
+/// User agent in requests.
+const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
+
 impl SourceSettings {
+    /// How servers are reached that have files, no proxy between: it would connect to addresses that
+    /// could not be checked here.
+    pub fn http_config(&self) -> HttpConfig {
+        HttpConfig {
+            addresses: self.addresses,
+            redirects_max: self.redirects_max,
+            connect_timeout: self.connect_timeout,
+            head_timeout: self.stall_timeout,
+            idle_timeout: self.stall_timeout,
+            headers: HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]),
+            extra_roots_pem: self.extra_roots_pem.clone(),
+            ..HttpConfig::default()
+        }
+    }
+
     /// Whether a source may be published as `app/name`.
     pub fn check_name(&self, app: &str, name: &str) -> Result<(), String> {
         let checked = self.names.check(app, name);

@@ -255,7 +255,7 @@ enum Own<'a> {
 impl<'a> Target<'a> {
     /// Reads `/{app}/{stream}.m3u8`, `/{app}/{stream}.mpd` and `/{app}/{stream}.hls/{tag}/{object}`.
     pub fn read(path: &'a str) -> Option<Self> {
-        let path = path.strip_prefix('/')?;
+        let path = path.strip_prefix('/').filter(|_| !is_on_demand(path))?;
         if let Some((stream, object)) = path.rsplit_once(".hls/") {
             return Some(Self { stream, object: Own::Object(object) });
         }
@@ -267,6 +267,12 @@ impl<'a> Target<'a> {
         };
         Some(Self { stream, object })
     }
+}
+
+/// Whether a path of HTTP is for recordings and files, which `control` serves; no application of that name is
+/// played by HTTP.
+pub fn is_on_demand(path: &str) -> bool {
+    path.starts_with("/vod/")
 }
 
 /// Whether a value of `Accept-Encoding` has gzip, not with a weight of nothing (RFC 9110 section 12.5.3).
@@ -293,6 +299,9 @@ mod tests {
             ("/live/sub/a.hls/x/v0.m3u8", Some(("live/sub/a", Own::Object("x/v0.m3u8")))),
             ("/live/a.hls/", Some(("live/a", Own::Object("")))),
             ("/live/a.flv", None),
+            ("/vod/files/a.mp4/index.m3u8", None),
+            ("/vod/live/live/a.mpd", None),
+            ("/vod.m3u8", Some(("vod", Own::Multivariant))),
             ("/live/a", None),
             ("live/a.m3u8", None),
         ];

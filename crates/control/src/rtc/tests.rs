@@ -208,6 +208,7 @@ fn server_with(setting: Setting) -> Server {
         recording_files: crate::RecordingFiles::new(),
         recordings: None,
         uploads: None,
+        vod: None,
         cluster: None,
     };
     Server { context: Arc::new(context), workers }

@@ -9,9 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderValue, USER_AGENT};
 use range_reader::error::SourceError;
-use range_reader::http::HttpConfig;
 use range_reader::{AsyncRangeReader, ReadError, ReaderConfig};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::runtime::{Builder, Runtime};
@@ -28,8 +26,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Tries without a new byte, about three seconds of them, before opening a file fails. A file that
 /// is being played is retried for as long as the playlist waits for its frames.
 const TRIES_MAX: u32 = 4;
-/// User agent in requests.
-const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 /// What a read says once nobody wants it.
 const STOPPED: &str = "no longer wanted";
 
@@ -104,7 +100,7 @@ impl Remote {
             ..ReaderConfig::default()
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let reader = AsyncRangeReader::open(url, http_config(settings), reader_config)?;
+        let reader = AsyncRangeReader::open(url, settings.http_config(), reader_config)?;
         Ok(Self { runtime, reader, stop, is_patient: false })
     }
 
@@ -129,21 +125,6 @@ fn explained(error: io::Error) -> io::Error {
             io::Error::new(error.kind(), explain(source))
         }
         _ => error,
-    }
-}
-
-/// How servers are reached, no proxy between: it would connect to addresses that could not be
-/// checked here.
-pub(super) fn http_config(settings: &SourceSettings) -> HttpConfig {
-    HttpConfig {
-        addresses: settings.addresses,
-        redirects_max: settings.redirects_max,
-        connect_timeout: settings.connect_timeout,
-        head_timeout: settings.stall_timeout,
-        idle_timeout: settings.stall_timeout,
-        headers: HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static(AGENT))]),
-        extra_roots_pem: settings.extra_roots_pem.clone(),
-        ..HttpConfig::default()
     }
 }
 

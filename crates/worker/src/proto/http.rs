@@ -10,7 +10,7 @@ use std::io::Write as _;
 use rtmp::name::{NameRules, query_value};
 
 use crate::proto::websocket;
-use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip};
+use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip, is_on_demand};
 
 /// Largest request head, bytes; a longer one is answered 431.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -104,7 +104,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     // Recordings in the API may end in `.flv` as well.
-    let flv = path.strip_suffix(".flv").filter(|_| !path.starts_with("/api/"));
+    let flv = path.strip_suffix(".flv").filter(|_| !path.starts_with("/api/") && !is_on_demand(path));
     let flv = flv.and_then(|path| path.strip_prefix('/'));
     let segments = Target::read(path).filter(|_| flv.is_none());
     let Some(path) = flv.or(segments.map(|target| target.stream)) else { return Request::Control };

@@ -1,0 +1,310 @@
+//! Recordings and files below `/vod/`: by ranges, HLS and DASH.
+//!
+//! Workers hand these requests over: files are read on threads that may wait, which workers have none of.
+//! What there is to play and how it is cut is in the crate `vod`; here are who may have it, and HTTP.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hls::Range;
+use rtmp::name::query_value;
+use serde::Serialize;
+use vod::names::{FileObject, Source, Target};
+use vod::query::VodQuery;
+use vod::{Answer, Item, ItemKind, Library, Listed, Listing, MediaBody, VodError};
+use worker_api::segments::accepts_gzip;
+use worker_api::time;
+
+use crate::context::{Context, Peer};
+use crate::server::Endless;
+use crate::{access, error_response};
+
+/// Files of a page of the list, if the request does not say how many, and at most.
+const LIMIT: (usize, usize) = (1_000, 10_000);
+/// Playlists below this are not worth compressing.
+const GZIP_FROM_BYTES: usize = 1_000;
+
+/// What there is to play.
+#[derive(Debug, Serialize)]
+struct List {
+    items: Vec<Listable>,
+    /// `after` of the next page; `null` on the last.
+    next: Option<String>,
+    /// Whether files were left out because there are too many in `vod.root`.
+    incomplete: bool,
+}
+
+/// A file that can be played. URLs are paths on this server.
+#[derive(Debug, Serialize)]
+struct Listable {
+    /// `recording` or `file`.
+    kind: &'static str,
+    url: String,
+    hls: String,
+    dash: String,
+    bytes: u64,
+    /// `null` until somebody has played it, or recorded it in this run of the server.
+    duration_ms: Option<u64>,
+    /// Empty in the same way.
+    codecs: Vec<String>,
+    /// Of a recording: stream, begin (RFC 3339), and `in_progress`, `unfinished` or `complete`.
+    app: Option<String>,
+    name: Option<String>,
+    start: Option<String>,
+    state: Option<&'static str>,
+}
+
+type Refused = (StatusCode, String);
+
+/// Answers a request for a path below `/vod/`.
+pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) -> Response {
+    let checked = check(&context, peer, &request);
+    let headers = request.headers().clone();
+    let is_head = request.method() == Method::HEAD;
+    // It cannot be kept: its body is for one thread only.
+    drop(request);
+    let found = match checked {
+        Ok(Some((library, asked))) => respond(&library, asked, &headers, is_head).await,
+        Ok(None) => Ok(preflight()),
+        Err(refusal) => Err(refusal),
+    };
+    let mut response = found.unwrap_or_else(|(status, text)| error_response::error(status, "vod", text));
+    crate::rtc::allow_origin(&context, &mut response);
+    response
+}
+
+fn preflight() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A request that its sender may make.
+struct Asked {
+    target: Target,
+    query: VodQuery,
+    listing: Listing,
+}
+
+/// What a request asks for, if its sender may have it; `None` for a preflight.
+fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Library, Asked)>, Refused> {
+    if request.method() == Method::OPTIONS {
+        return Ok(None);
+    }
+    let refuse = |status, reason: &str| (status, reason.to_owned());
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "recordings and files can only be read"));
+    }
+    let not_found = || refuse(StatusCode::NOT_FOUND, "there is no such recording or file");
+    let target = Target::read(request.uri().path()).ok_or_else(not_found)?;
+    let query = request.uri().query().unwrap_or("");
+    let token = query_value(query, "token");
+    let mut sender = access::web_request(request, peer);
+    let allowed = match &target {
+        // A token in the query opens what players may have, and the list is more than that.
+        Target::List => context.policy.manage.may_manage(&sender),
+        Target::Object(source, _) => {
+            sender.token = sender.token.or(token.as_deref());
+            let (app, stream) = source.rule_name();
+            context.policy.may_play_by_web(&app, stream, &sender)
+        }
+        Target::Live { app, stream, .. } => {
+            sender.token = sender.token.or(token.as_deref());
+            context.policy.may_play_by_web(app, stream, &sender)
+        }
+    };
+    allowed.map_err(|denied| refuse(StatusCode::FORBIDDEN, denied.reason()))?;
+    let bad = |error: hls::BadRequest| refuse(StatusCode::BAD_REQUEST, error.reason());
+    let asked_query = VodQuery::parse(query).map_err(bad)?;
+    let limit = query_value(query, "limit").map_or(Some(LIMIT.0), |limit| limit.parse().ok());
+    let limit = limit.ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "`limit` is no number"))?;
+    let listing = Listing {
+        prefix: query_value(query, "prefix").unwrap_or_default(),
+        after: query_value(query, "after").unwrap_or_default(),
+        limit: limit.min(LIMIT.1),
+    };
+    if *context.draining.borrow() {
+        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+    }
+    let library = context.vod.clone().ok_or_else(|| {
+        refuse(StatusCode::NOT_FOUND, "nothing is played on demand: see `record.directory` and `vod.root`")
+    })?;
+    Ok(Some((library, Asked { target, query: asked_query, listing })))
+}
+
+async fn respond(
+    library: &Library,
+    asked: Asked,
+    headers: &HeaderMap,
+    is_head: bool,
+) -> Result<Response, Refused> {
+    let slot = library.begin().map_err(refusal)?;
+    match asked.target {
+        Target::List => {
+            let listed = library.list(slot, asked.listing).await.map_err(refusal)?;
+            Ok(Json(List::from(listed)).into_response())
+        }
+        Target::Live { app, stream, is_dash } => {
+            let source = library.live(&app, &stream);
+            let source = source.ok_or_else(|| {
+                (StatusCode::NOT_FOUND, "the stream is not recorded at present, or not as MP4".to_owned())
+            })?;
+            // The playlist has a URL of its own, which stays when another recording begins.
+            let object = if is_dash { "manifest.mpd" } else { "index.m3u8" };
+            let query = match asked.query.kept.as_str() {
+                "" => String::new(),
+                query => format!("?{query}"),
+            };
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+            put(&mut response, header::LOCATION, &format!("{}/{object}{query}", source.url_path()));
+            Ok(response)
+        }
+        Target::Object(source, object) => {
+            let is_file = object == FileObject::Whole;
+            let answer = library.answer(slot, &source, object, &asked.query).await.map_err(refusal)?;
+            Ok(match answer {
+                Answer::Text { text, content_type, lifetime } => {
+                    let field = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+                    let is_gzip = text.len() >= GZIP_FROM_BYTES && field.is_some_and(accepts_gzip);
+                    let text = if is_gzip { hls::on_demand::in_gzip(&text) } else { text };
+                    let mut response = Response::new(Body::empty());
+                    put(&mut response, header::CONTENT_TYPE, content_type);
+                    put(&mut response, header::CACHE_CONTROL, &lifetime.control());
+                    put(&mut response, header::CONTENT_LENGTH, &text.len().to_string());
+                    put(&mut response, header::VARY, "Accept-Encoding");
+                    if is_gzip {
+                        put(&mut response, header::CONTENT_ENCODING, "gzip");
+                    }
+                    if !is_head {
+                        *response.body_mut() = Body::from(text);
+                    }
+                    response
+                }
+                Answer::Media { body, content_type, lifetime, etag } => {
+                    let mut response = media(*body, etag.as_deref(), headers, is_head);
+                    if response.status() != StatusCode::RANGE_NOT_SATISFIABLE {
+                        put(&mut response, header::CONTENT_TYPE, content_type);
+                        put(&mut response, header::CACHE_CONTROL, &lifetime.control());
+                    }
+                    if is_file {
+                        let name = source.file_name();
+                        let name =
+                            name.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
+                        put(
+                            &mut response,
+                            header::CONTENT_DISPOSITION,
+                            &format!("inline; filename=\"{name}\""),
+                        );
+                    }
+                    response
+                }
+            })
+        }
+    }
+}
+
+/// A file or a segment, or the range of it that is asked for.
+fn media(mut body: MediaBody, etag: Option<&str>, headers: &HeaderMap, is_head: bool) -> Response {
+    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let of = body.len();
+    // The condition holds for the version that is at hand (RFC 9110 section 13.1.5).
+    let holds = headers.get(header::IF_RANGE).is_none() || etag.is_some() && field(header::IF_RANGE) == etag;
+    let range =
+        field(header::RANGE).filter(|_| holds && !is_head).map_or(Range::All, |range| Range::read(range, of));
+    let mut response = Response::new(Body::empty());
+    match range {
+        Range::All => put(&mut response, header::ACCEPT_RANGES, "bytes"),
+        Range::Part { first, last } => {
+            body.cut(first, last);
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
+        }
+        Range::Unsatisfiable => {
+            let status = StatusCode::RANGE_NOT_SATISFIABLE;
+            let mut response = error_response::error(status, "vod", "there are no such bytes of it");
+            put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
+            return response;
+        }
+    }
+    if let Some(etag) = etag {
+        put(&mut response, header::ETAG, etag);
+    }
+    put(&mut response, header::CONTENT_LENGTH, &body.len().to_string());
+    if !is_head {
+        // Who takes nothing for as long as a request may take is disconnected; who goes on may take hours.
+        response.extensions_mut().insert(Endless);
+        let pieces = futures_util::stream::unfold(body, |mut body| async move {
+            let piece = body.next().await?;
+            Some((piece, body))
+        });
+        *response.body_mut() = Body::from_stream(pieces);
+    }
+    response
+}
+
+fn refusal(error: VodError) -> Refused {
+    let status = match &error {
+        VodError::NotFound => StatusCode::NOT_FOUND,
+        VodError::Unplayable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        VodError::Remote(_) => StatusCode::BAD_GATEWAY,
+        VodError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        VodError::Disk(reason) => {
+            tracing::warn!(reason, "a file to play cannot be read");
+            return (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be read at present".to_owned());
+        }
+    };
+    (status, error.to_string())
+}
+
+fn put(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+impl From<Listed> for List {
+    fn from(listed: Listed) -> Self {
+        let next = listed.items.last().filter(|_| listed.has_more).map(|item| item.path.clone());
+        let items = listed.items.into_iter().map(Listable::from).collect();
+        Self { items, next, incomplete: listed.is_cut }
+    }
+}
+
+impl From<Item> for Listable {
+    fn from(item: Item) -> Self {
+        let Item { path, source, kind, bytes, duration, codecs, start } = item;
+        let (app, name) = match source {
+            Source::Recording { app, stream, .. } => (Some(app), Some(stream)),
+            _ => (None, None),
+        };
+        let (kind, state) = match kind {
+            ItemKind::File => ("file", None),
+            ItemKind::Recording(state) => ("recording", Some(state.name())),
+        };
+        Self {
+            kind,
+            hls: format!("{path}/index.m3u8"),
+            dash: format!("{path}/manifest.mpd"),
+            url: path,
+            bytes,
+            duration_ms: duration.map(|duration| duration.as_millis() as u64),
+            codecs,
+            app,
+            name,
+            start: start.map(|start| time::rfc3339(std::time::UNIX_EPOCH + start)),
+            state,
+        }
+    }
+}
