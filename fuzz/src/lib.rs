@@ -27,4 +27,5 @@ pub mod rtp_packetize;
 pub mod srtp;
 pub mod ssrc_map;
 pub mod transcode;
+pub mod vod;
 pub mod worker_api;

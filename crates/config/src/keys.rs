@@ -813,7 +813,8 @@ section! {
         stream: String = String::new(),
         cost "None.";
 
-        /// What is played, in order: `http://` and `https://` URLs of MP4 files, and paths.
+        /// What is played, in order: `http://` and `https://` URLs of MP4 files, paths, and recordings:
+        /// `recording:live/mill`, the newest, or `recording:live/mill/20261127T190500.123Z.mp4`.
         /// Relative paths begin at `sources.files_root`, or where the server was started. A user
         /// name and password in a URL are used and not shown.
         items: Vec<String> = Vec::new(), unit "URLs and paths",

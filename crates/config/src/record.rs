@@ -1,5 +1,6 @@
 //! Configuration of recordings: `[record]` and `[[record.rule]]`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,13 @@ pub(super) fn settings(config: &Config, errors: &mut Errors) -> Option<RecordSet
         recordings_max: to_usize(record.recordings_max),
     };
     (!settings.is_off()).then_some(settings)
+}
+
+/// All directories of recordings.
+pub(super) fn directories(record: Option<&RecordSettings>) -> Vec<PathBuf> {
+    let files = record.into_iter().flat_map(RecordSettings::files);
+    let directories: BTreeSet<_> = files.map(|files| files.directory.clone()).collect();
+    directories.into_iter().collect()
 }
 
 fn files(record: &Record) -> Option<FileSettings> {

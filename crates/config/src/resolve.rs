@@ -65,10 +65,10 @@ pub fn resolve(
     let worker = worker_settings(config, ipv6, &mut errors);
     let policy = policy::policy(config, variable, &mut errors);
     let demo = demo(config, &worker.names, &mut errors);
-    let sources = sources::settings(config, &worker.names, &mut errors);
+    let record = record::settings(config, &mut errors);
+    let sources = sources::settings(config, &worker.names, record.as_ref(), &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
-    let record = record::settings(config, &mut errors);
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
     let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);

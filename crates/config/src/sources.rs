@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use range_reader::http::address::AddressPolicy;
+use recording::settings::RecordSettings;
 use rtmp::name::NameRules;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -16,7 +17,12 @@ use ::sources::pull::PullSpec;
 use ::sources::settings::{AddedBy, SourceSettings};
 
 /// `[sources]`, checked.
-pub(super) fn settings(config: &Config, names: &NameRules, errors: &mut Errors) -> SourceSettings {
+pub(super) fn settings(
+    config: &Config,
+    names: &NameRules,
+    record: Option<&RecordSettings>,
+    errors: &mut Errors,
+) -> SourceSettings {
     let sources = &config.sources;
     if sources.retry_min_ms > sources.retry_max_ms {
         errors.add(
@@ -44,6 +50,7 @@ pub(super) fn settings(config: &Config, names: &NameRules, errors: &mut Errors) 
         addresses: if sources.allow_private_addresses { AddressPolicy::Any } else { AddressPolicy::Public },
         extra_roots_pem,
         files_root,
+        recordings: super::record::directories(record),
         pulls_max: to_usize(sources.pulls_max),
         channels_max: to_usize(sources.channels_max),
         redirects_max: to_usize(sources.redirects_max),

@@ -1,6 +1,5 @@
 //! Configuration of video on demand: `[vod]` and `[[vod.remote]]`.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use ::sources::settings::SourceSettings;
@@ -25,11 +24,9 @@ pub(super) fn settings(
             PathBuf::new()
         })
     });
-    let recordings: BTreeSet<PathBuf> =
-        record.iter().flat_map(|record| record.files()).map(|files| files.directory.clone()).collect();
     let settings = VodSettings {
         root,
-        recordings: recordings.into_iter().collect(),
+        recordings: super::record::directories(record),
         remotes: remotes(config, sources, errors),
         http: sources.http_config(),
         requests_max: to_usize(vod.requests_max),

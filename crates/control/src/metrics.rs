@@ -35,6 +35,7 @@ mod recordings;
 mod segments;
 mod stats;
 mod uploads;
+mod vod;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -301,6 +302,7 @@ impl Collector for Scrape {
         recordings::encode(&self.context, &mut encoder)?;
         segments::encode(&self.context, &mut encoder)?;
         uploads::encode(&self.context, &mut encoder)?;
+        vod::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }

@@ -35,6 +35,8 @@ pub struct SourceSettings {
     pub extra_roots_pem: Vec<u8>,
     /// Directory below which files named through the API must be; `None` allows none of them.
     pub files_root: Option<PathBuf>,
+    /// Directories of recordings, which items of channels may be.
+    pub recordings: Vec<PathBuf>,
     /// Pulls at a time, those of the configuration included.
     pub pulls_max: usize,
     /// Channels at a time, those of the configuration included.
@@ -113,6 +115,7 @@ impl Default for SourceSettings {
             addresses: AddressPolicy::Public,
             extra_roots_pem: Vec::new(),
             files_root: None,
+            recordings: Vec::new(),
             pulls_max: 100,
             channels_max: 100,
             redirects_max: 5,

@@ -260,6 +260,27 @@ impl Film {
         hash(&parts)
     }
 
+    /// A whole segment, with the bytes of its samples; `None`: there is none of that number. For files that
+    /// are small, or trusted: a segment may have 64 MiB.
+    ///
+    /// # Errors
+    /// Reading fails.
+    pub fn read_segment<R: Read + Seek>(
+        &self,
+        name: TrackId,
+        number: u64,
+        mut reader: R,
+    ) -> Result<Option<Vec<u8>>, VodError> {
+        let Some(plan) = self.segment(name, number) else { return Ok(None) };
+        let (head, ranges) = plan.resolve(&mut reader)?;
+        let mut out = head.to_vec();
+        for range in ranges {
+            reader.seek(SeekFrom::Start(range.start))?;
+            reader.by_ref().take(range.end - range.start).read_to_end(&mut out)?;
+        }
+        Ok(Some(out))
+    }
+
     pub(crate) fn segment(&self, name: TrackId, number: u64) -> Option<SegmentPlan> {
         let track = self.track(name)?;
         let (piece, segment, next_dts) = track.cut.piece(usize::try_from(number).ok()?)?;

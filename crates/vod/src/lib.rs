@@ -29,6 +29,6 @@ mod source;
 
 pub use body::MediaBody;
 pub use error::VodError;
-pub use film::Film;
+pub use film::{Film, FilmInput};
 pub use library::{Answer, Library, Slot, VodStatus};
 pub use list::{Item, ItemKind, Listed, Listing};

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use url::Url;
 
-use super::location::{Location, open_local};
+use super::location::{Location, find_recording, open_local};
 use crate::settings::{SourceSettings, explain};
 
 /// Bytes fetched ahead of what is read, at most. The queue behind it holds twice as much.
@@ -64,6 +64,11 @@ impl MediaFile {
         match location {
             Location::Local { path, below, .. } => {
                 let file = open_local(path, below.as_deref().map(Path::new), settings.file_bytes_max)?;
+                Ok(Self::Local(Local { file: BufReader::new(file), position: 0 }))
+            }
+            Location::Recording { app, stream, file } => {
+                let path = find_recording(&settings.recordings, app, stream, file.as_deref())?;
+                let file = open_local(&path, None, settings.file_bytes_max)?;
                 Ok(Self::Local(Local { file: BufReader::new(file), position: 0 }))
             }
             Location::Remote(url) => Ok(Self::Remote(Box::new(Remote::open(url, settings, stop)?))),

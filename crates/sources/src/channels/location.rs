@@ -1,4 +1,4 @@
-//! Where an item of a playlist is: a URL, or a file of this machine.
+//! Where an item of a playlist is: a URL, a file of this machine, or a recording.
 //!
 //! Decides what may be named, and shows locations without what must stay secret. Whether a server
 //! may be connected to is decided once its name is resolved, in `range_reader::http`; what is in
@@ -11,12 +11,16 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use recording::names::{RecordingName, encode};
+use recording::settings::Format;
 use url::Url;
 
 use crate::settings::{AddedBy, SourceSettings};
 
 /// Longest location, in bytes.
 pub(super) const LOCATION_BYTES_MAX: usize = 2_048;
+/// What names of recordings begin with.
+const RECORDING: &str = "recording:";
 
 /// An item's place. Shown without user, password and query, which may let in whoever knows them.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,6 +36,15 @@ pub enum Location {
         /// The directory it must be in once links are followed; `None`: anywhere.
         below: Option<PathBuf>,
     },
+    /// A complete recording of a stream.
+    Recording {
+        /// Application.
+        app: String,
+        /// Name of the stream.
+        stream: String,
+        /// Name of the file; `None`: the newest there is when the item is opened.
+        file: Option<String>,
+    },
 }
 
 impl Location {
@@ -43,6 +56,9 @@ impl Location {
         }
         if text.chars().any(char::is_control) {
             return Err("an item has no control characters".to_owned());
+        }
+        if let Some(recording) = text.strip_prefix(RECORDING) {
+            return Self::recording(recording);
         }
         match scheme_of(text) {
             Some(_) => Self::remote(text),
@@ -61,8 +77,25 @@ impl Location {
     pub fn check_host(&self, settings: &SourceSettings) -> Result<(), String> {
         match self {
             Self::Remote(url) => url.host_str().map_or(Ok(()), |host| settings.check_host(host)),
-            Self::Local { .. } => Ok(()),
+            Self::Local { .. } | Self::Recording { .. } => Ok(()),
         }
+    }
+
+    fn recording(text: &str) -> Result<Self, String> {
+        let is_file = text.ends_with(".mp4");
+        let (stream, file) = match text.rsplit_once('/').filter(|_| is_file) {
+            Some((stream, file)) => (stream, Some(file.to_owned())),
+            None => (text, None),
+        };
+        let names = stream.rsplit_once('/').filter(|(app, name)| !app.is_empty() && !name.is_empty());
+        let wanted = "a recording is `recording:APP/STREAM`, and may end with the name of a file";
+        let (app, stream) = names.ok_or_else(|| wanted.to_owned())?;
+        let found = Self::Recording { app: app.to_owned(), stream: stream.to_owned(), file };
+        if let Self::Recording { app, stream, file: Some(file) } = &found {
+            let path = Path::new(&encode(app)).join(encode(stream)).join(file);
+            RecordingName::parse(&path).ok_or_else(|| wanted.to_owned())?;
+        }
+        Ok(found)
     }
 
     fn remote(text: &str) -> Result<Self, String> {
@@ -97,6 +130,10 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local { shown, .. } => f.write_str(shown),
+            Self::Recording { app, stream, file } => {
+                write!(f, "{RECORDING}{app}/{stream}")?;
+                file.as_ref().map_or(Ok(()), |file| write!(f, "/{file}"))
+            }
             Self::Remote(url) => {
                 let mut url = url.clone();
                 let had_query = url.query().is_some();
@@ -115,6 +152,35 @@ impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// The path of a recording below one of `directories`: of this name, or the newest of its stream.
+pub(super) fn find_recording(
+    directories: &[PathBuf],
+    app: &str,
+    stream: &str,
+    file: Option<&str>,
+) -> io::Result<PathBuf> {
+    let folder = Path::new(&encode(app)).join(encode(stream));
+    let mut newest: Option<(RecordingName, PathBuf)> = None;
+    for directory in directories {
+        let Ok(entries) = std::fs::read_dir(directory.join(&folder)) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if file.is_some_and(|file| name.to_str() != Some(file)) {
+                continue;
+            }
+            let Some((name, true)) = RecordingName::parse(&folder.join(name)) else { continue };
+            let is_newer = newest
+                .as_ref()
+                .is_none_or(|(known, _)| (known.start, known.number) < (name.start, name.number));
+            if name.format == Format::Mp4 && is_newer {
+                newest = Some((name, entry.path()));
+            }
+        }
+    }
+    let none = || io::Error::new(io::ErrorKind::NotFound, "there is no complete recording of that name");
+    newest.map(|(_, path)| path).ok_or_else(none)
 }
 
 /// Opens a regular file of at most `bytes_max` bytes, which must be below `below`, a path without
@@ -207,6 +273,32 @@ mod tests {
         assert_eq!(path("/srv", "a.mp4"), Path::new("/srv/a.mp4"));
         assert_eq!(path("/srv", "/a.mp4"), Path::new("/a.mp4"));
         assert_eq!(path("", "a.mp4"), Path::new("a.mp4"));
+    }
+
+    #[test]
+    fn a_recording_is_the_newest_complete_one_or_the_one_that_is_named() {
+        let dir = std::env::temp_dir().join(format!("millstream-recordings-{}", std::process::id()));
+        let folder = dir.join("live").join("mill");
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let names = ["20261127T190500.000Z.mp4", "20261127T200500.000Z.mp4", "20261127T210500.000Z.mp4.part"];
+        for name in names.iter().chain(&["20261127T220500.000Z.flv", "notes.txt"]) {
+            std::fs::write(folder.join(name), b"x").expect("a file");
+        }
+        let find = |text: &str| match Location::parse(text, None, AddedBy::Api) {
+            Ok(Location::Recording { app, stream, file }) => {
+                find_recording(std::slice::from_ref(&dir), &app, &stream, file.as_deref()).ok()
+            }
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(find("recording:live/mill"), Some(folder.join(names[1])), "newest complete MP4");
+        assert_eq!(find(&format!("recording:live/mill/{}", names[0])), Some(folder.join(names[0])));
+        assert_eq!(find("recording:live/mill/20261127T190500.001Z.mp4"), None);
+        assert_eq!(find("recording:live/other"), None);
+        assert_eq!(find("recording:../mill"), None, "names are one component each");
+        for text in ["recording:", "recording:mill", "recording:/mill", "recording:live/mill/../x.mp4"] {
+            assert!(Location::parse(text, None, AddedBy::Api).is_err(), "{text}");
+        }
+        std::fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]
