@@ -106,6 +106,7 @@ mod tls;
 mod top_once;
 mod top_terminal;
 mod two_workers;
+mod vod;
 mod websocket_flv;
 mod whep_layers;
 mod whip_api_shapes;
