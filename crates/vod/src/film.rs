@@ -20,6 +20,8 @@ use crate::library::hash;
 
 /// Audio tracks that are played; further ones are left out.
 const AUDIO_TRACKS_MAX: usize = 8;
+/// Segments of audio that a picture is waited for.
+const AUDIO_FIRST_MAX: usize = 3;
 /// Before this no track may begin: what is decoded first is a few pictures, or, where the start was cut, a
 /// group of them.
 const BEFORE_ZERO_MAX: Timestamp = Timestamp::from_millis(60_000);
@@ -221,6 +223,21 @@ impl Film {
             start_ms,
             query,
         }
+    }
+
+    /// Whether all renditions have something to play. Of a file that grows one may be ahead of the others by a
+    /// segment, and a playlist without them would be believed.
+    pub fn is_ready(&self) -> bool {
+        let least = self.tracks.iter().map(|track| track.cut.segments().len()).min().unwrap_or(0);
+        let has = |kind| self.tracks.iter().any(|track| track.name.kind == kind);
+        let waits_for_video = !has(MediaKind::Video)
+            && least < AUDIO_FIRST_MAX
+            && self
+                .index
+                .tracks()
+                .iter()
+                .any(|track| track.track.kind == MediaKind::Video && track.is_playable());
+        !self.grows || least > 0 && !waits_for_video
     }
 
     /// The init segment of a rendition.

@@ -23,7 +23,7 @@ use crate::film::{FilmInput, SegmentPlan};
 use crate::names::{FileObject, Source};
 use crate::query::VodQuery;
 use crate::settings::VodSettings;
-use crate::source::{MediaFile, Stamp, length_of, open_local, open_remote};
+use crate::source::{IndexReader, MediaFile, Stamp, length_of, open_local, open_remote};
 use crate::{Film, MediaBody, VodError};
 
 /// Threads that read files of this machine at a time; others wait for one.
@@ -414,7 +414,9 @@ impl Inner {
         // In pieces: a read of a few bytes would be a call of the kernel each.
         let film = match file {
             MediaFile::Local(file) => Film::read(std::io::BufReader::with_capacity(16 << 10, file), input),
-            MediaFile::Remote(reader) => Film::read(reader, input),
+            MediaFile::Remote(reader) => {
+                Film::read(IndexReader { reader, position: 0, length: input.length }, input)
+            }
         };
         if let Err(VodError::Unplayable(reason)) = &film {
             self.counters.unplayable.fetch_add(1, Ordering::Relaxed);
@@ -443,6 +445,9 @@ fn find(
     // While it grows there is something new every few seconds; complete, it may be replaced.
     let of_file = Lifetime::Seconds(if film.grows() { 1 } else { 5 });
     let of_tag = if film.grows() { of_file } else { Lifetime::Seconds(3600) };
+    if !film.is_ready() {
+        return Err(VodError::NotFound);
+    }
     let text = |text, content_type| Some(Found::Text(text?, content_type));
     let (found, lifetime) = match object {
         FileObject::Multivariant => (text(presentation.multivariant_playlist(&prefix), M3U8), of_file),

@@ -21,6 +21,8 @@ use crate::settings::VodSettings;
 
 /// Bytes fetched ahead of what is read of another server's file.
 const WINDOW_BYTES: usize = 2 << 20;
+/// What lies between two boxes of an index is less.
+const FAR_BYTES: u64 = 64 << 10;
 /// Attempts at another server without a new byte.
 const TRIES_MAX: u32 = 2;
 
@@ -73,6 +75,34 @@ impl Seek for MediaFile {
             Self::Local(file) => file.seek(to),
             Self::Remote(reader) => reader.seek(to),
         }
+    }
+}
+
+/// Reads the index of another server's file: what is far behind the begin is an index at the end, which is
+/// fetched by one request.
+#[derive(Debug)]
+pub(crate) struct IndexReader<'a> {
+    pub(crate) reader: &'a mut RangeReader,
+    pub(crate) position: u64,
+    pub(crate) length: u64,
+}
+
+impl Read for IndexReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(bytes)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for IndexReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let before = self.position;
+        self.position = self.reader.seek(to)?;
+        if self.position > before.saturating_add(FAR_BYTES) && self.position < self.length {
+            self.reader.will_need([self.position..self.length]);
+        }
+        Ok(self.position)
     }
 }
 
