@@ -26,7 +26,7 @@ pub struct Presentation<'a> {
     pub grows: bool,
     /// Longest duration that a segment may have, in seconds; at least that of those there are.
     pub target_seconds: u32,
-    /// What times in the media are later than those here, so that none is below 0.
+    /// What times in the media are later than those here, so that nothing is shown before 0.
     pub shift: Timestamp,
     /// Wall clock at the begin, since 1970, of recordings.
     pub wall_clock: Option<Duration>,
@@ -236,7 +236,7 @@ impl Presentation<'_> {
              initialization=\"{name}/init-0.mp4{query}\" media=\"{name}/$Number$.m4s{query}\">\n<SegmentTimeline>",
             self.shift.ticks(*timescale),
         );
-        let ticks = |time: Timestamp| (time + self.shift).ticks(*timescale);
+        let ticks = |time: Timestamp| time.ticks(*timescale) + self.shift.ticks(*timescale);
         let mut runs: Vec<(i64, i64, u32)> = Vec::new();
         for segment in rendition.segments {
             let (from, to) = (ticks(segment.at), ticks(segment.at + segment.duration));

@@ -39,6 +39,8 @@ pub(crate) struct Cut {
     kind: MediaKind,
     /// Complete ones; `pieces` has one more as long as there is one that is not.
     segments: Vec<FileSegment>,
+    /// When the first picture of the first segment is shown; none is before it.
+    first_pts: Option<Timestamp>,
     pieces: Vec<Piece>,
     /// The one that is not complete.
     open: Option<Open>,
@@ -58,7 +60,7 @@ struct Open {
 
 impl Cut {
     pub(crate) fn new(kind: MediaKind) -> Self {
-        Self { kind, segments: Vec::new(), pieces: Vec::new(), open: None }
+        Self { kind, segments: Vec::new(), first_pts: None, pieces: Vec::new(), open: None }
     }
 
     /// Takes the next sample, whose place `mark` gives.
@@ -80,6 +82,9 @@ impl Cut {
         }
         if self.open.as_ref().is_some_and(|open| self.ends(open, sample)) {
             self.close(Some(sample.pts));
+        }
+        if self.segments.is_empty() {
+            self.first_pts = Some(self.first_pts.map_or(sample.pts, |first| first.min(sample.pts)));
         }
         let end = sample.pts + sample.duration;
         match &mut self.open {
@@ -117,6 +122,11 @@ impl Cut {
     /// When the first sample is decoded.
     pub(crate) fn first_dts(&self) -> Option<Timestamp> {
         self.pieces.first().map(|first| first.dts)
+    }
+
+    /// When the first is shown.
+    pub(crate) fn first_pts(&self) -> Option<Timestamp> {
+        self.first_pts
     }
 
     pub(crate) fn segments(&self) -> &[FileSegment] {

@@ -32,7 +32,7 @@ pub struct Film {
     index: Arc<SampleIndex>,
     walk: Walk,
     tracks: Vec<FilmTrack>,
-    /// What all times are moved by, so that none is below 0: whole seconds, exact on any clock.
+    /// What all times are moved by, so that nothing is shown before 0: nothing, in most files.
     shift: Option<Timestamp>,
     /// Whether more is to come.
     grows: bool,
@@ -77,6 +77,9 @@ pub(crate) struct SegmentPlan {
     kind: MediaKind,
     timescale: u32,
     number: u64,
+    /// What decoding times, and times of presentation, are moved by. Those of decoding are moved further where
+    /// pictures are decoded before 0: composition offsets may be negative.
+    decode_shift: Timestamp,
     shift: Timestamp,
 }
 
@@ -143,15 +146,14 @@ impl Film {
         if !grows {
             self.tracks.iter_mut().for_each(|track| track.cut.finish());
         }
-        let first = self.tracks.iter().filter_map(|track| track.cut.first_dts()).min();
-        if let (None, Some(first)) = (self.shift, first) {
-            if first < -BEFORE_ZERO_MAX {
-                let reason = "its times cannot be true: more than a minute is decoded before its start";
-                return Err(VodError::Unplayable(reason.to_owned()));
-            }
-            let second = Timestamp::UNITS_PER_SECOND;
-            let seconds = -first.units().min(0).div_euclid(second);
-            self.shift = Some(Timestamp::from_units(seconds * second));
+        let first =
+            |of: fn(&Cut) -> Option<Timestamp>| self.tracks.iter().filter_map(|track| of(&track.cut)).min();
+        if first(Cut::first_dts).is_some_and(|first| first < -BEFORE_ZERO_MAX) {
+            let reason = "its times cannot be true: more than a minute is decoded before its start";
+            return Err(VodError::Unplayable(reason.to_owned()));
+        }
+        if let (None, Some(first)) = (self.shift, first(Cut::first_pts)) {
+            self.shift = Some(-first.min(Timestamp::ZERO));
         }
         Ok(())
     }
@@ -310,6 +312,7 @@ impl Film {
             kind: name.kind,
             timescale: track.timescale,
             number,
+            decode_shift: -track.cut.first_dts().unwrap_or_default().min(-self.shift()),
             shift: self.shift(),
         })
     }
@@ -333,7 +336,9 @@ impl SegmentPlan {
         let Some(first) = samples.first().filter(|_| samples.len() == self.samples as usize) else {
             return Err(VodError::NotFound);
         };
-        let ticks = |time: Timestamp| (time + self.shift).ticks(self.timescale);
+        let ticks = |time: Timestamp| time.ticks(self.timescale);
+        // Each rounded by itself, so that what is between two samples stays as it is in the file.
+        let moved = ticks(self.shift) - ticks(self.decode_shift);
         let ends = samples.iter().skip(1).map(|next| Some(next.dts)).chain([self.next_dts]);
         let said = samples.iter().zip(ends).map(|(sample, end)| {
             let end = end.unwrap_or(sample.dts + sample.duration);
@@ -341,11 +346,11 @@ impl SegmentPlan {
                 duration: u32::try_from(ticks(end) - ticks(sample.dts)).unwrap_or(0),
                 size: sample.size,
                 is_key: sample.is_key,
-                composition: i32::try_from(ticks(sample.pts) - ticks(sample.dts)).unwrap_or(0),
+                composition: i32::try_from(ticks(sample.pts) - ticks(sample.dts) + moved).unwrap_or(0),
             }
         });
         let said: Vec<_> = said.collect();
-        let decode_time = ticks(first.dts).max(0).cast_unsigned();
+        let decode_time = (ticks(first.dts) + ticks(self.decode_shift)).max(0).cast_unsigned();
         let sequence = u32::try_from(self.number + 1).unwrap_or(u32::MAX);
         let head = cmaf::fragment_head(self.track, self.kind, sequence, decode_time, &said);
         let head = head.ok_or_else(|| VodError::Unplayable("a segment is too large".to_owned()))?;
