@@ -345,17 +345,21 @@ impl Inner {
         stamp: Stamp,
     ) -> Result<(MediaFile, Option<Stamp>), VodError> {
         let mut file = MediaFile::Local(file);
-        if let Some(known) = known.as_mut().filter(|known| known.film.is_ok()) {
-            let before = known.stamp.filter(|before| stamp.is_later_of(before));
-            if let (Some(before), Ok(film)) = (before, &known.film) {
-                let mut film = film.write().unwrap_or_else(PoisonError::into_inner);
-                if before.length < stamp.length {
-                    film.read_on(&mut file, stamp.length, true)?;
-                    known.stamp = Some(stamp);
-                }
-                drop(film);
-                return Ok((file, Some(stamp)));
+        if let Some(Known { stamp: Some(before), film: Ok(film), .. }) = known.as_mut()
+            && stamp.is_later_of(before)
+        {
+            let mut film = film.write().unwrap_or_else(PoisonError::into_inner);
+            let result = match before.length < stamp.length {
+                true => film.read_on(&mut file, stamp.length, true),
+                false => Ok(()),
+            };
+            drop(film);
+            *before = stamp;
+            if result.is_err() {
+                // What was read of it so far is no begin to go on from.
+                *known = None;
             }
+            return result.map(|()| (file, Some(stamp)));
         }
         if let Some(known) = known.as_ref().filter(|known| known.stamp == Some(stamp)) {
             return known.film.as_ref().map(|_| ()).map_err(VodError::clone).map(|()| (file, Some(stamp)));

@@ -100,7 +100,7 @@ impl Seek for IndexReader<'_> {
         let before = self.position;
         self.position = self.reader.seek(to)?;
         if self.position > before.saturating_add(FAR_BYTES) && self.position < self.length {
-            self.reader.will_need([self.position..self.length]);
+            self.reader.will_need(std::iter::once(self.position..self.length));
         }
         Ok(self.position)
     }

@@ -23,7 +23,6 @@ use super::{REQUEST_TIMEOUT, SHORT_STAY, STAY, Server, is_media};
 use crate::context::Peer;
 use worker_api::AddressSlot;
 use worker_api::handoff::Handoff;
-use worker_api::segments::is_on_demand;
 
 /// Largest request head, bytes: as much as a worker takes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -232,11 +231,6 @@ impl Stay {
             Err(_) => tracing::debug!(peer = %peer.address, "HTTP connection closed: time limit"),
         }
     }
-}
-
-/// Whether a path is one that only workers serve.
-fn is_media(path: &str) -> bool {
-    path.ends_with(".flv") && !is_on_demand(path)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

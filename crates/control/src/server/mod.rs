@@ -25,6 +25,7 @@ use tower::ServiceExt;
 pub(crate) use self::requests::Endless;
 use crate::context::{Context, Peer};
 use worker_api::handoff::Handoff;
+use worker_api::segments::is_on_demand;
 use worker_api::{AddressSlot, AddressSlots};
 
 /// Connections of HTTP/1 served at the same time; with more, workers answer 503 once their queue to us is
@@ -99,7 +100,7 @@ pub(crate) async fn serve(context: Arc<Context>, router: Router, mut handoffs: m
 
 /// Whether a path is one that only workers serve. Recordings in the API may end in `.flv` as well.
 fn is_media(path: &str) -> bool {
-    path.ends_with(".flv") && !path.starts_with("/api/")
+    path.ends_with(".flv") && !path.starts_with("/api/") && !is_on_demand(path)
 }
 
 impl Server {
