@@ -162,8 +162,15 @@ pub struct Controller {
     over_reports: u32,
     over_us: u64,
     most_while_over: i64,
+    /// Of the queue that is to go away.
+    standing: Standing,
     /// Others keep the queue full; since when.
     competing_since: Option<u64>,
+    /// Until when that is likely to be so again, and for how long it is taken for granted then.
+    competed_until_us: u64,
+    compete_us: u64,
+    /// Mean of the rate over the last seconds beside others, where each of their losses cuts it.
+    mean_beside_others: f64,
     cut_us: u64,
     grown_us: u64,
     marked_share: f64,
@@ -211,6 +218,18 @@ struct LastArrival {
     sent_us: u64,
     arrival_us: i64,
     wait_us: i64,
+}
+
+/// Whether a queue goes away as one of ours would while less is sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// The rate when the queue was seen first, and what the bottleneck was taken to carry then.
+    rate: f64,
+    capacity: f64,
+    /// When it was looked at last, and how long it was.
+    looked: Option<(u64, i64)>,
+    /// How many times in a row it had not gone.
+    times: u32,
 }
 
 /// What one call of `feedback` was about.
@@ -263,7 +282,11 @@ impl Controller {
             over_reports: 0,
             over_us: 0,
             most_while_over: 0,
+            standing: Standing::default(),
             competing_since: None,
+            competed_until_us: 0,
+            compete_us: 0,
+            mean_beside_others: 0.0,
             cut_us: 0,
             grown_us: 0,
             marked_share: 0.0,
@@ -376,7 +399,16 @@ impl Controller {
 
     /// What the path carries for longer, in bits per second: choose layers by it.
     pub fn estimate(&self) -> u64 {
-        if self.stopped { 0 } else { self.estimate_bits() as u64 }
+        if self.stopped {
+            return 0;
+        }
+        let now = self.estimate_bits();
+        let estimate = match self.competing_since {
+            // A layer is not left for one loss, nor gone up to for a moment before the next one.
+            Some(_) => self.mean_beside_others.clamp(0.5 * now, 1.5 * now).min(self.config.ceiling as f64),
+            None => now,
+        };
+        estimate as u64
     }
 
     /// What the bottleneck was seen to carry lately. More than the estimate, which leaves some of it free so

@@ -46,9 +46,10 @@
 //!   be there: five packets or 30 ms (50 from 0.5 to 1 Mbit/s), faster than the estimate; the next
 //!   one at once if it arrived as fast. Pairs of packets that left together show earlier whether
 //!   that is worth trying.
-//! - **Others.** A queue that moves but does not go away while we send less is someone else's: then
-//!   losses decide, as in TCP (RFC 5681), until it has gone. One that does not move is a longer
-//!   route.
+//! - **Others.** A deep queue that does not get shorter while we send much less than the bottleneck
+//!   carries is someone else's, as is any that moves but has not gone after two seconds: then losses
+//!   decide, as in TCP (RFC 5681), until it has gone. After 8 s it is looked again, then less often.
+//!   A queue that does not move is a longer route.
 //! - **Marks** (RFC 9331): the rate falls by half of the share that is marked, once a round trip,
 //!   and bursts are avoided. Packets leave as ECN-capable while they arrive so
 //!   ([`Controller::is_ecn_usable`]).

@@ -149,6 +149,8 @@ pub(crate) struct World {
     path: Path,
     viewers: Vec<Viewer>,
     tcp: Option<(Us, Tcp)>,
+    /// The TCP flow sends nothing new from then on.
+    pub(crate) tcp_ends: Us,
     events: BinaryHeap<Reverse<(Us, u64)>>,
     bodies: BTreeMap<u64, Event>,
     counter: u64,
@@ -196,6 +198,7 @@ impl World {
             path: Path::new(path, random.next_u64()),
             viewers,
             tcp: tcp.map(|from| (from, Tcp::new())),
+            tcp_ends: Us::MAX,
             events: BinaryHeap::new(),
             bodies: BTreeMap::new(),
             counter: 0,
@@ -281,7 +284,7 @@ impl World {
     }
 
     fn send_tcp(&mut self) {
-        let Some((_, tcp)) = &mut self.tcp else { return };
+        let Some((_, tcp)) = self.tcp.as_mut().filter(|_| self.now < self.tcp_ends) else { return };
         let mut arrivals = Vec::new();
         while let Some(number) = tcp.poll(self.now) {
             if let Fate::Arrives { at, .. } = self.path.send(self.now, tcp::BYTES) {

@@ -183,14 +183,14 @@ impl Controller {
         }
         if let Some(since) = self.competing_since {
             self.loss.forget(now);
-            return self.compete(now, since, batch, sent_rate);
+            return self.compete(now, since, batch);
         }
         let over = sudden || waits_long && (self.over_reports >= 2 || self.queue_us > far);
         if over {
             self.over_us = now;
             self.cut(now, sent_rate, delivered);
         } else if batch.least_wait.is_some()
-            && (self.queue_us <= threshold / 2 || now - self.over_us > 300_000)
+            && (self.queue_us <= threshold / 2 || self.queue_us <= threshold && now - self.over_us > 300_000)
         {
             self.over_since = None;
         }

@@ -56,6 +56,11 @@ impl Controller {
         }
         let Some(Shown { rate, is_limit }) = probe.shown() else { return self.probe_failed(now) };
         self.note_best(now, rate);
+        if self.competing_since.is_some() {
+            // What goes through between others' packets for a moment is no capacity: losses decide.
+            self.next_probe_us = now + PROBE_PAUSE_US;
+            return;
+        }
         let (better, before) = (0.92 * rate, self.estimate_bits());
         let is_better = better > before && self.over_since.is_none();
         if is_better {

@@ -1,6 +1,6 @@
 //! The rate: down to what the bottleneck shows when packets wait, and up again when they do not.
 
-use super::{Batch, Controller, HINT_PAUSE_US, PACKET_BITS, PROBE_PAUSE_US};
+use super::{Batch, Controller, HINT_PAUSE_US, PACKET_BITS, PROBE_PAUSE_US, Standing};
 
 impl Controller {
     pub(super) fn cut(&mut self, now: u64, sent_rate: f64, delivered: Option<f64>) {
@@ -13,9 +13,17 @@ impl Controller {
                     let apart = (shown / known - 1.0).abs().min(0.5);
                     self.unsteady += 0.3 * (apart - self.unsteady);
                 }
+                let capacity = self.busy.rate(4.0, now, 300_000).or(self.capacity).unwrap_or(self.rate);
+                // Beside others it has shown lately what its part is.
+                let part = if now < self.competed_until_us { self.mean_beside_others } else { 0.0 };
+                let rate = self.estimate_bits().max(part);
+                self.standing = Standing { rate, capacity: capacity.max(part), ..Standing::default() };
                 now
             }
         };
+        if self.is_of_others(now, since, sent_rate) {
+            return self.begin_to_compete(now);
+        }
         if now - since < 1_000_000 {
             (self.least_while_over, self.most_while_over) = (self.queue_us, self.queue_us);
         }
@@ -27,7 +35,10 @@ impl Controller {
         let lower = match shown {
             // Others' packets are between ours, which are too few to fill the path: all of them
             // arrive.
-            Some(shown) if !full && shown > 0.9 * sent_rate => (0.92 * shown).max(sent_rate),
+            // Ever less is sent for the queue to go, and arrives: that is no reason to send even less.
+            Some(shown) if !full && shown > 0.9 * sent_rate => {
+                (0.92 * shown).max(sent_rate).max(0.5 * self.standing.capacity)
+            }
             Some(shown) => {
                 self.note_capacity(now, shown);
                 (0.92 - 0.3 * self.unsteady).max(0.8) * self.capacity.unwrap_or(shown)
@@ -65,29 +76,70 @@ impl Controller {
                 (self.queue_us, self.round_trip_least_us) = (0, self.round_trip_us);
             } else {
                 // Somebody else fills it.
-                self.competing_since = Some(now);
+                self.begin_to_compete(now);
             }
         }
     }
 
+    /// Whether the queue does not go away although much less is sent than the bottleneck carries. One of
+    /// ours would fall by the difference, at once.
+    fn is_of_others(&mut self, now: u64, since: u64, sent_rate: f64) -> bool {
+        // What was sent before waits in it.
+        if now - since < self.round_trip_us || self.queue_us < DEEP_QUEUE_US {
+            self.standing.looked = None;
+            return false;
+        }
+        let (at, before) = *self.standing.looked.get_or_insert((now, self.queue_us));
+        let passed = now - at;
+        if passed < STANDING_US {
+            return false;
+        }
+        self.standing.looked = Some((now, self.queue_us));
+        let share = 1.0 - sent_rate / self.standing.capacity.max(1.0);
+        let should = (share * passed as f64).min(before as f64);
+        let is_standing = share > 0.3 && ((before - self.queue_us) as f64) < 0.3 * should;
+        self.standing.times = if is_standing { self.standing.times + 1 } else { 0 };
+        self.standing.times >= if now < self.competed_until_us { 1 } else { STANDING_TIMES }
+    }
+
+    /// Others fill the queue. What was sent less for it to go away did not help.
+    fn begin_to_compete(&mut self, now: u64) {
+        let again = now < self.competed_until_us;
+        self.compete_us = if again { (2 * self.compete_us).min(COMPETE_MAX_US) } else { COMPETE_MIN_US };
+        self.competing_since = Some(now);
+        self.rate = self.rate.max(0.5 * self.standing.rate);
+        (self.over_since, self.cut_us, self.grown_us) = (None, now, now);
+        self.mean_beside_others = self.estimate_bits();
+        (self.next_probe_us, self.probe_factor) = (now, 1.5);
+    }
+
     /// Beside a flow that fills the queue until packets are lost, do as it does (RFC 5681): a queue
     /// that is kept long by others says nothing to us.
-    pub(super) fn compete(&mut self, now: u64, since: u64, batch: &Batch, sent_rate: f64) {
-        if batch.least_wait.is_some() && self.queue_us < 2 * self.threshold_us() || now - since > 30_000_000 {
-            self.competing_since = None;
+    pub(super) fn compete(&mut self, now: u64, since: u64, batch: &Batch) {
+        if batch.least_wait.is_some() && self.queue_us < 2 * self.threshold_us()
+            || now - since > self.compete_us
+        {
+            (self.competing_since, self.competed_until_us) = (None, now + COMPETED_US);
             self.capacity = None;
             return;
         }
         if batch.lost > 0 {
             if now - self.cut_us > self.round_trip_us {
-                self.rate = (0.7 * self.rate).max(self.config.floor as f64);
+                self.rate = (COMPETE_CUT * self.rate).max(self.config.floor as f64);
                 self.cut_us = now;
             }
-        } else if sent_rate > 0.75 * self.rate {
-            let round_trip = self.round_trip_us.max(20_000) as f64 / 1e6;
+        } else if self.rate < self.demand {
+            // CUBIC (RFC 9438) grows by time where round trips are long, not by their number.
+            let round_trip = self.round_trip_us.clamp(20_000, 350_000) as f64 / 1e6;
             let seconds = now.saturating_sub(self.grown_us).min(200_000) as f64 / 1e6;
-            self.rate += 3.0 * PACKET_BITS / (round_trip * round_trip) * seconds;
+            self.rate += COMPETE_PACKETS * PACKET_BITS / (round_trip * round_trip) * seconds;
+            // Layers come in steps: it grows beyond what is sent as far as probes were seen to arrive.
+            let shown = 1.5 * self.best[0].max(self.best[1]);
+            self.rate = self.rate.min(shown.max(self.config.floor as f64));
         }
+        let passed = now.saturating_sub(self.grown_us).min(1_000_000) as f64;
+        self.mean_beside_others +=
+            (self.estimate_bits() - self.mean_beside_others) * passed / COMPETE_MEAN_US;
         self.grown_us = now;
     }
 
@@ -149,3 +201,19 @@ impl Controller {
         (8_000.0 + 0.55 * PACKET_BITS * 1e6 / self.rate).min(60_000.0) as i64 + self.unrest_us()
     }
 }
+
+/// Shorter queues go by themselves, or are no hindrance.
+const DEEP_QUEUE_US: i64 = 60_000;
+/// For how long a queue is looked at whether it goes away, and how many times.
+const STANDING_US: u64 = 300_000;
+const STANDING_TIMES: u32 = 2;
+/// After so long it is looked again whether it is others that fill the queue; twice as long each time.
+const COMPETE_MIN_US: u64 = 8_000_000;
+const COMPETE_MAX_US: u64 = 60_000_000;
+/// For how long others that filled the queue are likely to do so again.
+const COMPETED_US: u64 = 60_000_000;
+/// Part of the rate that is left after losses, and packets by which it grows in a round trip.
+const COMPETE_CUT: f64 = 0.85;
+const COMPETE_PACKETS: f64 = 2.0;
+/// For how long a mean of the rate is taken.
+const COMPETE_MEAN_US: f64 = 6_000_000.0;
