@@ -24,6 +24,7 @@ pub type Check = fn(data: &[u8]);
 pub const CHECKS: &[(&str, Check)] = &[
     ("rtp", rtp),
     ("rtcp", rtcp),
+    ("congestion_feedback", congestion_feedback),
     ("header_extensions", header_extensions),
     ("dependency_descriptor", dependency_descriptor),
     ("payload_h264", payload_h264),
@@ -173,6 +174,66 @@ fn round_trip(packet: &Rtcp<'_>) {
         }
         _ => {}
     }
+}
+
+/// The body of a congestion control feedback (RFC 8888), behind its head.
+pub fn congestion_feedback(data: &[u8]) {
+    let body = &data[..data.len().min(4 * 65_535) / 4 * 4];
+    let packet = [&[0x8b, 205][..], &((body.len() / 4) as u16).to_be_bytes(), body].concat();
+    let mut found = packets(&packet);
+    let expected = streams_of(body);
+    match found.next() {
+        Some(Ok(packet @ Rtcp::CongestionFeedback(feedback))) => {
+            let expected = expected.expect("took what is no feedback");
+            let word = |at: usize| u32::from_be_bytes(body[at..at + 4].try_into().unwrap());
+            assert_eq!(feedback.sender_ssrc, word(0));
+            assert_eq!(feedback.report_time.0, word(body.len() - 4));
+            let streams = feedback.streams().map(|stream| {
+                assert_eq!(stream.len(), stream.packets().count());
+                let packets = stream
+                    .packets()
+                    .map(|packet| (packet.sequence_number, packet.received, packet.ecn, packet.offset));
+                (stream.ssrc, packets.collect())
+            });
+            assert_eq!(streams.collect::<Streams>(), expected);
+            round_trip(&packet);
+        }
+        Some(Err(RtcpError::BadBody)) => assert!(expected.is_none(), "refused a feedback"),
+        other => panic!("{other:?}"),
+    }
+    assert!(found.next().is_none(), "something behind it");
+}
+
+/// Of each stream its SSRC, and of each packet number, arrival, marks and offset.
+type Streams = Vec<(u32, Vec<(u16, bool, u8, Option<u16>)>)>;
+
+/// The same read a byte at a time.
+fn streams_of(body: &[u8]) -> Option<Streams> {
+    let end = body.len().checked_sub(4).filter(|end| *end >= 4)?;
+    let (mut at, mut streams) = (4, Vec::new());
+    while at < end {
+        if at + 8 > end {
+            return None;
+        }
+        let number = |at: usize| usize::from(body[at]) << 8 | usize::from(body[at + 1]);
+        let ssrc = (number(at) << 16 | number(at + 2)) as u32;
+        let (begin, count) = (number(at + 4), number(at + 6));
+        at += 8;
+        if count > 16_384 || at + 2 * count > end {
+            return None;
+        }
+        let packets = (0..count).map(|place| {
+            let report = number(at + 2 * place);
+            let received = report >= 0x8000;
+            let offset = (report & 0x1fff) as u16;
+            let is_known = received && offset < 0x1ffe;
+            let ecn = if received { (report >> 13 & 3) as u8 } else { 0 };
+            ((begin + place) as u16, received, ecn, is_known.then_some(offset))
+        });
+        streams.push((ssrc, packets.collect()));
+        at += 2 * count + if count % 2 == 1 { 2 } else { 0 };
+    }
+    (at == end).then_some(streams)
 }
 
 fn feedback_round_trip(feedback: &TransportFeedback<'_>) {
