@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use rtp::extension::{Extension, FrameDependencies, Indication};
 use rtp::payload::PictureSizes;
 
 use super::clock::NtpRtpMapping;
 use super::demand::Answers;
+use super::dependencies::Dependencies;
 use super::feedback::KeyFrameRequests;
 use super::nack::NackList;
 use super::reception::{Rate, Reception};
@@ -35,20 +37,28 @@ pub(crate) struct Encoding {
     pub(crate) sizes: PictureSizes,
     /// Of an encoding that has layers inside.
     pub(crate) layers: Option<Box<LayerRates>>,
+    /// Of an encoding with dependency descriptors.
+    pub(crate) dependencies: Option<Box<Dependencies>>,
 }
 
 /// What arrives of each layer inside an encoding.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerRates {
-    /// By spatial and temporal layer.
+    /// By spatial and temporal layer; with decode targets, all that one of these layers takes.
     rates: [[Rate; INNER_LAYERS_MAX]; INNER_LAYERS_MAX],
     /// The highest spatial and temporal layer there has been.
     pub(crate) highest: (u8, u8),
+    has_targets: bool,
 }
 
 impl LayerRates {
     /// Bits per second of these layers and all below.
     pub(crate) fn up_to(&self, spatial: u8, temporal: u8) -> u64 {
+        if self.has_targets {
+            let highest = INNER_LAYERS_MAX as u8 - 1;
+            let (spatial, temporal) = (spatial.min(highest), temporal.min(highest));
+            return self.rates[usize::from(spatial)][usize::from(temporal)].bits_per_second;
+        }
         let rows = self.rates.iter().take(usize::from(spatial) + 1);
         rows.flat_map(|row| row.iter().take(usize::from(temporal) + 1)).map(|rate| rate.bits_per_second).sum()
     }
@@ -71,6 +81,7 @@ impl Encoding {
             rate: Rate::default(),
             sizes: PictureSizes::default(),
             layers: None,
+            dependencies: None,
         }
     }
 
@@ -86,7 +97,37 @@ impl Encoding {
     pub(crate) fn restart(&mut self, now: Instant) {
         self.generation += 1;
         self.nacks.clear();
+        self.dependencies = None;
         self.key_frames.want(now);
+    }
+
+    /// Reads the dependency descriptor among the extensions of a packet, if there is one.
+    pub(crate) fn read_descriptor<'a>(
+        &mut self,
+        mut extensions: impl Iterator<Item = (Extension, &'a [u8])>,
+    ) -> Option<FrameDependencies> {
+        let (_, data) = extensions.find(|(extension, _)| *extension == Extension::DependencyDescriptor)?;
+        self.dependencies.get_or_insert_with(|| Box::new(Dependencies::new())).read(data)
+    }
+
+    /// Counts a packet of an encoding that has decode targets, for each that has its frame.
+    #[cold]
+    pub(crate) fn arrived_in_targets(&mut self, now: Instant, frame: &FrameDependencies, bytes: usize) {
+        let Some(dependencies) = &self.dependencies else { return };
+        let layers = self.layers.get_or_insert_default();
+        if !layers.has_targets {
+            **layers = LayerRates { has_targets: true, ..LayerRates::default() };
+        }
+        let top = INNER_LAYERS_MAX as u8 - 1;
+        let mut highest = (0, 0);
+        for (target, layer) in dependencies.active_layers() {
+            let (spatial, temporal) = (layer.spatial.min(top), layer.temporal.min(top));
+            highest = (highest.0.max(spatial), highest.1.max(temporal));
+            if frame.indication(target) != Indication::NotPresent {
+                layers.rates[usize::from(spatial)][usize::from(temporal)].add(now, bytes);
+            }
+        }
+        layers.highest = highest;
     }
 
     /// Counts a packet of media or padding.

@@ -10,9 +10,12 @@
 //! few profiles most viewers have; for the others the header is written each time, which costs some
 //! tens of nanoseconds more.
 
-use rtp::extension::{BlockWriter, Extension, ExtensionMap, Form, shift_frame_number};
+use std::num::NonZeroU8;
+
+use rtp::extension::{BlockWriter, DESCRIPTOR_LEN_MAX, Extension, ExtensionMap, Form, shift_frame_number};
 use rtp::{FIXED_HEADER_LEN, HeaderFields};
 
+use super::dependencies::ActiveTargets;
 use super::inputs::{ViewerPayload, ViewerTrackInput};
 use super::pacer::Pacer;
 use super::packet::{EXTENSION_BYTES_MAX, Packet};
@@ -47,6 +50,8 @@ pub(crate) struct ViewerFields {
     pub(crate) is_catch_up: bool,
     /// Added to the frame number of the dependency descriptor.
     pub(crate) frames: u16,
+    /// It says that all of so many decode targets are active, unless it says itself which are.
+    pub(crate) all_active: Option<NonZeroU8>,
 }
 
 impl HeaderProfile {
@@ -168,8 +173,9 @@ impl HeaderProfile {
             }
             if let Some(id) = self.extensions.id_of(extension) {
                 let _ = match extension {
-                    Extension::DependencyDescriptor if to.frames != 0 => writer
-                        .push(id, with_frame_number_shifted(data, to.frames, &mut [0; EXTENSION_BYTES_MAX])),
+                    Extension::DependencyDescriptor if to.frames != 0 || to.all_active.is_some() => {
+                        writer.push(id, with_descriptor_changed(data, to, &mut [0; DESCRIPTOR_LEN_MAX]))
+                    }
                     _ => writer.push(id, data),
                 };
             }
@@ -205,10 +211,19 @@ const PADDING_BIT: u8 = 0x20;
 
 /// A dependency descriptor of a viewer that has changed layers, in `room`.
 #[cold]
-fn with_frame_number_shifted<'a>(data: &'a [u8], frames: u16, room: &'a mut [u8]) -> &'a [u8] {
-    let Some(room) = room.get_mut(..data.len()) else { return data };
-    room.copy_from_slice(data);
-    shift_frame_number(room, frames);
+fn with_descriptor_changed<'a>(
+    data: &'a [u8],
+    to: ViewerFields,
+    room: &'a mut [u8; DESCRIPTOR_LEN_MAX],
+) -> &'a [u8] {
+    // T and A behind the mandatory fields: it says itself what is active.
+    let says = data.get(3).is_some_and(|flags| flags & 0xc0 != 0);
+    let active = to.all_active.filter(|_| !says).map(ActiveTargets::all).unwrap_or_default();
+    let mut said = [0; DESCRIPTOR_LEN_MAX];
+    let said = active.write(data, &mut said);
+    let Some(room) = room.get_mut(..said.len()) else { return data };
+    room.copy_from_slice(said);
+    shift_frame_number(room, to.frames);
     room
 }
 

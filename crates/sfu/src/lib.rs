@@ -39,6 +39,7 @@
 mod batch;
 mod clock;
 mod demand;
+mod dependencies;
 mod early;
 mod encoding;
 mod feedback;

@@ -277,6 +277,9 @@ impl PacketStream {
         }
         let track = self.tracks.get_or_new(index);
         track.of_home.packets += 1;
+        if let Some(encoding) = track.encodings.get_mut(usize::from(packet.meta.source.encoding)) {
+            encoding.read_descriptor(packet.extensions());
+        }
         // What was on its way when it was wanted no longer would be half a group of pictures.
         let is_main = outputs.is_main && track.of_home.announced.main;
         let stored = is_main.then(|| track.store_mirrored(now, packet, &self.limits)).transpose();
@@ -419,6 +422,10 @@ impl Track {
         out: &mut Vec<Forward>,
     ) {
         let meta = &packet.meta;
+        let layer = meta.source.encoding;
+        let encoding = self.encodings.get(usize::from(layer));
+        let dependencies = encoding.and_then(|encoding| encoding.dependencies.as_deref());
+        let frame = dependencies.and_then(|known| known.frame_of(packet.extensions()));
         let media = MediaPacket::mirrored(packet, number);
         let identified = Identified {
             media: &media,
@@ -429,6 +436,7 @@ impl Track {
             is_clock_known: true,
             may_estimate_clock: false,
             place: Some(self.of_home.packets),
+            frame: frame.as_ref(),
         };
         // The clock, in the publisher's timestamps.
         let shift = meta.source.timestamp.wrapping_sub(meta.timestamp);
@@ -436,15 +444,17 @@ impl Track {
             at,
             timestamp: timestamp.wrapping_add(shift),
         });
-        let layer = meta.source.encoding;
-        let mut requests =
-            self.encodings.get_mut(usize::from(layer)).map(|encoding| &mut encoding.key_frames);
+        let encoding = self.encodings.get_mut(usize::from(layer));
+        let (mut requests, dependencies) = match encoding {
+            Some(Encoding { key_frames, dependencies, .. }) => (Some(key_frames), dependencies.as_deref()),
+            None => (None, None),
+        };
         if meta.starts_key_frame
             && let Some(requests) = &mut requests
         {
             requests.satisfied();
         }
-        let context = TrackContext { now: meta.arrival, index: self.index, limits, report };
+        let context = TrackContext { now: meta.arrival, index: self.index, limits, report, dependencies };
         for rendition in self.renditions.iter_mut().filter(|one| one.layer.encoding == Some(layer)) {
             let mut shared = Some(Arc::clone(packet));
             let is_running =

@@ -2,6 +2,7 @@
 //! of layers: picture ids and TL0PICIDX of VP8 and VP9, frame numbers of the dependency descriptor.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU8;
 
 use rtp::extension::{DependencyDescriptor, Extension};
 use rtp::payload::vp8::PictureId;
@@ -18,6 +19,9 @@ pub(crate) struct PictureShift {
     pub(crate) frames: u16,
     /// To TL0PICIDX.
     pub(crate) tl0: u8,
+    /// Said in the first dependency descriptors: all of so many decode targets are active, after some were
+    /// left out.
+    pub(crate) all_active: Option<NonZeroU8>,
 }
 
 /// What has to be changed in a payload before it goes to a viewer.
@@ -40,7 +44,7 @@ impl PayloadShift {
 }
 
 impl PictureShift {
-    pub(crate) const NONE: Self = Self { pictures: 0, frames: 0, tl0: 0 };
+    pub(crate) const NONE: Self = Self { pictures: 0, frames: 0, tl0: 0, all_active: None };
 
     /// What is to be changed in payloads of this codec.
     pub(crate) fn of_payload(self, codec: Codec) -> Option<PayloadShift> {
@@ -63,6 +67,7 @@ impl PictureShift {
         }
         let tl0 = |tl0: Option<u8>| tl0.map(u16::from);
         Self {
+            all_active: None,
             pictures,
             frames: follow(last.frame, self.frames, next.frame),
             tl0: follow(tl0(last.tl0), u16::from(self.tl0), tl0(next.tl0)) as u8,

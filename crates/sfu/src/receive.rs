@@ -293,9 +293,15 @@ impl PacketStream {
         };
 
         let is_padding = payload.is_empty();
+        let frame = encoding.read_descriptor(extensions.clone());
+        let has_targets = encoding.dependencies.as_ref().is_some_and(|known| known.has_choice());
         if !media.role.is_repair {
             encoding.arrived(now, media.bytes);
-            if media.layers != (0, 0) || encoding.layers.is_some() {
+            if let Some(frame) = frame.as_ref().filter(|_| has_targets) {
+                encoding.arrived_in_targets(now, frame, media.bytes);
+            } else if has_targets {
+                // Padding, or its structure is missing.
+            } else if media.layers != (0, 0) || encoding.layers.is_some() {
                 encoding.arrived_in_layer(now, media.layers, media.bytes);
             }
             if !is_padding {
@@ -317,6 +323,7 @@ impl PacketStream {
             is_clock_known: publisher.clock.is_known(),
             may_estimate_clock: publisher.may_estimate_clock(now),
             place: None,
+            frame: frame.as_ref(),
         };
         let track = if track.layered > 0 {
             self.review_targets(now, media.role.track);
@@ -375,6 +382,7 @@ impl PacketStream {
                     media: &held.media,
                     sequence: held.sequence,
                     is_padding: held.payload.is_empty(),
+                    frame: None,
                     ..identified
                 };
                 let extensions = held.extensions.iter().map(|(extension, data)| (*extension, &data[..]));

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::FIXED_HEADER_LEN;
-use rtp::extension::Extension;
+use rtp::extension::{DESCRIPTOR_LEN_MAX, Extension, Indication};
 use rtp::payload::{Codec, Layers, vp8};
 
 use super::batch::Forward;
 use super::clock::NtpRtpMapping;
 use super::demand::Retention;
+use super::dependencies::{self, Dependencies};
 use super::early::EarlyPackets;
 use super::layers::Layer;
 use super::limits::Limits;
@@ -90,6 +91,8 @@ pub(crate) struct Rendition {
     pub(crate) awaited: Option<EncodingId>,
     /// Pictures of layers that it does not have.
     left_out: LeftOutPictures,
+    /// Sequence number and layers of the packet that was looked at last, of AV1 without descriptors.
+    layers_before: Option<(u64, Layers)>,
     /// Viewers that get it, and viewers whose target it is; one more for all mirrors. Of the main one,
     /// viewers that have had a target.
     pub(crate) users: u32,
@@ -105,6 +108,8 @@ pub(crate) struct TrackContext<'a> {
     pub(crate) limits: &'a Limits,
     /// The newest sender report of the packet's encoding.
     pub(crate) report: Option<NtpRtpMapping>,
+    /// Of the packet's encoding, if it has descriptors.
+    pub(crate) dependencies: Option<&'a Dependencies>,
 }
 
 impl Rendition {
@@ -125,6 +130,7 @@ impl Rendition {
             origin: None,
             awaited: None,
             left_out: LeftOutPictures::default(),
+            layers_before: None,
             users: 0,
             idle_since: None,
         }
@@ -181,6 +187,7 @@ impl Rendition {
                 sequence: held.sequence,
                 is_padding: held.payload.is_empty(),
                 place: packet.place.map(|_| 0),
+                frame: None,
                 ..*packet
             };
             let extensions = held.extensions.iter().map(|(extension, data)| (*extension, &data[..]));
@@ -194,15 +201,31 @@ impl Rendition {
         &mut self,
         packet: &Identified<'_>,
         context: &TrackContext<'_>,
-        extensions: impl Iterator<Item = (Extension, &'a [u8])>,
+        extensions: impl Iterator<Item = (Extension, &'a [u8])> + Clone,
         payload: &[u8],
         shared: &mut Option<Arc<Packet>>,
         out: &mut Vec<Forward>,
     ) {
         let (now, media) = (context.now, packet.media);
         let codec = media.format.codec;
-        let layers = if self.is_limited() { rtp::payload::layers(codec, payload) } else { Layers::default() };
-        let is_left_out = layers.spatial > self.layer.spatial || layers.temporal > self.layer.temporal;
+        // What it leaves out its decode target says where there are such, else the payload.
+        let dependencies = context.dependencies.filter(|known| self.is_limited() && known.has_choice());
+        let of_target = dependencies.and_then(|known| {
+            let frame = packet.frame.copied().or_else(|| known.frame_of(extensions.clone()))?;
+            Some((known, frame, known.target_of(self.layer)?))
+        });
+        let layers = match of_target {
+            Some((known, frame, target)) => Layers {
+                ends_layer_frame: frame.head.ends_frame && known.is_highest(&frame, target),
+                ..Layers::default()
+            },
+            None if self.is_limited() => self.layers_of(packet, codec, payload),
+            None => Layers::default(),
+        };
+        let is_left_out = match of_target {
+            Some((_, frame, target)) => frame.indication(target) == Indication::NotPresent,
+            None => layers.spatial > self.layer.spatial || layers.temporal > self.layer.temporal,
+        };
         let arrival = packet.arrival(now);
         let arrival = Arrival { is_padding: packet.is_padding || is_left_out, ..arrival };
         let place = packet.place.unwrap_or(arrival.sequence);
@@ -214,10 +237,11 @@ impl Rendition {
         };
         // What makes it another packet than that of the whole encoding: the end of a picture of
         // which the higher layers are left out, and ids that close up.
-        let ends_picture = layers.ends_layer_frame && layers.spatial == self.layer.spatial;
+        let ends_picture =
+            layers.ends_layer_frame && (of_target.is_some() || layers.spatial == self.layer.spatial);
         let marker = media.marker || ends_picture;
         let pictures = if codec == Codec::Vp8 && !filler { self.left_out.before(payload) } else { 0 };
-        let is_changed = marker != media.marker || pictures != 0;
+        let is_changed = marker != media.marker || pictures != 0 || of_target.is_some();
         if !packet.is_clock_known {
             self.estimate_mapping(now, timestamp, media.format.clock_rate);
         }
@@ -242,7 +266,24 @@ impl Rendition {
                 source: packet.source(),
                 red: None,
             };
-            let mut made = Packet::new(meta, extensions, if filler { &[] } else { payload });
+            let payload = if filler { &[] } else { payload };
+            // A receiver takes frames of other decode targets for lost unless it knows that they are left
+            // out; said in each packet, it reaches it whatever is lost.
+            let mut room = [0; DESCRIPTOR_LEN_MAX];
+            let active = of_target.map(|(known, _, target)| known.active_of(target)).unwrap_or_default();
+            let is_filler = filler && of_target.is_some();
+            let descriptor = extensions.clone().find(|(it, _)| *it == Extension::DependencyDescriptor);
+            let descriptor = descriptor.map_or(&[][..], |(_, data)| active.write(data, &mut room));
+            let mut made = Packet::new(
+                meta,
+                extensions.filter(|(it, _)| !(is_filler && *it == Extension::DependencyDescriptor)).map(
+                    |(it, data)| match it {
+                        Extension::DependencyDescriptor => (it, descriptor),
+                        _ => (it, data),
+                    },
+                ),
+                payload,
+            );
             if pictures != 0
                 && let Some(packet) = made.as_mut().and_then(Arc::get_mut)
             {
@@ -278,6 +319,21 @@ impl Rendition {
         }
     }
 
+    /// Layers of a packet as its payload says them. Of AV1 only the first packets of a frame do: the others
+    /// are of the layer of the one before.
+    fn layers_of(&mut self, packet: &Identified<'_>, codec: Codec, payload: &[u8]) -> Layers {
+        let layers = rtp::payload::layers(codec, payload);
+        if codec != Codec::Av1 {
+            return layers;
+        }
+        let layers = match self.layers_before.filter(|_| !layers.is_known && !payload.is_empty()) {
+            Some((before, known)) if before + 1 == packet.sequence => known,
+            _ => layers,
+        };
+        self.layers_before = Some((packet.sequence, layers));
+        layers
+    }
+
     /// The timestamp of the key frame before, if this one is newer.
     pub(crate) fn note_key_frame(&mut self, timestamp: u32) -> Option<u32> {
         if self.key_frame.is_none_or(|before| rtp::sequence::is_newer_timestamp(timestamp, before)) {
@@ -306,13 +362,30 @@ impl Rendition {
     }
 
     /// Whether it leaves out layers of its encoding.
-    fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         (self.layer.spatial, self.layer.temporal) != (Layer::ALL, Layer::ALL)
     }
 
     /// Whether the last packet of this rendition is also the last of the other.
     pub(crate) fn has_newest_of(&self, other: &Self) -> bool {
         self.is_of_source(other) && self.placed.0 == other.placed.0 && self.placed.1 + 1 == self.cache.end()
+    }
+
+    /// Whether it has a packet already that belongs behind this one of another output of the same source:
+    /// packets have changed places on their way.
+    pub(crate) fn is_ahead_of(&self, other: &Self, packet: &CachedPacket) -> bool {
+        let newest = self.cache.end().checked_sub(1).and_then(|newest| self.cache.get(newest));
+        let (Some(newest), Some(shift), Some(of_other)) = (newest, self.source_shift(), other.source_shift())
+        else {
+            return false;
+        };
+        let ahead =
+            newest.timestamp.wrapping_sub(shift).wrapping_sub(packet.timestamp.wrapping_sub(of_other));
+        let frames = [newest, packet].map(|it| dependencies::frame_number(&it.packet));
+        match (ahead.cast_signed(), frames) {
+            (0, [Some(newest), Some(other)]) => newest.wrapping_sub(other).cast_signed() > 0,
+            (ahead, _) => ahead > 0,
+        }
     }
 
     /// Whether both come from the same source, so that a packet that is in both is the same.

@@ -365,7 +365,8 @@ impl PacketStream {
             protection.set_budget(now, budget.saturating_sub(percent(taken, 105)));
         }
         // The best of all goes to most viewers in one and the same way.
-        let layer = if Some(layer) == top { Layer::BEST } else { layer };
+        let is_whole = (layer.spatial, layer.temporal) == (Layer::ALL, Layer::ALL);
+        let layer = if Some(layer) == top && is_whole { Layer::BEST } else { layer };
         self.set_layer(now, id, index, layer);
         Some((index, least, most))
     }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use rtp::payload::MediaKind;
 use tracing::trace;
 
+use super::dependencies::{self, Dependencies, Part, PartsHad};
 use super::encoding::{Encoding, SILENT_AFTER};
 use super::feedback::VIEWER_REQUEST_INTERVAL;
 use super::layers::{self, Layer, LayerRate};
@@ -47,6 +48,8 @@ pub(crate) struct ViewerLayers {
     target: RenditionId,
     /// What it got before, the oldest first.
     pub(crate) previous: VecDeque<Segment>,
+    /// What it has had of the encoding that it gets, where that has decode targets.
+    had: PartsHad,
 }
 
 /// Packets that a viewer got of an output before it changed to another one.
@@ -121,7 +124,13 @@ impl PacketStream {
         let track = self.tracks.get_or_new(track);
         let main = RenditionId::MAIN;
         let layers = viewer.cold.tracks[at].layers.get_or_insert_with(|| {
-            Box::new(ViewerLayers { wanted: layer, current: main, target: main, previous: VecDeque::new() })
+            Box::new(ViewerLayers {
+                wanted: layer,
+                current: main,
+                target: main,
+                previous: VecDeque::new(),
+                had: PartsHad::default(),
+            })
         });
         layers.wanted = layer;
         if is_new {
@@ -168,7 +177,8 @@ impl PacketStream {
     ) {
         let Some(track) = self.tracks.get_mut(index) else { return };
         let Some(output) = track.rendition(rendition) else { return };
-        let is_border = !output.at_border.is_empty() && output.cache.begins_frame(added);
+        let is_border = !output.at_border.is_empty()
+            && (output.cache.begins_frame(added) || track.begins_layer_frame(output, added));
         let start = if output.waiting.is_empty() { None } else { output.cache.switch_start(now) };
         // Nearly always: nothing of the key frame has been sent yet to viewers of this rendition.
         let is_newest = start.is_some_and(|start| added == start && output.cache.end() == start + 1);
@@ -182,8 +192,8 @@ impl PacketStream {
         let Some(track) = self.tracks.get_mut(index) else { return };
         let (Some(start), Some(output)) = (start, track.rendition_mut(rendition)) else { return };
         let mut waiting = std::mem::take(&mut output.waiting);
-        let (mut behind, mut at_border) = (Vec::new(), Vec::new());
-        waiting.retain(|(id, since)| {
+        let (mut behind, mut at_border, mut is_too_late) = (Vec::new(), Vec::new(), false);
+        waiting.retain_mut(|(id, since)| {
             if start < *since {
                 return true;
             }
@@ -192,6 +202,12 @@ impl PacketStream {
                 // It has got this key frame already, or some of it.
                 at_border.push(*id);
                 return false;
+            }
+            if has_begun(viewer, track, rendition, start, is_newest) {
+                // It has got the lower layers of it.
+                *since = start + 1;
+                is_too_late = true;
+                return true;
             }
             switch(now, viewer, track, rendition, start, is_newest);
             if !is_newest {
@@ -202,6 +218,9 @@ impl PacketStream {
         if let Some(output) = track.rendition_mut(rendition) {
             output.waiting = waiting;
             output.at_border.append(&mut at_border);
+        }
+        if is_too_late {
+            track.want_key_frame_of(now, rendition);
         }
         for id in behind {
             self.queue_viewer(id);
@@ -337,13 +356,29 @@ fn retarget(now: Instant, id: ViewerId, viewer: &mut Viewer, at: usize, track: &
 }
 
 /// Whether a viewer can change to this rendition without a key frame: what it gets is of the same
-/// encoding, and of no lower spatial layers.
+/// encoding, and of no lower spatial layers; or, where these do without each other, of the same.
 fn needs_no_key_frame(viewer: &Viewer, track: &Track, rendition: RenditionId) -> bool {
     let cold = viewer.cold.tracks.iter().find(|cold| cold.track == track.index);
     let current = cold.and_then(|cold| track.rendition(cold.rendition()));
     current.zip(track.rendition(rendition)).is_some_and(|(current, other)| {
-        current.is_of_source(other) && other.layer.spatial <= current.layer.spatial
+        current.is_of_source(other)
+            && match track.parts_of(current, other) {
+                Some((known, of_current, of_other)) => known.is_reachable(of_current, of_other),
+                // Its structure is not known yet.
+                None if track.awaits_structure(other) => false,
+                None => other.layer.spatial <= current.layer.spatial,
+            }
     })
+}
+
+/// Whether a viewer has been sent something, of the same encoding, that belongs behind this packet of
+/// another rendition, or is this packet.
+fn has_begun(viewer: &Viewer, track: &Track, rendition: RenditionId, start: u64, is_newest: bool) -> bool {
+    let cold = viewer.cold.tracks.iter().find(|cold| cold.track == track.index);
+    let current = cold.and_then(|cold| track.rendition(cold.rendition()));
+    let Some((current, other)) = current.zip(track.rendition(rendition)) else { return false };
+    let is_ahead = || other.cache.get(start).is_some_and(|first| current.is_ahead_of(other, first));
+    current.is_of_source(other) && (!is_newest || is_ahead())
 }
 
 /// Whether this rendition leaves out more of the encoding than what the viewer gets.
@@ -351,7 +386,12 @@ fn is_less(viewer: &Viewer, track: &Track, rendition: RenditionId) -> bool {
     let cold = viewer.cold.tracks.iter().find(|cold| cold.track == track.index);
     let current = cold.and_then(|cold| track.rendition(cold.rendition()));
     current.zip(track.rendition(rendition)).is_some_and(|(current, other)| {
-        other.layer.temporal < current.layer.temporal && other.layer.spatial <= current.layer.spatial
+        match track.parts_of(current, other) {
+            Some((known, of_current, of_other)) => known.contains(of_current, of_other),
+            None => {
+                other.layer.temporal < current.layer.temporal && other.layer.spatial <= current.layer.spatial
+            }
+        }
     })
 }
 
@@ -361,10 +401,19 @@ fn may_switch_at(viewer: &Viewer, track: &Track, rendition: RenditionId, number:
     let cold = viewer.cold.tracks.iter().find(|cold| cold.track == track.index);
     let Some(current) = cold.and_then(|cold| track.rendition(cold.rendition())) else { return false };
     let Some(other) = track.rendition(rendition) else { return false };
+    let Some(first) = other.cache.get(number) else { return false };
+    if current.is_ahead_of(other, first) {
+        return false;
+    }
+    if let Some((known, of_current, of_other)) = track.parts_of(current, other) {
+        let layers = cold.and_then(|cold| cold.layers.as_ref());
+        let frame = known.frame_of(first.packet.extensions()).filter(|frame| frame.head.starts_frame);
+        let (Some(layers), Some(frame)) = (layers, frame) else { return false };
+        return known.may_change(&layers.had, of_current, of_other, &frame);
+    }
     if other.layer.temporal <= current.layer.temporal {
         return true;
     }
-    let Some(first) = other.cache.get(number) else { return false };
     let encoding = other.source().and_then(|source| track.encodings.get(usize::from(source.layer)));
     let highest = encoding.map_or(0, |encoding| encoding.highest_layers().1);
     let layers = rtp::payload::layers(first.packet.codec(), first.packet.media());
@@ -417,6 +466,17 @@ fn switch(
     if let Some(last) = old.cache.last_before(until) {
         hot.pictures = hot.pictures.following(last, &first.packet, old.is_of_source(new));
     }
+    let first_frame = dependencies::frame_begun(&first.packet);
+    let parts = if old.is_of_source(new) { track.parts_of(old, new) } else { None };
+    if let (Some((known, before, part)), Some(first_frame)) = (parts, first_frame) {
+        layers.had.changed(first_frame, before, part);
+        // Packets of an output that leaves out layers say themselves what is active.
+        let was_told = old.is_limited() || hot.pictures.all_active.is_some();
+        let is_told = was_told && !new.is_limited();
+        hot.pictures.all_active = known.all_active().filter(|_| is_told);
+    } else {
+        layers.had.clear();
+    }
     let is_plain = hot.timestamp_shift == 0 && hot.pictures == PictureShift::NONE;
     hot.plain = if is_plain { rendition } else { RenditionId::NONE };
     let before = std::mem::replace(&mut layers.current, rendition);
@@ -459,6 +519,35 @@ fn following_timestamp(
 }
 
 impl Track {
+    /// The encoding of an output, if it has descriptors.
+    fn dependencies_of(&self, output: &Rendition) -> Option<&Dependencies> {
+        let at = output.source()?.layer;
+        self.encodings.get(usize::from(at))?.dependencies.as_deref()
+    }
+
+    /// Whether what an output leaves out is not known yet.
+    fn awaits_structure(&self, output: &Rendition) -> bool {
+        output.is_limited() && self.dependencies_of(output).is_some_and(|known| !known.is_known())
+    }
+
+    /// What two outputs have of one encoding, if it has decode targets to choose from.
+    fn parts_of(&self, one: &Rendition, other: &Rendition) -> Option<(&Dependencies, Part, Part)> {
+        let known = self.dependencies_of(other).filter(|known| known.has_choice())?;
+        Some((known, known.part_of(one.layer)?, known.part_of(other.layer)?))
+    }
+
+    /// Whether this packet, the newest of an output, begins a frame: pictures of several spatial layers have
+    /// as many.
+    fn begins_layer_frame(&self, output: &Rendition, number: u64) -> bool {
+        let is_newest = number + 1 == output.cache.end();
+        is_newest
+            && self.dependencies_of(output).is_some_and(Dependencies::has_choice)
+            && output
+                .cache
+                .get(number)
+                .is_some_and(|first| dependencies::frame_begun(&first.packet).is_some())
+    }
+
     /// By which layers are compared: more for what takes more.
     fn rank(&self, layer: Layer) -> (usize, u8, u8) {
         let encoding = layer.encoding.or(self.main.rewriter.encoding().map(|main| main.layer));
@@ -498,6 +587,15 @@ impl Track {
     fn canonical(&self, layer: Layer) -> Layer {
         let encoding = layer.encoding.and_then(|at| self.encodings.get(usize::from(at)));
         let (spatial, temporal) = encoding.map_or((0, 0), Encoding::highest_layers);
+        let is_nested = |encoding: &Encoding| encoding.dependencies.as_ref().is_none_or(|it| it.is_nested());
+        if (layer.spatial, layer.temporal) != (Layer::ALL, Layer::ALL) && !encoding.is_none_or(is_nested) {
+            // The highest layers are not all there is.
+            return Layer {
+                spatial: layer.spatial.min(spatial),
+                temporal: layer.temporal.min(temporal),
+                ..layer
+            };
+        }
         let limit = |wanted: u8, highest: u8| if wanted < highest { wanted } else { Layer::ALL };
         Layer { spatial: limit(layer.spatial, spatial), temporal: limit(layer.temporal, temporal), ..layer }
     }
@@ -508,7 +606,12 @@ impl Track {
         let Some(current) = self.rendition(current).map(|rendition| rendition.layer) else { return target };
         let next = current.temporal.saturating_add(1);
         let encoding = target.encoding.or_else(|| self.main.source().map(|source| source.layer));
-        let is_on_the_way = current.encoding.is_some()
+        let of_encoding = encoding.and_then(|at| self.encodings.get(usize::from(at)));
+        let has_targets =
+            |encoding: &Encoding| encoding.dependencies.as_ref().is_some_and(|it| it.has_choice());
+        // Descriptors say where it can go up by more.
+        let is_on_the_way = !of_encoding.is_some_and(has_targets)
+            && current.encoding.is_some()
             && current.encoding == encoding
             && current.spatial >= target.spatial
             && target.temporal > next;

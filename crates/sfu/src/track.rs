@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtp::FIXED_HEADER_LEN;
+use rtp::extension::FrameDependencies;
 use rtp::payload::MediaKind;
 
 use super::batch::Forward;
@@ -137,6 +138,8 @@ pub(crate) struct Identified<'a> {
     /// On a mirror, where numbers do not tell it: which packet of the track this is, from 1 on. 0 for one
     /// that was held.
     pub(crate) place: Option<u64>,
+    /// What its dependency descriptor says, if it has one that can be read.
+    pub(crate) frame: Option<&'a FrameDependencies>,
 }
 
 impl Track {
@@ -251,7 +254,9 @@ impl Track {
     ) {
         let layer = packet.media.role.layer;
         let Some(encoding) = self.encodings.get_mut(usize::from(layer)) else { return };
-        let context = TrackContext { now, index: self.index, limits, report: encoding.sender_report };
+        let dependencies = encoding.dependencies.as_deref();
+        let report = encoding.sender_report;
+        let context = TrackContext { now, index: self.index, limits, report, dependencies };
         for rendition in self.renditions.iter_mut().filter(|one| one.layer.encoding == Some(layer)) {
             if !rendition.store(packet, &context, extensions.clone(), payload, &mut shared, out) {
                 encoding.key_frames.want(now);

@@ -512,7 +512,9 @@ impl ViewerTrack {
         let timestamp = timestamp.wrapping_add(self.timestamp_shift);
         let sequence_number = self.sequence_number(number);
         let frames = self.pictures.frames;
-        ViewerFields { ssrc: self.ssrc, sequence_number, timestamp, is_catch_up, frames }
+        let is_first = number.wrapping_sub(self.from) < SAID_ACTIVE_FOR;
+        let all_active = self.pictures.all_active.filter(|_| is_first);
+        ViewerFields { ssrc: self.ssrc, sequence_number, timestamp, is_catch_up, frames, all_active }
     }
 
     /// Timestamps of what a viewer gets from the cache: in order and distinct, but so near to the
@@ -535,6 +537,9 @@ impl ViewerTrack {
         self.payload_bytes += payload_bytes as u64;
     }
 }
+
+/// Packets in which it is said that all decode targets are active again: what is lost of them is sent again.
+const SAID_ACTIVE_FOR: u64 = 64;
 
 /// How much the timestamps of the cache are squeezed: ten seconds into 160 ms, frames of 60 Hz to
 /// 23 units of 90 kHz.

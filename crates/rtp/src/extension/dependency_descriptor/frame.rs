@@ -57,6 +57,21 @@ impl DependencyReader {
         Ok(frame)
     }
 
+    /// What a packet's descriptor says, which is not the next one of the encoding: nothing is kept of it.
+    ///
+    /// # Errors
+    /// [`DependencyError`].
+    pub fn peek(&self, data: &[u8]) -> Result<FrameDependencies, DependencyError> {
+        let head = DependencyDescriptor::parse(data).ok_or(DependencyError::CutOff)?;
+        let mut bits = BitReader::new(&data[3..]);
+        let flags = Flags::read(&mut bits)?;
+        if flags.structure {
+            let structure = DependencyStructure::read(&mut bits)?;
+            return FrameDependencies::read(head, flags, &mut bits, &structure);
+        }
+        FrameDependencies::read(head, flags, &mut bits, &self.structure)
+    }
+
     /// The structure that came last, [`DependencyStructure::NONE`] until one did.
     pub fn structure(&self) -> &DependencyStructure {
         &self.structure

@@ -2,6 +2,9 @@
 //! file.
 
 pub(crate) mod common;
+#[path = "../../../../rtp/tests/rtp/dependency_descriptor/model.rs"]
+#[allow(dead_code, reason = "tests of descriptors need more of it")]
+pub(crate) mod descriptor_model;
 
 mod batches;
 mod ends;

@@ -3,6 +3,7 @@
 
 mod changes;
 mod decoded;
+mod descriptors;
 mod inside;
 mod mirrored;
 mod numbers;
