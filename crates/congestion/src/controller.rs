@@ -166,6 +166,8 @@ pub struct Controller {
     standing: Standing,
     /// Others keep the queue full; since when.
     competing_since: Option<u64>,
+    /// It has shown to be somebody's: it moves.
+    is_contested: bool,
     /// Until when that is likely to be so again, and for how long it is taken for granted then.
     competed_until_us: u64,
     compete_us: u64,
@@ -191,6 +193,8 @@ pub struct Controller {
     next_probe_us: u64,
     probe_pause_us: u64,
     hint_pause_us: u64,
+    /// Packets that left together were the reason for the last probe.
+    was_hinted: bool,
     probe_ended_us: u64,
     /// When a probe raised the rate last, and to what, until it has held for a while.
     raised: Option<(u64, f64)>,
@@ -284,6 +288,7 @@ impl Controller {
             most_while_over: 0,
             standing: Standing::default(),
             competing_since: None,
+            is_contested: false,
             competed_until_us: 0,
             compete_us: 0,
             mean_beside_others: 0.0,
@@ -306,6 +311,7 @@ impl Controller {
             next_probe_us: 0,
             probe_pause_us: 1_000_000,
             hint_pause_us: HINT_PAUSE_US,
+            was_hinted: false,
             probe_ended_us: 0,
             raised: None,
             paced_us: 0,

@@ -23,8 +23,11 @@ impl Delay {
     #[inline]
     pub(crate) fn waited(&mut self, one_way_us: i64, now_us: u64, keep: bool) -> Option<i64> {
         let period = now_us / PERIOD_US;
-        if keep {
-            // What is least now is no empty queue.
+        if keep && period != self.period {
+            // What is least now is no empty queue: what was counts on, and for ten seconds more.
+            let base = self.base();
+            self.least = [None; PERIODS];
+            self.least[period as usize % PERIODS] = base;
             self.period = period;
         } else if period != self.period {
             for passed in 1..=(period - self.period).min(PERIODS as u64) {
@@ -87,6 +90,18 @@ mod tests {
             (15, 4_980_000_000, None, "nor arrives so early"),
         ] {
             assert_eq!(delay.waited(one_way_us, seconds * 1_000_000, false), waited, "{remark}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_not_forgotten_at_once_afterwards() {
+        for kept_until in 20..30 {
+            let mut delay = Delay::new();
+            delay.waited(10_000, 0, false);
+            (1..kept_until).for_each(|second| _ = delay.waited(300_000, second * 1_000_000, true));
+            let after = delay.waited(300_000, (kept_until + 6) * 1_000_000, false);
+            assert_eq!(after, Some(290_000), "{kept_until}");
+            assert_eq!(delay.waited(300_000, (kept_until + 12) * 1_000_000, false), Some(0), "{kept_until}");
         }
     }
 

@@ -32,6 +32,7 @@ impl Controller {
         let rate =
             (factor * estimate).min(PROBED_BEYOND_DEMAND * self.demand).min(self.config.ceiling as f64);
         self.probes += 1;
+        self.was_hinted = hinted;
         let cluster = (self.probes % u64::from(AGAIN - 1)) as u8 + 1;
         self.probe = Some(Probe::new(cluster, rate, now));
     }
@@ -87,7 +88,10 @@ impl Controller {
         self.probe_factor = 1.5;
         self.next_probe_us = now + self.probe_pause_us;
         self.probe_pause_us = (2 * self.probe_pause_us).min(PROBE_PAUSE_MAX_US);
-        self.hint_pause_us = (2 * self.hint_pause_us).min(PROBE_PAUSE_MAX_US);
+        // That a path does not carry more says nothing against what will show when it does.
+        if self.was_hinted {
+            self.hint_pause_us = (2 * self.hint_pause_us).min(PROBE_PAUSE_MAX_US);
+        }
         self.probe_ended_us = now;
         // What the trains said was wrong.
         self.trains.clear();

@@ -69,11 +69,9 @@ impl Controller {
         }
         if now - since > 2_000_000 {
             self.over_since = None;
-            if self.most_while_over - self.least_while_over < 15_000 {
+            if self.queue_us < DEEP_QUEUE_US && self.most_while_over - self.least_while_over < 15_000 {
                 // It does not change, whatever we send: the route has become longer.
-                self.delay.accept_queue(self.least_while_over);
-                self.delay_of_small.accept_queue(self.least_while_over);
-                (self.queue_us, self.round_trip_least_us) = (0, self.round_trip_us);
+                self.accept_route();
             } else {
                 // Somebody else fills it.
                 self.begin_to_compete(now);
@@ -102,13 +100,22 @@ impl Controller {
         self.standing.times >= if now < self.competed_until_us { 1 } else { STANDING_TIMES }
     }
 
-    /// Others fill the queue. What was sent less for it to go away did not help.
+    /// What waited least is the path without a queue.
+    fn accept_route(&mut self) {
+        self.delay.accept_queue(self.least_while_over);
+        self.delay_of_small.accept_queue(self.least_while_over);
+        (self.queue_us, self.round_trip_least_us) = (0, self.round_trip_us);
+    }
+
+    /// Others fill the queue, or the route is much longer. What was sent less for it to go away did not help.
     fn begin_to_compete(&mut self, now: u64) {
         let again = now < self.competed_until_us;
         self.compete_us = if again { (2 * self.compete_us).min(COMPETE_MAX_US) } else { COMPETE_MIN_US };
         self.competing_since = Some(now);
         self.rate = self.rate.max(0.5 * self.standing.rate);
         (self.over_since, self.cut_us, self.grown_us) = (None, now, now);
+        (self.least_while_over, self.most_while_over) = (self.queue_us, self.queue_us);
+        self.is_contested = again;
         self.mean_beside_others = self.estimate_bits();
         (self.next_probe_us, self.probe_factor) = (now, 1.5);
     }
@@ -123,12 +130,21 @@ impl Controller {
             self.capacity = None;
             return;
         }
+        if batch.least_wait.is_some() {
+            self.least_while_over = self.least_while_over.min(self.queue_us);
+            self.most_while_over = self.most_while_over.max(self.queue_us);
+        }
+        self.is_contested |= batch.lost > 0 || self.most_while_over - self.least_while_over > MOVES_US;
+        if !self.is_contested && now - since > UNCONTESTED_US {
+            (self.competing_since, self.capacity) = (None, None);
+            return self.accept_route();
+        }
         if batch.lost > 0 {
             if now - self.cut_us > self.round_trip_us {
                 self.rate = (COMPETE_CUT * self.rate).max(self.config.floor as f64);
                 self.cut_us = now;
             }
-        } else if self.rate < self.demand {
+        } else if self.rate < self.demand && self.is_contested {
             // CUBIC (RFC 9438) grows by time where round trips are long, not by their number.
             let round_trip = self.round_trip_us.clamp(20_000, 350_000) as f64 / 1e6;
             let seconds = now.saturating_sub(self.grown_us).min(200_000) as f64 / 1e6;
@@ -207,6 +223,9 @@ const DEEP_QUEUE_US: i64 = 60_000;
 /// For how long a queue is looked at whether it goes away, and how many times.
 const STANDING_US: u64 = 300_000;
 const STANDING_TIMES: u32 = 2;
+/// A queue of others moves by more than this within so long.
+const MOVES_US: i64 = 20_000;
+const UNCONTESTED_US: u64 = 5_000_000;
 /// After so long it is looked again whether it is others that fill the queue; twice as long each time.
 const COMPETE_MIN_US: u64 = 8_000_000;
 const COMPETE_MAX_US: u64 = 60_000_000;

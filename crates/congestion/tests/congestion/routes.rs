@@ -10,16 +10,22 @@ use crate::world::{Source, ViewerConfig, World};
 
 #[test]
 fn a_longer_route_is_believed_after_some_seconds() {
+    for longer in [40_000, 120_000] {
+        becomes_longer(longer);
+    }
+}
+
+fn becomes_longer(by_us: i64) {
     let start = Clock::new().now();
     let mut controller = Controller::new(Config::default(), start);
     controller.demand(1_000_000);
     let (mut reports, mut before) = (Vec::new(), 0);
-    // 960 kbit/s, which arrive in full all the time; from the tenth second on 40 ms later.
+    // 960 kbit/s, which arrive in full all the time; from the tenth second on later.
     for tick in 0..3000u32 {
         let at = start + Duration::from_millis(10) * tick;
         controller.pacing(at);
         controller.sent(tick as u16, 1200, at, Kind::Video);
-        let delay = if tick < 1000 { 20_000 } else { 60_000 };
+        let delay = 20_000 + if tick < 1000 { 0 } else { by_us };
         let arrival_us = Some(10_000 * i64::from(tick) + delay);
         reports.push(PacketReport { number: tick as u16, arrival_us, ecn: Ecn::None });
         if tick % 5 == 4 {
@@ -30,7 +36,9 @@ fn a_longer_route_is_believed_after_some_seconds() {
         }
     }
     let after = controller.estimate();
-    assert!(before > 900_000 && after > before * 8 / 10, "{before} became {after}");
+    assert!(before > 900_000 && after > before * 8 / 10, "{by_us}: {before} became {after}");
+    let queue = controller.snapshot(start + Duration::from_secs(30)).queue;
+    assert!(queue < Duration::from_millis(5), "{by_us}: {queue:?}");
 }
 
 /// Shares of a path that a viewer and a TCP flow beside it have from the tenth second of both on, and the

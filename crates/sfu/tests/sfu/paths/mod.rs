@@ -1,4 +1,5 @@
 //! Viewers whose paths carry less than the stream has, for a while or for good.
 
 mod congestion;
+mod layers;
 pub(crate) mod world;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use congestion::Kind;
 use netsim::Clock;
+use netsim::bottleneck::Trace;
 use rtp::HeaderFields;
 use rtp::extension::{Extension, Form};
 use rtp::payload::MediaKind;
@@ -18,7 +19,8 @@ use rtp::rtcp::{
     Remb, ReportBlock, TransportFeedback,
 };
 use sfu::{
-    HEADER_LEN_MAX, Limits, Outlet, Pacer, PacerInput, PacketStream, Resend, ViewerId, ViewerStats, WallClock,
+    HEADER_LEN_MAX, Limits, Outlet, Pacer, PacerInput, PacketStream, Resend, TrackInput, ViewerId,
+    ViewerStats, WallClock,
 };
 
 use crate::packets::common::{
@@ -58,6 +60,8 @@ pub(crate) struct Seen {
     pub(crate) audio: Vec<(Instant, Duration)>,
     /// When pictures were complete, how much later than published, and whether they were key frames.
     pub(crate) pictures: Vec<(Instant, Duration, bool)>,
+    /// Of which encodings they are.
+    pub(crate) layers: Vec<u8>,
     pub(crate) padding: u64,
     /// Packets that were sent again as they were.
     pub(crate) same_again: u64,
@@ -141,6 +145,7 @@ struct Slice {
     part: u16,
     parts: u16,
     is_key: bool,
+    layer: u8,
     published: Instant,
 }
 
@@ -151,46 +156,57 @@ pub(crate) struct World {
     pub(crate) seats: BTreeMap<u64, Seat>,
     /// When key frames were asked for.
     pub(crate) key_frames_asked: Vec<Instant>,
-    /// Bits per second of the video.
-    pub(crate) rate: f64,
+    /// Bits per second of each encoding of the video.
+    rates: Vec<f64>,
+    /// Bits per second of all paths over time, in steps; else they are as they are set.
+    pub(crate) trace: Option<Trace>,
     /// Pictures between two key frames; `None`: only when asked for.
     pub(crate) gop: Option<u32>,
     picture: u32,
-    key_due: bool,
+    /// Of each encoding.
+    key_due: Vec<bool>,
     next_frame: Instant,
     next_audio: Instant,
     next_report: Instant,
     /// Between two reports of each viewer.
     pub(crate) report_interval: Duration,
-    video_number: u16,
+    video_numbers: Vec<u16>,
     audio_number: u16,
     published: BTreeMap<u32, Instant>,
 }
 
 impl World {
     pub(crate) fn new(rate: f64, gop: Option<u32>) -> Self {
+        Self::simulcast(&[rate], gop)
+    }
+
+    /// Of several encodings, which have these rates.
+    pub(crate) fn simulcast(rates: &[f64], gop: Option<u32>) -> Self {
         let clock = Clock::new();
         let start = clock.now();
         let mut stream = PacketStream::new(
             Limits::default(),
             WallClock { at: start, ntp: NtpTime(0xe000_0000_0000_0000) },
         );
-        stream.publisher_started(start, 1, publisher(vec![video_input(), audio_input()]));
+        let ssrcs = (0..rates.len()).map(|at| (ssrc_of(at), None)).collect();
+        let video = TrackInput { ssrcs, ..video_input() };
+        stream.publisher_started(start, 1, publisher(vec![video, audio_input()]));
         Self {
             clock,
             start,
             stream,
             seats: BTreeMap::new(),
             key_frames_asked: Vec::new(),
-            rate,
+            rates: rates.to_vec(),
+            trace: None,
             gop,
             picture: 0,
-            key_due: true,
+            key_due: vec![true; rates.len()],
             next_frame: start,
             next_audio: start,
             next_report: start,
             report_interval: Duration::from_millis(50),
-            video_number: 60_000,
+            video_numbers: vec![60_000; rates.len()],
             audio_number: 65_000,
             published: BTreeMap::new(),
         }
@@ -294,6 +310,10 @@ impl World {
 
     fn step(&mut self) {
         let now = self.clock.now();
+        if let Some(trace) = &self.trace {
+            let rate = trace.at((now - self.start).as_micros() as u64);
+            self.seats.values_mut().for_each(|seat| seat.rate = rate);
+        }
         if now >= self.next_audio {
             self.next_audio += Duration::from_millis(20);
             let fields = HeaderFields {
@@ -325,36 +345,44 @@ impl World {
         let mut feedback = Vec::new();
         while self.stream.poll_feedback(now, &mut feedback) {}
         for packet in rtp::rtcp::packets(&feedback) {
-            if let rtp::rtcp::Rtcp::Pli(_) = packet.expect("well formed") {
+            if let rtp::rtcp::Rtcp::Pli(pli) = packet.expect("well formed") {
                 self.key_frames_asked.push(now);
-                self.key_due = true;
+                let at = (0..self.rates.len()).find(|at| ssrc_of(*at) == pli.media_ssrc);
+                self.key_due[at.expect("an encoding")] = true;
             }
         }
     }
 
     fn publish_picture(&mut self, now: Instant) {
-        let is_key = self.key_due || self.gop.is_some_and(|gop| self.picture.is_multiple_of(gop));
-        self.key_due = false;
-        let bytes = self.rate / 8.0 / 25.0 * if is_key { 5.0 } else { 0.85 };
-        let parts = (bytes / PAYLOAD as f64).ceil().max(1.0) as u16;
-        let each = (bytes / f64::from(parts)) as usize;
         let picture = self.picture;
         self.picture += 1;
         self.published.insert(picture, now);
+        for at in 0..self.rates.len() {
+            self.publish_encoding(now, picture, at);
+        }
+    }
+
+    fn publish_encoding(&mut self, now: Instant, picture: u32, at: usize) {
+        let is_due = std::mem::take(&mut self.key_due[at]);
+        let is_key = is_due || self.gop.is_some_and(|gop| picture.is_multiple_of(gop));
+        let bytes = self.rates[at] / 8.0 / 25.0 * if is_key { 5.0 } else { 0.85 };
+        let parts = (bytes / PAYLOAD as f64).ceil().max(1.0) as u16;
+        let each = (bytes / f64::from(parts)) as usize;
         for part in 0..parts {
             let mut payload = vec![if is_key { 0x65 } else { 0x41 }, 0x88];
             payload.extend(picture.to_be_bytes());
             payload.extend(part.to_be_bytes());
             payload.extend(parts.to_be_bytes());
+            payload.push(at as u8);
             payload.resize(each.max(16), 0xab);
             let fields = HeaderFields {
                 marker: part + 1 == parts,
                 payload_type: H264,
-                sequence_number: self.video_number,
+                sequence_number: self.video_numbers[at],
                 timestamp: picture.wrapping_mul(3_600),
-                ssrc: VIDEO_SSRC,
+                ssrc: ssrc_of(at),
             };
-            self.video_number = self.video_number.wrapping_add(1);
+            self.video_numbers[at] = self.video_numbers[at].wrapping_add(1);
             self.receive(now, &fields, &payload);
         }
     }
@@ -535,6 +563,7 @@ impl World {
                 part: field(6),
                 parts: field(8),
                 is_key: payload[0] == 0x65,
+                layer: payload[10],
                 published: self.published[&picture],
             };
             seat.take(number, slice);
@@ -667,13 +696,17 @@ impl Seat {
         loop {
             let Some((&first, &slice)) = self.video.iter().next() else { return };
             let parts: Vec<u16> = (0..slice.parts).map(|at| first.wrapping_add(at)).collect();
-            let is_whole = slice.part == 0 && parts.iter().all(|number| self.video.contains_key(number));
+            let is_of = |part: &Slice| (part.picture, part.layer) == (slice.picture, slice.layer);
+            let here: Vec<&Slice> = parts.iter().filter_map(|number| self.video.get(number)).collect();
+            // Its layer ended in the middle of it.
+            let is_cut = !here.iter().all(|part| is_of(part));
+            let is_whole = slice.part == 0 && here.len() == parts.len() && !is_cut;
             if !is_whole {
                 // Given up: too late, or what comes behind it does not need it.
                 let is_late = self.taken_at.is_none_or(|at| now > at + Duration::from_millis(1_500));
                 let has_newer =
                     self.video.values().any(|newer| newer.is_key && newer.picture > slice.picture);
-                if !is_late && !has_newer {
+                if !is_late && !has_newer && !is_cut {
                     return;
                 }
                 self.video.remove(&first);
@@ -685,9 +718,13 @@ impl Seat {
                 let part = self.video.remove(&number).expect("it is there");
                 assert_eq!(part.picture, slice.picture, "a picture's packets are in a row");
             }
-            assert!(self.shown.is_none_or(|shown| shown < slice.picture), "back in time");
-            let follows = self.shown.is_some_and(|shown| shown + 1 == slice.picture);
+            let is_other = self.seen.layers.last().is_some_and(|layer| *layer != slice.layer);
+            // Another encoding begins with a picture that it may have had of the one before.
+            let is_later = self.shown.is_none_or(|shown| shown < slice.picture + u32::from(is_other));
+            assert!(is_later || is_other, "back in time");
+            let follows = !is_other && self.shown.is_some_and(|shown| shown + 1 == slice.picture);
             if follows || slice.is_key {
+                self.seen.layers.push(slice.layer);
                 self.seen.pictures.push((now, now - slice.published, slice.is_key));
                 self.shown = Some(slice.picture);
             }
@@ -728,6 +765,11 @@ impl Outlet for Paths<'_> {
         }
         len
     }
+}
+
+/// That of an encoding of the publisher.
+fn ssrc_of(encoding: usize) -> u32 {
+    VIDEO_SSRC + 0x100 * encoding as u32
 }
 
 /// SSRC and sequence number of a packet.
