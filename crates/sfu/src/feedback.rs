@@ -368,6 +368,11 @@ impl KeyFrameRequests {
         self.wanted_since = Some(self.wanted_since.map_or(from, |since| since.min(from)));
     }
 
+    /// Whether the last request was that long ago.
+    pub(crate) fn may_send(&self, now: Instant, interval: Duration) -> bool {
+        self.last_sent.is_none_or(|last| now >= last + interval)
+    }
+
     /// A key frame has begun to arrive: every request is satisfied.
     pub(crate) fn satisfied(&mut self) {
         (self.wanted_since, self.is_for_one) = (None, false);

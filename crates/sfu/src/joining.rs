@@ -158,6 +158,7 @@ impl PacketStream {
 
     /// Sends one viewer what there is room for. The queue it is in then.
     fn serve(&mut self, now: Instant, id: ViewerId, left: &mut usize, outlet: &mut impl Outlet) -> Queued {
+        let is_alone = self.viewers.len() == 1;
         let Some(viewer) = self.viewers.get_mut(id) else { return Queued::No };
         let token = viewer.token();
         let is_paced = outlet.pacer(token).is_some();
@@ -187,7 +188,7 @@ impl PacketStream {
                 {
                     let rendition = viewer.cold.tracks[index].rendition();
                     let pending = self.batches.pending(id.slot(), track.index, rendition);
-                    let context = Context { now, pending, profile, limits: &self.limits };
+                    let context = Context { now, pending, profile, limits: &self.limits, is_alone };
                     begin(viewer, index, track, &context);
                     catch_up(viewer, index, track, &context, left, &mut self.scratch, outlet);
                 }
@@ -261,6 +262,8 @@ struct Context<'a> {
     pending: Pending<'a>,
     profile: &'a HeaderProfile,
     limits: &'a Limits,
+    /// There is no other viewer here.
+    is_alone: bool,
 }
 
 /// Starts a track, if the cache has a packet to start with.
@@ -309,7 +312,7 @@ fn catch_up(
     patched: &mut Vec<u8>,
     outlet: &mut impl Outlet,
 ) {
-    let &Context { now, ref pending, profile, limits } = context;
+    let &Context { now, ref pending, profile, limits, is_alone } = context;
     let token = viewer.token();
     let cold = &mut *viewer.cold;
     let is_paced = cold.is_paced;
@@ -339,7 +342,21 @@ fn catch_up(
     let newer = newer.filter(|newer| *newer > hot.until && !pending.has_before(hot.until));
     // So is the rest of another picture, unless that is of no use by now: cut short, it would leave a
     // number that never comes.
-    let finishes = of_track.is_mid_picture && late_by <= LATE_MAX && hot.until >= output.cache.first();
+    let (is_kept, has_newer) = (hot.until >= output.cache.first(), newer.is_some());
+    let is_late = late_by > LATE_MAX && !has_newer && is_kept && !pending.has_before(hot.until);
+    // Pictures that are late are better than none for as long as no key frame can be had.
+    let may_ask = track.may_have_key_frame(now, rendition, is_alone);
+    let late_max = if may_ask { LATE_MAX } else { LATE_WITHOUT_KEY_FRAME };
+    if is_late {
+        of_track.layer_control.note_late();
+        if is_alone {
+            track.want_key_frame_of(now, rendition);
+        } else {
+            track.want_key_frame_for_slow_viewer(now, rendition);
+        }
+    }
+    let Some(output) = track.rendition(rendition) else { return };
+    let finishes = of_track.is_mid_picture && late_by <= late_max && is_kept;
     match newer {
         Some(_) if is_begun || finishes => {}
         // There is a newer key frame already: the rest of the previous GOP is not needed.
@@ -373,13 +390,12 @@ fn catch_up(
             return track.want_key_frame_of(now, rendition);
         }
         // What would be sent now is of no use any more, and what follows is later still.
-        None if late_by > LATE_MAX && !pending.has_before(hot.until) => {
+        None if is_late && late_by > late_max => {
             trace!(viewer = token, until = hot.until, ?late_by, "too late: it waits for a key frame");
             hot.leave_gap(of_track.is_mid_picture);
             of_track.state = Progress::Waiting;
             cold.stats.times_behind += 1;
-            of_track.layer_control.note_late();
-            return track.want_key_frame_for_slow_viewer(now, rendition);
+            return;
         }
         _ => {}
     }
@@ -475,5 +491,7 @@ const SKIP_AFTER: Duration = Duration::from_millis(100);
 const KEY_FRAME_LATE_MAX: Duration = Duration::from_secs(4);
 /// How late video may be: what waits longer is dropped up to the next key frame.
 const LATE_MAX: Duration = Duration::from_millis(400);
+/// How late while no key frame can be asked for: one is, as soon as that may be.
+const LATE_WITHOUT_KEY_FRAME: Duration = Duration::from_millis(1_000);
 /// A new viewer starts with audio that arrived at most this long ago.
 const AUDIO_AGE_MAX: Duration = Duration::from_millis(100);

@@ -221,6 +221,11 @@ impl Pacer {
         );
     }
 
+    /// Whether the viewer's path is a TCP connection.
+    pub(crate) fn has_socket(&self) -> bool {
+        self.socket.is_some()
+    }
+
     /// The viewer's path is no TCP connection, or another one.
     pub fn forget_socket(&mut self) {
         self.socket = None;

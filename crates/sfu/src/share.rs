@@ -288,6 +288,8 @@ impl PacketStream {
         let bottleneck = pacer.bottleneck(now);
         let bottleneck =
             bottleneck.map(|seen| Bottleneck { bits_per_second: for_each(seen.bits_per_second), ..seen });
+        // What a socket carries only what it takes for longer than a probe shows.
+        let is_probed = is_probed && !pacer.has_socket();
         let room = Room { budget, bottleneck, is_probed };
         let mut rates = Rates { key_frames: audio, all: audio };
         let mut demand = audio;

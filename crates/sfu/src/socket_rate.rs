@@ -3,7 +3,7 @@
 //! The kernel sends as its own congestion control allows and takes more when it has; what it does not
 //! take waits before it. While something waits, what it takes is what the connection carries. So the
 //! estimate is bounded by that, and rises again, slowly, while nothing waits and what is sent
-//! needs it.
+//! needs it; or at once to what was taken although it is more: a layer that was tried.
 
 use std::time::{Duration, Instant};
 
@@ -14,39 +14,44 @@ pub(crate) struct SocketRate {
     taken: u64,
     /// When what is measured now began, and what had been taken by then.
     since: (Instant, u64),
-    /// Something has waited all that time, as far as was looked.
-    has_waited: bool,
+    /// Nothing waited in that time when it was looked once.
+    was_empty: bool,
+    /// The same, since when something has waited at each look.
+    waiting_since: Option<(Instant, u64)>,
     /// Bits per second; `None`: it has always taken everything.
     bound: Option<u64>,
 }
 
 impl SocketRate {
     pub(crate) fn new(now: Instant, taken: u64) -> Self {
-        Self { waiting: 0, taken, since: (now, taken), has_waited: false, bound: None }
+        Self { waiting: 0, taken, since: (now, taken), was_empty: false, waiting_since: None, bound: None }
     }
 
     /// Takes what waits now and has been taken in all. `estimate`: what is believed without the socket.
     pub(crate) fn note(&mut self, now: Instant, waiting: usize, taken: u64, estimate: u64) {
         (self.waiting, self.taken) = (waiting, taken);
-        let (began, before) = self.since;
-        let passed = now.saturating_duration_since(began);
-        self.has_waited &= waiting > 0;
-        if passed < MEASURED {
-            // It begins when something waits.
-            if !self.has_waited && waiting > 0 {
-                (self.since, self.has_waited) = ((now, taken), true);
-            }
+        let rate_since = |(began, before): (Instant, u64)| {
+            let passed = now.saturating_duration_since(began);
+            let bytes = taken.saturating_sub(before);
+            (passed >= MEASURED).then(|| (bytes as f64 * 8.0 / passed.as_secs_f64()) as u64)
+        };
+        if waiting == 0 {
+            (self.waiting_since, self.was_empty) = (None, true);
+        } else if let Some(rate) = rate_since(*self.waiting_since.get_or_insert((now, taken))) {
+            self.bound = Some((rate / 100 * SHARE_PERCENT).max(RATE_MIN));
+            (self.waiting_since, self.since, self.was_empty) = (Some((now, taken)), (now, taken), false);
             return;
         }
-        let bytes = taken.saturating_sub(before);
-        let rate = (bytes as f64 * 8.0 / passed.as_secs_f64()) as u64;
-        if self.has_waited {
-            self.bound = Some((rate / 100 * SHARE_PERCENT).max(RATE_MIN));
-        } else if let Some(bound) = self.bound.filter(|bound| rate > bound / 2) {
-            let raised = bound + bound / 100 * RAISE_PERCENT;
+        // What waits for a moment, as the packets of a picture do, says nothing.
+        let Some(rate) = rate_since(self.since) else { return };
+        if self.was_empty
+            && let Some(bound) = self.bound.filter(|bound| rate > bound / 2)
+        {
+            // What it took at once it carries, and may carry more.
+            let raised = rate.max(bound + bound / 100 * RAISE_PERCENT);
             self.bound = Some(raised).filter(|raised| *raised < estimate);
         }
-        (self.since, self.has_waited) = ((now, taken), waiting > 0);
+        (self.since, self.was_empty) = ((now, taken), waiting == 0);
     }
 
     /// The estimate as far as the socket bears it out.
@@ -121,6 +126,14 @@ mod tests {
         run(&mut socket, &mut at, 80, 3_000);
         let raised = socket.bound(50_000_000);
         assert!(raised > emptied * 5 / 4 && raised < emptied * 2, "{emptied} became {raised}");
+        // Another path: it takes more, and that counts.
+        let mut taken = socket.taken;
+        for _ in 0..500 {
+            at += Duration::from_millis(1);
+            taken += 400;
+            socket.note(at, 0, taken, 50_000_000);
+        }
+        assert!(socket.bound(50_000_000) >= 3_100_000, "{}", socket.bound(50_000_000));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use super::batch::Forward;
 use super::clock::NtpRtpMapping;
 use super::demand::{Answers, Retention, Trial, UNWATCHED_HISTORY};
 use super::encoding::Encoding;
-use super::feedback::{KeyFrameRequests, can_ask_for_key_frames};
+use super::feedback::{
+    KEY_FRAME_INTERVAL, KeyFrameRequests, VIEWER_REQUEST_INTERVAL, can_ask_for_key_frames,
+};
 use super::inputs::TrackInput;
 use super::layers::{self, LayerRate};
 use super::limits::{LAYERS_MAX, Limits, TRACKS_MAX};
@@ -199,6 +201,13 @@ impl Track {
         if self.index.kind() == MediaKind::Video {
             self.requests(id).want_for_one(now);
         }
+    }
+
+    /// Whether a key frame of what this output has may be asked for now by a single viewer: if it is the only
+    /// one, as often as any.
+    pub(crate) fn may_have_key_frame(&mut self, now: Instant, id: RenditionId, is_alone: bool) -> bool {
+        let interval = if is_alone { KEY_FRAME_INTERVAL } else { VIEWER_REQUEST_INTERVAL };
+        self.requests(id).may_send(now, interval)
     }
 
     /// Requests for key frames of what this output has. Which encoding the main output has, only the

@@ -64,6 +64,10 @@ fn a_path_that_goes_up_and_down_is_followed() {
         for seed in 1..4 {
             let Figures { utilisation, waits, frozen } = play(Trace::lte(seed, 60_000_000), 60, reports);
             println!("like LTE {seed}: {utilisation:.3}, {waits:?}, {frozen:?} without a picture");
+            assert!(
+                utilisation >= 0.75 && waits < Duration::from_millis(50),
+                "{seed}: {utilisation} {waits:?}"
+            );
         }
     }
 }
@@ -90,17 +94,17 @@ fn who_reads_its_tcp_connection_slowly_gets_a_lower_layer_and_the_full_one_again
             let begins = (world.clock.now() - world.start).as_secs() as u32;
             world.run(15 * SECOND);
             let lower = layers_of(&world, begins + 5, begins + 15);
-            // Who does not report packets is given the next layer now and then, to try.
-            let (pictures, of_layer) = if reports_packets { (240, 1.0) } else { (150, 0.7) };
-            assert!(lower.len() >= pictures, "{reports_packets} {rate}: {} pictures", lower.len());
+            // The next layer is given now and then, to try.
+            println!("{reports_packets} {rate}: {} pictures of 250", lower.len());
+            assert!(lower.len() >= 150, "{reports_packets} {rate}: {} pictures", lower.len());
             let right = lower.iter().filter(|given| **given == layer).count();
-            assert!(right as f64 >= of_layer * lower.len() as f64, "{reports_packets} {rate}: {lower:?}");
+            assert!(10 * right >= 7 * lower.len(), "{reports_packets} {rate}: {lower:?}");
             // What was before the socket when it took less goes first; then 50 ms of it, and a picture's
             // first packets.
             let from = world.start + (begins + 2) * SECOND;
             let seen = &world.seats[&1].seen;
             let audio = seen.audio.iter().filter(|(at, _)| *at > from);
-            let late = quantile(audio.clone().map(|(_, late)| *late), 1.0);
+            let late = quantile(audio.clone().map(|(_, late)| *late), 0.999);
             assert!(audio.count() >= 640, "{reports_packets} {rate}: audio is missing");
             println!("{reports_packets} {rate}: audio {late:?} late at most");
             assert!(late < Duration::from_millis(250), "{reports_packets} {rate}: audio {late:?} late");
@@ -113,6 +117,6 @@ fn who_reads_its_tcp_connection_slowly_gets_a_lower_layer_and_the_full_one_again
             layers.len() >= 48 && layers.iter().all(|layer| *layer == 2)
         });
         println!("{reports_packets}: all of it again after {full_again:?} s");
-        assert!(full_again.is_some_and(|seconds| seconds <= 40), "{reports_packets}: {full_again:?}");
+        assert!(full_again.is_some_and(|seconds| seconds <= 20), "{reports_packets}: {full_again:?}");
     }
 }

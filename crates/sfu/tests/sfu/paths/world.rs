@@ -695,7 +695,8 @@ impl Seat {
     fn show(&mut self, now: Instant) {
         loop {
             let Some((&first, &slice)) = self.video.iter().next() else { return };
-            let parts: Vec<u16> = (0..slice.parts).map(|at| first.wrapping_add(at)).collect();
+            let rest = slice.parts - slice.part;
+            let parts: Vec<u16> = (0..rest).map(|at| first.wrapping_add(at)).collect();
             let is_of = |part: &Slice| (part.picture, part.layer) == (slice.picture, slice.layer);
             let here: Vec<&Slice> = parts.iter().filter_map(|number| self.video.get(number)).collect();
             // Its layer ended in the middle of it.
