@@ -199,7 +199,7 @@ async fn wait_for(
                     }
                 }
                 // By HTTP/2 a segment is sent when it is complete.
-                Answer::Respond(body) if body.grows_from.is_some() => GROWS_FOR_MAX,
+                Answer::Respond(body) if body.grows_from.is_some() => WAITS_MAX,
                 answer => return Ok(answer),
             },
             SegmentsState::Refused(why) | SegmentsState::Over(why) => return Err(why),
@@ -216,8 +216,6 @@ async fn wait_for(
 /// Longest time that a request waits: below that in which every request has to be answered, or the others of its
 /// connection would end with it.
 const WAITS_MAX: Duration = Duration::from_secs(25);
-/// Longest time that a segment may take to be complete.
-const GROWS_FOR_MAX: Duration = Duration::from_secs(60);
 
 fn since_1970() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "playlists say what time of day it is")]

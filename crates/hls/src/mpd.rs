@@ -78,24 +78,8 @@ impl Window {
     }
 
     fn put_period(&self, out: &mut String, number: u64, active: &[&Rendition], available_from: Duration) {
-        let of = |rendition: &Rendition| -> Vec<Segment> {
-            let mut run: Vec<Segment> = Vec::new();
-            for segment in rendition.listed().filter(|segment| segment.discontinuity_sequence == number) {
-                // Numbers count the entries of a timeline: behind a gap it begins again.
-                if segment.is_gap {
-                    run.clear();
-                } else if segment.has_media() {
-                    run.push(Segment {
-                        parts: Vec::new(),
-                        duration: Some(segment.length()),
-                        ..segment.clone()
-                    });
-                }
-            }
-            run
-        };
         let sets: Vec<_> =
-            active.iter().map(|each| (*each, of(each))).filter(|(_, run)| !run.is_empty()).collect();
+            active.iter().map(|each| (*each, each.run(number))).filter(|(_, run)| !run.is_empty()).collect();
         // All renditions count from where the period begins in media time.
         let Some(origin) = self.period_origin(number) else { return };
         let start = iso_duration(origin.wall_clock.saturating_sub(available_from));
@@ -111,7 +95,7 @@ fn put_adaptation_set(
     out: &mut String,
     id: usize,
     rendition: &Rendition,
-    run: &[Segment],
+    run: &[&Segment],
     origin: Timestamp,
 ) {
     let is_video = rendition.id.kind == MediaKind::Video;
@@ -148,7 +132,7 @@ fn put_adaptation_set(
     let timescale = format.timescale();
     let name = crate::Object::Playlist(rendition.id).to_string();
     let name = name.trim_end_matches(".m3u8");
-    let longest = run.iter().filter_map(|segment| segment.duration).max().unwrap_or_default();
+    let longest = run.iter().map(|segment| segment.length()).max().unwrap_or_default();
     let offset = (longest - rendition.part_target).millis().max(0);
     let _ = writeln!(
         out,
@@ -163,7 +147,7 @@ fn put_adaptation_set(
     let mut entries = run.iter().enumerate().map(|(index, segment)| {
         // Where the next one begins, so that there is no hole of a tick.
         let next = run.get(index + 1).map(|next| next.presented);
-        let end = next.unwrap_or(segment.presented + segment.duration.unwrap_or_default());
+        let end = next.unwrap_or(segment.presented + segment.length());
         let (from, to) = (segment.presented.ticks(timescale), end.ticks(timescale));
         (from, (to - from).max(1))
     });
@@ -190,6 +174,22 @@ pub(crate) struct PeriodOrigin {
     pub(crate) number: u64,
     pub(crate) wall_clock: Duration,
     pub(crate) media: Timestamp,
+}
+
+impl Rendition {
+    /// The listed segments of a period that can be in its timeline.
+    fn run(&self, period: u64) -> Vec<&Segment> {
+        let mut run = Vec::new();
+        for segment in self.listed().filter(|segment| segment.discontinuity_sequence == period) {
+            // Numbers count the entries of a timeline: behind a gap it begins again.
+            if segment.is_gap {
+                run.clear();
+            } else if segment.has_media() {
+                run.push(segment);
+            }
+        }
+        run
+    }
 }
 
 impl Segment {

@@ -78,11 +78,6 @@ impl Cutter {
         }
     }
 
-    /// Nothing more comes: everything goes out.
-    pub fn finish(&mut self) {
-        self.interrupt();
-    }
-
     /// A fragment of a file was lost: what is left of it goes nowhere, and the next one begins as soon as it
     /// can.
     pub fn lose(&mut self, file: u64) {

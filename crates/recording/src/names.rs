@@ -59,8 +59,7 @@ impl RecordingName {
         };
         let name =
             Self { app: app.to_owned(), stream: stream.to_owned(), start: parse_time(time)?, number, format };
-        (components.next().is_none() && path == name.path() || path == name.part_path())
-            .then_some((name, is_complete))
+        (path == name.path() || path == name.part_path()).then_some((name, is_complete))
     }
 
     /// The folder of the stream, below the directory.

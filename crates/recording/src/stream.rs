@@ -123,7 +123,7 @@ impl Feeder {
     }
 
     pub(crate) fn finish(&mut self) {
-        self.cutter.finish();
+        self.cutter.interrupt();
         self.send();
     }
 

@@ -250,18 +250,16 @@ impl Writer {
         for open in std::mem::take(&mut self.files).into_values() {
             self.end(open, now.at);
         }
-        while let Some(ending) = self.ending.pop_front() {
+        // Those that fail are put behind the others, and not tried a second time.
+        let mut ending = std::mem::take(&mut self.ending);
+        while let Some(one) = ending.pop_front() {
             let now = clock();
             if now.at >= deadline {
-                let files = self.ending.len() + 1;
+                let files = ending.len() + 1;
                 tracing::warn!(files, "recordings are completed at the next start");
                 return;
             }
-            if ending.due <= now.at || !ending.is_repair {
-                self.complete(ending, now);
-            }
-            // Those that have just failed are not tried again.
-            self.ending.retain(|ending| ending.due <= now.at);
+            self.complete(one, now);
         }
     }
 

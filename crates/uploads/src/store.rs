@@ -220,7 +220,7 @@ impl Store {
             return Attributes::new();
         }
         let content_type = match key.extension() {
-            Some("mp4" | "m4s") => "video/mp4",
+            Some("mp4") => "video/mp4",
             Some("flv") => "video/x-flv",
             _ => "application/octet-stream",
         };

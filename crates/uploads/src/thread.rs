@@ -69,7 +69,6 @@ pub(crate) struct Shared {
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
     journal: Mutex<Journal>,
-    /// Locked as long as this is there.
     /// Held as long as this is there.
     _lock: DirectoryLock,
 }
