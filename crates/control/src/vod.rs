@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -177,8 +177,10 @@ async fn respond(
             Ok(match answer {
                 Answer::Text { text, content_type, lifetime } => {
                     let field = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-                    let is_gzip = text.len() >= GZIP_FROM_BYTES && field.is_some_and(accepts_gzip);
-                    let text = if is_gzip { hls::on_demand::in_gzip(&text) } else { text };
+                    let takes_gzip = text.len() >= GZIP_FROM_BYTES && field.is_some_and(accepts_gzip);
+                    let gzip = if takes_gzip { in_gzip(text.clone()).await } else { None };
+                    let is_gzip = gzip.is_some();
+                    let text = gzip.unwrap_or(text);
                     let mut response = Response::new(Body::empty());
                     put(&mut response, header::CONTENT_TYPE, content_type);
                     put(&mut response, header::CACHE_CONTROL, &lifetime.control());
@@ -266,6 +268,11 @@ fn refusal(error: VodError) -> Refused {
         }
     };
     (status, error.to_string())
+}
+
+/// A text in gzip. That of a long film takes milliseconds, for which other requests do not wait.
+async fn in_gzip(text: Bytes) -> Option<Bytes> {
+    tokio::task::spawn_blocking(move || hls::on_demand::in_gzip(&text)).await.ok()
 }
 
 fn put(response: &mut Response, name: HeaderName, value: &str) {

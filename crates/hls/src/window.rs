@@ -238,13 +238,45 @@ impl Window {
         }
     }
 
+    /// There is no room on disk: the oldest segments of a rendition that are there leave the window. Whether
+    /// there were any.
+    pub fn give_up_stored(&mut self, id: TrackId, count: usize) -> bool {
+        self.forget_stored(id, |index, _| index < count)
+    }
+
+    /// A segment cannot be read from disk: it leaves the window, and what is before it.
+    pub fn lose_stored(&mut self, id: SegmentId) {
+        self.forget_stored(id.rendition, |_, msn| msn <= id.msn);
+    }
+
+    fn forget_stored(&mut self, id: TrackId, is_gone: impl Fn(usize, u64) -> bool) -> bool {
+        let before = self.expired.len();
+        let Some(at) = self.renditions.iter().position(|rendition| rendition.id == id) else { return false };
+        let rendition = &mut self.renditions[at];
+        for index in 0.. {
+            let oldest = rendition.segments.get(0);
+            let Some(msn) = oldest.filter(|oldest| oldest.is_stored).map(|oldest| oldest.msn) else { break };
+            if !is_gone(index, msn) {
+                break;
+            }
+            rendition.segments.pop();
+            self.expired.push(SegmentId { rendition: id, msn });
+        }
+        let is_changed = self.expired.len() > before;
+        if is_changed {
+            rendition.rendered = Rendered::default();
+            (self.multivariant, self.description) = (OnceLock::new(), OnceLock::new());
+        }
+        is_changed
+    }
+
     /// Segments whose files can go.
     pub fn take_expired(&mut self) -> Vec<SegmentId> {
         std::mem::take(&mut self.expired)
     }
 
-    /// A segment was read from disk for those who [ask for it](crate::Answer::Recall). It stays until later
-    /// ones need its room.
+    /// A segment was read from disk for those who [ask for it](crate::Answer::Recall). It stays until it is
+    /// [dropped](Self::drop_recalled), or later ones need its room.
     pub fn recall(&mut self, id: SegmentId, bytes: Bytes) {
         self.recalled.retain(|(known, _)| *known != id);
         self.recalled.push((id, bytes));
@@ -252,6 +284,11 @@ impl Window {
         while sum > self.settings.recalled_bytes && self.recalled.len() > 1 {
             sum -= self.recalled.remove(0).1.len();
         }
+    }
+
+    /// A segment that was read from disk goes: those who asked for it have it.
+    pub fn drop_recalled(&mut self, id: SegmentId) {
+        self.recalled.retain(|(known, _)| *known != id);
     }
 
     /// Whether a segment from disk is at hand.
@@ -297,10 +334,16 @@ impl Window {
         let target = Timestamp::from_millis(i64::from(self.target_duration.unwrap_or(10)) * 1000);
         let listed = self.settings.listed.max(target + target + target);
         let (count, grace) = (self.settings.segments, self.settings.grace);
-        // With a disk there is as much again for what waits for it.
-        let bytes = self.settings.bytes * if self.settings.stores { 2 } else { 1 };
+        let (limit, stores) = (self.settings.bytes, self.settings.stores);
         let mut expired = Vec::new();
+        let target_seconds = self.target_duration.unwrap_or(10);
         let Some(rendition) = self.rendition_mut(id) else { return };
+        let bytes = match stores {
+            // What has parts in the playlist stays in memory, and there is as much again for what waits for
+            // the disk.
+            true => 2 * limit.max(rendition.bytes_since(rendition.parts_from(target_seconds))),
+            false => limit,
+        };
         let segments = &mut rendition.segments;
         let newest = segments.newest().map_or(Timestamp::ZERO, |last| last.start);
         let complete_until = segments.iter().rev().find(|segment| segment.duration.is_some());
@@ -351,6 +394,12 @@ impl Rendition {
 
     pub(crate) fn segment(&self, msn: u64) -> Option<&Segment> {
         self.segments.by_number(msn)
+    }
+
+    /// Bytes of the segments in memory that end later.
+    fn bytes_since(&self, time: Timestamp) -> usize {
+        let newest = self.segments.in_memory().rev().take_while(|segment| segment.end() > time);
+        newest.map(|segment| segment.bytes).sum()
     }
 
     pub(crate) fn newest_format(&self) -> &Arc<Format> {

@@ -175,7 +175,8 @@ impl Cut {
             let over_at =
                 self.unwanted_since.filter(|_| !self.shared.settings.always).map(|since| since + linger);
             let due = if has_unsent { Some(now + RETRY) } else { None };
-            let due = due.into_iter().chain(over_at).min().unwrap_or(now + linger);
+            let tidy_at = self.stored.as_ref().and_then(StreamStore::tidy_at);
+            let due = due.into_iter().chain(over_at).chain(tidy_at).min().unwrap_or(now + linger);
             tokio::select! {
                 item = tap.next() => {
                     let Ok(item) = item else { return };
@@ -194,6 +195,9 @@ impl Cut {
                 () = sleep_until(due) => {
                     if over_at.is_some_and(|at| at <= Instant::now()) {
                         return;
+                    }
+                    if self.tidy() {
+                        self.publish_window();
                     }
                     self.send_views();
                 }
@@ -237,11 +241,7 @@ impl Cut {
         }
         let is_pending = || matches!(self.control.borrow().state, SegmentsState::Pending);
         if is_changed {
-            let expired = self.window.take_expired();
-            if let Some(stored) = &mut self.stored {
-                stored.remove(expired);
-                stored.write_on(&self.window);
-            }
+            self.tidy();
             self.publish_window();
         } else if !self.segmenter.has_tracks() && self.segmenter.refusals().next().is_some() && is_pending() {
             for (track, refusal) in self.segmenter.refusals() {
@@ -268,6 +268,11 @@ impl Cut {
         if is_new {
             self.publish_window();
         }
+    }
+
+    /// Whether something was dropped that was read from disk.
+    fn tidy(&mut self) -> bool {
+        self.stored.as_mut().is_some_and(|stored| stored.tidy(&mut self.window))
     }
 
     fn publish_window(&mut self) {
@@ -326,7 +331,12 @@ impl Cut {
                 tokio::select! {
                     done = next_of_disk(&mut self.stored) => self.take_of_disk(done),
                     Some(id) = recalls.recv() => self.recall(id),
-                    () = sleep_until(look_again) => self.send_views(),
+                    () = sleep_until(look_again) => {
+                        if self.tidy() {
+                            self.publish_window();
+                        }
+                        self.send_views();
+                    }
                 }
             }
         }

@@ -9,10 +9,10 @@
 //! earlier run left is removed at the start. Files are written and read on threads of their own, so that a
 //! slow disk costs memory, and then the window its oldest segments, but never delays what is cut.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::future;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -32,14 +32,19 @@ pub(crate) const DISK_THREADS: usize = 4;
 const READS_MAX: usize = 16;
 /// Bytes that were read and are not yet sent, of all streams: slow readers hold them.
 const HELD_BYTES_MAX: u64 = 256 << 20;
-/// How soon a disk that has failed is tried again.
+/// How long they are kept for others who ask for the same.
+const RECALLED_FOR: Duration = Duration::from_secs(3);
+/// How soon a disk that has failed is tried again; one that is full, when there is room again.
 const RETRY: Duration = Duration::from_secs(1);
+const RETRY_FULL: Duration = Duration::from_millis(100);
+/// Segments that make room when the disk is full.
+const MAKES_ROOM: usize = 2;
 
 /// The directory of all streams.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
-    _lock: DirectoryLock,
+    lock: DirectoryLock,
     folders: AtomicU64,
     figures: Arc<Figures>,
 }
@@ -51,8 +56,10 @@ struct Figures {
     segments: AtomicU64,
     errors: AtomicU64,
     recalled: AtomicU64,
+    deferred: AtomicU64,
     held_bytes: AtomicU64,
     is_failing: AtomicBool,
+    was_full: AtomicBool,
 }
 
 /// What the directory of segments has and does.
@@ -66,6 +73,8 @@ pub struct StoreStatus {
     pub errors: u64,
     /// Segments read for players.
     pub recalled: u64,
+    /// Times that one was read later, because too much was read already.
+    pub deferred: u64,
     /// Whether the disk takes nothing at present.
     pub is_failing: bool,
 }
@@ -76,7 +85,7 @@ impl Store {
         let lock = DirectoryLock::take(directory, ".lock", "keeps segments there")?;
         let store = Self {
             directory: directory.to_owned(),
-            _lock: lock,
+            lock,
             folders: AtomicU64::new(0),
             figures: Arc::default(),
         };
@@ -97,17 +106,21 @@ impl Store {
     }
 
     pub(crate) fn status(&self) -> StoreStatus {
-        let Figures { bytes, segments, errors, recalled, held_bytes: _, is_failing } = &*self.figures;
+        let Figures { bytes, segments, errors, recalled, deferred, held_bytes: _, is_failing, was_full: _ } =
+            &*self.figures;
         StoreStatus {
             bytes: bytes.load(Relaxed),
             segments: segments.load(Relaxed),
             errors: errors.load(Relaxed),
             recalled: recalled.load(Relaxed),
+            deferred: deferred.load(Relaxed),
             is_failing: is_failing.load(Relaxed),
         }
     }
 
-    fn write(&self, path: &Path, pieces: &[Bytes]) -> io::Result<()> {
+    fn write(&self, path: &Path, pieces: &[Bytes]) -> io::Result<u64> {
+        // Nothing is written below a mount point whose disk has gone.
+        self.lock.check()?;
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -118,27 +131,7 @@ impl Store {
             let _ = fs::remove_file(path);
             return Err(error);
         }
-        let bytes: usize = pieces.iter().map(Bytes::len).sum();
-        self.figures.bytes.fetch_add(bytes as u64, Relaxed);
-        self.figures.segments.fetch_add(1, Relaxed);
-        Ok(())
-    }
-
-    fn remove(&self, path: &Path) {
-        let size = fs::metadata(path).map(|found| found.len());
-        match size.and_then(|size| fs::remove_file(path).map(|()| size)) {
-            Ok(size) => {
-                self.figures.bytes.fetch_sub(size, Relaxed);
-                self.figures.segments.fetch_sub(1, Relaxed);
-            }
-            Err(error) => self.failed(&error),
-        }
-    }
-
-    fn remove_folder(&self, folder: &Path) {
-        let Ok(entries) = fs::read_dir(folder) else { return };
-        entries.flatten().for_each(|entry| self.remove(&entry.path()));
-        let _ = fs::remove_dir(folder);
+        Ok(pieces.iter().map(|piece| piece.len() as u64).sum())
     }
 
     fn failed(&self, error: &io::Error) {
@@ -149,11 +142,24 @@ impl Store {
         }
     }
 
+    /// As long as windows do not fit, that happens every few seconds: it is said once.
+    fn full(&self, error: &io::Error) {
+        self.figures.errors.fetch_add(1, Relaxed);
+        if !self.figures.was_full.swap(true, Relaxed) {
+            let directory = self.directory.display();
+            tracing::warn!(%directory, %error, "the disk of segments is full: windows are as long as it has room");
+        }
+    }
+
     fn works(&self) {
         if self.figures.is_failing.swap(false, Relaxed) {
             tracing::info!(directory = %self.directory.display(), "the disk of segments works again");
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 fn is_folder_name(name: &str) -> bool {
@@ -172,6 +178,10 @@ pub(crate) struct StreamStore {
     /// When to try again after a failure.
     retry_at: Option<Instant>,
     reading: HashSet<SegmentId>,
+    /// What was read lately, and when.
+    recalled: VecDeque<(Instant, SegmentId)>,
+    /// Bytes of what is on disk.
+    sizes: HashMap<SegmentId, u64>,
     done: mpsc::UnboundedSender<Done>,
     /// At most one write and [`READS_MAX`] reads are under way.
     results: mpsc::UnboundedReceiver<Done>,
@@ -180,7 +190,7 @@ pub(crate) struct StreamStore {
 /// What the disk has done.
 #[derive(Debug)]
 pub(crate) enum Done {
-    Written(SegmentId, io::Result<()>),
+    Written(SegmentId, io::Result<u64>),
     Read(SegmentId, io::Result<Bytes>),
 }
 
@@ -195,6 +205,8 @@ impl StreamStore {
             is_writing: false,
             retry_at: None,
             reading: HashSet::new(),
+            recalled: VecDeque::new(),
+            sizes: HashMap::new(),
             done,
             results,
         }
@@ -219,17 +231,22 @@ impl StreamStore {
                 && let Some(folder) = path.parent()
             {
                 // The stream is over, and its folder may be gone already.
-                store.remove_folder(folder);
+                let _ = fs::remove_dir_all(folder);
             }
         });
     }
 
     /// Reads a segment for those who wait for it, unless that is under way, or too much is.
     pub(crate) fn read(&mut self, id: SegmentId) {
-        let held = self.store.figures.held_bytes.load(Relaxed);
-        if self.reading.len() >= READS_MAX || held >= HELD_BYTES_MAX || !self.reading.insert(id) {
+        if self.reading.contains(&id) {
             return;
         }
+        let held = self.store.figures.held_bytes.load(Relaxed);
+        if self.reading.len() >= READS_MAX || held >= HELD_BYTES_MAX {
+            self.store.figures.deferred.fetch_add(1, Relaxed);
+            return;
+        }
+        self.reading.insert(id);
         let (store, path, done) = (Arc::clone(&self.store), self.path(id), self.done.clone());
         self.runtime.spawn_blocking(move || {
             let read =
@@ -254,55 +271,91 @@ impl StreamStore {
     /// Takes in what the disk has done; whether there is something new to request.
     pub(crate) fn take(&mut self, done: Done, window: &mut Window) -> bool {
         let is_new = match done {
-            Done::Written(id, Ok(())) => {
+            Done::Written(id, written) => {
                 self.is_writing = false;
-                self.retry_at = None;
-                self.store.works();
-                window.stored(id);
+                self.take_written(id, written, window);
                 false
             }
-            Done::Written(_, Err(error)) => {
-                self.is_writing = false;
-                self.retry_at = Some(Instant::now() + RETRY);
-                self.store.failed(&error);
-                false
-            }
-            Done::Read(id, read) => {
+            Done::Read(id, Ok(bytes)) => {
                 self.reading.remove(&id);
-                match read {
-                    Ok(bytes) => {
-                        self.store.figures.recalled.fetch_add(1, Relaxed);
-                        window.recall(id, bytes);
-                        true
-                    }
-                    Err(error) => {
-                        self.store.figures.errors.fetch_add(1, Relaxed);
-                        tracing::debug!(%error, "a segment could not be read");
-                        false
-                    }
-                }
+                self.store.figures.recalled.fetch_add(1, Relaxed);
+                self.recalled.push_back((Instant::now(), id));
+                window.recall(id, bytes);
+                true
+            }
+            Done::Read(id, Err(error)) => {
+                self.reading.remove(&id);
+                self.store.failed(&error);
+                // Who waits for it is told that it is gone.
+                window.lose_stored(id);
+                true
             }
         };
-        self.remove(window.take_expired());
-        self.write_on(window);
+        self.tidy(window);
         is_new
     }
 
+    fn take_written(&mut self, id: SegmentId, written: io::Result<u64>, window: &mut Window) {
+        match written {
+            Ok(bytes) => {
+                self.retry_at = None;
+                self.store.works();
+                self.sizes.insert(id, bytes);
+                self.store.figures.bytes.fetch_add(bytes, Relaxed);
+                self.store.figures.segments.fetch_add(1, Relaxed);
+                window.stored(id);
+            }
+            Err(error) if is_full(&error) && window.give_up_stored(id.rendition, MAKES_ROOM) => {
+                self.store.full(&error);
+                self.retry_at = Some(Instant::now() + RETRY_FULL);
+            }
+            Err(error) => {
+                self.store.failed(&error);
+                self.retry_at = Some(Instant::now() + RETRY);
+            }
+        }
+    }
+
+    /// Writes on, removes what nobody can ask for, and drops what was read a while ago; whether that was any.
+    pub(crate) fn tidy(&mut self, window: &mut Window) -> bool {
+        let now = Instant::now();
+        let old = self.recalled.iter().take_while(|(read_at, _)| now - *read_at >= RECALLED_FOR).count();
+        self.recalled.drain(..old).for_each(|(_, id)| window.drop_recalled(id));
+        self.remove(window.take_expired());
+        self.write_on(window);
+        old > 0
+    }
+
+    /// When there is something to tidy at the latest.
+    pub(crate) fn tidy_at(&self) -> Option<Instant> {
+        self.recalled.front().map(|(read_at, _)| *read_at + RECALLED_FOR)
+    }
+
     /// Removes files.
-    pub(crate) fn remove(&self, expired: Vec<SegmentId>) {
+    fn remove(&mut self, expired: Vec<SegmentId>) {
         if expired.is_empty() {
             return;
         }
-        let paths: Vec<_> = expired.into_iter().map(|id| self.path(id)).collect();
-        let store = Arc::clone(&self.store);
-        self.runtime.spawn_blocking(move || paths.iter().for_each(|path| store.remove(path)));
+        self.forget_sizes(|id| expired.contains(id));
+        let paths: Vec<_> = expired.iter().map(|id| self.path(*id)).collect();
+        // What cannot be removed goes with the folder.
+        self.runtime.spawn_blocking(move || paths.iter().for_each(|path| drop(fs::remove_file(path))));
+    }
+
+    fn forget_sizes(&mut self, is_gone: impl Fn(&SegmentId) -> bool) {
+        let gone: Vec<_> = self.sizes.extract_if(|id, _| is_gone(id)).collect();
+        let bytes = gone.iter().map(|(_, bytes)| bytes).sum();
+        self.store.figures.bytes.fetch_sub(bytes, Relaxed);
+        self.store.figures.segments.fetch_sub(gone.len() as u64, Relaxed);
     }
 }
 
 impl Drop for StreamStore {
     fn drop(&mut self) {
-        let (store, folder) = (Arc::clone(&self.store), std::mem::take(&mut self.folder));
-        self.runtime.spawn_blocking(move || store.remove_folder(&folder));
+        self.forget_sizes(|_| true);
+        let folder = std::mem::take(&mut self.folder);
+        // What cannot be removed is at the next start.
+        self.runtime.spawn_blocking(move || drop(fs::remove_dir_all(folder)));
     }
 }
 

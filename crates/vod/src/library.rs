@@ -187,7 +187,12 @@ impl Library {
         {
             return Err(VodError::NotFound);
         }
-        let (found, lifetime) = find(&read(&opened.film), &opened.tag, object, wall_clock, query)?;
+        let is_long = matches!(object, FileObject::Multivariant | FileObject::Mpd)
+            || matches!(object, FileObject::Tagged(_, Object::Playlist(_)));
+        let (film, tag, query) = (Arc::clone(&opened.film), opened.tag.clone(), query.clone());
+        let find = move || find(&read(&film), &tag, object, wall_clock, &query);
+        // A playlist of a day is long: it is not written where all requests are answered.
+        let (found, lifetime) = if is_long { self.inner.block(false, find).await? } else { find()? };
         match found {
             Found::Text(text, content_type) => Ok(Answer::Text { text, content_type, lifetime }),
             Found::Init(head, kind) => {

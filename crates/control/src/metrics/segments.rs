@@ -20,5 +20,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
     let help = "Calls that the disk of segments failed";
     counter(encoder, "millstream_segments_disk_errors", help, store.errors)?;
     let help = "Segments read from disk for players";
-    counter(encoder, "millstream_segments_recalled", help, store.recalled)
+    counter(encoder, "millstream_segments_recalled", help, store.recalled)?;
+    let help = "Times that a segment was read from disk later, because too much was read already";
+    counter(encoder, "millstream_segments_recalls_deferred", help, store.deferred)
 }

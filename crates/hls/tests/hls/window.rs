@@ -83,6 +83,43 @@ fn a_disk_that_fails_costs_the_window_its_oldest_segments() {
 }
 
 #[test]
+fn a_disk_that_is_full_or_has_lost_a_segment_costs_what_is_before_it() {
+    let mut stream = Stream::new(cmaf::Settings::default(), LONG());
+    stream.configure(true);
+    publish(&mut stream, true, 0..100_000, 25, 50);
+    let listed = |stream: &mut Stream| {
+        let text = stream.text(Object::Playlist(V), "").unwrap();
+        let (_, rest) = text.split_once("#EXT-X-MEDIA-SEQUENCE:").unwrap();
+        (rest.split('\n').next().unwrap().parse::<u64>().unwrap(), text.matches("#EXTINF").count())
+    };
+    let (_, before) = listed(&mut stream);
+    assert!(stream.window.give_up_stored(V, 2));
+    let gone = [0, 1].map(|msn| hls::SegmentId { rendition: V, msn });
+    assert_eq!(stream.window.take_expired(), gone);
+    assert_eq!(listed(&mut stream), (2, before - 2));
+    stream.window.lose_stored(hls::SegmentId { rendition: V, msn: 7 });
+    assert_eq!(listed(&mut stream), (8, before - 8));
+    assert_eq!(stream.ask(Object::Segment(V, 7), ""), Answer::NotFound);
+    for msn in 0..8 {
+        stream.disk.remove(&hls::SegmentId { rendition: V, msn });
+    }
+    stream.window.take_expired();
+    publish(&mut stream, true, 100_000..110_000, 25, 50);
+    stream.check_boxes();
+}
+
+#[test]
+fn what_has_parts_in_the_playlist_stays_in_memory_however_large_it_is() {
+    let settings = hls::Settings { bytes: 20_000, ..LONG() };
+    let mut stream = Stream::new(cmaf::Settings::default(), settings);
+    stream.configure(true);
+    publish(&mut stream, true, 0..60_000, 25, 50);
+    let (_, playlist) = stream.playlists.iter().find(|(track, _)| *track == V).unwrap();
+    assert!((28..=29).contains(&playlist.segments.len()), "{} are listed", playlist.segments.len());
+    stream.check_boxes();
+}
+
+#[test]
 fn a_segment_that_was_written_too_late_is_removed_again() {
     let mut stream = Stream::new(cmaf::Settings::default(), LONG());
     stream.configure(true);
