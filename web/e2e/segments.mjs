@@ -31,6 +31,9 @@ function play({ player, url }) {
     });
     hls.loadSource(url);
     hls.attachMedia(video);
+    // As docs/hls.md has it.
+    const closeUp = () => (video.currentTime = Math.max(video.currentTime, hls.liveSyncPosition));
+    video.addEventListener('playing', closeUp, { once: true });
     window.seen.behindMs = () => hls.latency * 1000;
     window.seen.target = () => hls.targetLatency * 1000;
   } else {
