@@ -84,7 +84,7 @@ fn each_comes_back(packets: &[Vec<u8>], rows: usize, ssrc: u32) {
     }
 }
 
-/// The masks once more, one bit after the other.
+/// The masks a second time, one bit after the other.
 fn is_read_twice(payload: &[u8]) {
     let bit = |at: usize| payload[18 + at / 8] & 0x80 >> (at % 8) != 0;
     let mut numbers = Vec::new();

@@ -298,7 +298,7 @@ impl Rendition {
         (self.parts, self.segment_ticks) = (0, 0);
     }
 
-    /// Takes the format of the sample that the segment begins with; says so if it is another.
+    /// Takes the format of the sample that the segment begins with; whether it is another.
     pub(crate) fn set_format(&mut self, format: &Arc<Format>, out: &mut VecDeque<Output>) {
         if self.init.is_some() && self.format.is_same(format) {
             return;

@@ -213,8 +213,8 @@ async fn wait_for(
     }
 }
 
-/// Longest time that a request waits: below that in which every request has to be answered, or the others of its
-/// connection would end with it.
+/// Longest time that a request waits: below that in which every request has to be answered, or the others
+/// of its connection would end with it.
 const WAITS_MAX: Duration = Duration::from_secs(25);
 
 fn since_1970() -> Duration {

@@ -499,8 +499,8 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             assert_eq!(headers["www-authenticate"], "Bearer");
             let shown = [("authorization", "bearer boss")];
             let (status, _, body) = ask_as(&context, "203.0.113.9", &method, &path, &shown).await;
-            // What is no handshake, has no body, or is about a pull, channel or recording that is not there is
-            // let through to be told so.
+            // What is no handshake, has no body, or is about a pull, channel or recording that is not there
+            // is let through, to be refused with that reason.
             let explained = match status.as_u16() {
                 400 => method == "POST",
                 404 => ["live/a%20b", "/skip", "/a.mp4", "/a.mp4/link"].iter().any(|end| path.ends_with(end)),

@@ -1,4 +1,5 @@
-//! What it costs to cut a stream of 3 Mbit/s and to write its playlists for one reader of each: share of a core.
+//! What it costs to cut a stream of 3 Mbit/s and to write its playlists for one reader of each: share of a
+//! core.
 //!
 //! `cargo run --release -p hls --example cost`
 #![expect(clippy::disallowed_methods, reason = "the clock is what this is about")]

@@ -2,8 +2,8 @@
 //! complete.
 //!
 //! Names of streams come from the network. Each becomes one component of a path in which only letters,
-//! digits, `-`, `_` and `.` stand for themselves, so that none leads out of the directory, and two streams never
-//! share one.
+//! digits, `-`, `_` and `.` stand for themselves, so that none leads out of the directory, and two streams
+//! never share one.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -88,7 +88,7 @@ pub(crate) struct Queue {
     media_max: Duration,
     state: Mutex<State>,
     changed: Condvar,
-    /// Fragments are left out, and the log says so.
+    /// Fragments are left out, and the log reports it.
     is_losing: AtomicBool,
     pub(crate) counters: Counters,
 }

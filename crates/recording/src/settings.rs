@@ -30,7 +30,7 @@ impl Format {
 /// What is recorded and how, for the whole server.
 #[derive(Debug, Clone)]
 pub struct RecordSettings {
-    /// What applies to streams that are recorded because the API says so; `None` where there is no directory
+    /// What applies to streams that are recorded because the API started it; `None` where there is no directory
     /// for them.
     pub by_default: Option<FileSettings>,
     /// The first that matches decides.
@@ -100,7 +100,7 @@ impl RecordSettings {
         self.first_match(app, name)?.files.as_ref()
     }
 
-    /// How a stream is recorded when the API says so.
+    /// How a stream is recorded when the API starts it.
     pub fn on_demand(&self, app: &str, name: &str) -> Option<&FileSettings> {
         self.first_match(app, name).and_then(|rule| rule.files.as_ref()).or(self.by_default.as_ref())
     }

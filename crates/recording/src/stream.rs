@@ -24,7 +24,7 @@ pub struct Recording {
     pub app: String,
     /// Stream.
     pub name: String,
-    /// Whether a rule of the configuration says so, or the API.
+    /// Whether a rule of the configuration started it, or the API.
     pub started_by: Started,
     /// Since when, since 1970.
     pub since: Duration,

@@ -274,8 +274,8 @@ impl Recordings {
         self.common.disks.iter().flat_map(of).collect()
     }
 
-    /// The recording of a stream that has, or will have, a file of this name. Only what is listed is found: no
-    /// path is made of the names.
+    /// The recording of a stream that has, or will have, a file of this name. Only what is listed is found:
+    /// no path is made of the names.
     pub fn find(&self, app: &str, stream: &str, file: &str) -> Option<(PathBuf, RecordingName, Entry)> {
         let path: PathBuf = [&*names::encode(app), &*names::encode(stream), file].iter().collect();
         let named = RecordingName::parse(&path).filter(|(_, is_complete)| *is_complete).map(|(name, _)| name);

@@ -286,7 +286,7 @@ impl StreamStore {
             Done::Read(id, Err(error)) => {
                 self.reading.remove(&id);
                 self.store.failed(&error);
-                // Who waits for it is told that it is gone.
+                // Requests that wait for it are answered that there is none.
                 window.lose_stored(id);
                 true
             }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A file is confirmed when the store has answered, after it was sent, that it has an object of this key,
-//! length and hash. Until then the local copy must stay, and whatever happens only delays: the journal and the
-//! directory say at the next start what is left to do. Who writes files, and when one is complete, is the
-//! caller's: by its name, and by a message to be quick.
+//! length and hash. Until then the local copy must stay, and whatever happens only delays: the journal and
+//! the directory say at the next start what is left to do. Who writes files, and when one is complete, is
+//! the caller's: by its name, and by a message to be quick.
 
 mod backoff;
 mod bandwidth;

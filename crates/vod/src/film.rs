@@ -77,8 +77,8 @@ pub(crate) struct SegmentPlan {
     kind: MediaKind,
     timescale: u32,
     number: u64,
-    /// What decoding times, and times of presentation, are moved by. Those of decoding are moved further where
-    /// pictures are decoded before 0: composition offsets may be negative.
+    /// What decoding times, and times of presentation, are moved by. Those of decoding are moved further
+    /// where pictures are decoded before 0: composition offsets may be negative.
     decode_shift: Timestamp,
     shift: Timestamp,
 }
@@ -227,8 +227,8 @@ impl Film {
         }
     }
 
-    /// Whether all renditions have something to play. Of a file that grows one may be ahead of the others by a
-    /// segment, and a playlist without them would be believed.
+    /// Whether all renditions have something to play. Of a file that grows one may be ahead of the others
+    /// by a segment, and a playlist without them would be believed.
     pub fn is_ready(&self) -> bool {
         let least = self.tracks.iter().map(|track| track.cut.segments().len()).min().unwrap_or(0);
         let has = |kind| self.tracks.iter().any(|track| track.name.kind == kind);

@@ -129,7 +129,8 @@ impl Library {
     }
 }
 
-/// Files below a directory that may be played, with their paths there and their bytes; links are not followed.
+/// Files below a directory that may be played, with their paths there and their bytes; links are not
+/// followed.
 fn files_below(root: &Path) -> Result<(Vec<(String, u64)>, bool), VodError> {
     let mut found = Vec::new();
     let mut folders: Vec<(PathBuf, String, usize)> = vec![(root.to_owned(), String::new(), 0)];

@@ -118,7 +118,7 @@ pub(crate) fn open_local(settings: &VodSettings, source: &Source) -> Result<(Fil
         }
         Source::Recording { app, stream, file } => {
             let folder: PathBuf = [encode(app), encode(stream)].iter().collect();
-            // What was cut off cannot be told from another name, and so is not asked for.
+            // A name that was cut off is ambiguous, and so is not asked for.
             if folder.as_os_str().as_encoded_bytes().contains(&b'~') {
                 return Err(VodError::NotFound);
             }
@@ -151,7 +151,8 @@ fn open_below(root: &Path, path: &Path, grows: bool) -> Result<(File, Stamp), Vo
         Err(error) => {
             use rustix::io::Errno;
             return Err(match error {
-                // Out of the directory, a loop of links, a socket, a name that is too long: as if it were not there.
+                // Out of the directory, a loop of links, a socket, a name that is too long: as if it were
+                // not there.
                 Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::LOOP | Errno::NXIO => VodError::NotFound,
                 Errno::NAMETOOLONG | Errno::ACCESS | Errno::PERM | Errno::INVAL => VodError::NotFound,
                 error => VodError::Disk(io::Error::from(error).to_string()),

@@ -1,6 +1,6 @@
 //! Streams as segments (HLS, DASH): requests are answered from what the thread `segments` has made.
 //!
-//! That thread cuts a stream once for all workers. A worker that is asked for one says so once, and from
+//! That thread cuts a stream once for all workers. A worker that is asked for one requests it once, and from
 //! then on gets a new view of it whenever there is a new part: shared bytes, and playlists that are written
 //! already. A request that has to wait for a part (RFC 8216bis section 6.2.5.2) is a row in the stream's
 //! list, looked at with each view; it has no thread and no timer of its own.

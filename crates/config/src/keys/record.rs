@@ -107,12 +107,14 @@ section! {
         path_style: bool = true,
         cost "None. Some servers take only one of the two.";
 
-        /// File with the bucket's keys, as `aws_access_key_id = ...` and `aws_secret_access_key = ...` on lines
-        /// of their own. It is read for each request, so keys may be changed. Empty: keys from the environment.
+        /// File with the bucket's keys, as `aws_access_key_id = ...` and `aws_secret_access_key = ...` on
+        /// lines of their own. It is read for each request, so keys may be changed. Empty: keys from the
+        /// environment.
         credentials_file: String = String::new(),
         cost "Who reads the file can write to the bucket.";
 
-        /// File with certificates of authorities, PEM, that `endpoint` may have besides those the system trusts.
+        /// File with certificates of authorities, PEM, that `endpoint` may have besides those the system
+        /// trusts.
         ca_file: String = String::new(),
         cost "Whoever has a key of these authorities can pretend to be the store.";
 

@@ -22,7 +22,8 @@ fn facts(packets: &[Packet]) -> Vec<(u64, String)> {
     packets.iter().map(|packet| (packet.size, packet.checksum.clone())).collect()
 }
 
-/// What ffmpeg gets: each kind by itself, because its reader of DASH drops the end of one when the other ends.
+/// What ffmpeg gets: each kind by itself, because its reader of DASH drops the end of one when the other
+/// ends.
 fn played(server: &Server, path: &str) -> Frames {
     let texts = ["0:v", "0:a"].map(|kind| {
         let mut command = ffmpeg();

@@ -43,7 +43,7 @@ impl PictureSizes {
     }
 }
 
-/// What one payload tells of the sizes of its pictures: parameter sets of H.264 and H.265, a sequence header
+/// What one payload has on the sizes of its pictures: parameter sets of H.264 and H.265, a sequence header
 /// of AV1, the first packet of a key frame of VP8 and VP9. Spatial layers are distinguished in VP9, whose
 /// descriptor has their sizes. Empty if it tells nothing.
 pub fn picture_sizes(codec: Codec, payload: &[u8]) -> PictureSizes {

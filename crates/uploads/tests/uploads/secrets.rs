@@ -71,7 +71,8 @@ fn logs_have_no_keys_even_where_everything_is_logged() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || of_log.clone())
         .finish();
-    // With one subscriber alone, a thread of another test that comes to a line first decides that nobody wants it.
+    // With one subscriber alone, a thread of another test that comes to a line first decides that nobody
+    // wants it.
     let _another = tracing::Dispatch::new(tracing_subscriber::fmt().with_writer(std::io::sink).finish());
     tracing::subscriber::with_default(subscriber, || {
         let thread = start(&folder, settings(&store));

@@ -1,5 +1,5 @@
 //! Layers inside one encoding of AV1, by its dependency descriptors: whatever is chosen when, each viewer
-//! gets frames that it can decode, and is told which decode targets it has.
+//! gets frames that it can decode, and knows which decode targets it has.
 
 use rtp::extension::{DecodeTarget, DependencyReader, FrameDependencies, Indication};
 
@@ -273,7 +273,7 @@ struct Decoder {
     frames: BTreeSet<u16>,
     before: Option<(FrameDependencies, u32, u16)>,
     marker: bool,
-    /// Decode targets that are active, as it was told.
+    /// Decode targets that are active, by the last mask it got.
     active: u32,
     pictures: usize,
     /// Frames by their layers.
