@@ -4,7 +4,7 @@
 //! SRTP profile of the client that it knows, and certificates have to be ECDSA. It has no clock;
 //! every call sets the time first.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dimpl::{ProtocolVersion, SrtpProfile};
@@ -37,18 +37,7 @@ impl DimplEngine {
         now: Instant,
         output: &mut Output,
     ) -> Result<Box<dyn Engine>, DtlsError> {
-        let mut library_config = dimpl::Config::builder()
-            .mtu(DATAGRAM_MAX)
-            .use_server_cookie(false)
-            .require_client_certificate(true)
-            .flight_start_rto(Config::RETRANSMIT_START)
-            .flight_retries(RETRIES_MAX)
-            .handshake_timeout(config.handshake_timeout);
-        if let Some(seed) = config.seed {
-            library_config = library_config.dangerously_set_rng_seed(seed);
-        }
-        let library_config = library_config.build().map_err(|_| DtlsError::Internal)?;
-        let (library_config, certificate) = (Arc::new(library_config), config.certificate.dimpl.clone());
+        let (library_config, certificate) = (library_config(&config)?, config.certificate.dimpl.clone());
         let dtls = if role == DtlsRole::Client && config.versions.contains(&DtlsVersion::V1_2) {
             dimpl::Dtls::new_auto(library_config, certificate, now)
         } else {
@@ -130,6 +119,38 @@ impl DimplEngine {
         }
         SrtpKeys::from_exported(profile, exported, self.role)
     }
+}
+
+/// The library's configuration for ours.
+///
+/// To build one is to have the cryptography tried, with an exchange of keys in every group and a
+/// signature of every kind: 1.3 ms of CPU. So those that were built are kept; a
+/// server has one.
+fn library_config(config: &Config) -> Result<Arc<dimpl::Config>, DtlsError> {
+    const KEPT_MAX: usize = 32;
+    type Key = (Duration, Option<u64>);
+    static KEPT: Mutex<Vec<(Key, Arc<dimpl::Config>)>> = Mutex::new(Vec::new());
+
+    let key = (config.handshake_timeout, config.seed);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, library_config)) = kept.iter().find(|(other, _)| *other == key) {
+        return Ok(library_config.clone());
+    }
+    let mut builder = dimpl::Config::builder()
+        .mtu(DATAGRAM_MAX)
+        .use_server_cookie(false)
+        .require_client_certificate(true)
+        .flight_start_rto(Config::RETRANSMIT_START)
+        .flight_retries(RETRIES_MAX)
+        .handshake_timeout(config.handshake_timeout);
+    if let Some(seed) = config.seed {
+        builder = builder.dangerously_set_rng_seed(seed);
+    }
+    let library_config = Arc::new(builder.build().map_err(|_| DtlsError::Internal)?);
+    if kept.len() < KEPT_MAX {
+        kept.push((key, library_config.clone()));
+    }
+    Ok(library_config)
 }
 
 impl Engine for DimplEngine {
