@@ -12,7 +12,7 @@ const SLOT_MS: u64 = 5;
 const SLOTS_MAX: u64 = 128;
 
 /// Names a player of a [`Schedule`]; the caller chooses it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlayerId(pub u32);
 
 /// Names a slot of a [`Schedule`].

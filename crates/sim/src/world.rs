@@ -7,7 +7,7 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
 use netsim::kernel::{self, QueueId};
@@ -21,11 +21,56 @@ use crate::ledger::Ledger;
 use crate::server::Server;
 
 /// Who runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Worker(usize, usize),
     Control(usize),
     Actor(usize),
+}
+
+/// What the scheduler knows of each.
+#[derive(Debug, Clone, Default)]
+struct Turns {
+    /// When it runs at the latest; an entry of `timers` counts only if it says the same.
+    due: Option<Instant>,
+    is_runnable: bool,
+    /// Of a worker: it does not run before.
+    busy_until: Option<Instant>,
+    /// A worker that was woken and has not run since.
+    is_woken: bool,
+}
+
+/// Of everybody, workers first, then control sides, then actors.
+#[derive(Debug)]
+struct TurnsOfAll {
+    /// Where the workers of each server begin, and where the control sides do.
+    first: Vec<usize>,
+    rows: Vec<Turns>,
+}
+
+impl TurnsOfAll {
+    fn new(servers: &[Server]) -> Self {
+        let mut first = vec![0];
+        first.extend(servers.iter().scan(0, |workers, server| {
+            *workers += server.workers.len();
+            Some(*workers)
+        }));
+        let rows = vec![Turns::default(); first[servers.len()] + servers.len()];
+        Self { first, rows }
+    }
+
+    fn of(&mut self, owner: Owner) -> &mut Turns {
+        let servers = self.first.len() - 1;
+        let row = match owner {
+            Owner::Worker(server, worker) => self.first[server] + worker,
+            Owner::Control(server) => self.first[servers] + server,
+            Owner::Actor(actor) => self.first[servers] + servers + actor,
+        };
+        if row >= self.rows.len() {
+            self.rows.resize(row + 1, Turns::default());
+        }
+        &mut self.rows[row]
+    }
 }
 
 /// How the scheduler treats workers.
@@ -51,13 +96,9 @@ pub struct World {
     actors: Vec<Option<Box<dyn Actor>>>,
     arrivals: VecDeque<(Duration, Arrival)>,
     by_queue: FastMap<QueueId, Owner>,
-    /// When who runs at the latest; an entry of `timers` counts only if it says the same.
-    due: FastMap<Owner, Instant>,
+    turns: TurnsOfAll,
     timers: BinaryHeap<Reverse<(Instant, Owner)>>,
     runnable: Vec<Owner>,
-    busy_until: FastMap<Owner, Instant>,
-    /// Workers that were woken and have not run since.
-    woken: HashSet<Owner>,
     schedule: Schedule,
     random: Random,
     start: Instant,
@@ -72,26 +113,24 @@ impl World {
     pub fn new(seed: u64, ledger: Ledger, servers: Vec<Server>, schedule: Schedule) -> Self {
         let mut world = Self {
             ledger,
+            turns: TurnsOfAll::new(&servers),
             servers,
             actors: Vec::new(),
             arrivals: VecDeque::new(),
             by_queue: FastMap::default(),
-            due: FastMap::default(),
             timers: BinaryHeap::new(),
             runnable: Vec::new(),
-            busy_until: FastMap::default(),
-            woken: HashSet::new(),
             schedule,
             random: Random::new(seed ^ 0x7363_6865_6475),
             start: kernel::now(),
             steps: 0,
             audit_every: 1,
         };
-        for (server, one) in world.servers.iter().enumerate() {
-            for (index, worker) in one.workers.iter().enumerate() {
+        for server in 0..world.servers.len() {
+            for index in 0..world.servers[server].workers.len() {
                 let owner = Owner::Worker(server, index);
-                world.by_queue.insert(worker.queue().id(), owner);
-                world.runnable.push(owner);
+                world.by_queue.insert(world.servers[server].workers[index].queue().id(), owner);
+                world.make_runnable(owner);
             }
         }
         world
@@ -137,8 +176,9 @@ impl World {
             && at <= now
         {
             self.timers.pop();
-            if self.due.get(&owner) == Some(&at) {
-                self.due.remove(&owner);
+            let turns = self.turns.of(owner);
+            if turns.due == Some(at) {
+                turns.due = None;
                 self.make_runnable(owner);
             }
         }
@@ -155,6 +195,7 @@ impl World {
         }
         let chosen = self.random.below(self.runnable.len() as u64) as usize;
         let owner = self.runnable.swap_remove(chosen);
+        self.turns.of(owner).is_runnable = false;
         self.steps += 1;
         match owner {
             Owner::Worker(server, worker) => self.run_worker(server, worker),
@@ -169,7 +210,7 @@ impl World {
                     Next::At(at) => self.set_timer(owner, at),
                     Next::Done => {
                         self.by_queue.remove(&actor.queue().id());
-                        self.due.remove(&owner);
+                        self.turns.of(owner).due = None;
                         self.actors[index] = None;
                     }
                 }
@@ -182,7 +223,7 @@ impl World {
     fn run_worker(&mut self, server: usize, index: usize) {
         let owner = Owner::Worker(server, index);
         let now = kernel::now();
-        if let Some(until) = self.busy_until.get(&owner).copied().filter(|until| *until > now) {
+        if let Some(until) = self.turns.of(owner).busy_until.filter(|until| *until > now) {
             return self.set_timer(owner, until);
         }
         let worker = &mut self.servers[server].workers[index];
@@ -200,7 +241,7 @@ impl World {
             return self.check_sleepers(server);
         }
         worker.turn();
-        self.woken.remove(&owner);
+        self.turns.of(owner).is_woken = false;
         let is_drowsy = self.schedule.drowsy > 0.0 && self.random.chance(self.schedule.drowsy);
         if !is_drowsy {
             worker.sleep();
@@ -211,7 +252,7 @@ impl World {
         if self.schedule.stall > 0.0 && self.random.chance(self.schedule.stall) {
             until += ms(self.random.below(1_000));
         }
-        self.busy_until.insert(owner, until);
+        self.turns.of(owner).busy_until = Some(until);
         kernel::note((server as u64) << 32 | index as u64);
         for PlayerCounts { client, dropped } in worker.dropped() {
             let known = self.ledger.dropped.entry(client).or_default();
@@ -255,7 +296,7 @@ impl World {
             for worker in 0..self.servers[server].workers.len() {
                 if self.servers[server].workers[worker].queue().is_woken() {
                     let owner = Owner::Worker(server, worker);
-                    if self.woken.insert(owner) {
+                    if !std::mem::replace(&mut self.turns.of(owner).is_woken, true) {
                         self.make_ready(owner);
                     }
                 }
@@ -266,7 +307,7 @@ impl World {
     /// It has something to do; a worker may be kept waiting for it.
     fn make_ready(&mut self, owner: Owner) {
         if matches!(owner, Owner::Worker(..))
-            && !self.runnable.contains(&owner)
+            && !self.turns.of(owner).is_runnable
             && self.schedule.delay > 0.0
             && self.random.chance(self.schedule.delay)
         {
@@ -277,17 +318,18 @@ impl World {
     }
 
     fn make_runnable(&mut self, owner: Owner) {
-        if !self.runnable.contains(&owner) {
+        if !std::mem::replace(&mut self.turns.of(owner).is_runnable, true) {
             self.runnable.push(owner);
         }
     }
 
     /// It runs then, unless it does before.
     fn set_timer(&mut self, owner: Owner, at: Instant) {
-        if self.due.get(&owner).is_some_and(|due| *due <= at) {
+        let turns = self.turns.of(owner);
+        if turns.due.is_some_and(|due| due <= at) {
             return;
         }
-        self.due.insert(owner, at);
+        turns.due = Some(at);
         self.timers.push(Reverse((at, owner)));
     }
 
@@ -392,10 +434,10 @@ impl World {
 
     /// A server that nobody uses sleeps: it does little more than look at its deadlines.
     fn check_rest(&mut self) {
-        let before: Vec<u64> = self.turns();
+        let before: Vec<u64> = self.loop_turns();
         let end = kernel::elapsed() + ms(2_000);
         self.run_until(end);
-        for (before, after) in before.into_iter().zip(self.turns()) {
+        for (before, after) in before.into_iter().zip(self.loop_turns()) {
             let turns = after - before;
             self.ledger.check(turns < 100, || format!("{turns} turns in 2 s without anybody"));
             let is_slow = !self.ledger.slack.is_zero();
@@ -405,7 +447,7 @@ impl World {
         }
     }
 
-    fn turns(&mut self) -> Vec<u64> {
+    fn loop_turns(&mut self) -> Vec<u64> {
         let workers = self.servers.iter_mut().flat_map(|server| &mut server.workers);
         workers.map(|worker| worker.counters().loop_turns).collect()
     }

@@ -5,7 +5,6 @@
 //! has come; between two turns it looks at what no client can see ([`SimulatedWorker::audit`]). A turn and
 //! the sleep behind it are two steps, so that others may run between them.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,10 +46,19 @@ pub struct SimulatedWorker {
     ready: Vec<Readiness>,
     /// How long it sleeps, from its last turn on; `None` before it has gone to sleep.
     sleeps: Option<Duration>,
-    /// Of each player: its session, the publication, and what messages that came, those that were written,
-    /// dropped and wait add up to.
-    accounts: HashMap<PlayerId, (SessionId, Option<Source>, u64)>,
+    accounts: Accounts,
 }
+
+/// What [`SimulatedWorker::add_up`] knows of players, in their order, of this turn and of the last one.
+#[derive(Debug, Default)]
+struct Accounts {
+    now: Vec<(PlayerId, Account)>,
+    before: Vec<(PlayerId, Account)>,
+}
+
+/// Of a player: its session, the publication, and the number of messages before its first one, which is what
+/// came less what was written, dropped and waits.
+type Account = (SessionId, Option<Source>, u64);
 
 /// What a player of frames has been given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +116,7 @@ impl Workers {
             worker,
             ready: Vec::new(),
             sleeps: Some(Duration::ZERO),
-            accounts: HashMap::new(),
+            accounts: Accounts::default(),
         });
         Ok((server, workers.collect()))
     }
@@ -204,7 +212,10 @@ impl SimulatedWorker {
     /// The first player for which they do not add up.
     pub fn add_up(&mut self) -> Result<(), String> {
         let worker = &self.worker;
-        let before = std::mem::take(&mut self.accounts);
+        let Accounts { now, before } = &mut self.accounts;
+        std::mem::swap(now, before);
+        now.clear();
+        let mut before = before.iter().peekable();
         for (id, player) in worker.frames.players.iter() {
             let stream = worker.frames.streams.get(player.stream);
             let channel = stream.and_then(|stream| stream.channels[player.format as usize].as_ref());
@@ -213,9 +224,10 @@ impl SimulatedWorker {
             let Some(waiting) = player.cursor.unsettled(log) else { continue };
             let written = worker.connections.columns.passed_by(player.conn);
             let (came, dropped) = (log.next_message(), player.cursor.dropped());
-            // What came before its first message.
             let account = (session.id, stream.publication.source, came - written - dropped - waiting);
-            let known = before.get(&id).filter(|known| (known.0, known.1) == (account.0, account.1));
+            while before.next_if(|(earlier, _)| *earlier < id).is_some() {}
+            let known = before.next_if(|(same, _)| *same == id).map(|(_, known)| known);
+            let known = known.filter(|known| (known.0, known.1) == (account.0, account.1));
             if let Some(known) = known.filter(|known| known.2 != account.2) {
                 return Err(format!(
                     "{id:?}: {written} messages written, {dropped} dropped and {waiting} waiting make {} of {came}, \
@@ -224,7 +236,7 @@ impl SimulatedWorker {
                     came - known.2
                 ));
             }
-            self.accounts.insert(id, account);
+            now.push((id, account));
         }
         if let Some(relay) = &self.worker.relay {
             relay.add_up()?;

@@ -22,6 +22,7 @@ pub struct Operator {
     server: usize,
     queue: EventQueue,
     until: Instant,
+    asks_at: Instant,
     /// Ends sessions as well.
     kicks: bool,
     snapshots: Vec<(usize, Instant, oneshot::Receiver<WorkerSnapshot>)>,
@@ -46,10 +47,10 @@ impl Operator {
     /// One that looks at a server for this long.
     pub fn new(server: usize, lasts: Duration, kicks: bool) -> Self {
         let queue = EventQueue::new();
-        let until = kernel::now() + lasts;
+        let (asks_at, until) = (kernel::now(), kernel::now() + lasts);
         let (snapshots, answers) = (Vec::new(), Vec::new());
         let (before, ended) = (BTreeMap::new(), BTreeMap::new());
-        Self { server, queue, until, kicks, snapshots, answers, before, ended, leaving: false }
+        Self { server, queue, until, asks_at, kicks, snapshots, answers, before, ended, leaving: false }
     }
 
     fn ask(&mut self, ledger: &mut Ledger) {
@@ -156,11 +157,15 @@ impl Actor for Operator {
         if self.leaving || now >= self.until {
             return Next::Done;
         }
-        if self.snapshots.is_empty() && self.answers.is_empty() {
+        if !self.snapshots.is_empty() || !self.answers.is_empty() {
+            return Next::At(now + ms(50));
+        }
+        if now >= self.asks_at {
+            self.asks_at = now + ms(50 + ledger.random.below(400));
             self.ask(ledger);
             return Next::At(now + ms(50));
         }
-        Next::At(now + ms(500 + ledger.random.below(2_000)))
+        Next::At(self.asks_at)
     }
 
     fn queue(&self) -> &EventQueue {
