@@ -519,6 +519,55 @@ section! {
         /// File that holds `metrics_token`.
         metrics_token_file: String = String::new(),
         cost "None.";
+
+        /// Where the public keys of signed tokens (JWT) are: the URL of a JSON Web Key Set. With it, or
+        /// another key for signed tokens, they are accepted wherever a token is, and streams that no rule
+        /// matches need one.
+        jwks_url: String = String::new(),
+        cost "A request every `jwks_refresh_seconds`. What that server signs is let in.";
+
+        /// File with a JSON Web Key Set, instead of a URL. Read again when it has changed.
+        jwks_file: String = String::new(),
+        cost "None.";
+
+        /// How often the keys are read, and sooner when a token names a key that is not among them. Keys that
+        /// have been read count until others are.
+        jwks_refresh_seconds: i64 = 300, unit "s", range 10..=86_400,
+        cost "A key that was withdrawn counts for this long.";
+
+        /// Secret of tokens signed by HS256, at least 32 bytes.
+        jwt_secret: String = String::new(), secret true,
+        cost "Whoever can check such tokens can make them. Flags are visible to other users of the machine: \
+            prefer the file.";
+
+        /// File that holds `jwt_secret`; white space around it is ignored.
+        jwt_secret_file: String = String::new(),
+        cost "None.";
+
+        /// Issuer (`iss`) that signed tokens must have. Empty: any.
+        jwt_issuer: String = String::new(),
+        cost "None.";
+
+        /// Audience (`aud`) that signed tokens must have. Empty: tokens for an audience are refused.
+        jwt_audience: String = String::new(),
+        cost "None.";
+
+        /// By how much the clocks of signers may differ from this machine's.
+        jwt_leeway_seconds: i64 = 10, unit "s", range 0..=300,
+        cost "Tokens are valid for this much longer.";
+
+        /// Claim of signed tokens with the streams they are for: a pattern over `app/stream`, or several.
+        jwt_stream_claim: String = "stream".to_owned(),
+        cost "None.";
+
+        /// Claim of signed tokens with what they allow: `publish`, `play`, `manage`, in a list or in
+        /// a text with spaces.
+        jwt_actions_claim: String = "actions".to_owned(),
+        cost "None.";
+
+        /// Sessions end when the token they began with expires; otherwise they last.
+        jwt_ends_sessions: bool = false,
+        cost "A viewer has to come back with another token.";
     }
 }
 

@@ -13,9 +13,11 @@ use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice};
 use super::{Config, cluster, policy, record, rtc, sources, tls, upload, vod};
 use ::sources::channels::ChannelSpec;
+use ::sources::key_set::KeySource;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
 use ::vod::settings::VodSettings;
+use jwt::Verifier;
 use recording::settings::RecordSettings;
 use rtmp::name::NameRules;
 use uploads::settings::UploadSettings;
@@ -37,6 +39,8 @@ pub struct Resolved {
     pub worker: WorkerSettings,
     /// For workers and control.
     pub policy: Policy,
+    /// Keys of signed tokens that are read again, and what they are for.
+    pub signed: Option<(Arc<Verifier>, KeySource)>,
     /// Limits of channels and pulls.
     pub sources: SourceSettings,
     /// `[[pull]]` entries.
@@ -63,10 +67,11 @@ pub fn resolve(
     let mut errors = Errors(Vec::new());
     let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
     let worker = worker_settings(config, ipv6, &mut errors);
-    let policy = policy::policy(config, variable, &mut errors);
     let demo = demo(config, &worker.names, &mut errors);
     let record = record::settings(config, &mut errors);
     let sources = sources::settings(config, &worker.names, record.as_ref(), &mut errors);
+    let signed = policy::signed_tokens(config, &sources, &mut errors);
+    let policy = policy::policy(config, signed.as_ref(), variable, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
@@ -80,7 +85,8 @@ pub fn resolve(
     if !errors.0.is_empty() {
         return Err(errors.0);
     }
-    Ok(Resolved { worker, policy, sources, pulls, channels, demo, record, upload, vod, cluster })
+    let signed = signed.and_then(|signed| Some((signed.signed.verifier, signed.keys?)));
+    Ok(Resolved { worker, policy, signed, sources, pulls, channels, demo, record, upload, vod, cluster })
 }
 
 /// Collects errors.

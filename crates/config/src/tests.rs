@@ -3,6 +3,7 @@
 use super::resolve::{Resolved, resolve};
 use super::*;
 use std::time::Duration;
+use worker_api::auth::{Bearer, Denied, Policy};
 use worker_api::settings::{BridgeSettings, IceServer, RtcSettings, TranscodingSettings, UdpBackend};
 
 fn sources(file: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Sources {
@@ -354,18 +355,31 @@ fn bad_authorisation_refuses_to_start() {
     }
 }
 
+/// What somebody on this machine is answered who shows this token.
+fn publish(policy: &Policy, stream: &str, token: Option<&str>) -> Result<(), Denied> {
+    let (app, name) = stream.split_once('/').expect("an application");
+    policy.may_publish(app, name, &bearer(token)).map(|_| ())
+}
+
+fn play(policy: &Policy, stream: &str, token: Option<&str>) -> Result<(), Denied> {
+    let (app, name) = stream.split_once('/').expect("an application");
+    policy.may_play(app, name, &bearer(token)).map(|_| ())
+}
+
+fn bearer(token: Option<&str>) -> Bearer<'_> {
+    Bearer { token, peer: std::net::IpAddr::from([127, 0, 0, 1]), now: std::time::Duration::ZERO }
+}
+
 #[test]
 fn rules_and_tokens_become_a_policy() {
-    use worker_api::auth::Denied;
     let file = "[auth]\nplay_token = \"p\"\n[[auth.publish]]\nstream = \"live/*\"\ntokens = [\"t\"]\n[[auth.play]]\nstream = \"open/*\"\nallow = \"anyone\"\n";
     let policy = resolved(file).policy;
-    let local = std::net::IpAddr::from([127, 0, 0, 1]);
-    assert_eq!(policy.may_publish("live", "a", Some("t"), local), Ok(()));
-    assert_eq!(policy.may_publish("live", "a", None, local), Err(Denied::TokenMissing));
-    assert_eq!(policy.may_publish("other", "a", Some("t"), local), Err(Denied::Closed));
-    assert_eq!(policy.may_play("open", "a", None, local), Ok(()));
-    assert_eq!(policy.may_play("else", "a", Some("p"), local), Ok(()));
-    assert_eq!(policy.may_play("else", "a", None, local), Err(Denied::TokenMissing));
+    assert_eq!(publish(&policy, "live/a", Some("t")), Ok(()));
+    assert_eq!(publish(&policy, "live/a", None), Err(Denied::TokenMissing));
+    assert_eq!(publish(&policy, "other/a", Some("t")), Err(Denied::Closed));
+    assert_eq!(play(&policy, "open/a", None), Ok(()));
+    assert_eq!(play(&policy, "else/a", Some("p")), Ok(()));
+    assert_eq!(play(&policy, "else/a", None), Err(Denied::TokenMissing));
 }
 
 #[test]
@@ -379,12 +393,50 @@ fn tokens_come_from_files_and_variables() {
     let config = load(&sources(&file, &[], &[])).expect("loads");
     let policy =
         resolve(&config, &|name| (name == "PLAY").then(|| "three".to_owned())).expect("resolves").policy;
-    let local = std::net::IpAddr::from([127, 0, 0, 1]);
     for token in ["one", "two", "three"] {
-        assert_eq!(policy.may_play("a", "b", Some(token), local), Ok(()), "{token}");
+        assert_eq!(play(&policy, "a/b", Some(token)), Ok(()), "{token}");
     }
-    assert!(policy.may_play("a", "b", Some(" one "), local).is_err());
+    assert!(play(&policy, "a/b", Some(" one ")).is_err());
     std::fs::remove_file(&path).expect("removed");
+}
+
+#[test]
+fn signed_tokens_close_what_no_rule_opens() {
+    let secret = "[auth]\njwt_secret = \"0123456789abcdef0123456789abcdef\"\n";
+    let policy = resolved(secret).policy;
+    assert_eq!(publish(&policy, "live/a", None), Err(Denied::TokenMissing));
+    assert_eq!(play(&policy, "live/a", None), Err(Denied::TokenMissing));
+    assert_eq!(play(&policy, "live/a", Some("x")), Err(Denied::TokenWrong));
+    let malformed = Err(Denied::Signed(jwt::Refused::Malformed));
+    assert_eq!(play(&policy, "live/a", Some("a.b.c")), malformed);
+    assert!(policy.manage.signed.is_some() && policy.manage.loopback, "the own machine may still manage");
+    let rules = "[[auth.play]]\nstream = \"open/*\"\nallow = \"anyone\"\n[[auth.play]]\nstream = \"live/*\"\n\
+                 [[auth.play]]\nstream = \"none/*\"\nallow = \"nobody\"\n";
+    let policy = resolved(&format!("{secret}{rules}")).policy;
+    assert_eq!(play(&policy, "open/a", None), Ok(()));
+    assert_eq!(play(&policy, "live/a", Some("a.b.c")), malformed, "a rule by tokens needs none of its own");
+    assert_eq!(play(&policy, "none/a", Some("a.b.c")), Err(Denied::Closed));
+}
+
+#[test]
+fn what_is_wrong_with_signed_tokens_is_said() {
+    let cases = [
+        ("jwt_secret = \"short\"", "at least 32 bytes"),
+        ("jwt_secret = \"\"", "is empty"),
+        ("jwt_secret_file = \"/nowhere/secret\"", "/nowhere/secret"),
+        ("jwks_file = \"/nowhere/keys\"", "/nowhere/keys"),
+        ("jwks_file = \"a\"\njwks_url = \"https://id.example/\"", "both set"),
+        ("jwks_url = \"id.example\"", "is no URL"),
+        ("jwks_url = \"http://id.example/keys\"", "begins with https://"),
+        ("jwks_url = \"https://me:pass@id.example/keys\"", "password"),
+        ("jwks_url = \"https://127.0.0.1/keys\"", "not a public address"),
+        ("jwks_url = \"https://id.example/keys\"\njwt_stream_claim = \"\"", "is empty"),
+    ];
+    for (keys, expected) in cases {
+        let errors = errors_of(&sources(&format!("[auth]\n{keys}\n"), &[], &[]));
+        assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+        assert!(!errors.iter().any(|error| error.contains(":pass")), "{errors:#?}");
+    }
 }
 
 #[test]

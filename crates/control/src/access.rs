@@ -13,6 +13,7 @@ use axum::response::Response;
 use super::{Context, Peer, error_response, stats};
 use worker_api::auth::Denied;
 use worker_api::auth::manage::WebRequest;
+use worker_api::time::since_1970;
 
 /// Lets a request through to the API, or answers 401 or 403.
 pub(crate) async fn manage(
@@ -53,7 +54,7 @@ async fn decide(allowed: Result<(), Denied>, request: Request, next: Next) -> Re
 }
 
 fn refuse(denied: Denied) -> Response {
-    let by_token = matches!(denied, Denied::TokenMissing | Denied::TokenWrong);
+    let by_token = denied.is_about_token();
     let status = if by_token { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
     let mut response = error_response::error(status, denied.code(), denied.reason());
     if by_token {
@@ -72,6 +73,7 @@ pub(crate) fn web_request(request: &Request, peer: Peer) -> WebRequest<'_> {
         origin: text(headers, "origin"),
         fetch_site: text(headers, "sec-fetch-site"),
         forwarded: headers.keys().any(|name| is_forwarding(name.as_str())),
+        now: since_1970(),
         state_changing: !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS),
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ::segments::Segments;
 use axum::body::Body;
@@ -23,6 +23,7 @@ use worker_api::segments::{
     Unavailable, accepts_gzip,
 };
 use worker_api::streams::Published;
+use worker_api::time::since_1970;
 
 use crate::context::{Context, Peer};
 use crate::{access, error_response};
@@ -216,9 +217,3 @@ async fn wait_for(
 /// Longest time that a request waits: below that in which every request has to be answered, or the others
 /// of its connection would end with it.
 const WAITS_MAX: Duration = Duration::from_secs(25);
-
-fn since_1970() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "playlists say what time of day it is")]
-    let now = SystemTime::now();
-    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}

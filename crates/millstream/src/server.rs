@@ -32,6 +32,7 @@ use recording::{Change, Needed, RecordingInput, RecordingThread, Recordings};
 use segments::{SegmentsInput, SegmentsThread};
 use sources::channels::Channels;
 use sources::demo;
+use sources::key_set;
 use sources::pull::Pulls;
 use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
@@ -156,6 +157,7 @@ impl Running {
         let Resolved {
             worker: settings,
             policy,
+            signed,
             demo,
             sources,
             pulls,
@@ -246,6 +248,9 @@ impl Running {
         }
         for spec in channels {
             let _ = context.channels.add(spec, AddedBy::Configuration);
+        }
+        if let Some((verifier, keys)) = signed {
+            ingest.spawn(key_set::keep_up_to_date(verifier, keys, Arc::clone(&sources)));
         }
         if let Some((app, stream)) = demo {
             ingest.spawn(demo::run(ingest.clone(), app, stream));

@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod channels;
 pub mod demo;
 mod ingest;
+pub mod key_set;
 mod names;
 pub mod pull;
 pub mod settings;

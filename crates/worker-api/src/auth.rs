@@ -1,5 +1,8 @@
 //! Who may publish, play and manage: decides from values, reads nothing, keeps no state.
 //!
+//! Tokens are texts of the configuration, or signed elsewhere ([`jwt`]): those say themselves which streams they
+//! are for, and open what a rule leaves to tokens.
+//!
 //! Fails closed. For publishing and playing, the first rule whose pattern matches `app/stream` decides; what no rule
 //! matches falls to `fallback`. Tokens are compared in constant time (their length is not secret). Loopback trust is
 //! trust in the address of the TCP peer: **behind a reverse proxy on this machine every client looks local**, so use
@@ -10,10 +13,13 @@ pub mod manage;
 mod web;
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
+use jwt::{Action, Verifier};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::pattern::Pattern;
+use crate::pattern::{self, Pattern};
 use manage::Manage;
 
 /// Why a request is refused.
@@ -33,6 +39,8 @@ pub enum Denied {
     HostNotTrusted,
     /// Another site's page sent the request.
     CrossSite,
+    /// The signed token breaks a rule.
+    Signed(jwt::Refused),
 }
 
 impl Denied {
@@ -46,6 +54,7 @@ impl Denied {
             Self::Forwarded => "the request came through a proxy: a token is required",
             Self::HostNotTrusted => "this host name is not trusted without a token (see http.public_hosts)",
             Self::CrossSite => "requests from pages of other sites are not allowed",
+            Self::Signed(refused) => refused.reason(),
         }
     }
 
@@ -59,7 +68,59 @@ impl Denied {
             Self::Forwarded => "forwarded",
             Self::HostNotTrusted => "host_not_trusted",
             Self::CrossSite => "cross_site",
+            Self::Signed(refused) => refused.code(),
         }
+    }
+
+    /// Whether another token may be let in.
+    pub fn is_about_token(self) -> bool {
+        matches!(self, Self::TokenMissing | Self::TokenWrong | Self::Signed(_))
+    }
+}
+
+/// What somebody shows who asks to publish or play.
+#[derive(Debug, Clone, Copy)]
+pub struct Bearer<'a> {
+    /// Value of `?token=`, percent-decoded, or of `Authorization: Bearer`.
+    pub token: Option<&'a str>,
+    /// Address of the peer.
+    pub peer: IpAddr,
+    /// The time, since 1970.
+    pub now: Duration,
+}
+
+/// What somebody may who is let in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Permit {
+    /// When the session is to end, since 1970, if it is to end with its token.
+    pub until: Option<Duration>,
+}
+
+/// Tokens that others sign, and how they count.
+#[derive(Debug, Clone)]
+pub struct Signed {
+    /// Checks them.
+    pub verifier: Arc<Verifier>,
+    /// Sessions end when their token does.
+    pub ends_sessions: bool,
+}
+
+impl Signed {
+    /// What `token` permits, if it is of this kind.
+    fn check(
+        signed: Option<&Self>,
+        token: Option<&str>,
+        now: Duration,
+        action: Action,
+        matches: impl Fn(&str) -> bool,
+    ) -> Option<Result<Permit, Denied>> {
+        let (signed, token) = signed.zip(token.filter(|token| Verifier::is_one(token)))?;
+        let grant = signed.verifier.verify(token, now);
+        let permit = grant.and_then(|grant| {
+            grant.allows(action, matches)?;
+            Ok(Permit { until: signed.ends_sessions.then(|| grant.until()) })
+        });
+        Some(permit.map_err(Denied::Signed))
     }
 }
 
@@ -72,6 +133,8 @@ pub struct Access {
     pub loopback: bool,
     /// Tokens that let in.
     pub tokens: Tokens,
+    /// Signed tokens do.
+    pub signed: bool,
 }
 
 impl Access {
@@ -85,14 +148,28 @@ impl Access {
         Self { loopback: true, ..Self::default() }
     }
 
-    fn check(&self, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
-        if self.anyone || (self.loopback && is_loopback(peer)) {
-            return Ok(());
+    fn check(
+        &self,
+        bearer: &Bearer<'_>,
+        signed: impl FnOnce() -> Option<Result<Permit, Denied>>,
+    ) -> Result<Permit, Denied> {
+        if self.anyone || (self.loopback && is_loopback(bearer.peer)) {
+            return Ok(Permit::default());
         }
-        if self.tokens.is_empty() {
-            return Err(if self.loopback { Denied::NotLoopback } else { Denied::Closed });
+        let by_tokens = match self.tokens.is_empty() && !self.signed {
+            true if self.loopback => Err(Denied::NotLoopback),
+            true => Err(Denied::Closed),
+            false => self.tokens.check(bearer.token),
+        };
+        match by_tokens {
+            Ok(()) => Ok(Permit::default()),
+            Err(Denied::TokenWrong) if self.signed => signed().unwrap_or(Err(Denied::TokenWrong)),
+            Err(denied) => Err(denied),
         }
-        self.tokens.check(token)
+    }
+
+    fn takes_tokens(&self) -> bool {
+        self.signed || !self.tokens.is_empty()
     }
 }
 
@@ -145,9 +222,15 @@ pub struct Rules {
 }
 
 impl Rules {
-    fn check(&self, app: &str, stream: &str, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
+    fn check(
+        &self,
+        app: &str,
+        stream: &str,
+        bearer: &Bearer<'_>,
+        signed: impl FnOnce() -> Option<Result<Permit, Denied>>,
+    ) -> Result<Permit, Denied> {
         let rule = self.rules.iter().find(|rule| rule.pattern.matches_parts(app, stream));
-        rule.map_or(&self.fallback, |rule| &rule.access).check(token, peer)
+        rule.map_or(&self.fallback, |rule| &rule.access).check(bearer, signed)
     }
 
     fn accesses(&self) -> impl Iterator<Item = &Access> {
@@ -164,33 +247,40 @@ pub struct Policy {
     pub play: Rules,
     /// API and metrics.
     pub manage: Manage,
+    /// Signed tokens of publishers and players.
+    pub signed: Option<Signed>,
 }
 
 impl Policy {
-    /// Whether `peer` may publish `app/stream`. `token` is the value of `?token=`, percent-decoded.
-    pub fn may_publish(
-        &self,
-        app: &str,
-        stream: &str,
-        token: Option<&str>,
-        peer: IpAddr,
-    ) -> Result<(), Denied> {
-        self.publish.check(app, stream, token, peer)
+    /// Whether `bearer` may publish `app/stream`.
+    pub fn may_publish(&self, app: &str, stream: &str, bearer: &Bearer<'_>) -> Result<Permit, Denied> {
+        self.publish.check(app, stream, bearer, || self.signed(Action::Publish, app, stream, bearer))
     }
 
-    /// Whether `peer` may play `app/stream`.
-    pub fn may_play(&self, app: &str, stream: &str, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
-        self.play.check(app, stream, token, peer)
+    /// Whether `bearer` may play `app/stream`.
+    pub fn may_play(&self, app: &str, stream: &str, bearer: &Bearer<'_>) -> Result<Permit, Denied> {
+        self.play.check(app, stream, bearer, || self.signed(Action::Play, app, stream, bearer))
+    }
+
+    fn signed(
+        &self,
+        action: Action,
+        app: &str,
+        stream: &str,
+        bearer: &Bearer<'_>,
+    ) -> Option<Result<Permit, Denied>> {
+        let matches = |pattern: &str| pattern::matches_parts(pattern, app, stream);
+        Signed::check(self.signed.as_ref(), bearer.token, bearer.now, action, matches)
     }
 
     /// Whether no stream can be published from another machine.
     pub fn publish_is_loopback_only(&self) -> bool {
-        self.publish.accesses().all(|access| !access.anyone && access.tokens.is_empty())
+        self.publish.accesses().all(|access| !access.anyone && !access.takes_tokens())
     }
 
     /// Whether some stream needs a token to be published.
     pub fn publish_needs_token(&self) -> bool {
-        self.publish.accesses().any(|access| !access.tokens.is_empty())
+        self.publish.accesses().any(Access::takes_tokens)
     }
 }
 

@@ -11,6 +11,8 @@ pub enum EndReason {
     ClosedByClient,
     /// The operator ended it through the management API.
     Kicked,
+    /// The token it was let in with has expired.
+    TokenExpired,
     /// Another publisher took the stream over.
     TakenOver,
     /// The publisher was silent when another one asked for the stream.
@@ -66,9 +68,10 @@ pub enum EndReason {
 }
 
 /// Causes as metrics count them, in the order of [`EndCounters`]; see [`EndReason::cause`].
-pub const CAUSES: [&str; 20] = [
+pub const CAUSES: [&str; 21] = [
     "closed_by_peer",
     "kicked",
+    "token_expired",
     "taken_over",
     "preempted",
     "draining",
@@ -97,6 +100,7 @@ impl EndReason {
             Self::StreamClosedByPeer => "stream closed by peer",
             Self::ClosedByClient => "closed by the client",
             Self::Kicked => "ended by the operator",
+            Self::TokenExpired => "the token has expired",
             Self::TakenOver => "another publisher took over",
             Self::Preempted => "silent, and another publisher came",
             Self::PublishedElsewhere => "the stream is published on another node",
@@ -129,6 +133,7 @@ impl EndReason {
         match self {
             Self::ClosedByPeer | Self::StreamClosedByPeer | Self::ClosedByClient => "closed_by_peer",
             Self::Kicked => "kicked",
+            Self::TokenExpired => "token_expired",
             Self::TakenOver | Self::PublishedElsewhere => "taken_over",
             Self::Preempted => "preempted",
             Self::Draining => "draining",

@@ -24,8 +24,13 @@ impl Pattern {
 
     /// Whether `app/stream` matches, without joining them.
     pub fn matches_parts(&self, app: &str, stream: &str) -> bool {
-        matches(self.0.as_bytes(), || app.bytes().chain([b'/']).chain(stream.bytes()))
+        matches_parts(&self.0, app, stream)
     }
+}
+
+/// Whether `app/stream` matches `pattern`.
+pub fn matches_parts(pattern: &str, app: &str, stream: &str) -> bool {
+    matches(pattern.as_bytes(), || app.bytes().chain([b'/']).chain(stream.bytes()))
 }
 
 /// Greedy match with one point to go back to: the last `*` and how far it reached.

@@ -5,6 +5,7 @@
 //! so that the control side forgets its URL.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use rtc::PeerConfig;
 use rtc::sdp::{IceCredentials, TrackDescription};
@@ -53,6 +54,8 @@ pub struct RtcOpen {
     pub bits_per_second_max: Option<u64>,
     /// Highest pictures that a player wants, in pixels, where there are layers to choose from.
     pub height_max: Option<u16>,
+    /// When it is to end, since 1970, if its token says so.
+    pub until: Option<Duration>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.
     pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
 }

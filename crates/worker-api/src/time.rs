@@ -11,6 +11,11 @@ pub fn now() -> SystemTime {
     SystemTime::now()
 }
 
+/// The same since 1970.
+pub fn since_1970() -> Duration {
+    now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// CPU time of the calling thread so far; always zero where the system has no such clock.
 pub fn thread_cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)

@@ -13,7 +13,7 @@
 //! the worker.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ids::{TableId, WorkerIndex};
 use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
@@ -99,6 +99,12 @@ impl Context {
     pub(crate) fn read_clock(&mut self) {
         self.now = Clock::now();
         self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
+    }
+
+    /// When a session is to end that may last until this time since 1970.
+    pub(crate) fn ends_at_ms(&self, until: Option<Duration>) -> Option<u64> {
+        let left = until?.saturating_sub(Clock::since_1970());
+        Some(self.now_ms.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Settings of an application.

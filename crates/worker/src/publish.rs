@@ -16,6 +16,7 @@ use crate::event_loop::Worker;
 use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TableId};
 use crate::mailbox::{MessageBody, Start};
+use crate::net::Clock;
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::packets::{Action, inputs};
 use crate::proto::session::{Media, Publish};
@@ -23,6 +24,7 @@ use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, Publi
 use crate::registry::{Claim, Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::EndReason;
+use worker_api::auth::Bearer;
 use worker_api::publications::StreamPublished;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
@@ -61,7 +63,7 @@ impl Worker {
         let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let claim = self.claim_frames(&key, (app, name), credential, address).inspect_err(|refusal| {
+        let claim = self.claim_frames(conn, &key, (app, name), credential).inspect_err(|refusal| {
             let reason = refusal.reason();
             match credential {
                 // It is told, and says so itself, with its name.
@@ -96,10 +98,10 @@ impl Worker {
 
     fn claim_frames(
         &mut self,
+        conn: ConnId,
         key: &str,
         (app, name): (&str, &str),
         credential: Credential<'_>,
-        address: std::net::SocketAddr,
     ) -> Result<Claim, PublishRefusal> {
         if self.ctx.draining_until.is_some() {
             return Err(PublishRefusal::Draining);
@@ -108,10 +110,13 @@ impl Worker {
             Credential::Fetch => Claimant::Fetch,
             Credential::Own => Claimant::Publisher { takes_over: false },
             Credential::Token(token) => {
-                if let Err(denied) = self.ctx.policy.may_publish(app, name, token, address.ip()) {
+                let peer = self.connections.sessions[conn].address.ip();
+                let bearer = Bearer { token, peer, now: Clock::since_1970() };
+                let permit = self.ctx.policy.may_publish(app, name, &bearer).map_err(|denied| {
                     self.ctx.counters.unauthorized += 1;
-                    return Err(PublishRefusal::Denied(denied));
-                }
+                    PublishRefusal::Denied(denied)
+                })?;
+                self.connections.sessions[conn].ends_at_ms = self.ctx.ends_at_ms(permit.until);
                 let settings = self.ctx.settings_for(app);
                 Claimant::Publisher { takes_over: settings.second_publisher == SecondPublisher::TakeOver }
             }
@@ -166,11 +171,13 @@ impl Worker {
         if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
-        let address = self.connections.sessions[conn].address.ip();
-        if let Err(denied) = self.ctx.policy.may_play(app, name, token, address) {
+        let session = &mut self.connections.sessions[conn];
+        let bearer = Bearer { token, peer: session.address.ip(), now: Clock::since_1970() };
+        let permit = self.ctx.policy.may_play(app, name, &bearer).map_err(|denied| {
             self.ctx.counters.unauthorized += 1;
-            return Err(PlayRefusal::Denied(denied));
-        }
+            PlayRefusal::Denied(denied)
+        })?;
+        session.ends_at_ms = self.ctx.ends_at_ms(permit.until);
         Ok(())
     }
 
@@ -244,6 +251,7 @@ impl Worker {
             user_agent,
             bits_per_second_max,
             height_max,
+            ends_at_ms: self.ctx.ends_at_ms(open.until),
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),

@@ -76,6 +76,10 @@ impl Worker {
                 TimeoutAction::Fine
             };
         }
+        let has_ended = session.ends_at_ms.is_some_and(|at_ms| now_ms >= at_ms);
+        if has_ended && matches!(session.media, Media::Publish(_) | Media::Play(_)) {
+            return TimeoutAction::End(EndReason::TokenExpired);
+        }
         match &session.media {
             Media::None if draining.is_some() => TimeoutAction::End(EndReason::Draining),
             Media::None if session.awaits_request() && session.has_sent_all() && !session.reads_again => {

@@ -46,7 +46,7 @@ use headers::{
 };
 use refusal::Refusal;
 use target::Target;
-use worker_api::auth::Denied;
+use worker_api::auth::{Denied, Permit};
 use worker_api::rtc::RtcRole;
 
 /// Largest offer that is read: one of a hundred tracks.
@@ -209,7 +209,7 @@ fn may(
     role: RtcRole,
     target: &Target,
     request: &Request,
-) -> Result<(), Denied> {
+) -> Result<Permit, Denied> {
     let mut sender = access::web_request(request, peer);
     sender.token = sender.token.or(target.token.as_deref());
     let policy = &context.policy;

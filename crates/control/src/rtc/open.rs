@@ -20,6 +20,7 @@ use super::refusal::Refusal;
 use super::target::Target;
 use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
+use worker_api::auth::Permit;
 use worker_api::cluster::redirected;
 use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
@@ -41,10 +42,9 @@ pub(super) async fn open(
     not_stopping(context)?;
     control.admit(peer.address.ip())?;
     let target = Target::read(request.uri(), &context.names)?;
-    if let Err(denied) = may(context, peer, role, &target, &request) {
+    let permit = may(context, peer, role, &target, &request).inspect_err(|denied| {
         tracing::info!(peer = %peer.address, stream = %target.key(), ?role, reason = denied.reason(), "refused");
-        return Err(denied.into());
-    }
+    })?;
     let is_limited = target.bits_per_second_max.is_some() || target.height_max.is_some();
     if is_limited && role == RtcRole::Publish {
         let text = "max_bitrate and max_height are for players: a publisher sends what it likes";
@@ -75,7 +75,7 @@ pub(super) async fn open(
         return Err(Refusal::Empty);
     }
     let offer = parse_offer(&body)?;
-    let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)? };
+    let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit };
     let key = target.key();
     let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
         if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
@@ -117,6 +117,7 @@ struct Wanted {
     offer: Offer,
     /// Of a stream that is to be played.
     published: Option<Playable>,
+    permit: Permit,
 }
 
 impl Wanted {
@@ -151,6 +152,7 @@ impl Wanted {
             published: answer.published.clone(),
             bits_per_second_max: target.bits_per_second_max,
             height_max: target.height_max,
+            until: self.permit.until,
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;

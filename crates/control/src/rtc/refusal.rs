@@ -130,7 +130,7 @@ impl Refusal {
             Self::Sdp(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Denied(Denied::TokenMissing | Denied::TokenWrong) => StatusCode::UNAUTHORIZED,
+            Self::Denied(denied) if denied.is_about_token() => StatusCode::UNAUTHORIZED,
             Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession | Self::NotPlaying | Self::NoLayer => {
                 StatusCode::NOT_FOUND
@@ -266,7 +266,7 @@ impl IntoResponse for Refusal {
             Self::Denied(Denied::TokenMissing) => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             }
-            Self::Denied(Denied::TokenWrong) => {
+            Self::Denied(denied) if denied.is_about_token() => {
                 let value = HeaderValue::from_static("Bearer error=\"invalid_token\"");
                 headers.insert(header::WWW_AUTHENTICATE, value);
             }

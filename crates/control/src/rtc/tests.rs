@@ -187,6 +187,7 @@ fn server_with(setting: Setting) -> Server {
             publish: rules(setting.publish),
             play: rules(setting.play),
             manage: Manage { loopback: true, ..Manage::default() },
+            ..Policy::default()
         }),
         names: NameRules::default(),
         addresses: ListenAddresses::default(),

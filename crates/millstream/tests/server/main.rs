@@ -92,6 +92,7 @@ mod rtmp_ffmpeg;
 mod rtmp_rtmpdump;
 mod second_publisher;
 mod shutdown;
+mod signed_tokens;
 mod slow_player;
 mod source_secrets;
 mod stats_access;

@@ -285,6 +285,7 @@ impl RtcClient {
             published: answer.published,
             bits_per_second_max: None,
             height_max: None,
+            until: None,
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password % DTLS_SEEDS);

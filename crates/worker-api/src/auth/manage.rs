@@ -7,8 +7,11 @@
 //! Publishing and playing by WHIP and WHEP trust the own machine under the same conditions (`auth/web.rs`).
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use super::{Denied, Tokens, is_loopback};
+use jwt::Action;
+
+use super::{Denied, Signed, Tokens, is_loopback};
 
 /// What an HTTP request shows about its sender.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +28,8 @@ pub struct WebRequest<'a> {
     pub fetch_site: Option<&'a str>,
     /// Whether `Forwarded` or any `X-Forwarded-*`, `X-Real-IP` or `Via` header is present.
     pub forwarded: bool,
+    /// The time, since 1970.
+    pub now: Duration,
     /// Whether the method may change something: anything but GET, HEAD and OPTIONS.
     pub state_changing: bool,
 }
@@ -36,6 +41,8 @@ pub struct Manage {
     pub loopback: bool,
     /// Tokens that let in.
     pub tokens: Tokens,
+    /// Signed tokens let in, if they say so.
+    pub signed: Option<Signed>,
     /// Host names trusted besides `localhost` and loopback addresses, in lower case.
     pub public_hosts: Vec<String>,
     /// Everybody may read metrics.
@@ -47,15 +54,22 @@ pub struct Manage {
 impl Manage {
     /// Whether the sender may use the API.
     pub fn may_manage(&self, request: &WebRequest<'_>) -> Result<(), Denied> {
-        if !self.tokens.is_empty() && (request.token.is_some() || !self.loopback) {
-            return self.tokens.check(request.token);
+        let by_token = !self.tokens.is_empty() || self.signed.is_some();
+        if by_token && (request.token.is_some() || !self.loopback) {
+            let wrong = match self.tokens.check(request.token) {
+                Err(Denied::TokenWrong) => Err(Denied::TokenWrong),
+                other => return other,
+            };
+            let signed =
+                Signed::check(self.signed.as_ref(), request.token, request.now, Action::Manage, |_| true);
+            return signed.map_or(wrong, |permit| permit.map(|_| ()));
         }
         if !self.loopback {
             return Err(Denied::Closed);
         }
         match self.local(request) {
             // Told to come back with a token where that would help.
-            Err(Denied::NotLoopback) if !self.tokens.is_empty() => Err(Denied::TokenMissing),
+            Err(Denied::NotLoopback) if by_token => Err(Denied::TokenMissing),
             other => other,
         }
     }

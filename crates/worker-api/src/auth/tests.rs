@@ -17,6 +17,29 @@ fn rule(pattern: &str, access: Access) -> Rule {
 }
 
 const FAR: &str = "203.0.113.9";
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+fn publish(
+    policy: &Policy,
+    app: &str,
+    stream: &str,
+    token: Option<&str>,
+    peer: IpAddr,
+) -> Result<(), Denied> {
+    policy.may_publish(app, stream, &Bearer { token, peer, now: NOW }).map(|_| ())
+}
+
+fn play(policy: &Policy, app: &str, stream: &str, token: Option<&str>, peer: IpAddr) -> Result<(), Denied> {
+    policy.may_play(app, stream, &Bearer { token, peer, now: NOW }).map(|_| ())
+}
+
+fn publish_by_web(policy: &Policy, app: &str, stream: &str, request: &WebRequest<'_>) -> Result<(), Denied> {
+    policy.may_publish_by_web(app, stream, request).map(|_| ())
+}
+
+fn play_by_web(policy: &Policy, app: &str, stream: &str, request: &WebRequest<'_>) -> Result<(), Denied> {
+    policy.may_play_by_web(app, stream, request).map(|_| ())
+}
 
 #[test]
 fn loopback_is_recognised_in_every_form() {
@@ -43,24 +66,24 @@ fn without_rules_the_fallback_decides() {
         play: Rules { rules: vec![], fallback: Access::anyone() },
         ..Policy::default()
     };
-    assert_eq!(policy.may_publish("live", "a", None, ip("::1")), Ok(()));
-    assert_eq!(policy.may_publish("live", "a", None, ip(FAR)), Err(Denied::NotLoopback));
-    assert_eq!(policy.may_publish("live", "a", Some("x"), ip(FAR)), Err(Denied::NotLoopback));
-    assert_eq!(policy.may_play("live", "a", None, ip(FAR)), Ok(()));
+    assert_eq!(publish(&policy, "live", "a", None, ip("::1")), Ok(()));
+    assert_eq!(publish(&policy, "live", "a", None, ip(FAR)), Err(Denied::NotLoopback));
+    assert_eq!(publish(&policy, "live", "a", Some("x"), ip(FAR)), Err(Denied::NotLoopback));
+    assert_eq!(play(&policy, "live", "a", None, ip(FAR)), Ok(()));
     assert!(policy.publish_is_loopback_only() && !policy.publish_needs_token());
 }
 
 #[test]
 fn a_policy_without_anything_lets_nobody_in() {
     let policy = Policy::default();
-    assert_eq!(policy.may_publish("live", "a", Some(""), ip("127.0.0.1")), Err(Denied::Closed));
-    assert_eq!(policy.may_play("live", "a", None, ip("127.0.0.1")), Err(Denied::Closed));
+    assert_eq!(publish(&policy, "live", "a", Some(""), ip("127.0.0.1")), Err(Denied::Closed));
+    assert_eq!(play(&policy, "live", "a", None, ip("127.0.0.1")), Err(Denied::Closed));
 }
 
 #[test]
 fn the_first_matching_rule_decides() {
-    let with_token = |list: &[&str], loopback| Access { anyone: false, loopback, tokens: tokens(list) };
-    let publish = Rules {
+    let with_token = |list: &[&str], loopback| Access { loopback, tokens: tokens(list), ..Access::default() };
+    let rules = Rules {
         rules: vec![
             rule("live/open", Access::anyone()),
             rule("live/none", Access::default()),
@@ -69,7 +92,7 @@ fn the_first_matching_rule_decides() {
         ],
         fallback: Access::default(),
     };
-    let policy = Policy { publish, ..Policy::default() };
+    let policy = Policy { publish: rules, ..Policy::default() };
     let cases = [
         ("live", "open", None, FAR, Ok(())),
         ("live", "none", Some("one"), "127.0.0.1", Err(Denied::Closed)), // the later rule is not asked
@@ -86,7 +109,7 @@ fn the_first_matching_rule_decides() {
     ];
     for (app, stream, token, peer, expected) in cases {
         assert_eq!(
-            policy.may_publish(app, stream, token, ip(peer)),
+            publish(&policy, app, stream, token, ip(peer)),
             expected,
             "{app}/{stream} {token:?} {peer}"
         );
@@ -105,6 +128,7 @@ const LOCAL: WebRequest<'static> = WebRequest {
     origin: None,
     fetch_site: None,
     forwarded: false,
+    now: NOW,
     state_changing: false,
 };
 
@@ -226,6 +250,7 @@ fn pages_of_other_sites_do_not_publish_in_the_name_of_this_machine() {
         origin: None,
         fetch_site: None,
         forwarded: false,
+        now: NOW,
         state_changing: true,
     };
     let own_page =
@@ -257,9 +282,72 @@ fn pages_of_other_sites_do_not_publish_in_the_name_of_this_machine() {
         ("both", far, Err(Denied::TokenMissing)),
     ];
     for (app, request, expected) in cases {
-        assert_eq!(policy.may_publish_by_web(app, "a", &request), expected, "{app} {request:?}");
+        assert_eq!(publish_by_web(&policy, app, "a", &request), expected, "{app} {request:?}");
     }
-    assert_eq!(policy.may_play_by_web("live", "a", &other_page), Ok(()));
-    assert_eq!(policy.may_play_by_web("own", "a", &other_page), Err(Denied::CrossSite));
-    assert_eq!(policy.may_play_by_web("own", "a", &program), Ok(()));
+    assert_eq!(play_by_web(&policy, "live", "a", &other_page), Ok(()));
+    assert_eq!(play_by_web(&policy, "own", "a", &other_page), Err(Denied::CrossSite));
+    assert_eq!(play_by_web(&policy, "own", "a", &program), Ok(()));
+}
+
+/// A token by the secret of [`signed`], valid for a minute.
+fn signed_token(claims: &str) -> String {
+    let key = jsonwebtoken::EncodingKey::from_secret(&[7; 32]).expect("a secret");
+    let claims: serde_json::Value =
+        serde_json::from_str(&format!(r#"{{"exp":{},{claims}}}"#, NOW.as_secs() + 60)).expect("claims");
+    jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).expect("a token")
+}
+
+fn signed(ends_sessions: bool) -> Option<Signed> {
+    let verifier = Verifier::new(jwt::Settings::default(), Some(&[7; 32])).expect("a secret");
+    Some(Signed { verifier: Arc::new(verifier), ends_sessions })
+}
+
+#[test]
+fn signed_tokens_open_what_rules_leave_to_tokens() {
+    let by_signed = Access { signed: true, ..Access::default() };
+    let rules = vec![
+        rule("live/open", Access::anyone()),
+        rule("live/none", Access::default()),
+        rule("live/text", Access { tokens: tokens(&["a.b.c"]), ..by_signed.clone() }),
+        rule("live/only", Access { tokens: tokens(&["a.b.c"]), ..Access::default() }),
+    ];
+    let publish_rules = Rules { rules, fallback: by_signed };
+    let play_rules = Rules { rules: vec![], fallback: Access::anyone() };
+    let policy =
+        Policy { publish: publish_rules, play: play_rules, signed: signed(true), ..Policy::default() };
+    let asked = |stream: &str, token: Option<&str>| {
+        policy.may_publish("live", stream, &Bearer { token, peer: ip(FAR), now: NOW })
+    };
+    let good = signed_token(r#""stream":"live/*","actions":"publish""#);
+    let until = Some(NOW + Duration::from_secs(60));
+    assert_eq!(asked("mill", Some(&good)), Ok(Permit { until }));
+    assert_eq!(asked("open", None), Ok(Permit::default()));
+    assert_eq!(asked("none", Some(&good)), Err(Denied::Closed));
+    assert_eq!(asked("text", Some("a.b.c")), Ok(Permit::default()), "a text that looks like one");
+    assert_eq!(asked("text", Some(&good)), Ok(Permit { until }));
+    assert_eq!(asked("only", Some(&good)), Err(Denied::TokenWrong), "signed ones do not count here");
+    assert_eq!(asked("mill", None), Err(Denied::TokenMissing));
+    assert_eq!(asked("mill", Some("text")), Err(Denied::TokenWrong));
+    let refused = |claims: &str| asked("mill", Some(&signed_token(claims))).unwrap_err();
+    assert_eq!(refused(r#""stream":"live/*","actions":"play""#), Denied::Signed(jwt::Refused::Action));
+    assert_eq!(refused(r#""stream":"other/*","actions":"publish""#), Denied::Signed(jwt::Refused::Stream));
+    let late = Bearer { token: Some(&good), peer: ip(FAR), now: NOW + Duration::from_secs(100) };
+    let ended = Err(Denied::Signed(jwt::Refused::Ended));
+    assert_eq!(policy.may_publish("live", "mill", &late), ended);
+    assert!(policy.publish_needs_token() && !policy.publish_is_loopback_only());
+}
+
+#[test]
+fn management_takes_signed_tokens_that_say_so() {
+    let manage = Manage { loopback: true, signed: signed(false), ..Manage::default() };
+    let good = signed_token(r#""actions":["manage"]"#);
+    let player = signed_token(r#""stream":"*","actions":["play","publish","x"]"#);
+    let far = WebRequest { peer: ip(FAR), ..LOCAL };
+    assert_eq!(manage.may_manage(&LOCAL), Ok(()));
+    assert_eq!(manage.may_manage(&WebRequest { token: Some(&good), ..far }), Ok(()));
+    assert_eq!(manage.may_manage(&far), Err(Denied::TokenMissing));
+    assert_eq!(manage.may_manage(&WebRequest { token: Some("x"), ..far }), Err(Denied::TokenWrong));
+    let action = Err(Denied::Signed(jwt::Refused::Action));
+    assert_eq!(manage.may_manage(&WebRequest { token: Some(&player), ..far }), action);
+    assert_eq!(manage.may_manage(&WebRequest { token: Some(&player), ..LOCAL }), action);
 }

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::manage::WebRequest;
-use super::{Denied, Policy, is_loopback};
+use super::{Bearer, Denied, Permit, Policy, is_loopback};
 
 /// A peer that no rule trusts for its address.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -21,25 +21,33 @@ impl Policy {
         app: &str,
         stream: &str,
         request: &WebRequest<'_>,
-    ) -> Result<(), Denied> {
-        self.web(request, |peer| self.may_publish(app, stream, request.token, peer))
+    ) -> Result<Permit, Denied> {
+        self.web(request, |bearer| self.may_publish(app, stream, bearer))
     }
 
     /// Whether the sender of `request` may play `app/stream`.
-    pub fn may_play_by_web(&self, app: &str, stream: &str, request: &WebRequest<'_>) -> Result<(), Denied> {
-        self.web(request, |peer| self.may_play(app, stream, request.token, peer))
+    pub fn may_play_by_web(
+        &self,
+        app: &str,
+        stream: &str,
+        request: &WebRequest<'_>,
+    ) -> Result<Permit, Denied> {
+        self.web(request, |bearer| self.may_play(app, stream, bearer))
     }
 
     fn web(
         &self,
         request: &WebRequest<'_>,
-        rule: impl Fn(IpAddr) -> Result<(), Denied>,
-    ) -> Result<(), Denied> {
-        let by_address = match rule(ELSEWHERE) {
-            Ok(()) => return Ok(()),
-            Err(_) if is_loopback(request.peer) => rule(request.peer),
+        rule: impl Fn(&Bearer<'_>) -> Result<Permit, Denied>,
+    ) -> Result<Permit, Denied> {
+        let WebRequest { token, peer, now, .. } = *request;
+        let by_address = match rule(&Bearer { token, peer: ELSEWHERE, now }) {
+            Ok(permit) => return Ok(permit),
+            Err(_) if is_loopback(peer) => rule(&Bearer { token, peer, now }),
             Err(denied) => Err(denied),
         };
-        by_address.and_then(|()| self.manage.local(request))
+        let permit = by_address?;
+        self.manage.local(request)?;
+        Ok(permit)
     }
 }

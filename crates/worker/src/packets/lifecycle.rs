@@ -142,6 +142,9 @@ impl Packets {
         if ctx.draining_until.is_some() {
             return Some(EndReason::Draining);
         }
+        if session.ends_at_ms.is_some_and(|at_ms| ctx.now_ms >= at_ms) {
+            return Some(EndReason::TokenExpired);
+        }
         if !session.is_connected() && passed(opened_ms, ctx.settings.rtc.pending_timeout) {
             self.counters.expired += 1;
             return Some(EndReason::ConnectTimeout);

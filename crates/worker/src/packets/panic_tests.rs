@@ -121,6 +121,7 @@ pub(crate) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Resul
         published: Vec::new(),
         bits_per_second_max: None,
         height_max: None,
+        until: None,
         reply,
     });
     answer.try_recv().expect("an answer")

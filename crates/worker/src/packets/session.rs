@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) bits_per_second_max: Option<u64>,
     /// Highest pictures that it wants.
     pub(crate) height_max: Option<u16>,
+    /// When it ends because its token does.
+    pub(crate) ends_at_ms: Option<u64>,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,

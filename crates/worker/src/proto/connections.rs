@@ -210,6 +210,7 @@ impl Connections {
             reads_again: false,
             peer_closed: false,
             closing_at_ms: None,
+            ends_at_ms: None,
             unused_since_ms: ctx.now_ms,
             received_ms: ctx.now_ms,
             written_ms: ctx.now_ms,

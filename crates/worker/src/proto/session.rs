@@ -41,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) peer_closed: bool,
     /// Set once the session is over but its last bytes may still leave: close at this time at the latest.
     pub(crate) closing_at_ms: Option<u64>,
+    /// When it stops publishing or playing because its token ends.
+    pub(crate) ends_at_ms: Option<u64>,
     /// Since when it neither publishes nor plays.
     pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,

@@ -58,6 +58,7 @@ async fn open(
         published: answer.published,
         bits_per_second_max: None,
         height_max: None,
+        until: None,
         reply,
     };
     node.handles.rtc_open(worker, open, answered).await.expect("an answer")?;

@@ -234,6 +234,7 @@ impl Node {
             published: answer.published,
             bits_per_second_max: None,
             height_max: None,
+            until: None,
             reply,
         };
         let handle = &self.workers().handles()[worker];

@@ -1,0 +1,159 @@
+//! Signed tokens (JWT) wherever a token is taken.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+
+use crate::common::flv::{TagReader, sample_tags};
+use crate::common::rtmp::RtmpClient;
+use crate::common::server::Server;
+use crate::common::{eventually, http};
+
+const SECRET: &str = "a secret that only this test and its server know";
+
+fn config(more: &str) -> String {
+    format!("[auth]\njwt_secret = '{SECRET}'\nmanage = 'token_or_loopback'\n{more}\n")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
+fn token(stream: &str, actions: &str, seconds: i64) -> String {
+    let claims = json!({
+        "exp": now().saturating_add_signed(seconds), "stream": [stream], "actions": actions
+    });
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes()).expect("a secret"))
+        .expect("a token")
+}
+
+#[test]
+fn a_token_opens_what_it_names_by_every_protocol() {
+    let server = Server::start(&config(""));
+    let publish = |token: &str| RtmpClient::begin_publish(server.rtmp, &format!("live/mill?token={token}"));
+    for (claims, remark) in [
+        (token("live/mill", "play", 60), "another action"),
+        (token("live/wheel", "publish", 60), "another stream"),
+        (token("live/mill", "publish", -60), "an hour that has passed"),
+        ("a.b.c".to_owned(), "no token"),
+    ] {
+        assert!(publish(&claims).wait_started().is_err(), "{remark}");
+    }
+    assert!(RtmpClient::begin_publish(server.rtmp, "live/mill").wait_started().is_err(), "nothing shown");
+    let own = token("live/*", "publish", 60);
+    let mut publisher = RtmpClient::publish(server.rtmp, &format!("live/mill?token={own}"));
+    publisher.send_tags(&sample_tags()[..60]);
+
+    let player = token("live/mill", "play", 60);
+    let status = |path: &str, query: &str| {
+        http::open(server.http, "GET", &format!("{path}{query}"), &[]).expect("an answer").status
+    };
+    for path in ["/live/mill.flv", "/live/mill.m3u8", "/live/mill.mpd"] {
+        assert!(matches!(status(path, ""), 401 | 403), "{path}");
+        assert!(matches!(status(path, &format!("?token={own}")), 401 | 403), "{path}");
+    }
+    assert_eq!(status("/live/mill.flv", &format!("?token={player}")), 200);
+    let mut viewer = RtmpClient::play(server.rtmp, &format!("live/mill?token={player}"));
+    publisher.send_tags(&sample_tags()[60..120]);
+    viewer.take_frames(50);
+    let whep = |token: &str| {
+        let headers = [("Authorization", &*format!("Bearer {token}")), ("Content-Type", "application/sdp")];
+        http::request(server.http, "POST", "/whep/live/mill", &headers).expect("an answer")
+    };
+    // The body is missing, which is looked at once who asks is let in.
+    assert_eq!(whep(&player).status, 400);
+    let refused = whep(&own);
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.json()["error"]["code"], "token_action");
+    assert!(!refused.text().contains(&own));
+}
+
+#[test]
+fn the_api_takes_tokens_that_allow_management() {
+    let server = Server::start(&config(""));
+    let answer = |token: &str| {
+        let headers = [("Authorization", &*format!("Bearer {token}"))];
+        http::request(server.http, "GET", "/api/v1/streams", &headers).expect("an answer")
+    };
+    assert_eq!(answer(&token("*", "manage", 60)).status, 200);
+    for (token, code) in [
+        (token("*", "publish play openid", 60), "token_action"),
+        (token("*", "manage", -60), "token_expired"),
+        ("e30.e30.e30".to_owned(), "token_malformed"),
+        ("keeper".to_owned(), "token_wrong"),
+    ] {
+        let refused = answer(&token);
+        assert_eq!(refused.status, 401);
+        assert_eq!(refused.json()["error"]["code"], code);
+    }
+}
+
+#[test]
+fn sessions_end_with_their_token_where_that_is_configured() {
+    let server = Server::start(&config("jwt_ends_sessions = true"));
+    let forever = token("live/*", "publish", 3_600);
+    let mut publisher = RtmpClient::publish(server.rtmp, &format!("live/mill?token={forever}"));
+    publisher.send_tags(&sample_tags()[..60]);
+    let brief = token("live/mill", "play", 3);
+    let path = format!("/live/mill.flv?token={brief}");
+    let mut player = TagReader::new(http::open(server.http, "GET", &path, &[]).expect("an answer"));
+    let mut other = RtmpClient::play(server.rtmp, &format!("live/mill?token={brief}"));
+    other.take_frames(50);
+    server.wait_for_players("live/mill", 2);
+    while player.next().is_some() {}
+    while other.next_event().is_some() {}
+    server.wait_for_players("live/mill", 0);
+    let metrics = http::request(server.http, "GET", "/metrics", &[]).expect("an answer").text();
+    let ended = "millstream_sessions_ended_total{worker=\"0\",cause=\"token_expired\"} 2";
+    assert!(metrics.contains(ended), "{metrics}");
+    // The publisher's is valid.
+    let again = token("live/mill", "play", 60);
+    let mut again = RtmpClient::play(server.rtmp, &format!("live/mill?token={again}"));
+    publisher.send_tags(&sample_tags()[60..120]);
+    again.take_frames(50);
+}
+
+#[test]
+fn keys_are_read_from_a_server() {
+    let pair = rcgen::KeyPair::generate().expect("a key");
+    let key = EncodingKey::from_ec_der(&pair.serialize_der());
+    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("a public key");
+    jwk.common.key_id = Some("first".to_owned());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let set = json!({ "keys": [jwk, { "kty": "oct", "k": "c2VjcmV0" }] }).to_string();
+    let serve = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a request");
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).expect("a request");
+            request.push(byte[0]);
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", set.len());
+        socket.write_all((head + &set).as_bytes()).expect("sent");
+        String::from_utf8(request).expect("text")
+    });
+    let server = Server::start(&format!(
+        "[sources]\nallow_private_addresses = true\n[auth]\njwks_url = 'http://{address}/keys'\n\
+         jwt_issuer = 'https://id.example'\njwt_audience = 'mill'\n"
+    ));
+    assert!(serve.join().expect("served").starts_with("GET /keys HTTP/1.1\r\n"));
+    let token = |audience: &str| {
+        let header = Header { kid: Some("first".to_owned()), ..Header::new(Algorithm::ES256) };
+        let claims: Value = json!({
+            "exp": now() + 60, "iss": "https://id.example", "aud": audience,
+            "stream": "live/*", "actions": ["publish"]
+        });
+        encode(&header, &claims, &key).expect("a token")
+    };
+    let publish = |token: &str| {
+        RtmpClient::begin_publish(server.rtmp, &format!("live/mill?token={token}")).wait_started()
+    };
+    eventually("the keys are known", || publish(&token("mill")).ok());
+    assert!(publish(&token("wheel")).is_err());
+}

@@ -1,0 +1,192 @@
+//! Keys of signed tokens, read from where an identity system publishes them, and read again.
+//!
+//! The rules of sources apply: which addresses may be reached, redirects, TLS. Keys that have been read count
+//! until others have been: an identity system that is away for an hour locks nobody out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use jwt::{KeySet, Verifier};
+use range_reader::http::Client;
+use tokio::time::{Instant, sleep, timeout};
+use url::Url;
+
+use crate::settings::{SourceSettings, explain};
+
+/// Time for an answer as a whole.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Largest answer that is read; [`KeySet::parse`] refuses shorter ones.
+const ANSWER_BYTES_MAX: usize = 512 << 10;
+/// How often it is looked whether a token named a key that is not there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two readings, whatever tokens name: anybody can invent ids of keys.
+const PAUSE_MIN: Duration = Duration::from_secs(10);
+
+/// Where keys are.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A server.
+    Url(Url),
+    /// A file.
+    File(PathBuf),
+}
+
+/// Where keys are, and how often they are read.
+#[derive(Debug, Clone)]
+pub struct KeySource {
+    /// Where.
+    pub place: Place,
+    /// How often.
+    pub refresh: Duration,
+}
+
+/// Reads keys for `verifier`, for ever.
+pub async fn keep_up_to_date(verifier: Arc<Verifier>, source: KeySource, settings: Arc<SourceSettings>) {
+    let mut before = None;
+    let mut failures = 0_u32;
+    loop {
+        let pause = match read(&source.place, &settings).await {
+            Ok(json) => {
+                failures = 0;
+                if before.as_ref() != Some(&json) {
+                    take(&verifier, &json);
+                    before = Some(json);
+                }
+                source.refresh
+            }
+            Err(reason) => {
+                // Once for each time that it fails, and again when that lasts.
+                if failures.is_power_of_two() || failures == 0 {
+                    tracing::warn!(reason, failures, "keys of signed tokens cannot be read");
+                }
+                failures += 1;
+                source.refresh.min(PAUSE_MIN)
+            }
+        };
+        wait(&verifier, pause).await;
+    }
+}
+
+fn take(verifier: &Verifier, json: &[u8]) {
+    match KeySet::parse(json) {
+        Ok(keys) => {
+            tracing::info!(keys = keys.len(), left_out = keys.left_out(), "keys of signed tokens read");
+            verifier.set_keys(keys);
+        }
+        Err(error) => tracing::warn!(%error, "keys of signed tokens stay as they are"),
+    }
+}
+
+/// Until it is time, or a token has named a key that is not known.
+async fn wait(verifier: &Verifier, pause: Duration) {
+    let begun = Instant::now();
+    let unknown = verifier.unknown_keys();
+    while begun.elapsed() < pause {
+        sleep(LOOK_EVERY).await;
+        if begun.elapsed() >= PAUSE_MIN && verifier.unknown_keys() != unknown {
+            return;
+        }
+    }
+}
+
+async fn read(place: &Place, settings: &SourceSettings) -> Result<Vec<u8>, String> {
+    match place {
+        // Small, and on a disk that configuration comes from.
+        Place::File(file) => std::fs::read(file).map_err(|error| error.to_string()),
+        Place::Url(url) => match timeout(ANSWER_MAX, fetch(url, settings)).await {
+            Ok(read) => read,
+            Err(_) => Err(format!("no whole answer in {} s", ANSWER_MAX.as_secs())),
+        },
+    }
+}
+
+async fn fetch(url: &Url, settings: &SourceSettings) -> Result<Vec<u8>, String> {
+    let client = Client::new(settings.http_config()).map_err(|error| explain(&error))?;
+    let mut answer = client.get(url, &HeaderMap::new()).await.map_err(|error| explain(&error))?;
+    if answer.status != StatusCode::OK {
+        return Err(format!("the server answers {}", answer.status.as_u16()));
+    }
+    let mut json = Vec::new();
+    while let Some(data) = answer.body.data().await {
+        json.extend_from_slice(&data.map_err(|error| explain(&error))?);
+        if json.len() > ANSWER_BYTES_MAX {
+            return Err(format!("the answer is longer than {} kB", ANSWER_BYTES_MAX >> 10));
+        }
+    }
+    Ok(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use jsonwebtoken::jwk::Jwk;
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+    use jwt::{Refused, Settings};
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+    struct Signer {
+        key: EncodingKey,
+        id: &'static str,
+    }
+
+    impl Signer {
+        fn new(id: &'static str) -> Self {
+            let pair = rcgen::KeyPair::generate().expect("a key");
+            Self { key: EncodingKey::from_ec_der(&pair.serialize_der()), id }
+        }
+
+        fn set(&self) -> String {
+            let mut jwk = Jwk::from_encoding_key(&self.key, Algorithm::ES256).expect("a public key");
+            jwk.common.key_id = Some(self.id.to_owned());
+            json!({ "keys": [jwk] }).to_string()
+        }
+
+        fn token(&self) -> String {
+            let header = Header { kid: Some(self.id.to_owned()), ..Header::new(Algorithm::ES256) };
+            let claims = json!({ "exp": NOW.as_secs() + 9, "stream": "*", "actions": "play" });
+            encode(&header, &claims, &self.key).expect("a token")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_read_again_and_the_last_good_ones_stay() {
+        let path = std::env::temp_dir().join(format!("millstream-keys-{}.json", std::process::id()));
+        let (first, second) = (Signer::new("1"), Signer::new("2"));
+        std::fs::write(&path, first.set()).expect("written");
+        let verifier = Arc::new(Verifier::new(Settings::default(), None).expect("no secret"));
+        let source = KeySource { place: Place::File(path.clone()), refresh: Duration::from_secs(300) };
+        let settings = Arc::new(SourceSettings::default());
+        let task = tokio::spawn(keep_up_to_date(Arc::clone(&verifier), source, settings));
+        let verify = |signer: &Signer| verifier.verify(&signer.token(), NOW).map(|_| ());
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(verify(&first), Ok(()));
+
+        // Not before it is time, unless a token names a key that is not there.
+        std::fs::write(&path, second.set()).expect("written");
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(verify(&first), Ok(()));
+        assert_eq!(verify(&second), Err(Refused::UnknownKey));
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(verify(&second), Ok(()));
+        assert_eq!(verify(&first), Err(Refused::UnknownKey), "that key has gone");
+
+        // What cannot be read, or is no set, changes nothing.
+        for broken in ["<html>down</html>", "{\"keys\":[]}", ""] {
+            std::fs::write(&path, broken).expect("written");
+            sleep(Duration::from_secs(400)).await;
+            assert_eq!(verify(&second), Ok(()));
+        }
+        std::fs::remove_file(&path).expect("removed");
+        sleep(Duration::from_secs(400)).await;
+        assert_eq!(verify(&second), Ok(()));
+        std::fs::write(&path, first.set()).expect("written");
+        sleep(Duration::from_secs(12)).await;
+        assert_eq!(verify(&first), Ok(()), "after a failure it is tried again soon");
+        task.abort();
+    }
+}
