@@ -49,8 +49,10 @@ struct Listable {
     bytes: u64,
     /// `null` until somebody has played it, or recorded it in this run of the server.
     duration_ms: Option<u64>,
-    /// Empty in the same way.
+    /// Empty until the file was played or looked into: so many files per request for the list.
     codecs: Vec<String>,
+    /// Why it is not played by HLS and DASH, if that is known.
+    unplayable: Option<String>,
     /// Of a recording: stream, begin (RFC 3339), and `in_progress`, `unfinished` or `complete`.
     app: Option<String>,
     name: Option<String>,
@@ -291,7 +293,7 @@ impl From<Listed> for List {
 
 impl From<Item> for Listable {
     fn from(item: Item) -> Self {
-        let Item { path, source, kind, bytes, duration, codecs, start } = item;
+        let Item { path, source, kind, bytes, duration, codecs, unplayable, start } = item;
         let (app, name) = match source {
             Source::Recording { app, stream, .. } => (Some(app), Some(stream)),
             _ => (None, None),
@@ -308,6 +310,7 @@ impl From<Item> for Listable {
             bytes,
             duration_ms: duration.map(|duration| duration.as_millis() as u64),
             codecs,
+            unplayable,
             app,
             name,
             start: start.map(|start| time::rfc3339(std::time::UNIX_EPOCH + start)),

@@ -335,6 +335,11 @@ fn requests_that_make_no_sense_and_files_that_lie_are_refused_with_a_reason() {
             .collect::<Vec<_>>()
     );
     assert_eq!(listed["items"][0]["codecs"][0].as_str().map(|codec| &codec[..5]), Some("avc1."));
+    assert_eq!(listed["items"][0]["unplayable"], Value::Null);
+    for (item, reason) in [(1, "ends before"), (2, "not an MP4 file")] {
+        let said = listed["items"][item]["unplayable"].as_str().unwrap_or_default();
+        assert!(said.contains(reason), "{listed}");
+    }
     let page = get(&server, "/vod/?limit=1&after=/vod/files/a.mp4").json();
     assert_eq!(
         (&page["items"][0]["url"], &page["next"]),
