@@ -470,9 +470,11 @@ fn find(
     let text = |text, content_type| Some(Found::Text(text?, content_type));
     let (found, lifetime) = match object {
         FileObject::Multivariant => (text(presentation.multivariant_playlist(&prefix), M3U8), of_file),
-        FileObject::Mpd => (text(presentation.mpd(&prefix).map(Bytes::from), MPD), of_file),
+        FileObject::Mpd => (text(presentation.mpd(&prefix, clock()).map(Bytes::from), MPD), of_file),
         FileObject::Tagged(_, Object::Playlist(id)) => (text(presentation.media_playlist(id), M3U8), of_tag),
-        FileObject::Tagged(_, Object::Time) => (text(Some(clock()), "text/plain"), Lifetime::Never),
+        FileObject::Tagged(_, Object::Time) => {
+            (text(Some(Bytes::from(hls::on_demand::date(clock()))), "text/plain"), Lifetime::Never)
+        }
         FileObject::Tagged(_, Object::Init(id, 0)) => {
             (film.init(id).map(|init| Found::Init(init, id.kind)), Lifetime::Immutable)
         }
@@ -495,12 +497,11 @@ fn recording_start(app: &str, stream: &str, file: &str) -> Option<Duration> {
     RecordingName::parse(&path).map(|(name, _)| name.start)
 }
 
-/// The server's clock, for players of DASH.
-fn clock() -> Bytes {
+/// The server's clock, since 1970, for players of DASH.
+fn clock() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "players ask what time of day it is")]
     let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Bytes::from(hls::on_demand::date(since))
+    now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// FNV-1a, of 64 bits: tells versions apart, and nothing depends on it that somebody could want to forge.
