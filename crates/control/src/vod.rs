@@ -8,19 +8,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hls::Range;
 use rtmp::name::query_value;
 use serde::Serialize;
 use vod::names::{FileObject, Source, Target};
 use vod::query::VodQuery;
 use vod::{Answer, Item, ItemKind, Library, Listed, Listing, MediaBody, VodError};
-use worker_api::segments::accepts_gzip;
+use worker_api::segments::{Ranged, accepts_gzip};
 use worker_api::time;
 
 use crate::context::{Context, Peer};
-use crate::server::Endless;
+use crate::ranged::{self, put};
+use crate::server::{Endless, RETRY_AFTER};
 use crate::{access, error_response};
 
 /// Files of a page of the list, if the request does not say how many, and at most.
@@ -74,7 +74,13 @@ pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) 
         Ok(None) => Ok(preflight()),
         Err(refusal) => Err(refusal),
     };
-    let mut response = found.unwrap_or_else(|(status, text)| error_response::error(status, "vod", text));
+    let mut response = found.unwrap_or_else(|(status, text)| {
+        let mut response = error_response::error(status, "vod", text);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            put(&mut response, header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    });
     crate::rtc::allow_origin(&context, &mut response);
     response
 }
@@ -221,26 +227,13 @@ async fn respond(
 
 /// A file or a segment, or the range of it that is asked for.
 fn media(mut body: MediaBody, etag: Option<&str>, headers: &HeaderMap, is_head: bool) -> Response {
-    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let of = body.len();
-    // The condition holds for the version that is at hand (RFC 9110 section 13.1.5).
-    let holds = headers.get(header::IF_RANGE).is_none() || etag.is_some() && field(header::IF_RANGE) == etag;
-    let range =
-        field(header::RANGE).filter(|_| holds && !is_head).map_or(Range::All, |range| Range::read(range, of));
-    let mut response = Response::new(Body::empty());
-    match range {
-        Range::All => put(&mut response, header::ACCEPT_RANGES, "bytes"),
-        Range::Part { first, last } => {
-            body.cut(first, last);
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
-        }
-        Range::Unsatisfiable => {
-            let status = StatusCode::RANGE_NOT_SATISFIABLE;
-            let mut response = error_response::error(status, "vod", "there are no such bytes of it");
-            put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
-            return response;
-        }
+    // A range is one of a GET only (RFC 9110 section 14.2).
+    let ranged = if is_head { Ranged::Whole } else { ranged::asked(headers, etag, body.len()) };
+    let mut response = ranged::head(ranged, "vod");
+    match ranged {
+        Ranged::Unsatisfiable { .. } => return response,
+        Ranged::Part { first, last, .. } => body.cut(first, last),
+        Ranged::Whole => put(&mut response, header::ACCEPT_RANGES, "bytes"),
     }
     if let Some(etag) = etag {
         put(&mut response, header::ETAG, etag);
@@ -275,12 +268,6 @@ fn refusal(error: VodError) -> Refused {
 /// A text in gzip. That of a long film takes milliseconds, for which other requests do not wait.
 async fn in_gzip(text: Bytes) -> Option<Bytes> {
     tokio::task::spawn_blocking(move || hls::on_demand::in_gzip(&text)).await.ok()
-}
-
-fn put(response: &mut Response, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
 }
 
 impl From<Listed> for List {

@@ -6,9 +6,14 @@ use media::calendar::date;
 use nix::time::{ClockId, clock_gettime};
 
 /// The time of day, for people: it can jump, so nothing is measured with it.
-#[expect(clippy::disallowed_methods, reason = "the control side's only reading of it")]
+#[expect(clippy::disallowed_methods, reason = "the only reading of it outside workers")]
 pub fn now() -> SystemTime {
     SystemTime::now()
+}
+
+/// The time of day since 1970.
+pub fn since_1970() -> Duration {
+    now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// CPU time of the calling thread so far; always zero where the system has no such clock.
