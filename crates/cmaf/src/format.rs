@@ -151,8 +151,8 @@ impl Format {
         }
     }
 
-    /// Samples of audio in a frame that begins with these bytes, at the sampling rate; `None` if they do not
-    /// say it.
+    /// Samples of audio in a frame that begins with these bytes, at the sampling rate; `None` if
+    /// they do not say it.
     pub fn samples_of_frame(&self, data: &[u8]) -> Option<u32> {
         crate::audio::frame_samples(self, data)
     }

@@ -8,8 +8,8 @@ use worker_api::segments::Ranged;
 
 use crate::error_response;
 
-/// What a request asks for of an object that has so many bytes. A condition holds only for the version that is
-/// at hand (RFC 9110 section 13.1.5), and never without a version.
+/// What a request asks for of an object that has so many bytes. A condition holds only for the
+/// version that is at hand (RFC 9110 section 13.1.5), and never without a version.
 pub(crate) fn asked(headers: &HeaderMap, etag: Option<&str>, of: u64) -> Ranged {
     let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let holds = !headers.contains_key(header::IF_RANGE) || etag.is_some() && field(header::IF_RANGE) == etag;

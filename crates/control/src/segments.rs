@@ -202,7 +202,8 @@ struct Growing {
 }
 
 impl Growing {
-    /// The parts that have come since. An error if the rest will not come: what was begun cannot be taken back.
+    /// The parts that have come since. An error if the rest will not come: what was begun cannot be
+    /// taken back.
     async fn next(mut self) -> io::Result<Option<(Vec<Bytes>, Self)>> {
         let Some(from) = self.from else { return Ok(None) };
         loop {
@@ -266,6 +267,6 @@ async fn wait_for(
     (answer, updates)
 }
 
-/// Longest time that a request waits, or for the next part of a segment: below that in which every request has to be answered, or the others
-/// of its connection would end with it.
+/// Longest time that a request waits, or for the next part of a segment: below that in which every
+/// request has to be answered, or the others of its connection would end with it.
 const WAITS_MAX: Duration = Duration::from_secs(25);

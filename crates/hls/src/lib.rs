@@ -8,8 +8,8 @@
 //!
 //! [`on_demand`] has playlists of files that are cut when somebody plays them.
 //!
-//! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, as `on_demand.rs` does, what `variant.rs`
-//! has in common; `respond.rs` decides.
+//! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, as `on_demand.rs` does, what
+//! `variant.rs` has in common; `respond.rs` decides.
 
 mod master;
 mod mpd;

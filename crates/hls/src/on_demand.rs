@@ -106,11 +106,11 @@ impl Presentation<'_> {
         Some(out.finish().with_suffix(self.query))
     }
 
-    /// The MPD at `now` since 1970; `prefix` leads from it to the other objects. `None`: there is nothing to play
-    /// yet.
+    /// The MPD at `now` since 1970; `prefix` leads from it to the other objects. `None`: there is
+    /// nothing to play yet.
     ///
-    /// Players of DASH begin at a distance from now. So that those of a recording in progress begin where
-    /// `start_ms` says, and else at its start, that distance is as long as the recording.
+    /// Players of DASH begin at a distance from now. So that those of a recording in progress begin
+    /// where `start_ms` says, and else at its start, that distance is as long as the recording.
     pub fn mpd(&self, prefix: &str, now: Duration) -> Option<String> {
         let active: Vec<_> = self.active().collect();
         let end = active.iter().map(|each| each.end()).max()?;
@@ -178,8 +178,8 @@ impl Presentation<'_> {
         put_timeline(out, segments);
     }
 
-    /// How long before now players of what grows begin, which began so long ago; not so near to now that
-    /// segments are not there yet.
+    /// How long before now players of what grows begin, which began so long ago; not so near to now
+    /// that segments are not there yet.
     fn start_before(&self, age: Duration, target: u32) -> Duration {
         let start = self.start_ms.unwrap_or(0);
         let distance = Duration::from_millis(start.unsigned_abs());

@@ -1,4 +1,5 @@
-//! What playlists and MPDs say of a rendition, be it live or of a file: written in one way for both.
+//! What playlists and MPDs say of a rendition, be it live or of a file: written in one way for
+//! both.
 
 use std::fmt::Write as _;
 
@@ -21,8 +22,8 @@ pub(crate) struct Variant<'a> {
     pub(crate) frame_rate: Option<f64>,
 }
 
-/// What follows the head of a multivariant playlist (RFC 8216bis section 4.4.6): audio beside video is a
-/// rendition of its own, and the first of those without. `None`: there is none.
+/// What follows the head of a multivariant playlist (RFC 8216bis section 4.4.6): audio beside video
+/// is a rendition of its own, and the first of those without. `None`: there is none.
 pub(crate) fn put_variants(out: &mut TextWriter, prefix: &str, variants: &[Variant<'_>]) -> Option<()> {
     let of = |kind| variants.iter().filter(move |variant| variant.id.kind == kind);
     let audio: Vec<_> = of(MediaKind::Audio).collect();
@@ -72,8 +73,8 @@ pub(crate) fn put_variants(out: &mut TextWriter, prefix: &str, variants: &[Varia
 }
 
 impl Variant<'_> {
-    /// The head of its adaptation set in an MPD (ISO/IEC 23009-1 section 5.3.3), and of the representation that is
-    /// all of it. `is_sap`: all segments begin with a key frame.
+    /// The head of its adaptation set in an MPD (ISO/IEC 23009-1 section 5.3.3), and of the
+    /// representation that is all of it. `is_sap`: all segments begin with a key frame.
     pub(crate) fn put_representation(&self, out: &mut String, set: usize, is_sap: bool) {
         let Self { id, format, peak, .. } = self;
         let is_video = id.kind == MediaKind::Video;
@@ -110,8 +111,8 @@ impl Variant<'_> {
     }
 }
 
-/// The rest of an adaptation set: its segments, as where each begins and how long it is, in ticks. Equal ones are
-/// one entry: a window of hours would be long else.
+/// The rest of an adaptation set: its segments, as where each begins and how long it is, in ticks.
+/// Equal ones are one entry: a window of hours would be long else.
 pub(crate) fn put_timeline(out: &mut String, mut segments: impl Iterator<Item = (i64, i64)>) {
     out.push_str("<SegmentTimeline>\n");
     let mut entry = segments.next();

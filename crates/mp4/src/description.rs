@@ -152,9 +152,9 @@ fn opus_head(opus: &Dops) -> Vec<u8> {
     head
 }
 
-/// The marker of a FLAC stream and STREAMINFO, as a stream begins; `dfLa` ("Encapsulation of FLAC in
-/// ISO Base Media File Format", 3.3.2) has version and flags, then the metadata blocks, of which that
-/// is the first.
+/// The marker of a FLAC stream and STREAMINFO, as a stream begins; `dfLa` ("Encapsulation of FLAC
+/// in ISO Base Media File Format", 3.3.2) has version and flags, then the metadata blocks, of which
+/// that is the first.
 fn flac_head(dfla: &[u8]) -> Vec<u8> {
     let block = dfla.get(4..).unwrap_or_default();
     [b"fLaC", &block[..block.len().min(STREAMINFO_BYTES)]].concat()

@@ -96,8 +96,8 @@ impl SampleIndex {
         self.bytes
     }
 
-    /// The configuration record of a track as it stands in the file, empty where its codec has none;
-    /// `None` where samples have it.
+    /// The configuration record of a track as it stands in the file, empty where its codec has
+    /// none; `None` where samples have it.
     pub fn record(&self, track: u32) -> Result<Option<&[u8]>, Mp4Error> {
         let track = self.track(track)?;
         let description = &track.descriptions[0];

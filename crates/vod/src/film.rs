@@ -61,8 +61,8 @@ pub struct FilmInput {
     pub is_recording: bool,
     /// What its index may take.
     pub limits: Limits,
-    /// Whether its samples may be in fragments, or tags: each costs a request where the file is on another
-    /// server.
+    /// Whether its samples may be in fragments, or tags: each costs a request where the file is on
+    /// another server.
     pub takes_fragments: bool,
 }
 
@@ -97,8 +97,8 @@ impl Film {
         Ok(film)
     }
 
-    /// The codecs of its renditions (RFC 6381), by what is said of each track and its first sample: of what is
-    /// between, nothing is read. Of a file that grows there may be none yet.
+    /// The codecs of its renditions (RFC 6381), by what is said of each track and its first sample:
+    /// of what is between, nothing is read. Of a file that grows there may be none yet.
     ///
     /// # Errors
     /// As for [`Self::read`].

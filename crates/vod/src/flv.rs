@@ -1,8 +1,9 @@
 //! FLV files as samples: heads of tags are read, one after the other, and media is passed over.
 //!
-//! FLV has no index. What a sample lasts is known when the next of its track comes, so that the last of each
-//! track waits for more, or for the end. Times are milliseconds: frames of audio, which last a number of
-//! samples, are put one behind the other as long as that is within [`AUDIO_TOLERANCE`] of what their tags say.
+//! FLV has no index. What a sample lasts is known when the next of its track comes, so that the
+//! last of each track waits for more, or for the end. Times are milliseconds: frames of audio,
+//! which last a number of samples, are put one behind the other as long as that is within
+//! [`AUDIO_TOLERANCE`] of what their tags say.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -107,8 +108,8 @@ impl FlvWalk {
         })
     }
 
-    /// The next sample in the first `length` bytes, and which track it is of; `None`: there are no more for
-    /// now.
+    /// The next sample in the first `length` bytes, and which track it is of; `None`: there are no
+    /// more for now.
     pub(crate) fn next<R: Read + Seek>(
         &mut self,
         reader: &mut R,
@@ -305,8 +306,8 @@ struct Window {
 }
 
 impl Window {
-    /// The next tag that is whole and of which something is known, with the first bytes of its data; `None`:
-    /// there is none in the first `length` bytes.
+    /// The next tag that is whole and of which something is known, with the first bytes of its
+    /// data; `None`: there is none in the first `length` bytes.
     fn tag<R: Read + Seek>(
         &mut self,
         reader: &mut R,

@@ -14,8 +14,8 @@ use crate::{Film, VodError};
 
 /// Entries of folders that are looked at for a list.
 const ENTRIES_MAX: usize = 100_000;
-/// Files that are looked into for one page: the next request for it finds these known. That of a film of two
-/// hours has 3 MB of index.
+/// Files that are looked into for one page: the next request for it finds these known. That of a
+/// film of two hours has 3 MB of index.
 const LOOKS_MAX: usize = 64;
 /// Files of which it is kept what was found.
 const LOOKED_MAX: usize = 16_384;
@@ -146,8 +146,8 @@ impl Library {
 }
 
 impl Inner {
-    /// The codecs of a file: as they were found before, or, if it is not the last that may be looked into for
-    /// now, by looking into it.
+    /// The codecs of a file: as they were found before, or, if it is not the last that may be
+    /// looked into for now, by looking into it.
     fn look(&self, source: &Source, left: &mut usize) -> Result<Vec<String>, VodError> {
         let (file, stamp) = open_local(&self.settings, source)?;
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -49,7 +49,8 @@ impl Samples {
         Ok(Self::Mp4 { index: Arc::new(index), walk })
     }
 
-    /// The next sample in the first `length` bytes, with its track's number; `None`: there are no more for now.
+    /// The next sample in the first `length` bytes, with its track's number; `None`: there are no
+    /// more for now.
     pub(crate) fn next<R: Read + Seek>(
         &mut self,
         reader: &mut R,
@@ -62,8 +63,8 @@ impl Samples {
         }
     }
 
-    /// The first sample of each track, as far as it is near the begin of the file, or in an index. Nothing can be
-    /// gone through afterwards.
+    /// The first sample of each track, as far as it is near the begin of the file, or in an index.
+    /// Nothing can be gone through afterwards.
     pub(crate) fn firsts<R: Read + Seek>(
         &mut self,
         reader: &mut R,
@@ -169,7 +170,8 @@ impl Samples {
         }
     }
 
-    /// Why a file of another server is not cut: finding its samples would take a request for each few of them.
+    /// Why a file of another server is not cut: finding its samples would take a request for each
+    /// few of them.
     pub(crate) fn scattered(&self) -> Option<&'static str> {
         match self {
             Self::Mp4 { index, .. } if index.is_fragmented() => Some("a fragmented file"),

@@ -50,8 +50,8 @@ impl Stamp {
         self.is_file_of(other) && self.grows && other.grows && self.length >= other.length
     }
 
-    /// Whether a recording that was being made was the same file, seen before `other`: requests that race are
-    /// not answered in the order in which they open it.
+    /// Whether a recording that was being made was the same file, seen before `other`: requests
+    /// that race are not answered in the order in which they open it.
     pub(crate) fn is_earlier_of(&self, other: &Self) -> bool {
         self.is_file_of(other) && self.grows && (!other.grows || self.length < other.length)
     }

@@ -95,9 +95,9 @@ impl Unavailable {
 /// What can be requested of a stream at one moment.
 #[derive(Debug, Clone)]
 pub struct SegmentsView {
-    /// Names what was cut from then on. It is a part of the path of every object, because init segments and
-    /// parts are numbered from 0 each time that a stream is cut, segments by the second in which that began,
-    /// and caches keep objects for long.
+    /// Names what was cut from then on. It is a part of the path of every object, because init
+    /// segments and parts are numbered from 0 each time that a stream is cut, segments by the
+    /// second in which that began, and caches keep objects for long.
     pub tag: Arc<str>,
     /// The objects.
     pub window: Arc<hls::Window>,

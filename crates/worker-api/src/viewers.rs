@@ -1,8 +1,10 @@
-//! Who plays a stream as segments, counted by requests: there is no connection that stands for a viewer.
+//! Who plays a stream as segments, counted by requests: there is no connection that stands for a
+//! viewer.
 //!
-//! A viewer is an address with a `User-Agent` and a token that has asked for something of the stream within the
-//! last few target durations. All workers and `control` note requests in one table per stream, because a player
-//! has connections to several of them. It is locked for some nanoseconds per request, not per part or frame.
+//! A viewer is an address with a `User-Agent` and a token that has asked for something of the
+//! stream within the last few target durations. All workers and `control` note requests in one
+//! table per stream, because a player has connections to several of them. It is locked for some
+//! nanoseconds per request, not per part or frame.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Viewers of a stream that are told apart: what is sent in `User-Agent` is up to the client. Further ones are
-/// not counted.
+/// Viewers of a stream that are told apart: what is sent in `User-Agent` is up to the client.
+/// Further ones are not counted.
 pub const VIEWERS_MAX: usize = 65_536;
 /// Target durations that a viewer is counted for after its last request.
 const TARGETS: u32 = 3;
@@ -45,7 +47,8 @@ pub struct Viewer<'a> {
 }
 
 impl Viewers {
-    /// A viewer asks for something at `now` since 1970, in a stream whose target duration is so many seconds.
+    /// A viewer asks for something at `now` since 1970, in a stream whose target duration is so
+    /// many seconds.
     pub fn note(&self, viewer: &Viewer<'_>, now: Duration, target: Option<u32>) {
         let (viewer, now_ms) = (self.hasher.hash_one(viewer), now.as_millis() as u64);
         let mut seen = self.seen();
@@ -75,8 +78,8 @@ impl Viewers {
 }
 
 impl Seen {
-    /// Removes those that have left. A clock that was set back removes nobody, and keeps nobody for longer than
-    /// one that is right.
+    /// Removes those that have left. A clock that was set back removes nobody, and keeps nobody for
+    /// longer than one that is right.
     fn tidy(&mut self, now_ms: u64, target: Option<u32>) {
         let lasts = Duration::from_secs(u64::from(TARGETS * target.unwrap_or(0).min(1 << 20))).max(LASTS_MIN);
         self.last.retain(|_, last| {

@@ -34,8 +34,9 @@ use worker_api::{AddressSlot, AddressSlots};
 const CONNECTIONS_MAX: usize = 1024;
 /// The same of one address (IPv6: /64), so that slow readers there do not take every slot.
 const CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
-/// Of those connections that are for recordings and files, by their first request here; and of one address.
-/// They are counted apart: a crowd that plays films behind one address leaves room for signalling from there.
+/// Of those connections that are for recordings and files, by their first request here; and of one
+/// address. They are counted apart: a crowd that plays films behind one address leaves room for
+/// signalling from there.
 const ON_DEMAND_CONNECTIONS_MAX: (usize, usize) = (768, 256);
 /// Connections of HTTP/2, which stay here while they are idle; further ones are closed.
 const HTTP2_CONNECTIONS_MAX: usize = 1024;
@@ -137,7 +138,8 @@ fn is_for_on_demand(request: &[u8]) -> bool {
 }
 
 impl Server {
-    /// The answer to a client that has too many connections here, or for whose kind there is no room.
+    /// The answer to a client that has too many connections here, or for whose kind there is no
+    /// room.
     fn refusal(&self) -> Response {
         let text = "too many requests are being answered, or too many of this address";
         let mut response = error_response::error(StatusCode::TOO_MANY_REQUESTS, "busy", text);

@@ -77,8 +77,8 @@ pub struct TagHead {
     pub data_at: usize,
 }
 
-/// Reads the head of a tag of this type from the first bytes of its body, for whoever leaves the data where it
-/// is. `None`: a tag of data, or one that several tracks share.
+/// Reads the head of a tag of this type from the first bytes of its body, for whoever leaves the
+/// data where it is. `None`: a tag of data, or one that several tracks share.
 ///
 /// # Errors
 /// [`FlvError::Truncated`] if the bytes end before the head does.

@@ -5,7 +5,8 @@
 //! or data message carries exactly one tag body.
 //!
 //! `file.rs` frames tags. `tag.rs` reads the header of a body, old and enhanced. [`read_frames`] makes
-//! [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames; [`read_tag_head`] is for indexes of files.
+//! [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames; [`read_tag_head`] is for
+//! indexes of files.
 
 mod file;
 mod frame;

@@ -1,5 +1,5 @@
-//! FLV files: the same samples in the same segments as they were written, at any length of the file, and
-//! whatever is wrong with it.
+//! FLV files: the same samples in the same segments as they were written, at any length of the
+//! file, and whatever is wrong with it.
 
 use std::io::Cursor;
 use std::path::Path;
