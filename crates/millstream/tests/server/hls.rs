@@ -394,7 +394,8 @@ fn a_segment_is_sent_while_it_grows_by_http2_as_well() {
     let mut begun = vec![0; get(&server, &resolve(&video, &format!("{segment}.0.m4s"))).body.len()];
     let mut output = curl.stdout.take().expect("its output");
     std::io::Read::read_exact(&mut output, &mut begun).expect("the first part, while there is no end");
-    assert_eq!(&begun[4..8], b"moof", "part {number} is the last so far");
+    // A fragment begins with its wall clock.
+    assert_eq!(&begun[4..8], b"prft", "part {number} is the last so far");
     publisher.send_tags(&tags[300..]);
     publisher.end();
     std::io::Read::read_to_end(&mut output, &mut begun).expect("the rest");
