@@ -449,7 +449,7 @@ impl Inner {
 enum Found {
     Text(Bytes, &'static str),
     Init(Bytes, MediaKind),
-    Segment(SegmentPlan, MediaKind),
+    Segment(Box<SegmentPlan>, MediaKind),
 }
 
 fn find(
@@ -478,9 +478,10 @@ fn find(
         FileObject::Tagged(_, Object::Init(id, 0)) => {
             (film.init(id).map(|init| Found::Init(init, id.kind)), Lifetime::Immutable)
         }
-        FileObject::Tagged(_, Object::Segment(id, number)) => {
-            (film.segment(id, number).map(|plan| Found::Segment(plan, id.kind)), Lifetime::Immutable)
-        }
+        FileObject::Tagged(_, Object::Segment(id, number)) => (
+            film.segment(id, number).map(|plan| Found::Segment(Box::new(plan), id.kind)),
+            Lifetime::Immutable,
+        ),
         FileObject::Whole | FileObject::Tagged(..) => (None, Lifetime::Never),
     };
     Ok((found.ok_or(VodError::NotFound)?, lifetime))
