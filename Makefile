@@ -108,7 +108,7 @@ test-interop-live: console
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console
 	TEST_AT_FULL_SIZE=1 cargo test --locked --package millstream \
-	    --test server -- rtc_security_churn:: rtc_security_injection:: bridge_once::
+	    --test server -- rtc_security_churn:: rtc_security_injection:: bridge_once:: hls::a_thousand_short_streams
 	$(DEBUG_SERVER)
 	scripts/test-interop-rtc --prepare $(TARGET_DIR)/interop
 	scripts/test-interop-bridge --full-size --only 'ten minutes' $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream

@@ -47,7 +47,7 @@ pub fn vod_film(data: &[u8]) {
     let input = FilmInput { length, grows: false, is_recording: false, limits, takes_fragments: true };
     let Ok(film) = Film::read(Cursor::new(data), input) else { return };
     let presentation = film.presentation(None, None, "");
-    let _ = (presentation.multivariant_playlist(""), presentation.mpd(""));
+    let _ = (presentation.multivariant_playlist(""), presentation.mpd("", std::time::Duration::ZERO));
     for kind in [MediaKind::Video, MediaKind::Audio] {
         let name = TrackId { kind, index: 0 };
         let Some(playlist) = presentation.media_playlist(name) else { continue };

@@ -115,7 +115,15 @@ impl Format {
 
     /// The format that a frame of a codec without configurations tells.
     pub(crate) fn of_frame(frame: &Frame) -> Result<Self, Refusal> {
-        let (codec, data) = (frame.codec, frame.data());
+        Self::of_sample(frame.codec, frame.data(), frame.role == FrameRole::Key)
+    }
+
+    /// The format that a sample of a codec without configurations tells; of audio its first bytes
+    /// ([`FRAME_HEAD_BYTES`]) will do.
+    ///
+    /// # Errors
+    /// It does not, or no player plays the codec.
+    pub fn of_sample(codec: Codec, data: &[u8], is_key: bool) -> Result<Self, Refusal> {
         let refused = Refusal::Configuration(codec);
         match codec {
             Codec::Mp3 | Codec::Ac3 | Codec::Eac3 => {
@@ -129,7 +137,7 @@ impl Format {
                 Ok(Self { channels: read.channels, frame, ..audio })
             }
             // Publishers of packets and some encoders send no configuration.
-            Codec::Vp9 if frame.role == FrameRole::Key => {
+            Codec::Vp9 if is_key => {
                 let record = vp9_record(data).ok_or(refused)?;
                 let codecs = codecs(codec, &record.bytes).ok_or(refused)?;
                 let picture =
@@ -141,6 +149,12 @@ impl Format {
             }
             _ => Err(Refusal::Codec(codec)),
         }
+    }
+
+    /// Samples of audio in a frame that begins with these bytes, at the sampling rate; `None` if
+    /// they do not say it.
+    pub fn samples_of_frame(&self, data: &[u8]) -> Option<u32> {
+        crate::audio::frame_samples(self, data)
     }
 
     /// Whether init segments for the two are the same.
@@ -172,4 +186,4 @@ pub(crate) const VIDEO_TIMESCALE: u32 = 90_000;
 /// Sampling rates that occur. One out of this range is a configuration that lies.
 const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 7_350..=384_000;
 /// What the headers of AC-3 and E-AC-3 frames take.
-const FRAME_HEAD_BYTES: usize = 64;
+pub const FRAME_HEAD_BYTES: usize = 64;

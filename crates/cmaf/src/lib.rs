@@ -26,7 +26,7 @@ mod segmenter;
 mod settings;
 
 pub use chunk::{fragment_head, relocate_chunk};
-pub use format::{Format, Refusal};
+pub use format::{FRAME_HEAD_BYTES, Format, Refusal};
 pub use fragment::{Fragment, FragmentSample};
 pub use init::init_segment;
 pub use movie::{PLACEHOLDER_AT, PLACEHOLDER_BYTES, SampleTable, complete_movie, file_head};

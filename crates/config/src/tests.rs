@@ -367,7 +367,7 @@ fn play(policy: &Policy, stream: &str, token: Option<&str>) -> Result<(), Denied
 }
 
 fn bearer(token: Option<&str>) -> Bearer<'_> {
-    Bearer { token, peer: std::net::IpAddr::from([127, 0, 0, 1]), now: std::time::Duration::ZERO }
+    Bearer { token, peer: std::net::IpAddr::from([127, 0, 0, 1]), now: Duration::ZERO }
 }
 
 #[test]

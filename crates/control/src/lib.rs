@@ -13,6 +13,7 @@ mod error_response;
 mod health;
 mod merged;
 mod metrics;
+mod ranged;
 mod recording_files;
 pub mod rtc;
 mod segments;

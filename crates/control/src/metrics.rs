@@ -404,6 +404,14 @@ impl Scrape {
         for (name, help, value) in STREAM_GAUGES {
             gauges(encoder, name, help, streams.iter().map(|stream| (labels(stream), value(stream))))?;
         }
+        let segments = self.context.segments.as_ref();
+        let viewers = streams.iter().map(|stream| {
+            let (app, name) = (&stream.primary.app, &stream.primary.name);
+            let count = segments.map_or(0, |segments| segments.viewers(app, name));
+            (labels(stream), count as f64)
+        });
+        let help = "Viewers of the stream by HLS and DASH, by their requests; they are no players";
+        gauges(encoder, "millstream_stream_segment_viewers", help, viewers)?;
         let bytes = streams.iter().map(|stream| (labels(stream), stream.primary.bytes_in));
         let help = "Media bytes received for the stream";
         counters(encoder, "millstream_stream_received_bytes", help, bytes)?;

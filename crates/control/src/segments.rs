@@ -4,16 +4,19 @@
 //! is with the control side for all of its life. Both ask the same views of a stream.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::segments::Segments;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use futures_util::{StreamExt, TryStreamExt};
 use hls::Answer;
+use media::TrackId;
 use percent_encoding::percent_decode_str;
 use rtmp::name::query_value;
 use tokio::sync::watch;
@@ -24,9 +27,12 @@ use worker_api::segments::{
 };
 use worker_api::streams::Published;
 use worker_api::time::since_1970;
+use worker_api::viewers::Viewer;
 
 use crate::context::{Context, Peer};
-use crate::{access, error_response};
+use crate::ranged::put;
+use crate::server::Endless;
+use crate::{access, error_response, ranged};
 
 /// Answers a request for a playlist, a segment or a part.
 pub(crate) async fn answer(
@@ -60,6 +66,9 @@ struct Asked {
     stream: String,
     object: ObjectRequest,
     is_head: bool,
+    address: IpAddr,
+    user_agent: Option<String>,
+    token: Option<String>,
 }
 
 fn preflight() -> Response {
@@ -108,6 +117,10 @@ fn check(
         stream,
         object: object.map_err(refused)?,
         is_head: request.method() == Method::HEAD,
+        address: peer.address.ip(),
+        // As much of it as workers keep.
+        user_agent: field(header::USER_AGENT).map(|agent| agent.chars().take(128).collect()),
+        token,
     }))
 }
 
@@ -125,8 +138,15 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
             watched.ok_or((StatusCode::SERVICE_UNAVAILABLE, "too many streams are asked for at once"))?
         }
     };
-    match wait_for(segments, updates, asked).await.map_err(|why| of_status(why.status, why.reason))? {
-        Answer::Respond(body) => Ok(respond(asked, body)),
+    let (answer, updates) = wait_for(segments, updates, asked).await;
+    match answer.map_err(|why| of_status(why.status, why.reason))? {
+        Answer::Respond(body) => {
+            if let (SegmentsState::Objects(view), false) = (&updates.borrow().state, asked.is_head) {
+                let (user_agent, token) = (asked.user_agent.as_deref(), asked.token.as_deref());
+                view.note_viewer(&Viewer { address: asked.address, user_agent, token }, since_1970());
+            }
+            Ok(respond(asked, body, updates))
+        }
         Answer::Bad(error) => Err((StatusCode::BAD_REQUEST, error.reason())),
         Answer::Wait { .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "the stream does not go on")),
         Answer::Recall(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the disk is too slow")),
@@ -134,53 +154,87 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
     }
 }
 
-fn respond(asked: &Asked, mut body: hls::Body) -> Response {
+fn respond(asked: &Asked, mut body: hls::Body, updates: watch::Receiver<SegmentsUpdate>) -> Response {
     let ranged = if asked.is_head { Ranged::Whole } else { asked.object.apply_range(&mut body) };
-    let mut response = Response::new(Body::empty());
-    if let Ranged::Unsatisfiable { of } = ranged {
-        response = error_response::error(
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            "segments",
-            "there are no such bytes of it",
-        );
-        put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
-        return response;
-    }
-    if let Ranged::Part { first, last, of } = ranged {
-        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
-    } else if body.cache == hls::Cache::Immutable {
-        put(&mut response, header::ACCEPT_RANGES, "bytes");
+    let mut response = ranged::head(ranged, "segments");
+    match ranged {
+        Ranged::Unsatisfiable { .. } => return response,
+        Ranged::Whole if body.cache == hls::Cache::Immutable => {
+            put(&mut response, header::ACCEPT_RANGES, "bytes");
+        }
+        Ranged::Whole | Ranged::Part { .. } => {}
     }
     put(&mut response, header::CONTENT_TYPE, body.content_type);
     put(&mut response, header::CACHE_CONTROL, &body.cache.control());
-    put(&mut response, header::CONTENT_LENGTH, &body.len().to_string());
+    let growing = body.grows_from.zip(asked.object.segment());
+    if growing.is_none() {
+        put(&mut response, header::CONTENT_LENGTH, &body.len().to_string());
+    }
     if body.is_gzip {
         put(&mut response, header::CONTENT_ENCODING, "gzip");
         put(&mut response, header::VARY, "Accept-Encoding");
     }
     if !asked.is_head {
         // Shared bytes, as a worker sends them: nothing is copied here.
-        let pieces = body.bytes.into_iter().map(Ok::<_, Infallible>);
-        *response.body_mut() = Body::from_stream(futures_util::stream::iter(pieces));
+        let pieces = futures_util::stream::iter(body.bytes.into_iter().map(Ok::<_, io::Error>));
+        *response.body_mut() = match growing {
+            Some((from, (rendition, msn))) => {
+                // Each part has the time of a request.
+                response.extensions_mut().insert(Endless);
+                let growing = Growing { updates, rendition, msn, from: Some(from) };
+                let added = futures_util::stream::try_unfold(growing, Growing::next)
+                    .map_ok(|parts| futures_util::stream::iter(parts.into_iter().map(Ok::<_, io::Error>)));
+                Body::from_stream(pieces.chain(added.try_flatten()))
+            }
+            None => Body::from_stream(pieces),
+        };
     }
     response
 }
 
-fn put(response: &mut Response, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
+/// A segment that is sent while it grows.
+struct Growing {
+    updates: watch::Receiver<SegmentsUpdate>,
+    rendition: TrackId,
+    msn: u64,
+    /// The part to go on with; `None`: it is complete.
+    from: Option<u32>,
+}
+
+impl Growing {
+    /// The parts that have come since. An error if the rest will not come: what was begun cannot be
+    /// taken back.
+    async fn next(mut self) -> io::Result<Option<(Vec<Bytes>, Self)>> {
+        let Some(from) = self.from else { return Ok(None) };
+        loop {
+            let state = self.updates.borrow_and_update().state.clone();
+            let added = match &state {
+                SegmentsState::Objects(view) => view.window.growing(self.rendition, self.msn, from),
+                _ => None,
+            };
+            let gone =
+                || io::Error::new(io::ErrorKind::UnexpectedEof, "the rest of the segment does not come");
+            let (parts, is_complete) = added.ok_or_else(gone)?;
+            if is_complete || !parts.is_empty() {
+                self.from = (!is_complete).then_some(from + parts.len() as u32);
+                return Ok(Some((parts, self)));
+            }
+            match timeout(WAITS_MAX, self.updates.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return Err(gone()),
+            }
+        }
     }
 }
 
-/// The answer, when there is one.
+/// The answer, when there is one, and what comes behind it.
 async fn wait_for(
     segments: &Segments,
     mut updates: watch::Receiver<SegmentsUpdate>,
     asked: &Asked,
-) -> Result<Answer, Unavailable> {
+) -> (Result<Answer, Unavailable>, watch::Receiver<SegmentsUpdate>) {
     let mut until = None;
-    loop {
+    let answer = loop {
         let state = updates.borrow_and_update().state.clone();
         let most = match state {
             SegmentsState::Pending => FIRST_VIEW_WAIT,
@@ -192,28 +246,27 @@ async fn wait_for(
                     // A message that found no room is sent again.
                     let again = timeout(RECALL_AGAIN, updates.changed()).await;
                     if Instant::now() >= until {
-                        return Ok(Answer::Recall(segment));
+                        break Ok(Answer::Recall(segment));
                     }
                     match again {
-                        Ok(Err(_)) => return Err(Unavailable::NO_STREAM),
+                        Ok(Err(_)) => break Err(Unavailable::NO_STREAM),
                         Ok(Ok(())) | Err(_) => continue,
                     }
                 }
-                // By HTTP/2 a segment is sent when it is complete.
-                Answer::Respond(body) if body.grows_from.is_some() => WAITS_MAX,
-                answer => return Ok(answer),
+                answer => break Ok(answer),
             },
-            SegmentsState::Refused(why) | SegmentsState::Over(why) => return Err(why),
+            SegmentsState::Refused(why) | SegmentsState::Over(why) => break Err(why),
         };
         let until = *until.get_or_insert_with(|| Instant::now() + most.min(WAITS_MAX));
         match timeout_at(until, updates.changed()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Unavailable::NO_STREAM),
-            Err(_) => return Ok(Answer::Wait { timeout: most }),
+            Ok(Err(_)) => break Err(Unavailable::NO_STREAM),
+            Err(_) => break Ok(Answer::Wait { timeout: most }),
         }
-    }
+    };
+    (answer, updates)
 }
 
-/// Longest time that a request waits: below that in which every request has to be answered, or the others
-/// of its connection would end with it.
+/// Longest time that a request waits, or for the next part of a segment: below that in which every
+/// request has to be answered, or the others of its connection would end with it.
 const WAITS_MAX: Duration = Duration::from_secs(25);

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hls::Range;
 use rtmp::name::query_value;
 use serde::Serialize;
 use vod::names::{FileObject, Source, Target};
 use vod::query::VodQuery;
 use vod::{Answer, Item, ItemKind, Library, Listed, Listing, MediaBody, VodError};
 use worker_api::auth::Permit;
-use worker_api::segments::accepts_gzip;
+use worker_api::segments::{Ranged, accepts_gzip};
 use worker_api::time;
 
 use crate::context::{Context, Peer};
-use crate::server::Endless;
+use crate::ranged::{self, put};
+use crate::server::{Endless, RETRY_AFTER};
 use crate::{access, error_response};
 
 /// Files of a page of the list, if the request does not say how many, and at most.
@@ -50,8 +50,10 @@ struct Listable {
     bytes: u64,
     /// `null` until somebody has played it, or recorded it in this run of the server.
     duration_ms: Option<u64>,
-    /// Empty in the same way.
+    /// Empty until the file was played or looked into: so many files per request for the list.
     codecs: Vec<String>,
+    /// Why it is not played by HLS and DASH, if that is known.
+    unplayable: Option<String>,
     /// Of a recording: stream, begin (RFC 3339), and `in_progress`, `unfinished` or `complete`.
     app: Option<String>,
     name: Option<String>,
@@ -73,7 +75,13 @@ pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) 
         Ok(None) => Ok(preflight()),
         Err(refusal) => Err(refusal),
     };
-    let mut response = found.unwrap_or_else(|(status, text)| error_response::error(status, "vod", text));
+    let mut response = found.unwrap_or_else(|(status, text)| {
+        let mut response = error_response::error(status, "vod", text);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            put(&mut response, header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    });
     crate::rtc::allow_origin(&context, &mut response);
     response
 }
@@ -220,26 +228,13 @@ async fn respond(
 
 /// A file or a segment, or the range of it that is asked for.
 fn media(mut body: MediaBody, etag: Option<&str>, headers: &HeaderMap, is_head: bool) -> Response {
-    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let of = body.len();
-    // The condition holds for the version that is at hand (RFC 9110 section 13.1.5).
-    let holds = headers.get(header::IF_RANGE).is_none() || etag.is_some() && field(header::IF_RANGE) == etag;
-    let range =
-        field(header::RANGE).filter(|_| holds && !is_head).map_or(Range::All, |range| Range::read(range, of));
-    let mut response = Response::new(Body::empty());
-    match range {
-        Range::All => put(&mut response, header::ACCEPT_RANGES, "bytes"),
-        Range::Part { first, last } => {
-            body.cut(first, last);
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
-        }
-        Range::Unsatisfiable => {
-            let status = StatusCode::RANGE_NOT_SATISFIABLE;
-            let mut response = error_response::error(status, "vod", "there are no such bytes of it");
-            put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
-            return response;
-        }
+    // A range is one of a GET only (RFC 9110 section 14.2).
+    let ranged = if is_head { Ranged::Whole } else { ranged::asked(headers, etag, body.len()) };
+    let mut response = ranged::head(ranged, "vod");
+    match ranged {
+        Ranged::Unsatisfiable { .. } => return response,
+        Ranged::Part { first, last, .. } => body.cut(first, last),
+        Ranged::Whole => put(&mut response, header::ACCEPT_RANGES, "bytes"),
     }
     if let Some(etag) = etag {
         put(&mut response, header::ETAG, etag);
@@ -276,12 +271,6 @@ async fn in_gzip(text: Bytes) -> Option<Bytes> {
     tokio::task::spawn_blocking(move || hls::on_demand::in_gzip(&text)).await.ok()
 }
 
-fn put(response: &mut Response, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
-}
-
 impl From<Listed> for List {
     fn from(listed: Listed) -> Self {
         let next = listed.items.last().filter(|_| listed.has_more).map(|item| item.path.clone());
@@ -292,7 +281,7 @@ impl From<Listed> for List {
 
 impl From<Item> for Listable {
     fn from(item: Item) -> Self {
-        let Item { path, source, kind, bytes, duration, codecs, start } = item;
+        let Item { path, source, kind, bytes, duration, codecs, unplayable, start } = item;
         let (app, name) = match source {
             Source::Recording { app, stream, .. } => (Some(app), Some(stream)),
             _ => (None, None),
@@ -309,6 +298,7 @@ impl From<Item> for Listable {
             bytes,
             duration_ms: duration.map(|duration| duration.as_millis() as u64),
             codecs,
+            unplayable,
             app,
             name,
             start: start.map(|start| time::rfc3339(std::time::UNIX_EPOCH + start)),

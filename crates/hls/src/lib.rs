@@ -8,7 +8,8 @@
 //!
 //! [`on_demand`] has playlists of files that are cut when somebody plays them.
 //!
-//! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, `respond.rs` decides.
+//! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, as `on_demand.rs` does, what
+//! `variant.rs` has in common; `respond.rs` decides.
 
 mod master;
 mod mpd;
@@ -21,6 +22,7 @@ mod respond;
 mod sequence;
 mod settings;
 mod text;
+mod variant;
 mod window;
 
 pub use names::Object;

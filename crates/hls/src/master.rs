@@ -2,71 +2,34 @@
 //!
 //! Audio is a rendition of its own: DASH needs it so, and the same chunks serve both.
 
+use cmaf::Format;
 use media::{MediaKind, Timestamp};
 
-use crate::Object;
 use crate::text::{Text, TextWriter};
+use crate::variant::{Variant, put_variants};
 use crate::window::{Rendition, Segment, Window};
 
 impl Window {
     /// The multivariant playlist; `prefix` leads from it to the other objects. `None` while there is nothing
     /// to play.
     pub(crate) fn multivariant_playlist(&self, prefix: &str) -> Option<Text> {
-        let active = || self.renditions.iter().filter(|rendition| rendition.is_active());
-        let of = |kind| active().filter(move |rendition| rendition.id.kind == kind);
-        let audio: Vec<_> = of(MediaKind::Audio).collect();
-        let main = of(MediaKind::Video).next().or(audio.first().copied())?;
         self.target_duration?;
-        let is_video = main.id.kind == MediaKind::Video;
+        let active = self.renditions.iter().filter(|rendition| rendition.is_active());
+        let variants: Vec<_> = active.map(|rendition| rendition.variant(rendition.newest_format())).collect();
         let mut out = TextWriter::default();
         out.put(format_args!("#EXTM3U\n#EXT-X-VERSION:9\n"));
-        let has_group = is_video && !audio.is_empty() || audio.len() > 1;
-        if has_group {
-            for (index, rendition) in audio.iter().enumerate() {
-                out.put(format_args!(
-                    "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"audio\",NAME=\"audio {}\",DEFAULT={},AUTOSELECT=YES,\
-                     CHANNELS=\"{}\",URI=\"",
-                    rendition.id.index,
-                    if index == 0 { "YES" } else { "NO" },
-                    rendition.newest_format().channels.max(1),
-                ));
-                out.uri(prefix, Object::Playlist(rendition.id));
-                out.put(format_args!("\"\n"));
-            }
-        }
-        let others = if is_video { &audio[..] } else { &audio[1..] };
-        let largest = |rate: fn(&Rendition) -> u64| others.iter().map(|each| rate(each)).max().unwrap_or(0);
-        let format = main.newest_format();
-        let mut codecs = vec![&format.codecs[..]];
-        for rendition in others {
-            let name = &rendition.newest_format().codecs[..];
-            if !codecs.contains(&name) {
-                codecs.push(name);
-            }
-        }
-        out.put(format_args!(
-            "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={},CODECS=\"{}\"",
-            main.bandwidth() + largest(Rendition::bandwidth),
-            main.average_bits_per_second() + largest(Rendition::average_bits_per_second),
-            codecs.join(","),
-        ));
-        if format.width > 0 && format.height > 0 {
-            out.put(format_args!(",RESOLUTION={}x{}", format.width, format.height));
-        }
-        if let Some(rate) = main.frame_rate() {
-            out.put(format_args!(",FRAME-RATE={rate:.3}"));
-        }
-        if has_group {
-            out.put(format_args!(",AUDIO=\"audio\""));
-        }
-        out.put(format_args!("\n"));
-        out.uri(prefix, Object::Playlist(main.id));
-        out.put(format_args!("\n"));
+        put_variants(&mut out, prefix, &variants)?;
         Some(out.finish())
     }
 }
 
 impl Rendition {
+    /// As playlists and MPDs describe it where it has this format.
+    pub(crate) fn variant<'a>(&self, format: &'a Format) -> Variant<'a> {
+        let average = self.average_bits_per_second();
+        Variant { id: self.id, format, peak: self.bandwidth(), average, frame_rate: self.frame_rate() }
+    }
+
     /// Whether there is anything to play in its playlist.
     pub(crate) fn is_active(&self) -> bool {
         self.listed().any(Segment::has_media)
@@ -90,7 +53,7 @@ impl Rendition {
     }
 
     /// `BANDWIDTH`: what no segment has exceeded since the stream began, and a tenth for those to come.
-    pub(crate) fn bandwidth(&self) -> u64 {
+    fn bandwidth(&self) -> u64 {
         let peak = self.peak_bits_per_second.max(self.average_bits_per_second());
         peak + peak / 10
     }
@@ -104,7 +67,7 @@ impl Rendition {
     }
 
     /// Pictures per second as they came, which need not be what the encoder's headers say.
-    pub(crate) fn frame_rate(&self) -> Option<f64> {
+    fn frame_rate(&self) -> Option<f64> {
         if self.id.kind != MediaKind::Video {
             return None;
         }

@@ -7,9 +7,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use media::{MediaKind, Timestamp};
+use media::Timestamp;
 
 use crate::text::Date;
+use crate::variant::put_timeline;
 use crate::window::{Rendition, Segment, Window};
 
 impl Window {
@@ -98,74 +99,33 @@ fn put_adaptation_set(
     run: &[&Segment],
     origin: Timestamp,
 ) {
-    let is_video = rendition.id.kind == MediaKind::Video;
     let Some(init) = run[0].init else { return };
     let format = rendition.inits.iter().find(|each| each.number == init).map(|each| &each.format);
     let format = format.unwrap_or(rendition.newest_format());
-    let kind = if is_video { "video" } else { "audio" };
-    let _ = write!(
-        out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\" \
-         startWithSAP=\"1\">\n<Representation id=\"{kind}{}\" codecs=\"{}\" bandwidth=\"{}\"",
-        rendition.id.index,
-        format.codecs,
-        rendition.bandwidth(),
-    );
-    if is_video && format.width > 0 {
-        let _ = write!(out, " width=\"{}\" height=\"{}\"", format.width, format.height);
-    }
-    if let Some(rate) = rendition.frame_rate() {
-        let _ = write!(out, " frameRate=\"{}\"", frame_rate(rate));
-    }
-    if !is_video {
-        let _ = write!(out, " audioSamplingRate=\"{}\"", format.sample_rate);
-    }
-    out.push_str(">\n");
-    if !is_video {
-        let _ = writeln!(
-            out,
-            "<AudioChannelConfiguration \
-             schemeIdUri=\"urn:mpeg:dash:23003:3:audio_channel_configuration:2011\" value=\"{}\"/>",
-            format.channels.max(1),
-        );
-    }
+    let variant = rendition.variant(format);
+    variant.put_representation(out, id, true);
     let timescale = format.timescale();
-    let name = crate::Object::Playlist(rendition.id).to_string();
-    let name = name.trim_end_matches(".m3u8");
+    let name = variant.folder();
     let longest = run.iter().map(|segment| segment.length()).max().unwrap_or_default();
     let offset = (longest - rendition.part_target).millis().max(0);
     let _ = writeln!(
         out,
         "<SegmentTemplate timescale=\"{timescale}\" presentationTimeOffset=\"{}\" startNumber=\"{}\" \
          initialization=\"{name}/init-{init}.mp4\" media=\"{name}/$Number$.m4s\" \
-         availabilityTimeOffset=\"{}.{:03}\" availabilityTimeComplete=\"false\">\n<SegmentTimeline>",
+         availabilityTimeOffset=\"{}.{:03}\" availabilityTimeComplete=\"false\">",
         origin.ticks(timescale),
         run[0].msn,
         offset / 1000,
         offset % 1000,
     );
-    let mut entries = run.iter().enumerate().map(|(index, segment)| {
+    let segments = run.iter().enumerate().map(|(index, segment)| {
         // Where the next one begins, so that there is no hole of a tick.
         let next = run.get(index + 1).map(|next| next.presented);
         let end = next.unwrap_or(segment.presented + segment.length());
         let (from, to) = (segment.presented.ticks(timescale), end.ticks(timescale));
         (from, (to - from).max(1))
     });
-    // Equal durations are one entry: a window of hours would be long else.
-    let mut entry = entries.next();
-    while let Some((from, duration)) = entry {
-        let mut repeats = 0;
-        entry = entries.find(|next| {
-            let continues = *next == (from + (repeats + 1) * duration, duration);
-            repeats += i64::from(continues);
-            !continues
-        });
-        let _ = match repeats {
-            0 => writeln!(out, "<S t=\"{from}\" d=\"{duration}\"/>"),
-            _ => writeln!(out, "<S t=\"{from}\" d=\"{duration}\" r=\"{repeats}\"/>"),
-        };
-    }
-    out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n</Representation>\n</AdaptationSet>\n");
+    put_timeline(out, segments);
 }
 
 /// Where a period begins.

@@ -14,8 +14,9 @@ use media::{MediaKind, Timestamp, TrackId};
 
 use crate::Object;
 use crate::master::{bits_per_second, nearest_frame_rate};
-use crate::mpd::{escape, frame_rate, iso_duration};
+use crate::mpd::{escape, iso_duration};
 use crate::text::{Date, Seconds, TextWriter, gzip};
+use crate::variant::{Variant, put_timeline, put_variants};
 
 /// A file as players see it.
 #[derive(Debug)]
@@ -68,54 +69,11 @@ impl Presentation<'_> {
     /// The multivariant playlist; `prefix` leads from it to the other objects. `None`: there is nothing to
     /// play yet.
     pub fn multivariant_playlist(&self, prefix: &str) -> Option<Bytes> {
-        let of = |kind| self.active().filter(move |rendition| rendition.id.kind == kind);
-        let audio: Vec<_> = of(MediaKind::Audio).collect();
-        let main = of(MediaKind::Video).next().or(audio.first().copied())?;
-        let is_video = main.id.kind == MediaKind::Video;
+        let variants: Vec<_> = self.active().map(FileRendition::variant).collect();
         let mut out = TextWriter::default();
         out.put(format_args!("#EXTM3U\n#EXT-X-VERSION:7\n"));
         self.put_start(&mut out);
-        let has_group = is_video && !audio.is_empty() || audio.len() > 1;
-        if has_group {
-            for (index, rendition) in audio.iter().enumerate() {
-                out.put(format_args!(
-                    "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"audio\",NAME=\"audio {}\",DEFAULT={},AUTOSELECT=YES,\
-                     CHANNELS=\"{}\",URI=\"",
-                    rendition.id.index,
-                    if index == 0 { "YES" } else { "NO" },
-                    rendition.format.channels.max(1),
-                ));
-                out.uri(prefix, Object::Playlist(rendition.id));
-                out.put(format_args!("\"\n"));
-            }
-        }
-        let others = if is_video { &audio[..] } else { &audio[1..] };
-        let peak = others.iter().map(|each| each.peak()).max().unwrap_or(0);
-        let average = others.iter().map(|each| each.average()).max().unwrap_or(0);
-        let mut codecs = vec![&main.format.codecs[..]];
-        for rendition in others {
-            if !codecs.contains(&&rendition.format.codecs[..]) {
-                codecs.push(&rendition.format.codecs);
-            }
-        }
-        out.put(format_args!(
-            "#EXT-X-STREAM-INF:BANDWIDTH={},AVERAGE-BANDWIDTH={},CODECS=\"{}\"",
-            main.peak() + peak,
-            main.average() + average,
-            codecs.join(","),
-        ));
-        if main.format.width > 0 && main.format.height > 0 {
-            out.put(format_args!(",RESOLUTION={}x{}", main.format.width, main.format.height));
-        }
-        if let Some(rate) = main.frame_rate() {
-            out.put(format_args!(",FRAME-RATE={rate:.3}"));
-        }
-        if has_group {
-            out.put(format_args!(",AUDIO=\"audio\""));
-        }
-        out.put(format_args!("\n"));
-        out.uri(prefix, Object::Playlist(main.id));
-        out.put(format_args!("\n"));
+        put_variants(&mut out, prefix, &variants)?;
         Some(out.finish().with_suffix(self.query))
     }
 
@@ -148,8 +106,12 @@ impl Presentation<'_> {
         Some(out.finish().with_suffix(self.query))
     }
 
-    /// The MPD; `prefix` leads from it to the other objects. `None`: there is nothing to play yet.
-    pub fn mpd(&self, prefix: &str) -> Option<String> {
+    /// The MPD at `now` since 1970; `prefix` leads from it to the other objects. `None`: there is
+    /// nothing to play yet.
+    ///
+    /// Players of DASH begin at a distance from now. So that those of a recording in progress begin
+    /// where `start_ms` says, and else at its start, that distance is as long as the recording.
+    pub fn mpd(&self, prefix: &str, now: Duration) -> Option<String> {
         let active: Vec<_> = self.active().collect();
         let end = active.iter().map(|each| each.end()).max()?;
         let duration = iso_duration(end.to_duration());
@@ -166,7 +128,7 @@ impl Presentation<'_> {
                  suggestedPresentationDelay=\"PT{}S\" minBufferTime=\"PT2S\">",
                 Date(begin),
                 UPDATE_SECONDS,
-                2 * target,
+                self.start_before(now.saturating_sub(begin), target).as_secs(),
             ),
             None => writeln!(
                 out,
@@ -197,62 +159,33 @@ impl Presentation<'_> {
     }
 
     fn put_adaptation_set(&self, out: &mut String, id: usize, rendition: &FileRendition<'_>) {
-        let FileRendition { format, timescale, .. } = rendition;
-        let is_video = rendition.id.kind == MediaKind::Video;
-        let kind = if is_video { "video" } else { "audio" };
-        let _ = write!(
-            out,
-            "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\"{}>\n\
-             <Representation id=\"{kind}{}\" codecs=\"{}\" bandwidth=\"{}\"",
-            if rendition.segments.iter().all(|segment| segment.is_key) { " startWithSAP=\"1\"" } else { "" },
-            rendition.id.index,
-            format.codecs,
-            rendition.peak(),
-        );
-        if is_video && format.width > 0 {
-            let _ = write!(out, " width=\"{}\" height=\"{}\"", format.width, format.height);
-        }
-        if let Some(rate) = rendition.frame_rate() {
-            let _ = write!(out, " frameRate=\"{}\"", frame_rate(rate));
-        }
-        if is_video {
-            out.push_str(">\n");
-        } else {
-            let _ = writeln!(
-                out,
-                " audioSamplingRate=\"{}\">\n<AudioChannelConfiguration \
-                 schemeIdUri=\"urn:mpeg:dash:23003:3:audio_channel_configuration:2011\" value=\"{}\"/>",
-                format.sample_rate,
-                format.channels.max(1),
-            );
-        }
-        let name = Object::Playlist(rendition.id).to_string();
-        let name = name.trim_end_matches(".m3u8");
+        let variant = rendition.variant();
+        variant.put_representation(out, id, rendition.segments.iter().all(|segment| segment.is_key));
+        let (name, timescale) = (variant.folder(), rendition.timescale);
         // A `$` begins a placeholder.
         let query = self.suffix().replace('$', "$$");
         let _ = writeln!(
             out,
             "<SegmentTemplate timescale=\"{timescale}\" presentationTimeOffset=\"{}\" startNumber=\"0\" \
-             initialization=\"{name}/init-0.mp4{query}\" media=\"{name}/$Number$.m4s{query}\">\n<SegmentTimeline>",
-            self.shift.ticks(*timescale),
+             initialization=\"{name}/init-0.mp4{query}\" media=\"{name}/$Number$.m4s{query}\">",
+            self.shift.ticks(timescale),
         );
-        let ticks = |time: Timestamp| time.ticks(*timescale) + self.shift.ticks(*timescale);
-        let mut runs: Vec<(i64, i64, u32)> = Vec::new();
-        for segment in rendition.segments {
+        let ticks = |time: Timestamp| time.ticks(timescale) + self.shift.ticks(timescale);
+        let segments = rendition.segments.iter().map(|segment| {
             let (from, to) = (ticks(segment.at), ticks(segment.at + segment.duration));
-            let length = (to - from).max(1);
-            match runs.last_mut() {
-                Some((at, each, count)) if *each == length && *at + *each * i64::from(*count) == from => {
-                    *count += 1;
-                }
-                _ => runs.push((from, length, 1)),
-            }
-        }
-        for (at, length, count) in runs {
-            let repeated = if count > 1 { format!(" r=\"{}\"", count - 1) } else { String::new() };
-            let _ = writeln!(out, "<S t=\"{at}\" d=\"{length}\"{repeated}/>");
-        }
-        out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n</Representation>\n</AdaptationSet>\n");
+            (from, (to - from).max(1))
+        });
+        put_timeline(out, segments);
+    }
+
+    /// How long before now players of what grows begin, which began so long ago; not so near to now
+    /// that segments are not there yet.
+    fn start_before(&self, age: Duration, target: u32) -> Duration {
+        let start = self.start_ms.unwrap_or(0);
+        let distance = Duration::from_millis(start.unsigned_abs());
+        let before = if start < 0 { distance } else { age.saturating_sub(distance) };
+        // Whole seconds are written, and a little more than all is all.
+        (before + Duration::from_secs(1)).max(Duration::from_secs(2 * u64::from(target)))
     }
 
     /// What URLs of an MPD end with.
@@ -278,6 +211,11 @@ impl Presentation<'_> {
 }
 
 impl FileRendition<'_> {
+    fn variant(&self) -> Variant<'_> {
+        let (peak, average) = (self.peak(), self.average());
+        Variant { id: self.id, format: self.format, peak, average, frame_rate: self.frame_rate() }
+    }
+
     /// Bits per second of the largest segment for its duration; those of less than half a second do not
     /// count, unless all are (RFC 8216bis section 4.4.6.2).
     fn peak(&self) -> u64 {

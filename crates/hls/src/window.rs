@@ -116,6 +116,11 @@ impl Window {
         }
     }
 
+    /// The target duration in seconds, once it has been decided.
+    pub fn target_duration(&self) -> Option<u32> {
+        self.target_duration
+    }
+
     /// The target duration has been decided ([`cmaf::Segmenter::target_duration`]); it stays.
     pub fn set_target_duration(&mut self, seconds: u32) {
         if self.target_duration.is_none() {

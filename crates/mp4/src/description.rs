@@ -2,7 +2,7 @@
 //! beforehand.
 //!
 //! The configuration is kept as the record that frames carry: `avcC`, `hvcC`, `av1C` and `vpcC` as
-//! they stand, AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`.
+//! they stand, AudioSpecificConfig out of `esds`, `OpusHead` made of `dOps`, STREAMINFO of `dfLa`.
 
 use mp4_atom::{Dops, Esds};
 
@@ -104,6 +104,11 @@ fn audio(kind: [u8; 4], body: &[u8], stsd_version: u8) -> Result<Description, Mp
             channels = opus.output_channel_count.into();
             (Codec::Opus, opus_head(&opus))
         }
+        b"fLaC" => (Codec::Flac, flac_head(Boxes(boxes).require(b"dfLa")?)),
+        // Their frames say all that their boxes do.
+        b"ac-3" => (Codec::Ac3, Vec::new()),
+        b"ec-3" => (Codec::Eac3, Vec::new()),
+        b".mp3" => (Codec::Mp3, Vec::new()),
         _ => (Codec::Unknown(FourCc(kind)), Vec::new()),
     };
     Ok(Description { codec, record, in_band: false, width: 0, height: 0, sample_rate, channels })
@@ -147,6 +152,16 @@ fn opus_head(opus: &Dops) -> Vec<u8> {
     head
 }
 
+/// The marker of a FLAC stream and STREAMINFO, as a stream begins; `dfLa` ("Encapsulation of FLAC
+/// in ISO Base Media File Format", 3.3.2) has version and flags, then the metadata blocks, of which
+/// that is the first.
+fn flac_head(dfla: &[u8]) -> Vec<u8> {
+    let block = dfla.get(4..).unwrap_or_default();
+    [b"fLaC", &block[..block.len().min(STREAMINFO_BYTES)]].concat()
+}
+
+/// A metadata block header and STREAMINFO (RFC 9639 section 8.2).
+const STREAMINFO_BYTES: usize = 4 + 34;
 /// Nobody needs more, and each is a record in memory.
 const DESCRIPTIONS_MAX: u64 = 64;
 /// Those of real files have about 50.

@@ -110,7 +110,7 @@ impl<R: Read + Seek> Mp4<R> {
         let mut lanes = Vec::new();
         for (id, kind) in [(video, MediaKind::Video), (audio, MediaKind::Audio)] {
             let Some(id) = id else { continue };
-            let of_kind = |track: &Track| track.id == id && track.track.kind == kind;
+            let of_kind = |track: &Track| track.id == id && track.track.kind == kind && track.is_playable();
             let track = self.movie.tracks.iter().position(of_kind);
             let track = track.ok_or(Mp4Error::NoTrack(id))?;
             let media = self.movie.media[track].as_ref().ok_or(Mp4Error::NoTrack(id))?;

@@ -53,6 +53,12 @@ impl Track {
             MediaKind::Data => false,
         }
     }
+
+    /// Whether [`SampleIndex`](crate::SampleIndex) knows where its samples are: besides those of
+    /// [`Track::is_playable`], of MP3, AC-3, E-AC-3 and FLAC, which channels have no use for.
+    pub fn is_indexed(&self) -> bool {
+        self.is_playable() || matches!(self.codec, Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Flac)
+    }
 }
 
 /// What is needed to read a track that can be played.
@@ -160,7 +166,7 @@ fn read_track(
     let first = &track.descriptions[0];
     (track.codec, track.width, track.height) = (first.codec, first.width, first.height);
     (track.sample_rate, track.channels) = (first.sample_rate, first.channels);
-    if !track.is_playable() {
+    if !track.is_indexed() {
         return Ok((track, None));
     }
     if timescale == 0 {

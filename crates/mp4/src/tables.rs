@@ -30,6 +30,7 @@ pub(super) struct SampleTables {
     durations: Table<8>,
     /// `ctts`: samples, offset.
     compositions: Table<8>,
+    composition_min: i64,
     /// `stsc`: first chunk from 1, samples per chunk, description from 1.
     chunk_runs: Table<12>,
     sizes: Sizes,
@@ -42,10 +43,14 @@ impl SampleTables {
     /// Reads the body of `stbl`.
     pub(super) fn read(stbl: &[u8], limits: &Limits) -> Result<Self, Mp4Error> {
         let optional = |kind: &[u8; 4]| Boxes(stbl).find(kind);
+        let compositions =
+            optional(b"ctts")?.map_or(Ok(Table::default()), |body| Table::read(b"ctts", body))?;
+        // Asked for with every sample, and the table of B-frames has an entry for each.
+        let offsets = (0..compositions.len()).map(|index| compositions.pair(index)[1] as i32);
         let tables = Self {
             durations: Table::read(b"stts", Boxes(stbl).require(b"stts")?)?,
-            compositions: optional(b"ctts")?
-                .map_or(Ok(Table::default()), |body| Table::read(b"ctts", body))?,
+            composition_min: offsets.min().unwrap_or(0).into(),
+            compositions,
             chunk_runs: Table::read(b"stsc", Boxes(stbl).require(b"stsc")?)?,
             sizes: Sizes::read(stbl, limits)?,
             chunks: match optional(b"co64")? {
@@ -93,8 +98,7 @@ impl SampleTables {
 
     /// The smallest composition offset, 0 without any.
     pub(super) fn composition_min(&self) -> i64 {
-        let offsets = (0..self.compositions.len()).map(|index| self.compositions.pair(index)[1] as i32);
-        offsets.min().unwrap_or(0).into()
+        self.composition_min
     }
 
     /// The last sample whose decoding time is at or before `dts`; the first, if there is none.

@@ -2,7 +2,7 @@
 //! them on as they are.
 //!
 //! [`SampleIndex`] is the index of a file apart from its reader, so that many can share it. A
-//! [`Walk`] goes over the samples of all tracks that can be played, those of one track by decoding
+//! [`Walk`] goes over the samples of all tracks that are indexed, those of one track by decoding
 //! time; a [`Mark`] is a place of it that another walk begins at, without going there. Samples and
 //! their times are those that [`Mp4`](crate::Mp4) gives.
 //!
@@ -96,7 +96,8 @@ impl SampleIndex {
         self.bytes
     }
 
-    /// The configuration record of a track as it stands in the file; `None` where samples have it.
+    /// The configuration record of a track as it stands in the file, empty where its codec has
+    /// none; `None` where samples have it.
     pub fn record(&self, track: u32) -> Result<Option<&[u8]>, Mp4Error> {
         let track = self.track(track)?;
         let description = &track.descriptions[0];
@@ -120,11 +121,20 @@ impl SampleIndex {
         }
     }
 
-    /// Begins to walk: over all tracks that can be played, in the order of [`Self::tracks`].
+    /// Begins to walk: over all tracks that are indexed, in the order of [`Self::tracks`].
     pub fn walk(&self) -> Walk {
+        self.walk_of(|_| true)
+    }
+
+    /// Begins to walk over one track.
+    pub fn walk_track(&self, id: u32) -> Walk {
+        self.walk_of(|track| track.id == id)
+    }
+
+    fn walk_of(&self, is_wanted: impl Fn(&Track) -> bool) -> Walk {
         let mut lanes = Vec::new();
         for (index, track) in self.movie.tracks.iter().enumerate() {
-            if let (true, Some(media)) = (track.is_playable(), &self.movie.media[index]) {
+            if let (true, Some(media)) = (track.is_indexed() && is_wanted(track), &self.movie.media[index]) {
                 lanes.push(Lane::new(index, track.id, track.track.kind, track.timescale, media));
             }
         }
@@ -162,7 +172,7 @@ impl SampleIndex {
     }
 
     fn track(&self, id: u32) -> Result<&Track, Mp4Error> {
-        let track = self.movie.tracks.iter().find(|track| track.id == id && track.is_playable());
+        let track = self.movie.tracks.iter().find(|track| track.id == id && track.is_indexed());
         track.ok_or(Mp4Error::NoTrack(id))
     }
 }

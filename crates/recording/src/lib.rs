@@ -26,9 +26,7 @@ mod thread;
 mod writer;
 
 pub use stream::Recording;
-pub use thread::{
-    DirectoryStatus, Home, Needed, NotStarted, RecordingInput, RecordingThread, Recordings, Started,
-};
+pub use thread::{DirectoryStatus, Needed, NotStarted, RecordingInput, RecordingThread, Recordings, Started};
 pub use writer::{Change, RecordingEvent};
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
+use worker_api::time::since_1970;
 
 use crate::cut::{Cutter, Piece};
 use crate::names::RecordingName;
@@ -226,10 +227,4 @@ async fn follow(feeder: &mut Feeder, tap: &mut Tap) {
     while let Ok(item) = tap.next().await {
         feeder.take(item, since_1970());
     }
-}
-
-pub(crate) fn since_1970() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "recordings say what time of day they are of")]
-    let now = SystemTime::now();
-    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

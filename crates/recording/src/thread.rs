@@ -13,8 +13,8 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinSet;
-use worker_api::WorkerHandles;
 use worker_api::publications::StreamPublished;
+use worker_api::{HomeOf, WorkerHandles};
 
 use crate::catalogue::Entry;
 use crate::disk::Disk;
@@ -30,9 +30,6 @@ const COMMANDS_MAX: usize = 256;
 const EVENTS_MAX: usize = 1024;
 /// How long a command waits for its answer: the worker's own limit comes first.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-
-/// Looks up on which worker a stream is published.
-pub type Home = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
 /// Says of a complete recording, by its path, whether something else needs it still, such as an upload: it
 /// stays then, however old it is.
@@ -59,7 +56,7 @@ pub struct RecordingInput {
     /// Where frames come from.
     pub workers: WorkerHandles,
     /// The worker that has a stream, if one has.
-    pub home: Box<Home>,
+    pub home: Box<HomeOf>,
     /// Streams that begin to be published.
     pub published: Receiver<StreamPublished>,
     /// Which recordings stay although they are old.
@@ -147,7 +144,7 @@ pub struct Recordings {
 pub(crate) struct Common {
     pub(crate) settings: Arc<RecordSettings>,
     pub(crate) workers: WorkerHandles,
-    pub(crate) home: Box<Home>,
+    pub(crate) home: Box<HomeOf>,
     disks: Vec<Disk>,
     active: Mutex<BTreeMap<Arc<str>, Arc<Recording>>>,
     events: broadcast::Sender<RecordingEvent>,

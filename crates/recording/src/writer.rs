@@ -132,7 +132,6 @@ struct Ending {
     name: RecordingName,
     file: Option<Box<dyn StoredFile>>,
     due: Instant,
-    check: Check,
     is_repair: bool,
 }
 
@@ -150,13 +149,7 @@ impl Writer {
         let found = catalogue::read(&mut *storage)?;
         let unfinished = found.iter().filter(|(_, entry)| entry.state == State::Unfinished);
         let ending: VecDeque<_> = unfinished
-            .map(|(name, _)| Ending {
-                name: name.clone(),
-                file: None,
-                due: now.at,
-                check: Check::Newest,
-                is_repair: true,
-            })
+            .map(|(name, _)| Ending { name: name.clone(), file: None, due: now.at, is_repair: true })
             .collect();
         if !ending.is_empty() {
             let directory = shared.directory.display();
@@ -363,17 +356,13 @@ impl Writer {
             entry.state = State::Unfinished;
         }
         let Open { name, file, .. } = open;
-        self.ending.push_back(Ending {
-            name,
-            file: Some(file),
-            due,
-            check: Check::Nothing,
-            is_repair: false,
-        });
+        self.ending.push_back(Ending { name, file: Some(file), due, is_repair: false });
     }
 
     fn complete(&mut self, ending: Ending, now: Now) {
-        let Ending { name, file, check, is_repair, .. } = ending;
+        let Ending { name, file, is_repair, .. } = ending;
+        // What this run has written and still has open is known to be there.
+        let check = if file.is_some() { Check::Nothing } else { Check::Newest };
         // What is not found is gone only if the directory is there.
         let checked = self.storage.check();
         match checked.and_then(|()| complete(&mut *self.storage, name.clone(), file, check)) {
@@ -401,7 +390,7 @@ impl Writer {
                 self.fail(None, &error, now);
                 // Opened again then, and looked at: what its descriptor says may not be what is there.
                 let due = now.at + COMPLETE_AGAIN;
-                self.ending.push_back(Ending { name, file: None, due, check: Check::Newest, is_repair });
+                self.ending.push_back(Ending { name, file: None, due, is_repair });
             }
         }
     }
@@ -480,7 +469,7 @@ impl Writer {
                     entry.state = State::Unfinished;
                 }
                 let (name, due) = (open.name, now.at + RETRY);
-                let ending = Ending { name, file: None, due, check: Check::Newest, is_repair: false };
+                let ending = Ending { name, file: None, due, is_repair: false };
                 self.ending.push_back(ending);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use cmaf::Segmenter;
 use hls::{SegmentId, Window};
@@ -12,14 +12,15 @@ use media::Timestamp;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
-use worker_api::WorkerHandles;
 use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsView, Unavailable, UpdateSender};
 use worker_api::settings::SegmentsSettings;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRequest};
+use worker_api::time::since_1970;
+use worker_api::viewers::Viewers;
+use worker_api::{HomeOf, WorkerHandles};
 
 use crate::store::{Done, Store, StreamStore};
-use crate::thread::Home;
 
 /// How soon an update that found no room is sent again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -32,7 +33,7 @@ const ENDED_FOR: Duration = Duration::from_secs(30);
 pub(crate) struct Shared {
     pub(crate) settings: SegmentsSettings,
     pub(crate) workers: WorkerHandles,
-    pub(crate) home: Box<Home>,
+    pub(crate) home: Box<HomeOf>,
     pub(crate) updates: Vec<UpdateSender>,
     /// Where long windows are kept.
     pub(crate) store: Option<Arc<Store>>,
@@ -76,6 +77,7 @@ struct Cut {
     key: Arc<str>,
     /// Of all paths, as long as this is cut.
     tag: Arc<str>,
+    viewers: Arc<Viewers>,
     segmenter: Segmenter,
     window: Window,
     /// What of the window is on disk.
@@ -149,6 +151,7 @@ impl Cut {
             shared,
             key,
             tag: format!("{:x}", since_1970().as_millis()).into(),
+            viewers: Arc::default(),
             segmenter,
             window,
             stored,
@@ -277,7 +280,8 @@ impl Cut {
 
     fn publish_window(&mut self) {
         let window = Arc::new(self.window.clone());
-        self.publish(SegmentsState::Objects(SegmentsView { tag: Arc::clone(&self.tag), window }));
+        let (tag, viewers) = (Arc::clone(&self.tag), Arc::clone(&self.viewers));
+        self.publish(SegmentsState::Objects(SegmentsView { tag, window, viewers }));
     }
 
     fn publish(&mut self, state: SegmentsState) {
@@ -356,10 +360,4 @@ async fn next_of_disk(stored: &mut Option<StreamStore>) -> Done {
         Some(stored) => stored.next().await,
         None => future::pending().await,
     }
-}
-
-fn since_1970() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "segments say what time of day they are of")]
-    let now = SystemTime::now();
-    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }

@@ -16,4 +16,4 @@ mod store;
 mod thread;
 
 pub use store::StoreStatus;
-pub use thread::{Home, Segments, SegmentsInput, SegmentsThread};
+pub use thread::{Segments, SegmentsInput, SegmentsThread};

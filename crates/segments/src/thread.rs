@@ -10,9 +10,10 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use worker_api::WorkerHandles;
-use worker_api::segments::{SegmentsUpdate, SegmentsWanted, UpdateSender, Want};
+use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsWanted, UpdateSender, Want};
 use worker_api::settings::SegmentsSettings;
+use worker_api::time::since_1970;
+use worker_api::{HomeOf, WorkerHandles};
 
 use crate::cut::{self, Change, Known};
 use crate::store::{DISK_THREADS, Store, StoreStatus};
@@ -26,9 +27,6 @@ const RECALLS_MAX: usize = 256;
 /// Changes of who wants a stream that may wait for it.
 const CHANGES_MAX: usize = 64;
 
-/// Looks up on which worker a stream is published.
-pub type Home = dyn Fn(&str) -> Option<usize> + Send + Sync;
-
 /// What the thread needs.
 pub struct SegmentsInput {
     /// How streams are cut.
@@ -36,7 +34,7 @@ pub struct SegmentsInput {
     /// Where frames come from.
     pub workers: WorkerHandles,
     /// The worker that has a stream, if one has.
-    pub home: Box<Home>,
+    pub home: Box<HomeOf>,
     /// What workers want.
     pub wanted: Receiver<SegmentsWanted>,
     /// To each worker.
@@ -142,6 +140,17 @@ impl Segments {
     pub fn recall(&self, app: &str, name: &str, id: SegmentId) {
         // Without room it is asked for again.
         let _ = self.asks.try_send(Ask::Recall(format!("{app}/{name}").into(), id));
+    }
+
+    /// How many viewers play `app/name` as segments.
+    pub fn viewers(&self, app: &str, name: &str) -> u64 {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let update = known.get(&*format!("{app}/{name}")).map(|stream| stream.borrow().state.clone());
+        drop(known);
+        match update {
+            Some(SegmentsState::Objects(view)) => view.viewers(since_1970()),
+            _ => 0,
+        }
     }
 
     /// What is on disk, if windows may be there.

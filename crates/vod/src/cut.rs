@@ -7,9 +7,10 @@
 
 use hls::on_demand::FileSegment;
 use media::{MediaKind, Timestamp};
-use mp4::{IndexedSample, Mark};
+use mp4::IndexedSample;
 
 use crate::VodError;
+use crate::samples::Place;
 
 /// Shortest segment, but for the last: fewer requests, and shorter playlists.
 pub(crate) const SEGMENT_MIN: Timestamp = Timestamp::from_millis(4_000);
@@ -28,7 +29,7 @@ const SAMPLE_TIME_MAX: Timestamp = Timestamp::from_millis(600_000);
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// Where its samples begin.
-    pub(crate) mark: Mark,
+    pub(crate) place: Place,
     /// Decoding time of the first.
     pub(crate) dts: Timestamp,
 }
@@ -63,14 +64,14 @@ impl Cut {
         Self { kind, segments: Vec::new(), first_pts: None, pieces: Vec::new(), open: None }
     }
 
-    /// Takes the next sample, whose place `mark` gives.
+    /// Takes the next sample, whose place `place` gives.
     ///
     /// # Errors
     /// What no sane file has.
     pub(crate) fn push(
         &mut self,
         sample: &IndexedSample,
-        mark: impl FnOnce() -> Option<Mark>,
+        place: impl FnOnce() -> Option<Place>,
     ) -> Result<(), VodError> {
         let last = self.open.as_ref().map_or(sample.dts, |open| open.dts_end.min(sample.dts));
         if sample.duration > SAMPLE_TIME_MAX
@@ -98,8 +99,8 @@ impl Cut {
                     let reason = format!("it has more than {SEGMENTS_MAX} segments");
                     return Err(VodError::Unplayable(reason));
                 }
-                let mark = mark().ok_or(VodError::NotFound)?;
-                self.pieces.push(Piece { mark, dts: sample.dts });
+                let place = place().ok_or(VodError::NotFound)?;
+                self.pieces.push(Piece { place, dts: sample.dts });
                 self.open = Some(Open {
                     at: sample.pts,
                     dts: sample.dts,

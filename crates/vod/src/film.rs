@@ -5,18 +5,18 @@
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cmaf::{Format, FragmentSample};
 use hls::on_demand::{FileRendition, Presentation};
 use media::{MediaKind, Timestamp, TrackId};
-use mp4::{IndexedSample, Limits, Mark, SampleIndex, Walk};
+use mp4::{IndexedSample, Limits};
 
 use crate::VodError;
 use crate::cut::{Cut, SEGMENT_MAX};
 use crate::library::hash;
+use crate::samples::{Finder, Place, Samples};
 
 /// Audio tracks that are played; further ones are left out.
 const AUDIO_TRACKS_MAX: usize = 8;
@@ -29,8 +29,7 @@ const BEFORE_ZERO_MAX: Timestamp = Timestamp::from_millis(60_000);
 /// What is known of a file.
 #[derive(Debug)]
 pub struct Film {
-    index: Arc<SampleIndex>,
-    walk: Walk,
+    samples: Samples,
     tracks: Vec<FilmTrack>,
     /// What all times are moved by, so that nothing is shown before 0: nothing, in most files.
     shift: Option<Timestamp>,
@@ -62,15 +61,16 @@ pub struct FilmInput {
     pub is_recording: bool,
     /// What its index may take.
     pub limits: Limits,
-    /// Whether its samples may be in fragments: each costs a request where the file is on another server.
+    /// Whether its samples may be in fragments, or tags: each costs a request where the file is on
+    /// another server.
     pub takes_fragments: bool,
 }
 
 /// A segment that is to be read.
 #[derive(Debug)]
 pub(crate) struct SegmentPlan {
-    index: Arc<SampleIndex>,
-    mark: Mark,
+    finder: Finder,
+    place: Place,
     samples: u32,
     next_dts: Option<Timestamp>,
     track: u32,
@@ -89,27 +89,38 @@ impl Film {
     /// # Errors
     /// It cannot be read, or says what cannot be.
     pub fn read<R: Read + Seek>(mut reader: R, input: FilmInput) -> Result<Self, VodError> {
-        let index = SampleIndex::read(&mut reader, input.limits)?;
-        if index.is_fragmented() && !input.takes_fragments {
-            let reason = "a fragmented file of another server: it can be played as it is, by ranges";
-            return Err(VodError::Unplayable(reason.to_owned()));
-        }
-        let walk = index.walk();
-        let mut film = Self {
-            index: Arc::new(index),
-            walk,
-            tracks: Vec::new(),
-            shift: None,
-            grows: true,
-            is_recording: input.is_recording,
-        };
+        let mut film = Self::begin(&mut reader, input)?;
         film.read_on(&mut reader, input.length, input.grows)?;
         if film.tracks.is_empty() && !film.grows {
-            let codecs = film.index.tracks().iter().filter(|track| track.track.kind != MediaKind::Data);
-            let error = mp4::Mp4Error::NothingToPlay(codecs.map(|track| track.codec).collect());
-            return Err(error.into());
+            return Err(film.samples.nothing_to_play());
         }
         Ok(film)
+    }
+
+    /// The codecs of its renditions (RFC 6381), by what is said of each track and its first sample:
+    /// of what is between, nothing is read. Of a file that grows there may be none yet.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub fn read_codecs<R: Read + Seek>(mut reader: R, input: FilmInput) -> Result<Vec<String>, VodError> {
+        let mut film = Self::begin(&mut reader, input)?;
+        for (id, first) in film.samples.firsts(&mut reader, input.length, input.grows)? {
+            film.begin_track(id, &first, &mut reader)?;
+        }
+        if film.tracks.is_empty() && !input.grows {
+            return Err(film.samples.nothing_to_play());
+        }
+        Ok(film.codecs())
+    }
+
+    fn begin<R: Read + Seek>(reader: &mut R, input: FilmInput) -> Result<Self, VodError> {
+        let samples = Samples::begin(reader, input.limits)?;
+        if let Some(kind) = samples.scattered().filter(|_| !input.takes_fragments) {
+            let reason = format!("{kind} of another server: it can be played as it is, by ranges");
+            return Err(VodError::Unplayable(reason));
+        }
+        let is_recording = input.is_recording;
+        Ok(Self { samples, tracks: Vec::new(), shift: None, grows: true, is_recording })
     }
 
     /// Reads what has come since.
@@ -122,8 +133,7 @@ impl Film {
         length: u64,
         grows: bool,
     ) -> Result<(), VodError> {
-        let index = Arc::clone(&self.index);
-        while let Some((id, sample)) = self.walk.next(&index, &mut reader, length)? {
+        while let Some((id, sample)) = self.samples.next(&mut reader, length, grows)? {
             let end = sample.offset.checked_add(sample.size.into());
             if end.is_none_or(|end| end > length) {
                 return Err(mp4::Mp4Error::Truncated { at: sample.offset }.into());
@@ -137,9 +147,9 @@ impl Film {
             {
                 continue;
             }
-            let walk = &self.walk;
+            let samples = &self.samples;
             if let Some(track) = self.tracks.iter_mut().find(|track| track.id == id) {
-                track.cut.push(&sample, || walk.mark())?;
+                track.cut.push(&sample, || samples.place())?;
             }
         }
         self.grows = grows;
@@ -165,33 +175,16 @@ impl Film {
         first: &IndexedSample,
         reader: &mut R,
     ) -> Result<bool, VodError> {
-        let Some(track) = self.index.tracks().iter().find(|track| track.id == id) else { return Ok(false) };
-        let kind = track.track.kind;
+        let Some(format) = self.samples.format(id, first, reader)? else { return Ok(false) };
+        let kind = format.kind();
         let of_kind = self.tracks.iter().filter(|known| known.name.kind == kind).count();
         if of_kind >= if kind == MediaKind::Video { 1 } else { AUDIO_TRACKS_MAX } {
             return Ok(false);
         }
-        let record = match self.index.record(id)? {
-            Some(record) => record.to_vec(),
-            None => {
-                let mut data = Vec::new();
-                reader.seek(SeekFrom::Start(first.offset))?;
-                reader.by_ref().take(first.size.into()).read_to_end(&mut data)?;
-                self.index.record_of_sample(id, &data)?.unwrap_or_default()
-            }
-        };
-        let format = match Format::of_record(track.codec, &record) {
-            Ok(Some(format)) => format,
-            Ok(None) => return Ok(false),
-            Err(refusal) => {
-                tracing::debug!(track = id, %refusal, "a track is not played");
-                return Ok(false);
-            }
-        };
+        let timescale = self.samples.clock(id, &format);
         let track_id = if kind == MediaKind::Video { 1 } else { 2 + of_kind as u32 };
-        let init = Bytes::from(cmaf::init_segment(&format, track_id, track.timescale));
+        let init = Bytes::from(cmaf::init_segment(&format, track_id, timescale));
         let name = TrackId { kind, index: of_kind as u8 };
-        let timescale = track.timescale;
         self.tracks.push(FilmTrack { id, name, format, timescale, init, cut: Cut::new(kind) });
         self.tracks.sort_by_key(|track| (track.name.kind != MediaKind::Video, track.name.index));
         Ok(true)
@@ -232,13 +225,8 @@ impl Film {
     pub fn is_ready(&self) -> bool {
         let least = self.tracks.iter().map(|track| track.cut.segments().len()).min().unwrap_or(0);
         let has = |kind| self.tracks.iter().any(|track| track.name.kind == kind);
-        let waits_for_video = !has(MediaKind::Video)
-            && least < AUDIO_FIRST_MAX
-            && self
-                .index
-                .tracks()
-                .iter()
-                .any(|track| track.track.kind == MediaKind::Video && track.is_playable());
+        let waits_for_video =
+            !has(MediaKind::Video) && least < AUDIO_FIRST_MAX && self.samples.expects_video();
         !self.grows || least > 0 && !waits_for_video
     }
 
@@ -265,7 +253,7 @@ impl Film {
 
     /// Bytes that it takes, about.
     pub fn memory(&self) -> usize {
-        4096 + self.index.bytes() + self.tracks.iter().map(|track| track.cut.memory()).sum::<usize>()
+        4096 + self.samples.bytes() + self.tracks.iter().map(|track| track.cut.memory()).sum::<usize>()
     }
 
     /// A number that differs from that of a file with another index.
@@ -275,7 +263,7 @@ impl Film {
             let last = segments.last().map_or(0, |last| last.at.units().cast_unsigned() ^ last.bytes);
             [segments.len() as u64, last, segments.first().map_or(0, |first| first.bytes)]
         });
-        let parts: Vec<u64> = [self.index.bytes() as u64].into_iter().chain(parts).collect();
+        let parts: Vec<u64> = [self.samples.bytes() as u64].into_iter().chain(parts).collect();
         hash(&parts)
     }
 
@@ -304,8 +292,8 @@ impl Film {
         let track = self.track(name)?;
         let (piece, segment, next_dts) = track.cut.piece(usize::try_from(number).ok()?)?;
         Some(SegmentPlan {
-            index: Arc::clone(&self.index),
-            mark: piece.mark.clone(),
+            finder: self.samples.finder(track.id, &track.format),
+            place: piece.place.clone(),
             samples: segment.samples,
             next_dts,
             track: if name.kind == MediaKind::Video { 1 } else { 2 + u32::from(name.index) },
@@ -332,7 +320,7 @@ impl SegmentPlan {
     /// # Errors
     /// Reading fails, or the file is no longer what it was.
     pub(crate) fn resolve<R: Read + Seek>(&self, reader: R) -> Result<(Bytes, Vec<Range<u64>>), VodError> {
-        let samples = self.index.samples(&self.mark, reader, self.samples)?;
+        let samples = self.finder.samples(&self.place, reader, self.samples)?;
         let Some(first) = samples.first().filter(|_| samples.len() == self.samples as usize) else {
             return Err(VodError::NotFound);
         };

@@ -1,9 +1,10 @@
-//! Video on demand: recordings and MP4 files, of this machine and of other servers, played by ranges, by
-//! HLS and by DASH without being rewritten.
+//! Video on demand: recordings, and MP4 and FLV files, of this machine and of other servers, played
+//! by ranges, by HLS and by DASH without being rewritten.
 //!
 //! ```text
 //! names.rs: path of a request --> Library: source.rs opens, cache.rs keeps what is known
-//!     film.rs: index of a file (mp4) --> cut.rs: segments --> playlists (hls), heads of fragments (cmaf)
+//!     film.rs: index of a file (samples.rs: mp4, flv.rs) --> cut.rs: segments
+//!         --> playlists (hls), heads of fragments (cmaf)
 //!     body.rs: those heads, and ranges of the file, piece by piece
 //! ```
 //!
@@ -20,10 +21,12 @@ mod cache;
 mod cut;
 mod error;
 mod film;
+mod flv;
 mod library;
 mod list;
 pub mod names;
 pub mod query;
+mod samples;
 pub mod settings;
 mod source;
 

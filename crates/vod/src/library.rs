@@ -1,10 +1,11 @@
 //! Answers requests: opens files, reads their index if it is not known, and says what to send.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,6 @@ use mp4::Limits;
 use recording::Recordings;
 use recording::catalogue::State;
 use recording::names::{RecordingName, encode};
-use recording::settings::Format;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use crate::cache::Place;
@@ -47,8 +47,12 @@ pub(crate) struct Inner {
     disk: Arc<Semaphore>,
     remote: Arc<Semaphore>,
     pub(crate) cache: Cache,
+    pub(crate) looked: Mutex<HashMap<Source, Looked>>,
     pub(crate) counters: Counters,
 }
+
+/// What a look into a version of a file found: its codecs, or why it is not played.
+pub(crate) type Looked = (Stamp, Result<Vec<String>, VodError>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -145,6 +149,7 @@ impl Library {
             disk: semaphore(DISK_THREADS_MAX),
             remote: semaphore(REMOTE_THREADS_MAX),
             cache: Cache::new(settings.cache_bytes),
+            looked: Mutex::default(),
             counters: Counters::default(),
             settings,
         };
@@ -216,9 +221,7 @@ impl Library {
         let (app_part, stream_part) = (encode(app), encode(stream));
         let recordings = self.inner.recordings.as_ref()?;
         let listed = recordings.list().into_iter().filter(|(_, name, entry)| {
-            entry.state == State::InProgress
-                && name.format == Format::Mp4
-                && (&name.app, &name.stream) == (&app_part, &stream_part)
+            entry.state == State::InProgress && (&name.app, &name.stream) == (&app_part, &stream_part)
         });
         let (_, name, _) = listed.max_by_key(|(_, name, _)| name.start)?;
         let file = name.file_name();
@@ -366,7 +369,8 @@ impl Inner {
             }
             return result.map(|()| (file, Some(stamp)));
         }
-        if let Some(known) = known.as_ref().filter(|known| known.stamp == Some(stamp)) {
+        let is_known = |before: Stamp| before == stamp || stamp.is_earlier_of(&before);
+        if let Some(known) = known.as_ref().filter(|known| known.stamp.is_some_and(is_known)) {
             return known.film.as_ref().map(|_| ()).map_err(VodError::clone).map(|()| (file, Some(stamp)));
         }
         let is_recording = matches!(source, Source::Recording { .. });
@@ -408,7 +412,13 @@ impl Inner {
         Ok((file, None))
     }
 
-    fn input(&self, length: u64, grows: bool, is_recording: bool, takes_fragments: bool) -> FilmInput {
+    pub(crate) fn input(
+        &self,
+        length: u64,
+        grows: bool,
+        is_recording: bool,
+        takes_fragments: bool,
+    ) -> FilmInput {
         let limits = Limits { index_bytes: self.settings.index_bytes_max, ..Limits::default() };
         FilmInput { length, grows, is_recording, limits, takes_fragments }
     }
@@ -439,7 +449,7 @@ impl Inner {
 enum Found {
     Text(Bytes, &'static str),
     Init(Bytes, MediaKind),
-    Segment(SegmentPlan, MediaKind),
+    Segment(Box<SegmentPlan>, MediaKind),
 }
 
 fn find(
@@ -460,15 +470,18 @@ fn find(
     let text = |text, content_type| Some(Found::Text(text?, content_type));
     let (found, lifetime) = match object {
         FileObject::Multivariant => (text(presentation.multivariant_playlist(&prefix), M3U8), of_file),
-        FileObject::Mpd => (text(presentation.mpd(&prefix).map(Bytes::from), MPD), of_file),
+        FileObject::Mpd => (text(presentation.mpd(&prefix, clock()).map(Bytes::from), MPD), of_file),
         FileObject::Tagged(_, Object::Playlist(id)) => (text(presentation.media_playlist(id), M3U8), of_tag),
-        FileObject::Tagged(_, Object::Time) => (text(Some(clock()), "text/plain"), Lifetime::Never),
+        FileObject::Tagged(_, Object::Time) => {
+            (text(Some(Bytes::from(hls::on_demand::date(clock()))), "text/plain"), Lifetime::Never)
+        }
         FileObject::Tagged(_, Object::Init(id, 0)) => {
             (film.init(id).map(|init| Found::Init(init, id.kind)), Lifetime::Immutable)
         }
-        FileObject::Tagged(_, Object::Segment(id, number)) => {
-            (film.segment(id, number).map(|plan| Found::Segment(plan, id.kind)), Lifetime::Immutable)
-        }
+        FileObject::Tagged(_, Object::Segment(id, number)) => (
+            film.segment(id, number).map(|plan| Found::Segment(Box::new(plan), id.kind)),
+            Lifetime::Immutable,
+        ),
         FileObject::Whole | FileObject::Tagged(..) => (None, Lifetime::Never),
     };
     Ok((found.ok_or(VodError::NotFound)?, lifetime))
@@ -485,12 +498,11 @@ fn recording_start(app: &str, stream: &str, file: &str) -> Option<Duration> {
     RecordingName::parse(&path).map(|(name, _)| name.start)
 }
 
-/// The server's clock, for players of DASH.
-fn clock() -> Bytes {
+/// The server's clock, since 1970, for players of DASH.
+fn clock() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "players ask what time of day it is")]
     let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Bytes::from(hls::on_demand::date(since))
+    now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// FNV-1a, of 64 bits: tells versions apart, and nothing depends on it that somebody could want to forge.
@@ -508,9 +520,62 @@ fn content_type(source: &Source) -> &'static str {
     {
         Some("mov") => "video/quicktime",
         Some("m4a") => "audio/mp4",
+        Some("flv") => "video/x-flv",
         _ => "video/mp4",
     }
 }
 
 const M3U8: &str = "application/vnd.apple.mpegurl";
 const MPD: &str = "application/dash+xml";
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use range_reader::http::HttpConfig;
+
+    use super::*;
+
+    const FILE: &str = "20261127T190500.123Z.mp4";
+
+    #[test]
+    fn a_request_that_opened_a_recording_before_another_does_not_read_its_index_again() {
+        let folder = std::env::temp_dir().join(format!("millstream-vod-{}", std::process::id()));
+        let path = folder.join("live/mill");
+        std::fs::create_dir_all(&path).expect("folders");
+        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mp4/tests/samples");
+        let bytes = std::fs::read(samples.join("fragments.mp4")).expect("a file");
+        let part = path.join(format!("{FILE}.part"));
+        std::fs::write(&part, &bytes[..bytes.len() - 3000]).expect("a recording");
+        let settings = VodSettings {
+            root: None,
+            recordings: vec![folder.clone()],
+            remotes: Vec::new(),
+            http: HttpConfig::default(),
+            requests_max: 4,
+            index_bytes_max: 1 << 20,
+            cache_bytes: 1 << 20,
+        };
+        let inner = Library::new(settings, None).inner;
+        let (app, stream) = ("live".to_owned(), "mill".to_owned());
+        let source = Source::Recording { app, stream, file: FILE.to_owned() };
+        let open = || open_local(&inner.settings, &source).expect("it is there");
+        let mut known = None;
+        let mut know = |(file, stamp)| {
+            inner.know_local(&mut known, &source, file, stamp).expect("it can be played");
+            inner.counters.indexes.load(Ordering::Relaxed)
+        };
+        assert_eq!(know(open()), 1);
+        let (earlier, first) = (open(), open());
+        let mut file = std::fs::OpenOptions::new().append(true).open(&part).expect("it grows");
+        file.write_all(&bytes[bytes.len() - 3000..]).expect("it grows");
+        let later = open();
+        assert_eq!(know(later), 1, "it is read on");
+        assert_eq!(know(earlier), 1, "what is known is more than what this request has seen");
+        let growing = open();
+        std::fs::rename(&part, path.join(FILE)).expect("it is complete");
+        assert_eq!(know(open()), 2, "a complete file is another one");
+        assert_eq!((know(growing), know(first)), (2, 2), "and known to those who saw it before");
+        std::fs::remove_dir_all(folder).expect("it can be removed");
+    }
+}

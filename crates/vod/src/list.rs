@@ -1,18 +1,24 @@
 //! What there is to play.
 
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use recording::catalogue::State;
-use recording::settings::Format;
 
-use crate::VodError;
-use crate::library::{Library, Slot, read};
+use crate::library::{Inner, Library, Slot, read};
 use crate::names::{Source, is_playable_name};
+use crate::source::open_local;
+use crate::{Film, VodError};
 
 /// Entries of folders that are looked at for a list.
 const ENTRIES_MAX: usize = 100_000;
+/// Files that are looked into for one page: the next request for it finds these known. That of a
+/// film of two hours has 3 MB of index.
+const LOOKS_MAX: usize = 64;
+/// Files of which it is kept what was found.
+const LOOKED_MAX: usize = 16_384;
 /// Folders within each other.
 const DEPTH_MAX: usize = 32;
 
@@ -60,8 +66,10 @@ pub struct Item {
     pub bytes: u64,
     /// How long it is, if that is known.
     pub duration: Option<Duration>,
-    /// Its codecs, if it was played lately.
+    /// Its codecs, if it was looked into.
     pub codecs: Vec<String>,
+    /// Why it is not played by HLS and DASH, if it was looked into and is not.
+    pub unplayable: Option<String>,
     /// When a recording begins, since 1970.
     pub start: Option<Duration>,
 }
@@ -83,7 +91,7 @@ impl Library {
         for (_, name, entry) in self.inner.recordings.iter().flat_map(|recordings| recordings.list()) {
             let (app, stream) = name.stream_name();
             // Names that were cut cannot be asked for.
-            if name.format != Format::Mp4 || name.app.contains('~') || name.stream.contains('~') {
+            if name.app.contains('~') || name.stream.contains('~') {
                 continue;
             }
             let source = Source::Recording { app, stream, file: name.file_name() };
@@ -96,6 +104,7 @@ impl Library {
                     bytes: entry.bytes,
                     duration: entry.duration,
                     codecs: Vec::new(),
+                    unplayable: None,
                     start: Some(name.start),
                 });
             }
@@ -109,23 +118,71 @@ impl Library {
                 let path = source.url_path();
                 if is_listed(&path) {
                     let kind = ItemKind::File;
-                    let (duration, codecs, start) = (None, Vec::new(), None);
-                    items.push(Item { path, source, kind, bytes, duration, codecs, start });
+                    let (duration, codecs, unplayable, start) = (None, Vec::new(), None, None);
+                    items.push(Item { path, source, kind, bytes, duration, codecs, unplayable, start });
                 }
             }
         }
         items.sort_by(|a, b| a.path.cmp(&b.path));
         let has_more = items.len() > listing.limit;
         items.truncate(listing.limit);
+        let mut left = LOOKS_MAX;
         for item in &mut items {
-            let known = self.inner.cache.peek(&item.source).and_then(|known| known.film.ok());
-            if let Some(film) = known {
-                let film = read(&film);
-                item.codecs = film.codecs();
-                item.duration = item.duration.or(Some(film.duration()));
+            match self.inner.cache.peek(&item.source).map(|known| known.film) {
+                Some(Ok(film)) => {
+                    let film = read(&film);
+                    item.codecs = film.codecs();
+                    item.duration = item.duration.or(Some(film.duration()));
+                }
+                Some(Err(error)) => item.unplayable = reason(error),
+                None => match self.inner.look(&item.source, &mut left) {
+                    Ok(codecs) => item.codecs = codecs,
+                    Err(error) => item.unplayable = reason(error),
+                },
             }
         }
         Ok(Listed { items, has_more, is_cut })
+    }
+}
+
+impl Inner {
+    /// The codecs of a file: as they were found before, or, if it is not the last that may be
+    /// looked into for now, by looking into it.
+    fn look(&self, source: &Source, left: &mut usize) -> Result<Vec<String>, VodError> {
+        let (file, stamp) = open_local(&self.settings, source)?;
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((before, codecs)) = looked.get(source)
+            && (stamp == *before || stamp.is_later_of(before))
+        {
+            return codecs.clone();
+        }
+        drop(looked);
+        let Some(fewer) = left.checked_sub(1) else { return Ok(Vec::new()) };
+        *left = fewer;
+        let is_recording = matches!(source, Source::Recording { .. });
+        let input = self.input(stamp.length, stamp.grows, is_recording, true);
+        let codecs = Film::read_codecs(BufReader::with_capacity(16 << 10, file), input);
+        let is_known = match &codecs {
+            Ok(codecs) => !codecs.is_empty(),
+            Err(error) => !stamp.grows && matches!(error, VodError::Unplayable(_)),
+        };
+        if is_known {
+            looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+            if looked.len() >= LOOKED_MAX {
+                looked.clear();
+            }
+            looked.insert(source.clone(), (stamp, codecs.clone()));
+        }
+        codecs
+    }
+}
+
+/// What a list says of a file that is not played.
+fn reason(error: VodError) -> Option<String> {
+    match error {
+        VodError::Unplayable(reason) => Some(reason),
+        // It is gone meanwhile, or may be read the next time.
+        _ => None,
     }
 }
 

@@ -26,7 +26,7 @@ const COMPONENT_BYTES_MAX: usize = 255;
 /// Components of a path below `vod.root`, or of a URL.
 const COMPONENTS_MAX: usize = 32;
 /// Extensions of files that are served, in lower case.
-const EXTENSIONS: [&str; 4] = ["mp4", "m4v", "m4a", "mov"];
+const EXTENSIONS: [&str; 5] = ["mp4", "m4v", "m4a", "mov", "flv"];
 
 /// A file that can be played.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

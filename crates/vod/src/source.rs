@@ -47,10 +47,17 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Whether a file is the same one, and may have grown.
     pub(crate) fn is_later_of(&self, other: &Self) -> bool {
+        self.is_file_of(other) && self.grows && other.grows && self.length >= other.length
+    }
+
+    /// Whether a recording that was being made was the same file, seen before `other`: requests
+    /// that race are not answered in the order in which they open it.
+    pub(crate) fn is_earlier_of(&self, other: &Self) -> bool {
+        self.is_file_of(other) && self.grows && (!other.grows || self.length < other.length)
+    }
+
+    fn is_file_of(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
-            && self.grows
-            && other.grows
-            && self.length >= other.length
     }
 
     /// Whether it can be read from the start to here as `other` says.

@@ -24,6 +24,7 @@ pub mod streams;
 pub mod tap;
 pub mod thread;
 pub mod time;
+pub mod viewers;
 mod worker_handles;
 
 pub use address_slots::{AddressSlot, AddressSlots, network};
@@ -31,6 +32,9 @@ pub use end_reason::{CAUSES, EndCounters, EndReason};
 pub use worker_handles::{NoAnswer, RELAY_WORKER, WorkerHandles};
 
 use std::net::SocketAddr;
+
+/// Looks up on which worker a stream is published.
+pub type HomeOf = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
 /// Addresses in use, with real port numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

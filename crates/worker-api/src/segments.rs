@@ -14,6 +14,8 @@ use hls::{Accepts, Answer, Object, Query, Range, SegmentId};
 use media::TrackId;
 use tokio::sync::mpsc::{Receiver, Sender};
 
+use crate::viewers::{Viewer, Viewers};
+
 /// How long a request waits for the first view of a stream.
 pub const FIRST_VIEW_WAIT: Duration = Duration::from_secs(10);
 /// How long a request waits for a segment from disk.
@@ -93,11 +95,14 @@ impl Unavailable {
 /// What can be requested of a stream at one moment.
 #[derive(Debug, Clone)]
 pub struct SegmentsView {
-    /// Names what was cut from then on. It is a part of the path of every object, because numbers begin at 0
-    /// each time that a stream is cut, and caches keep objects for long.
+    /// Names what was cut from then on. It is a part of the path of every object, because init
+    /// segments and parts are numbered from 0 each time that a stream is cut, segments by the
+    /// second in which that began, and caches keep objects for long.
     pub tag: Arc<str>,
     /// The objects.
     pub window: Arc<hls::Window>,
+    /// Who asks for them; the same for all views of the stream.
+    pub viewers: Arc<Viewers>,
 }
 
 /// What a client asks of a stream.
@@ -135,19 +140,28 @@ pub enum Ranged {
     },
 }
 
+impl Ranged {
+    /// What a range is of an object of so many bytes.
+    pub fn of(range: Range, of: u64) -> Self {
+        match range {
+            Range::All => Self::Whole,
+            Range::Part { first, last } => Self::Part { first, last, of },
+            Range::Unsatisfiable => Self::Unsatisfiable { of },
+        }
+    }
+}
+
 impl ObjectRequest {
     /// Reads a path and its query. The error is the status of the answer, and a reason.
     pub fn read(target: Target<'_>, query: &str, gzip: bool) -> Result<Self, (u16, &'static str)> {
-        let no_object = (404, "there is no such part of a stream");
-        let (tag, name) = match target.object {
-            Own::Multivariant => (None, "index.m3u8"),
-            Own::Manifest => (None, "index.mpd"),
-            Own::Object(path) => {
-                let (tag, name) = path.split_once('/').ok_or(no_object)?;
-                (Some(tag.into()), name)
+        let (tag, object) = match target.object {
+            Own::Playlist(object) => (None, object),
+            Own::Tagged(path) => {
+                let tagged = path.split_once('/').and_then(|(tag, name)| Some((tag, Object::parse(name)?)));
+                let (tag, object) = tagged.ok_or((404, "there is no such part of a stream"))?;
+                (Some(tag.into()), object)
             }
         };
-        let object = Object::parse(name).ok_or(no_object)?;
         let query = Query::parse(query).map_err(|error| (400, error.reason()))?;
         let name = target.stream.rsplit_once('/').map_or(target.stream, |(_, name)| name);
         let folder = if tag.is_some() { String::new() } else { format!("{name}.hls/") };
@@ -169,14 +183,11 @@ impl ObjectRequest {
             return Ranged::Whole;
         };
         let of = body.len();
-        match Range::read(range, of) {
-            Range::All => Ranged::Whole,
-            Range::Part { first, last } => {
-                body.cut(first, last);
-                Ranged::Part { first, last, of }
-            }
-            Range::Unsatisfiable => Ranged::Unsatisfiable { of },
+        let ranged = Ranged::of(Range::read(range, of), of);
+        if let Ranged::Part { first, last, .. } = ranged {
+            body.cut(first, last);
         }
+        ranged
     }
 
     /// Whether it may be part of a segment that still grows.
@@ -189,6 +200,16 @@ impl ObjectRequest {
 }
 
 impl SegmentsView {
+    /// A viewer has been answered at `now` since 1970.
+    pub fn note_viewer(&self, viewer: &Viewer<'_>, now: Duration) {
+        self.viewers.note(viewer, now, self.window.target_duration());
+    }
+
+    /// How many viewers the stream has.
+    pub fn viewers(&self, now: Duration) -> u64 {
+        self.viewers.count(now, self.window.target_duration())
+    }
+
     /// Answers a request at `now` since 1970.
     pub fn respond(&self, request: &ObjectRequest, now: Duration) -> Answer {
         if request.tag.as_ref().is_some_and(|tag| **tag != *self.tag) {
@@ -247,9 +268,10 @@ pub struct Target<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own<'a> {
-    Multivariant,
-    Manifest,
-    Object(&'a str),
+    /// The multivariant playlist or the MPD.
+    Playlist(Object),
+    /// What they list: tag and name.
+    Tagged(&'a str),
 }
 
 impl<'a> Target<'a> {
@@ -257,15 +279,15 @@ impl<'a> Target<'a> {
     pub fn read(path: &'a str) -> Option<Self> {
         let path = path.strip_prefix('/').filter(|_| !is_on_demand(path))?;
         if let Some((stream, object)) = path.rsplit_once(".hls/") {
-            return Some(Self { stream, object: Own::Object(object) });
+            return Some(Self { stream, object: Own::Tagged(object) });
         }
         let (stream, extension) = path.rsplit_once('.')?;
         let object = match extension {
-            "m3u8" => Own::Multivariant,
-            "mpd" => Own::Manifest,
+            "m3u8" => Object::Multivariant,
+            "mpd" => Object::Mpd,
             _ => return None,
         };
-        Some(Self { stream, object })
+        Some(Self { stream, object: Own::Playlist(object) })
     }
 }
 
@@ -294,14 +316,14 @@ mod tests {
     #[test]
     fn paths_name_a_stream_and_what_of_it() {
         let rows = [
-            ("/live/a.m3u8", Some(("live/a", Own::Multivariant))),
-            ("/live/a.b.mpd", Some(("live/a.b", Own::Manifest))),
-            ("/live/sub/a.hls/x/v0.m3u8", Some(("live/sub/a", Own::Object("x/v0.m3u8")))),
-            ("/live/a.hls/", Some(("live/a", Own::Object("")))),
+            ("/live/a.m3u8", Some(("live/a", Own::Playlist(Object::Multivariant)))),
+            ("/live/a.b.mpd", Some(("live/a.b", Own::Playlist(Object::Mpd)))),
+            ("/live/sub/a.hls/x/v0.m3u8", Some(("live/sub/a", Own::Tagged("x/v0.m3u8")))),
+            ("/live/a.hls/", Some(("live/a", Own::Tagged("")))),
             ("/live/a.flv", None),
             ("/vod/files/a.mp4/index.m3u8", None),
             ("/vod/live/live/a.mpd", None),
-            ("/vod.m3u8", Some(("vod", Own::Multivariant))),
+            ("/vod.m3u8", Some(("vod", Own::Playlist(Object::Multivariant)))),
             ("/live/a", None),
             ("live/a.m3u8", None),
         ];

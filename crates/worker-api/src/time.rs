@@ -6,12 +6,12 @@ use media::calendar::date;
 use nix::time::{ClockId, clock_gettime};
 
 /// The time of day, for people: it can jump, so nothing is measured with it.
-#[expect(clippy::disallowed_methods, reason = "the control side's only reading of it")]
+#[expect(clippy::disallowed_methods, reason = "the only reading of it outside workers")]
 pub fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// The same since 1970.
+/// The time of day since 1970.
 pub fn since_1970() -> Duration {
     now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -26,6 +26,7 @@ use worker_api::segments::{
     Unavailable, Want, WantedSender,
 };
 use worker_api::snapshot::{Protocol, SessionId};
+use worker_api::viewers::Viewer;
 
 /// Requests of one worker that wait; further ones are answered 503.
 const WAITING_MAX: usize = 65_536;
@@ -348,6 +349,11 @@ impl Worker {
             return self.object_sent(conn, stays);
         }
         self.ctx.counters.segments_answered += 1;
+        if let (SegmentsState::Objects(view), true) = (&self.segments.streams[id].state, is_get) {
+            let address = session.address.ip();
+            let (user_agent, token) = (request.user_agent.as_deref(), request.token.as_deref());
+            view.note_viewer(&Viewer { address, user_agent, token }, Clock::since_1970());
+        }
         http::write_object_head(&mut session.pending.bytes, &body, ranged, &fields);
         for piece in body.bytes.into_iter().filter(|_| is_get) {
             match body.grows_from {

@@ -88,6 +88,8 @@ export interface Stream {
   audio: AudioInfo | null;
   bitrate_bits_per_second: number;
   players: number;
+  /** Viewers by HLS and DASH, who are no players; absent on older servers. */
+  segment_viewers?: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
   /** Whether it is being recorded; absent on older servers. */

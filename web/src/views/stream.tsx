@@ -133,6 +133,7 @@ function Details({ stream }: { stream: Stream }) {
         )}
         <Fact name="GOP cache">{gopWords(stream.gop)}</Fact>
         <Fact name="Players">{count(stream.players)}</Fact>
+        {stream.segment_viewers !== undefined && <Fact name="HLS and DASH viewers">{count(stream.segment_viewers)}</Fact>}
         <Fact name="Received">{`${bytes(stream.bytes_in)} in ${duration(stream.uptime_seconds)}`}</Fact>
         <Fact name="Publisher">
           {publisher === null ? (

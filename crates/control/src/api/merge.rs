@@ -55,6 +55,7 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
         audio: audio(view),
         bitrate_bits_per_second: view.video_bits_per_second + view.audio_bits_per_second,
         players: merged.players,
+        segment_viewers: 0,
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
         recorded: false,

@@ -238,6 +238,11 @@ async fn streams(
 
 fn merged_streams(context: &Context, snapshots: &[WorkerSnapshot], urls: &Urls<'_>) -> Vec<Stream> {
     let mut streams = merge::streams(snapshots, urls, |app, name| context.rtc.playback_options(app, name));
+    if let Some(segments) = &context.segments {
+        for stream in &mut streams {
+            stream.segment_viewers = segments.viewers(&stream.app, &stream.name);
+        }
+    }
     if let Some(recordings) = &context.recordings {
         for stream in &mut streams {
             stream.recorded = recordings.is_active(&stream.app, &stream.name);

@@ -14,8 +14,8 @@ use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
@@ -25,13 +25,14 @@ use utoipa::ToSchema;
 use super::Failure;
 use super::recordings::FileName;
 use crate::Context;
-use crate::error_response::{ErrorBody, error};
+use crate::error_response::ErrorBody;
+use crate::ranged::{self, put};
 use crate::recording_files::LINK_LASTS;
 use crate::server::Endless;
-use hls::Range;
 use recording::catalogue::{Entry, State as RecordingState};
 use recording::names::RecordingName;
 use recording::settings::Format;
+use worker_api::segments::Ranged;
 
 /// Bytes read at a time.
 const PIECE_BYTES: u64 = 128 << 10;
@@ -125,24 +126,16 @@ fn open(directory: &std::path::Path, name: &RecordingName, entry: &Entry) -> io:
 
 fn respond(opened: Opened, place: OwnedSemaphorePermit, headers: &HeaderMap) -> Response {
     let Opened { file, bytes, format, etag } = opened;
-    let field = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    // A condition holds only for the file that the client has a part of (RFC 9110 section 13.1.5).
-    let is_same = field(header::IF_RANGE).is_none_or(|condition| Some(condition) == etag.as_deref());
-    let range = field(header::RANGE).filter(|_| etag.is_some() && is_same);
-    let (first, length, status) = match range.map_or(Range::All, |range| Range::read(range, bytes)) {
-        Range::All => (0, bytes, StatusCode::OK),
-        Range::Part { first, last } => (first, last - first + 1, StatusCode::PARTIAL_CONTENT),
-        Range::Unsatisfiable => {
-            let mut response =
-                error(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", "the file has no such bytes");
-            put(&mut response, header::CONTENT_RANGE, &format!("bytes */{bytes}"));
-            return response;
-        }
+    // Of what grows there are no ranges.
+    let ranged = if etag.is_some() { ranged::asked(headers, etag.as_deref(), bytes) } else { Ranged::Whole };
+    let mut response = ranged::head(ranged, "bad_range");
+    let (first, length) = match ranged {
+        Ranged::Whole => (0, bytes),
+        Ranged::Part { first, last, .. } => (first, last - first + 1),
+        Ranged::Unsatisfiable { .. } => return response,
     };
     let pieces = Pieces { file: Arc::new(file), at: first, left: length, _place: place };
-    let mut response =
-        Body::from_stream(futures_util::stream::try_unfold(pieces, Pieces::next)).into_response();
-    *response.status_mut() = status;
+    *response.body_mut() = Body::from_stream(futures_util::stream::try_unfold(pieces, Pieces::next));
     // As long as it moves, it may take as long as it likes.
     response.extensions_mut().insert(Endless);
     let media_type = match format {
@@ -155,17 +148,7 @@ fn respond(opened: Opened, place: OwnedSemaphorePermit, headers: &HeaderMap) -> 
     if let Some(etag) = &etag {
         put(&mut response, header::ETAG, etag);
     }
-    if status == StatusCode::PARTIAL_CONTENT {
-        let last = first + length - 1;
-        put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{bytes}"));
-    }
     response
-}
-
-fn put(response: &mut Response, name: header::HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
-    }
 }
 
 /// What is still to be read of a file.

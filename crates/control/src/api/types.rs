@@ -76,6 +76,9 @@ pub(super) struct Stream {
     pub(super) bitrate_bits_per_second: u64,
     /// Players on all workers.
     pub(super) players: u64,
+    /// Viewers by HLS and DASH: addresses with a `User-Agent` and a token that have asked for
+    /// something of the stream within three target durations. They are not among `players`.
+    pub(super) segment_viewers: u64,
     pub(super) gop: Gop,
     /// Media bytes since the stream was first seen.
     pub(super) bytes_in: u64,

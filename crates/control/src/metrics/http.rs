@@ -16,7 +16,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
     counters(encoder, "millstream_http_requests", help, requests)?;
     let help = "Those of HTTP/1 on a connection that had carried one before";
     counter(encoder, "millstream_http_reused_requests", help, http.reused_requests.load(Relaxed))?;
-    let help = "HTTP connections closed because their address, or HTTP/2, had too many";
+    let help = "HTTP connections refused because their address, or their kind, had too many";
     counter(encoder, "millstream_http_refused_connections", help, http.refused.load(Relaxed))?;
     let help = "HTTP/1 connections that are kept open, idle or not";
     gauge(encoder, "millstream_http_kept_connections", help, context.keep_alive.taken() as f64)?;

@@ -13,15 +13,13 @@ use super::listeners::Listeners;
 use super::rate::RateLimit;
 use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
+use worker_api::HomeOf;
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::settings::RtcSettings;
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 /// Looks up what is published as a stream.
 pub type Lookup = dyn Fn(&str) -> Published + Send + Sync;
-
-/// Looks up on which worker a stream is published.
-pub type Home = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
 /// Where a viewer of a stream is to go instead; `true` if this node cannot take it.
 pub type Redirect = dyn Fn(&str, bool) -> Option<String> + Send + Sync;
@@ -37,7 +35,7 @@ pub struct RtcParts {
     /// Says what is published as `app/stream`.
     pub published: Box<Lookup>,
     /// Says on which worker `app/stream` is published, or arrives from another node.
-    pub home: Box<Home>,
+    pub home: Box<HomeOf>,
     /// Says whether viewers of `app/stream` are to go to another node, by its base URL.
     pub redirect: Box<Redirect>,
     /// Whether streams of this app are bridged to players of the other kind.

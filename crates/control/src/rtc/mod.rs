@@ -38,7 +38,7 @@ use axum::{Extension, Router};
 
 use super::{Context, Peer, access};
 pub(super) use control::PlaybackOptions;
-pub use control::{Home, Lookup, Redirect, RtcControl, RtcParts};
+pub use control::{Lookup, Redirect, RtcControl, RtcParts};
 
 use headers::{
     ACCEPT_PATCH, ACCEPT_POST, ENDPOINT_METHODS, EVENTS_METHODS, FRAGMENT, JSON, LAYER_METHODS, SDP,

@@ -95,6 +95,26 @@ pub(super) async fn serve(server: Arc<Server>, handoff: Handoff, peer_slot: &Add
     }
 }
 
+/// Answers the first request of a connection that it is too many, and ends it.
+pub(super) async fn refuse(server: &Server, handoff: Handoff) {
+    let Ok(connection) = Connection::new(handoff.stream, handoff.tls, handoff.buffered) else { return };
+    let service = service_fn(|_: Request<Incoming>| {
+        let mut response = server.refusal();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let mut served = Builder::new()
+        .header_read_timeout(None)
+        .keep_alive(false)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(connection), service);
+    if poll_fn(|cx| served.poll_without_shutdown(cx)).await.is_ok() {
+        // The answer may still wait for the socket.
+        let _ = (&mut served).await;
+        linger(served.into_parts().io.into_inner()).await;
+    }
+}
+
 impl Stay {
     async fn serve_requests(
         self: &Arc<Self>,

@@ -1,5 +1,6 @@
 //! A connection of HTTP/2, until it ends.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,6 +31,9 @@ const WINDOWS: (u32, u32) = (128 << 10, 512 << 10);
 const SEND_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Least time a connection may be idle, where keep-alive is off: a browser has its requests in one go.
 const IDLE_MIN: Duration = Duration::from_secs(1);
+
+/// Requests that are refused at once on a connection.
+const REFUSED_STREAMS_MAX: u32 = 4;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(server: &Arc<Server>, handoff: Handoff) {
@@ -107,6 +111,16 @@ pub(super) async fn serve(server: &Arc<Server>, handoff: Handoff) {
         Some(Err(error)) => tracing::debug!(peer = %peer.address, %error, "HTTP/2 connection ended early"),
         None => tracing::debug!(peer = %peer.address, "HTTP/2 connection closed: time limit"),
     }
+}
+
+/// Answers the requests of a connection that it is too many, until its time is over.
+pub(super) async fn refuse(server: &Server, handoff: Handoff) {
+    let Ok(connection) = Connection::new(handoff.stream, handoff.tls, handoff.buffered) else { return };
+    let service =
+        service_fn(|_: Request<Incoming>| std::future::ready(Ok::<_, Infallible>(server.refusal())));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.max_concurrent_streams(REFUSED_STREAMS_MAX).max_header_list_size(HEADERS_BYTES_MAX);
+    let _ = builder.serve_connection(TokioIo::new(connection), service).await;
 }
 
 /// Counts a connection while it is open.

@@ -316,10 +316,40 @@ async fn an_address_has_its_share_of_connections() {
         let head = "POST /api/v1/pulls HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nContent-Type: application/json\r\n\r\n";
         world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
     }
-    let mut last = clients.pop().expect("a client");
-    let end = timeout(TIMEOUT, last.read(&mut [0; 1])).await.expect("it is closed at once");
-    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    let mut last = String::new();
+    let mut client = clients.pop().expect("a client");
+    timeout(TIMEOUT, client.read_to_string(&mut last)).await.expect("at once").expect("an answer");
+    assert!(last.starts_with("HTTP/1.1 429 ") && last.contains("retry-after: 2\r\n"), "{last}");
+    assert!(last.contains("connection: close\r\n") && last.ends_with("}"), "{last}");
     assert!(world.count(|http| &http.refused) >= 1);
+}
+
+#[tokio::test]
+async fn a_crowd_that_plays_files_leaves_room_for_others_of_its_address() {
+    let world = world(HEALTH).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut clients = Vec::new();
+    let ask = async |head: &str, clients: &mut Vec<TcpStream>| {
+        clients.push(TcpStream::connect(address).await.expect("a connection"));
+        let (server, _) = listener.accept().await.expect("a connection");
+        world.hand_over(server.into_std().expect("a socket"), head.into(), 0, None).await;
+    };
+    let (_, viewers) = ON_DEMAND_CONNECTIONS_MAX;
+    for _ in 0..=viewers {
+        // Half a body: the request lasts.
+        let head = "POST /vod/files/a.mp4 HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n";
+        ask(head, &mut clients).await;
+    }
+    let mut refused = clients.pop().expect("a client");
+    refused.write_all(b"\r\n").await.expect("sent");
+    let mut status = [0; 12];
+    timeout(TIMEOUT, refused.read_exact(&mut status)).await.expect("at once").expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 429");
+    ask(HEALTH, &mut clients).await;
+    let mut other = clients.pop().expect("a client");
+    timeout(TIMEOUT, other.read_exact(&mut status)).await.expect("at once").expect("an answer");
+    assert_eq!(&status, b"HTTP/1.1 200");
 }
 
 /// An HTTP/2 client on `world`'s connection, whose driver runs by itself.

@@ -377,6 +377,55 @@ fn blocking(text: &str, playlist: &str) -> String {
 }
 
 #[test]
+fn a_segment_is_sent_while_it_grows_by_http2_as_well() {
+    let server = Server::spawn("");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    let tags = sample_tags();
+    publisher.send_tags(&tags[..300]);
+    let [video, _] = media_playlists(&server, "/live/mill.m3u8");
+    // The publisher waits: the segment of the last part has begun, and is not complete.
+    let part = eventually("a part", || uris(&get(&server, &video).text(), Some("#EXT-X-PART:")).pop());
+    let (segment, number) = part.trim_end_matches(".m4s").rsplit_once('.').expect("segment and part");
+    let path = resolve(&video, &format!("{segment}.m4s"));
+    let url = format!("http://{}{path}", server.http);
+    let mut curl = std::process::Command::new("curl");
+    curl.args(["--silent", "--no-buffer", "--http2-prior-knowledge", "--max-time", "30", &url]);
+    let mut curl = curl.stdout(std::process::Stdio::piped()).spawn().expect("curl runs");
+    let mut begun = vec![0; get(&server, &resolve(&video, &format!("{segment}.0.m4s"))).body.len()];
+    let mut output = curl.stdout.take().expect("its output");
+    std::io::Read::read_exact(&mut output, &mut begun).expect("the first part, while there is no end");
+    // A fragment begins with its wall clock.
+    assert_eq!(&begun[4..8], b"prft", "part {number} is the last so far");
+    publisher.send_tags(&tags[300..]);
+    publisher.end();
+    std::io::Read::read_to_end(&mut output, &mut begun).expect("the rest");
+    assert!(curl.wait().expect("it ends").success());
+    let whole = get(&server, &path);
+    assert_eq!((whole.status, whole.body.len()), (200, begun.len()));
+    assert!(whole.body == begun);
+}
+
+#[test]
+fn viewers_are_counted_by_what_tells_them_apart() {
+    let (server, _publisher) = playing();
+    let [video, audio] = media_playlists(&server, "/live/mill.m3u8");
+    // Requests of the test's own client have no `User-Agent`: one viewer.
+    for agent in ["a", "b", "a"] {
+        for path in [&video, &audio] {
+            let answer =
+                http::request(server.http, "GET", path, &[("User-Agent", agent)]).expect("an answer");
+            assert_eq!(answer.status, 200);
+        }
+    }
+    assert_eq!(get_by_http2(&server, &format!("{video}?token=t"), None).0, 200);
+    assert_eq!(get(&server, "/live/none.m3u8").status, 404);
+    let stream = server.api("/api/v1/streams/live/mill");
+    assert_eq!((&stream["segment_viewers"], &stream["players"]), (&4.into(), &1.into()), "{stream}");
+    let name = "millstream_stream_segment_viewers{app=\"live\",stream=\"mill\"} 4";
+    assert!(get(&server, "/metrics").text().contains(name));
+}
+
+#[test]
 fn two_thousand_requests_that_block_are_all_answered_with_the_next_part() {
     const COUNT: usize = 2_000;
     crate::common::raise_descriptor_limit(2 * COUNT as u64 + 200);
@@ -436,20 +485,28 @@ fn a_flood_of_head_and_slow_readers_of_segments_keep_nobody_else_waiting() {
 
 #[test]
 fn a_thousand_short_streams_leave_no_memory_behind() {
-    let mut server = Server::spawn("[hls]\nmode = 'always'\n");
+    let mut server = Server::spawn("[hls]\nmode = 'always'\nstreams_max = 2000\n");
     let tags = sample_tags();
     let run = |from: usize, streams: usize| {
-        for number in from..from + streams {
-            let name = format!("live/short{number}");
-            let mut publisher = RtmpClient::publish(server.rtmp, &name);
-            publisher.send_tags(&tags[..60]);
-            drop(publisher);
-            server.wait_for_publisher(&name, false);
+        // A few at a time: each waits for the server, which has others to serve meanwhile.
+        let numbers: Vec<usize> = (from..from + streams).collect();
+        for some in numbers.chunks(20) {
+            let names: Vec<String> = some.iter().map(|number| format!("live/short{number}")).collect();
+            let publish = |name: &String| {
+                let mut publisher = RtmpClient::publish(server.rtmp, name);
+                publisher.send_tags(&tags[..60]);
+                publisher
+            };
+            drop(names.iter().map(publish).collect::<Vec<_>>());
+            for name in &names {
+                server.wait_for_publisher(name, false);
+            }
         }
         server.resident_bytes()
     };
     let is_full_size = std::env::var_os("TEST_AT_FULL_SIZE").is_some();
-    let count = if is_full_size { 1_000 } else { 100 };
+    // A thousand in all.
+    let count = if is_full_size { 1_000 } else { 500 };
     // Segments stay for 30 s after a publisher has left.
     let first = run(0, count);
     let second = run(count, count);

@@ -147,6 +147,33 @@ fn what_was_published_is_the_same_in_its_recording_and_on_demand() {
 }
 
 #[test]
+fn a_recording_in_flv_is_played_as_it_was_published() {
+    let folder = ScratchDir::new();
+    let config = format!(
+        "[record]\ndirectory = '{}'\nformat = 'flv'\n[[record.rule]]\nstream = 'live/*'\n",
+        folder.path().display()
+    );
+    let server = Server::start(&config);
+    let publisher = publish(&server.rtmp_url("live/mill"), 4);
+    server.wait_for_publisher("live/mill", true);
+    publisher.finish();
+    let item = eventually("a complete recording", || {
+        let list = get(&server, "/vod/?prefix=/vod/recordings/live/").json();
+        let item = list["items"].as_array()?.first()?.clone();
+        (item["state"] == "complete").then_some(item)
+    });
+    // Nobody has played it yet.
+    assert!(item["codecs"][0].as_str().is_some_and(|codec| codec.starts_with("avc1.")), "{item}");
+    assert_eq!((&item["codecs"][1], &item["unplayable"]), (&"mp4a.40.2".into(), &Value::Null));
+    let listed = server.api("/api/v1/recordings")["files"][0].clone();
+    let expected = frames_of(&folder.path().join(listed["path"].as_str().expect("a path")));
+    for way in ["url", "hls", "dash"] {
+        let url = item[way].as_str().expect("a URL");
+        assert_same_frames(&played(&server, url), &expected, url);
+    }
+}
+
+#[test]
 fn a_recording_that_is_being_made_is_played_from_its_start_and_ends_as_it_began() {
     let folder = ScratchDir::new();
     let config =
@@ -335,6 +362,11 @@ fn requests_that_make_no_sense_and_files_that_lie_are_refused_with_a_reason() {
             .collect::<Vec<_>>()
     );
     assert_eq!(listed["items"][0]["codecs"][0].as_str().map(|codec| &codec[..5]), Some("avc1."));
+    assert_eq!(listed["items"][0]["unplayable"], Value::Null);
+    for (item, reason) in [(1, "has no index"), (2, "not an MP4 file")] {
+        let said = listed["items"][item]["unplayable"].as_str().unwrap_or_default();
+        assert!(said.contains(reason), "{listed}");
+    }
     let page = get(&server, "/vod/?limit=1&after=/vod/files/a.mp4").json();
     assert_eq!(
         (&page["items"][0]["url"], &page["next"]),

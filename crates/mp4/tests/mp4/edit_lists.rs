@@ -3,7 +3,7 @@
 
 use crate::muxer::{Layout, Track, assert_track, audio, frames, pictures, read_all, video, write};
 use media::{MediaKind, Timestamp};
-use mp4::{Limits, Mp4, Sample};
+use mp4::{Limits, Mp4, Sample, SampleIndex};
 use std::io::Cursor;
 
 /// Pictures of 40 ms, a key frame every 400 ms, and three seconds of audio.
@@ -115,4 +115,23 @@ fn times_of_odd_scales_do_not_drift() {
     let (bytes, expected) = write(std::slice::from_ref(&track), &Layout::default());
     // Each is the true time: what `assert_track` computes from the sum of durations.
     assert_track(&read_all(&bytes), &expected[0], 44_100, 0);
+}
+
+#[test]
+fn an_edit_list_of_a_long_track_with_b_frames_costs_no_more_per_picture() {
+    // If each picture went through the table of composition offsets, this would take an hour.
+    let mut units = pictures(400_000, 50, 1);
+    for (index, unit) in units.iter_mut().enumerate() {
+        unit.composition = [512, 1536, 0][index % 3];
+    }
+    let mut video = video(units);
+    video.edits = vec![(16_000_000, 512, 1)];
+    let (bytes, _) = write(&[video], &Layout { chunk: 400_000, ..Layout::default() });
+    let index = SampleIndex::read(Cursor::new(&bytes), Limits::default()).unwrap();
+    let mut walk = index.walk();
+    let mut pictures = 0;
+    while walk.next(&index, Cursor::new(&bytes), bytes.len() as u64).unwrap().is_some() {
+        pictures += 1;
+    }
+    assert_eq!(pictures, 400_000);
 }

@@ -328,7 +328,11 @@ impl<'a> Writer<'a> {
     /// Notes what is expected; gives the size.
     fn put(&mut self, track: usize, index: usize, offset: u64) -> u32 {
         let units = &self.tracks[track].units;
-        let dts: i64 = units[..index].iter().map(|unit| i64::from(unit.duration)).sum();
+        // Behind the one before, which is noted already.
+        let dts = match (self.expected[track].last(), index.checked_sub(1)) {
+            (Some(last), Some(before)) => last.dts + i64::from(units[before].duration),
+            _ => 0,
+        };
         let unit = units[index];
         let pts = dts + i64::from(unit.composition);
         let track_id = self.tracks[track].id;

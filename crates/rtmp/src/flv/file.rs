@@ -131,7 +131,10 @@ pub fn write_tag_parts(out: &mut Vec<u8>, kind: MediaKind, timestamp: u32, [head
     out.extend_from_slice(&(length as u32 + 11).to_be_bytes());
 }
 
-const TAG_HEADER_BYTES: usize = 11;
+/// Bytes of a tag before its body.
+pub const TAG_HEADER_BYTES: usize = 11;
+/// Bytes of the file header, without the size that follows it.
+pub const FILE_HEADER_BYTES: usize = 9;
 
 /// The header is 9 bytes in version 1; a larger value could only be a later version's.
 const FILE_HEADER_BYTES_MAX: u32 = 1024;

@@ -12,7 +12,7 @@ use super::tag::{
     AUDIO_MULTITRACK, ENHANCED_AUDIO, ONE_TRACK, TagHeader, VIDEO_MULTITRACK, codec_number, fourcc,
 };
 use crate::amf0::{Value, encode};
-use crate::message::MESSAGE_BYTES_MAX;
+use crate::message::{MESSAGE_BYTES_MAX, media_kind};
 use crate::{MediaKind, MediaMessage};
 
 /// The frames of a message: the first track of its body, with the body around it, and the other tracks of
@@ -58,6 +58,49 @@ pub fn read_frames(message: MediaMessage) -> Result<(Frame, Vec<Frame>), FlvErro
     let mut first = Frame::in_flv_body(track, role, codec, times, body, data);
     first.channels = channels;
     Ok((first, others))
+}
+
+/// What the head of a tag's body says of the data behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TagHead {
+    /// The track.
+    pub track: TrackId,
+    /// Its codec.
+    pub codec: Codec,
+    /// What the data is.
+    pub role: FrameRole,
+    /// Decoding time.
+    pub dts: Timestamp,
+    /// Presentation time.
+    pub pts: Timestamp,
+    /// Bytes of the body before the data.
+    pub data_at: usize,
+}
+
+/// Reads the head of a tag of this type from the first bytes of its body, for whoever leaves the
+/// data where it is. `None`: a tag of data, or one that several tracks share.
+///
+/// # Errors
+/// [`FlvError::Truncated`] if the bytes end before the head does.
+pub fn read_tag_head(tag_type: u8, timestamp: u32, body: &[u8]) -> Result<Option<TagHead>, FlvError> {
+    let dts = Timestamp::from_millis(timestamp.into());
+    let (kind, header) = match media_kind(tag_type & 0x3f) {
+        Some(MediaKind::Video) => (MediaKind::Video, TagHeader::of_video(body)?),
+        Some(MediaKind::Audio) => (MediaKind::Audio, TagHeader::of_audio(body)?),
+        _ => return Ok(None),
+    };
+    if header.multitrack.is_some_and(|multitrack| !multitrack.behind.is_empty()) {
+        return Ok(None);
+    }
+    let (dts, pts) = header.times(dts);
+    Ok(Some(TagHead {
+        track: TrackId { kind, index: header.track_id },
+        codec: header.codec,
+        role: header.role(kind),
+        dts,
+        pts,
+        data_at: body.len() - header.data.len(),
+    }))
 }
 
 /// The tag body of a frame, which is also the payload of its RTMP message.

@@ -5,14 +5,17 @@
 //! or data message carries exactly one tag body.
 //!
 //! `file.rs` frames tags. `tag.rs` reads the header of a body, old and enhanced. [`read_frames`] makes
-//! [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames.
+//! [`media::Frame`]s of messages, [`TagBody`] tag bodies of frames; [`read_tag_head`] is for
+//! indexes of files.
 
 mod file;
 mod frame;
 mod tag;
 
-pub use file::{FlvReader, Tag, write_file_header, write_tag, write_tag_parts};
-pub use frame::{TagBody, read_frames};
+pub use file::{
+    FILE_HEADER_BYTES, FlvReader, TAG_HEADER_BYTES, Tag, write_file_header, write_tag, write_tag_parts,
+};
+pub use frame::{TagBody, TagHead, read_frames, read_tag_head};
 pub use media::Codec;
 
 use std::fmt;

@@ -32,7 +32,7 @@ fn play(file: &[u8]) {
         }
     }
     let presentation = film.presentation(None, None, "");
-    let _ = (presentation.multivariant_playlist(""), presentation.mpd(""));
+    let _ = (presentation.multivariant_playlist(""), presentation.mpd("", std::time::Duration::ZERO));
 }
 
 #[test]

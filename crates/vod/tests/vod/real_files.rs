@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use media::{MediaKind, TrackId};
 use mp4::{Limits, Mp4};
@@ -126,10 +127,32 @@ fn playlists_say_what_there_is() {
                     v0/0.m4s?token=a&start=-1.5\n#EXT-X-ENDLIST\n";
     assert_eq!(video, expected);
     assert!(presentation.media_playlist(TrackId { index: 1, ..V0 }).is_none());
-    let mpd = presentation.mpd("x/").expect("an MPD");
+    let mpd = presentation.mpd("x/", Duration::ZERO).expect("an MPD");
     assert!(
         mpd.contains("type=\"static\"") && mpd.contains("media=\"v0/$Number$.m4s?token=a&amp;start=-1.5\"")
     );
+}
+
+#[test]
+fn players_of_dash_begin_a_recording_in_progress_at_its_start_or_where_they_ask_to() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mp4/tests/samples/fragments.mp4");
+    let file = std::fs::read(path).expect("a file");
+    let mut film = Film::read(Cursor::new(&file), input(file.len(), false)).expect("a film");
+    // As if more were to come.
+    film.read_on(Cursor::new(&file), file.len() as u64, true).expect("nothing new");
+    let begin = Duration::from_secs(1_795_806_300);
+    for (age, start_ms, seconds) in [
+        (300, None, 301),
+        (300, Some(0), 301),
+        (300, Some(100_000), 201),
+        (300, Some(-60_000), 61),
+        (1, None, 2),
+    ] {
+        let mpd = film.presentation(Some(begin), start_ms, "").mpd("", begin + Duration::from_secs(age));
+        let expected = format!("suggestedPresentationDelay=\"PT{seconds}S\"");
+        let mpd = mpd.expect("an MPD");
+        assert!(mpd.contains(&expected) && mpd.contains("type=\"dynamic\""), "{expected}: {mpd}");
+    }
 }
 
 #[test]
