@@ -263,11 +263,11 @@ mod tests {
     #[test]
     fn other_versions_are_named_whatever_they_say() {
         let mut hello = said(Role::Dialer, 3, 3);
-        hello[5] = 2;
+        hello[5] = 3;
         let error = heard(&hello).unwrap_err();
-        assert_eq!(error, LinkError::OtherVersion { theirs: 2, software: "0.1.0".to_owned() });
+        assert_eq!(error, LinkError::OtherVersion { theirs: 3, software: "0.1.0".to_owned() });
         let text = error.to_string();
-        assert!(text.contains("version 2 ") && text.contains("version 1 "), "{text}");
+        assert!(text.contains("version 3 ") && text.contains("version 2 "), "{text}");
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// Version of the protocol. A node of another one is refused, and both sides learn both versions.
-pub const VERSION: u16 = 1;
+/// Version of the protocol, and of the packets relay between the same nodes. A node of another one is refused,
+/// and both sides learn both versions.
+///
+/// Since 2, encodings of video cross one by one, and nodes say which they leave out.
+pub const VERSION: u16 = 2;
 
 /// Bytes of a node's name; of its software's version. A longer one is malformed.
 pub const NAME_BYTES_MAX: usize = 64;

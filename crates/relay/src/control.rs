@@ -7,16 +7,19 @@
 //!  3 PING       id (4)                               6 SENT  next link number (8)
 //!  4 REPORT     received, lost, repaired (8 each),   7 KEPT  oldest link number that can still be
 //!               round trip in us (4)                        repaired (8)
+//!  8 LEAVE_OUT  handle (2), number (2),
+//!               number of SSRCs (1), each (4)
 //! ```
 //! Messages follow one another, a byte of type before each. A datagram with anything else in it is
 //! malformed as a whole: who sends it has the keys and this version, so it is a mistake of ours.
-//! `first` has the lower half of a link number, `more` how many follow it without a gap.
+//! `first` has the lower half of a link number, `more` how many follow it without a gap. LEAVE_OUT names all
+//! SSRCs of a stream that its node does not want; of several, the one with the latest number holds.
 
 use srtp::aead::TAG_BYTES;
 
 use crate::error::DropReason;
 use crate::keys::{Cipher, GCM_BYTES};
-use crate::limits::{CONTROL_BYTES_MAX, CONTROL_WINDOW};
+use crate::limits::{CONTROL_BYTES_MAX, CONTROL_WINDOW, LEFT_OUT_MAX};
 use crate::window::Window;
 use crate::wire::{CONTROL_HEADER_BYTES, COUNTER_MAX, Control, TO_SENDER, control_header};
 
@@ -35,7 +38,7 @@ pub struct Report {
 
 /// One message. NACK has a range at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(crate) enum Message<'a> {
     Nack { first: u32, more: u16 },
     KeyFrame { handle: u16, ssrc: u32 },
     Ping { id: u32 },
@@ -43,6 +46,7 @@ pub(crate) enum Message {
     Pong { id: u32 },
     Sent { next: u64 },
     Kept { oldest: u64 },
+    LeaveOut { handle: u16, number: u16, ssrcs: &'a [[u8; 4]] },
 }
 
 /// The messages of a datagram that parsed as a whole.
@@ -61,7 +65,11 @@ impl<'a> Messages<'a> {
         while !walk.rest.is_empty() {
             let is_to_sender = matches!(
                 walk.read()?,
-                Message::Nack { .. } | Message::KeyFrame { .. } | Message::Ping { .. } | Message::Report(_)
+                Message::Nack { .. }
+                    | Message::KeyFrame { .. }
+                    | Message::Ping { .. }
+                    | Message::Report(_)
+                    | Message::LeaveOut { .. }
             );
             if is_to_sender != (kind == TO_SENDER) {
                 return None;
@@ -70,7 +78,7 @@ impl<'a> Messages<'a> {
         (walk.ranges == 0).then_some(messages)
     }
 
-    fn read(&mut self) -> Option<Message> {
+    fn read(&mut self) -> Option<Message<'a>> {
         if self.ranges == 0 {
             let (&[kind], rest) = self.rest.split_first_chunk()?;
             self.rest = rest;
@@ -95,6 +103,15 @@ impl<'a> Messages<'a> {
                 PONG => return Some(Message::Pong { id: u32::from_be_bytes(self.array()?) }),
                 SENT => return Some(Message::Sent { next: u64::from_be_bytes(self.array()?) }),
                 KEPT => return Some(Message::Kept { oldest: u64::from_be_bytes(self.array()?) }),
+                LEAVE_OUT => {
+                    let handle = u16::from_be_bytes(self.array()?);
+                    let number = u16::from_be_bytes(self.array()?);
+                    let count = usize::from(self.array::<1>()?[0]);
+                    let (ssrcs, rest) = self.rest.split_at_checked(4 * count)?;
+                    self.rest = rest;
+                    let (ssrcs, _) = ssrcs.as_chunks();
+                    return (count <= LEFT_OUT_MAX).then_some(Message::LeaveOut { handle, number, ssrcs });
+                }
                 _ => return None,
             }
         }
@@ -110,10 +127,10 @@ impl<'a> Messages<'a> {
     }
 }
 
-impl Iterator for Messages<'_> {
-    type Item = Message;
+impl<'a> Iterator for Messages<'a> {
+    type Item = Message<'a>;
 
-    fn next(&mut self) -> Option<Message> {
+    fn next(&mut self) -> Option<Message<'a>> {
         if self.rest.is_empty() { None } else { self.read() }
     }
 }
@@ -125,6 +142,7 @@ const REPORT: u8 = 4;
 const PONG: u8 = 5;
 const SENT: u8 = 6;
 const KEPT: u8 = 7;
+const LEAVE_OUT: u8 = 8;
 
 /// Writes messages into datagrams, seals and hands them over. Each is sent as full as it gets.
 pub(crate) struct Writer<'a, F: FnMut(&[u8])> {
@@ -141,7 +159,7 @@ impl<'a, F: FnMut(&[u8])> Writer<'a, F> {
         Self { sealer, send, datagram: [0; CONTROL_BYTES_MAX], len: CONTROL_HEADER_BYTES, ranges_at: None }
     }
 
-    pub(crate) fn push(&mut self, message: Message) {
+    pub(crate) fn push(&mut self, message: Message<'_>) {
         match message {
             Message::Nack { first, more } => {
                 // With a head of its own in any case: flushing, and a NACK that is full, begin another.
@@ -169,6 +187,12 @@ impl<'a, F: FnMut(&[u8])> Writer<'a, F> {
             Message::Pong { id } => self.whole(PONG, &[&id.to_be_bytes()]),
             Message::Sent { next } => self.whole(SENT, &[&next.to_be_bytes()]),
             Message::Kept { oldest } => self.whole(KEPT, &[&oldest.to_be_bytes()]),
+            Message::LeaveOut { handle, number, ssrcs } => {
+                let ssrcs = &ssrcs[..ssrcs.len().min(LEFT_OUT_MAX)];
+                let (handle, number) = (handle.to_be_bytes(), number.to_be_bytes());
+                let count = [ssrcs.len() as u8];
+                self.whole(LEAVE_OUT, &[&handle, &number, &count, ssrcs.as_flattened()]);
+            }
         }
     }
 
@@ -278,7 +302,7 @@ mod tests {
         (ControlSealer::new(kind, &[5; GCM_BYTES]), ControlOpener::new(kind, &[5; GCM_BYTES]))
     }
 
-    fn write(sealer: &mut ControlSealer, messages: &[Message]) -> Vec<Vec<u8>> {
+    fn write(sealer: &mut ControlSealer, messages: &[Message<'_>]) -> Vec<Vec<u8>> {
         let mut datagrams = Vec::new();
         let mut writer = Writer::new(sealer, |datagram: &[u8]| datagrams.push(datagram.to_vec()));
         messages.iter().for_each(|message| writer.push(*message));
@@ -290,18 +314,21 @@ mod tests {
     fn messages_come_out_as_they_went_in_over_as_many_datagrams_as_it_takes() {
         let nacks = (0..700).map(|first| Message::Nack { first, more: first as u16 });
         let report = Report { received: 1 << 40, lost: 2, repaired: 3, round_trip_us: 4 };
-        let messages: Vec<Message> = [Message::Ping { id: 7 }, Message::Report(report)]
+        let ssrcs: Vec<[u8; 4]> = (0..LEFT_OUT_MAX as u32).map(u32::to_be_bytes).collect();
+        let messages: Vec<Message<'_>> = [Message::Ping { id: 7 }, Message::Report(report)]
             .into_iter()
             .chain(nacks)
             .chain([Message::KeyFrame { handle: 9, ssrc: 10 }, Message::Nack { first: 1, more: 0 }])
+            .chain([
+                Message::LeaveOut { handle: 3, number: u16::MAX, ssrcs: &ssrcs },
+                Message::LeaveOut { handle: 3, number: 0, ssrcs: &[] },
+            ])
             .collect();
         let (mut sealer, mut opener) = pair(TO_SENDER);
-        let mut out = Vec::new();
-        for mut datagram in write(&mut sealer, &messages) {
-            assert!(datagram.len() <= CONTROL_BYTES_MAX);
-            out.extend(opener.open(&mut datagram).unwrap());
-        }
-        assert_eq!(out, messages);
+        let mut datagrams = write(&mut sealer, &messages);
+        assert!(datagrams.iter().all(|datagram| datagram.len() <= CONTROL_BYTES_MAX));
+        let opened = datagrams.iter_mut().flat_map(|datagram| opener.open(datagram).unwrap());
+        assert_eq!(opened.collect::<Vec<_>>(), messages);
         let (mut sealer, mut opener) = pair(TO_RECEIVER);
         let messages =
             [Message::Pong { id: 1 }, Message::Sent { next: u64::MAX }, Message::Kept { oldest: 9 }];
@@ -321,6 +348,9 @@ mod tests {
             (&[PING, 0, 0, 0, 1, 9][..], TO_SENDER),
             (&[PONG, 0, 0, 0, 1][..], TO_SENDER),
             (&[PING, 0, 0, 0, 1][..], TO_RECEIVER),
+            (&[LEAVE_OUT, 0, 1, 0, 1][..], TO_SENDER),
+            (&[LEAVE_OUT, 0, 1, 0, 1, 1, 0, 0, 0][..], TO_SENDER),
+            (&[LEAVE_OUT, 0, 1, 0, 1, 0][..], TO_RECEIVER),
         ] {
             assert!(Messages::parse(text, kind).is_none(), "{text:?}");
         }

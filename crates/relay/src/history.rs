@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::keys::Sealer;
 use crate::limits::Limits;
 use crate::receiver::Position;
+use crate::rtp_or_rtcp::ssrc_of;
 use crate::wire::{INDEX_BYTES, SHARED_BYTES_ADDED, Shared, first_of};
 
 /// A packet as it is sent to every node, behind each one's private bytes.
@@ -19,6 +20,8 @@ pub struct SealedPacket {
     pub(crate) index: u32,
     /// The first bytes of the tag.
     pub(crate) tag: u64,
+    /// Whose it is; 0 of what is neither RTP nor RTCP.
+    pub(crate) ssrc: u32,
 }
 
 impl SealedPacket {
@@ -39,13 +42,15 @@ impl SealedPacket {
         self.bytes[..INDEX_BYTES].copy_from_slice(&index.to_be_bytes());
         self.bytes.extend_from_slice(&tag);
         (self.epoch, self.index, self.tag) = (sealer.epoch() as u8, index, first_of(&tag));
+        self.ssrc = ssrc_of(packet).unwrap_or_default();
     }
 
     /// Takes the shared part of a datagram as it came from another node.
-    pub(crate) fn copy_from(&mut self, shared: &Shared<'_>) {
+    pub(crate) fn copy_from(&mut self, shared: &Shared<'_>, ssrc: u32) {
         self.bytes.clear();
         self.bytes.extend_from_slice(shared.bytes);
         (self.epoch, self.index, self.tag) = (shared.epoch, shared.index, shared.tag);
+        self.ssrc = ssrc;
     }
 }
 

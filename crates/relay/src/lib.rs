@@ -123,7 +123,7 @@ pub use error::{DropReason, SendError, SetupError};
 pub use history::SealedPacket;
 pub use keys::{LinkSecret, OPEN_KEY_BYTES, OpenKey, ReceiverKeys, Role, SealKey, SenderKeys};
 pub use limits::{
-    CONTROL_BYTES_MAX, EPOCHS_MAX, GIVE_UP_AFTER, KEY_FRAME_INTERVAL, Limits, OLD_EPOCH_VALID,
+    CONTROL_BYTES_MAX, EPOCHS_MAX, GIVE_UP_AFTER, KEY_FRAME_INTERVAL, LEFT_OUT_MAX, Limits, OLD_EPOCH_VALID,
     PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, REORDER_WAIT_MAX,
 };
 pub use receiver::{InLinkId, InLinkStats, InStreamId, Position, Received, Receiver, TrackIndex};

@@ -67,6 +67,13 @@ pub(crate) const PADDING_MAX: usize = 16;
 /// number of nodes that ask. What comes earlier is one request at its end.
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
+/// SSRCs of a stream that a node leaves out: the layers that nobody there watches. Further ones are sent.
+pub const LEFT_OUT_MAX: usize = 128;
+
+/// How often a node says what it leaves out right after that has changed, with a round trip between two: what
+/// is lost then would cost a viewer the wait until it says so again, every [`REPORT_INTERVAL`].
+pub(crate) const LEFT_OUT_SAID: u8 = 4;
+
 /// Key-frame requests that wait for their time because one link asked first, at a sender and at a
 /// receiver. Further ones of this link are dropped; whoever needs a key frame asks again.
 pub(crate) const KEY_FRAMES_WAITING_MAX: usize = 1024;

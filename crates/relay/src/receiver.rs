@@ -12,7 +12,7 @@ use crate::authenticator::Covered;
 use crate::control::{Message, Writer};
 use crate::error::{DropReason, SetupError};
 use crate::keys::{OpenKey, ReceiverKeys};
-use crate::limits::Limits;
+use crate::limits::{LEFT_OUT_MAX, Limits};
 use crate::rtp_or_rtcp::{is_rtcp, ssrc_of};
 use crate::table::{Id, Table};
 use crate::wire::{Destination, Media, TO_RECEIVER, destination, extend, first_of};
@@ -124,7 +124,7 @@ impl Receiver {
         let Some(gone) = self.streams.remove(stream.0) else { return };
         for (link, handle) in gone.links {
             if let Some(link) = self.links.get_mut(link) {
-                link.handles.free(now, handle);
+                link.free(now, handle);
             }
         }
     }
@@ -164,6 +164,10 @@ impl Receiver {
         }
         let handle = in_link.handles.take(now, 2 * self.limits.history, stream.0).ok_or(SetupError::Full)?;
         in_stream.links.push((link.0, handle));
+        if in_stream.left_out_number > 0 {
+            in_link.leave_out(now, handle, in_stream.left_out_number, &in_stream.left_out);
+            self.control_due = Some(now);
+        }
         Ok(handle)
     }
 
@@ -173,7 +177,7 @@ impl Receiver {
         let Some(at) = in_stream.links.iter().position(|(id, _)| *id == link.0) else { return };
         let (_, handle) = in_stream.links.swap_remove(at);
         if let Some(link) = self.links.get_mut(link.0) {
-            link.handles.free(now, handle);
+            link.free(now, handle);
         }
     }
 
@@ -255,7 +259,8 @@ impl Receiver {
                 Message::Nack { .. }
                 | Message::KeyFrame { .. }
                 | Message::Ping { .. }
-                | Message::Report(_) => {}
+                | Message::Report(_)
+                | Message::LeaveOut { .. } => {}
             }
         }
         link.stats.heard_at = Some(now);
@@ -275,6 +280,23 @@ impl Receiver {
         let Some(link) = self.links.get_mut(*id) else { return };
         if link.ask_key_frame(now, *handle, ssrc) {
             self.control_due = Some(now);
+        }
+    }
+
+    /// Says to the nodes that a stream comes from of which SSRCs nothing is wanted, of all that were left out
+    /// before nothing else: of layers that nobody here watches. At most [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX).
+    /// It is said again now and then, since datagrams get lost.
+    pub fn leave_out(&mut self, now: Instant, stream: InStreamId, ssrcs: &[u32]) {
+        let Some(stream) = self.streams.get_mut(stream.0) else { return };
+        let ssrcs = &ssrcs[..ssrcs.len().min(LEFT_OUT_MAX)];
+        stream.left_out = ssrcs.iter().map(|ssrc| ssrc.to_be_bytes()).collect();
+        // 0 is nothing said yet.
+        stream.left_out_number = stream.left_out_number.checked_add(1).unwrap_or(1);
+        for (link, handle) in &stream.links {
+            if let Some(link) = self.links.get_mut(*link) {
+                link.leave_out(now, *handle, stream.left_out_number, &stream.left_out);
+                self.control_due = Some(now);
+            }
         }
     }
 

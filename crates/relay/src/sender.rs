@@ -18,7 +18,8 @@ use crate::error::{DropReason, SendError, SetupError};
 use crate::history::SealedPacket;
 use crate::keys::{SealKey, Sealer, SenderKeys};
 use crate::limits::{
-    KEY_FRAMES_WAITING_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, REPAIRS_PER_DATAGRAM_MAX,
+    KEY_FRAMES_WAITING_MAX, LEFT_OUT_MAX, Limits, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX,
+    REPAIRS_PER_DATAGRAM_MAX,
 };
 use crate::receiver::Position;
 use crate::table::{Id, Table};
@@ -81,6 +82,8 @@ pub struct Sender {
     spares: Spares,
     /// Requests that the publisher may get at their time.
     key_frames: Vec<KeyFrameWanted>,
+    /// Streams of which nodes leave out other SSRCs than before.
+    changed: Vec<Id<OutStream>>,
     /// Links that have an answer or a heartbeat to send, no later than that is due.
     control_due: DueList<Id<OutLink>>,
     /// When to look for packets that are too old, while any are kept.
@@ -96,6 +99,7 @@ impl Sender {
             limits,
             spares: Spares::default(),
             key_frames: Vec::new(),
+            changed: Vec::new(),
             control_due: DueList::default(),
             trim_at: None,
         }
@@ -188,9 +192,9 @@ impl Sender {
         // A node that subscribes twice is told apart by nothing else: the later handle holds.
         if let Some(member) = out_stream.members.iter_mut().find(|member| member.link == link.0) {
             out_link.streams.remove(&member.handle);
-            member.handle = handle;
+            (member.handle, member.said) = (handle, None);
         } else {
-            out_stream.members.push(Member { link: link.0, handle, behind: None });
+            out_stream.members.push(Member::new(link.0, handle));
         }
         out_link.streams.insert(handle, stream.0);
         Ok(())
@@ -239,6 +243,9 @@ impl Sender {
     /// links they are sealed all the same, for one that comes: what the caller has had since a key frame
     /// goes first. All links get the same packets, be it by [`Sender::catch_up`], so that an index is one
     /// packet for all nodes and no node sees a gap where another one began.
+    ///
+    /// Of SSRCs that nodes leave out, the packets of a call go to a node all together if it has not left out
+    /// all of them: **what may be left out goes in calls of its own.**
     ///
     /// # Errors
     /// [`SendError`]; `out` is empty then.
@@ -318,6 +325,30 @@ impl Sender {
         Some(Position { epoch: sealer.epoch() as u8, index: sealer.next_index() })
     }
 
+    /// A link does not get packets of these SSRCs, of the first [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX) of them,
+    /// until its node says itself what it leaves out ([`Receiver::leave_out`](crate::Receiver::leave_out)).
+    pub fn leave_out(&mut self, stream: OutStreamId, link: OutLinkId, ssrcs: &[u32]) {
+        let Some(stream) = self.streams.get_mut(stream.0) else { return };
+        let Some(member) = stream.members.iter_mut().find(|member| member.link == link.0) else { return };
+        if member.said.is_none() {
+            member.left_out = ssrcs[..ssrcs.len().min(LEFT_OUT_MAX)].to_vec();
+        }
+    }
+
+    /// Whether any link gets packets of this SSRC.
+    pub fn is_wanted(&self, stream: OutStreamId, ssrc: u32) -> bool {
+        self.streams
+            .get(stream.0)
+            .is_some_and(|stream| stream.members.iter().any(|member| member.wants(ssrc)))
+    }
+
+    /// Calls `changed` with each stream of which nodes have said that they leave out other SSRCs than before.
+    pub fn poll_left_out(&mut self, mut changed: impl FnMut(&Self, OutStreamId)) {
+        while let Some(id) = self.changed.pop() {
+            changed(self, OutStreamId(id));
+        }
+    }
+
     /// Packets of a stream from `start` on stay until there is a later start, longer than
     /// [`Limits::history`]: those since a key frame, for nodes that join. Packets and bytes are bounded
     /// as before.
@@ -356,8 +387,13 @@ impl Sender {
         // What was removed meanwhile is left out.
         let first = next.max(history.first());
         let end = history.end().min(first + most.min(PACKETS_PER_CALL_MAX) as u64);
-        let behind = Some(end).filter(|end| *end < history.end());
-        out.packets.extend(history.range(first..end).cloned());
+        // What the node leaves out, and then what it does not, up to what it leaves out again.
+        let is_wanted = |packet: &&Arc<SealedPacket>| all[at].wants(packet.ssrc);
+        let left_out = history.range(first..end).take_while(|packet| !is_wanted(packet)).count() as u64;
+        let first = first.min(end) + left_out;
+        out.packets.extend(history.range(first..end).take_while(is_wanted).cloned());
+        let reached = first + out.packets.len() as u64;
+        let behind = Some(reached).filter(|reached| *reached < history.end());
         if !out.packets.is_empty() {
             self.deal_out(now, stream_id, members, first, out);
         }
@@ -380,7 +416,10 @@ impl Sender {
         let Some(stream) = self.streams.get(stream_id.0) else { return };
         let bytes = out.packets.iter().map(|packet| PRIVATE_BYTES + packet.bytes().len()).sum();
         let live = stream.members[members].iter().filter(|member| member.behind.is_none());
-        for Member { link: id, handle, .. } in live {
+        let gets_any = |member: &&Member| {
+            member.left_out.is_empty() || out.packets.iter().any(|packet| member.wants(packet.ssrc))
+        };
+        for Member { link: id, handle, .. } in live.filter(gets_any) {
             let Some(link) = self.links.get_mut(*id) else { continue };
             let (first, packets) = (link.next, out.packets.len() as u32);
             let run = Run { first, packets, handle: *handle, stream: stream_id.0, number };
@@ -452,6 +491,16 @@ impl Sender {
                     self.control_due.add(now, &mut link.polled_at, link_id.0);
                 }
                 Message::Report(report) => link.stats.report = report,
+                Message::LeaveOut { handle, number, ssrcs } => {
+                    let Some(id) = link.streams.get(&handle) else { continue };
+                    let Some(stream) = self.streams.get_mut(*id) else { continue };
+                    let member = stream.members.iter_mut().find(|member| member.link == link_id.0);
+                    if member.is_some_and(|member| member.leave_out(number, ssrcs))
+                        && !self.changed.contains(id)
+                    {
+                        self.changed.push(*id);
+                    }
+                }
                 // Not for this half: refused before.
                 Message::Pong { .. } | Message::Sent { .. } | Message::Kept { .. } => {}
             }

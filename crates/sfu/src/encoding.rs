@@ -33,6 +33,8 @@ pub(crate) struct Encoding {
     pub(crate) first_arrival: Option<Instant>,
     pub(crate) last_arrival: Option<Instant>,
     pub(crate) rate: Rate,
+    /// Another node says how many bits per second it has, and its layers: not what arrives here.
+    pub(crate) is_reported: bool,
     /// Of its pictures, by the newest key frame that has them.
     pub(crate) sizes: PictureSizes,
     /// Of an encoding that has layers inside.
@@ -52,6 +54,16 @@ pub(crate) struct LayerRates {
 }
 
 impl LayerRates {
+    /// As another node says them: with these as the highest.
+    pub(crate) fn reported(highest: (u8, u8)) -> Self {
+        Self { highest, has_targets: true, ..Self::default() }
+    }
+
+    /// Bits per second of this layer and all below.
+    pub(crate) fn set_up_to(&mut self, (spatial, temporal): (u8, u8), bits_per_second: u64) {
+        self.rates[usize::from(spatial)][usize::from(temporal)].bits_per_second = bits_per_second;
+    }
+
     /// Bits per second of these layers and all below.
     pub(crate) fn up_to(&self, spatial: u8, temporal: u8) -> u64 {
         if self.has_targets {
@@ -79,6 +91,7 @@ impl Encoding {
             first_arrival: None,
             last_arrival: None,
             rate: Rate::default(),
+            is_reported: false,
             sizes: PictureSizes::default(),
             layers: None,
             dependencies: None,
@@ -113,7 +126,7 @@ impl Encoding {
     /// Counts a packet of an encoding that has decode targets, for each that has its frame.
     #[cold]
     pub(crate) fn arrived_in_targets(&mut self, now: Instant, frame: &FrameDependencies, bytes: usize) {
-        let Some(dependencies) = &self.dependencies else { return };
+        let Some(dependencies) = self.dependencies.as_ref().filter(|_| !self.is_reported) else { return };
         let layers = self.layers.get_or_insert_default();
         if !layers.has_targets {
             **layers = LayerRates { has_targets: true, ..LayerRates::default() };
@@ -134,12 +147,17 @@ impl Encoding {
     pub(crate) fn arrived(&mut self, now: Instant, bytes: usize) {
         self.first_arrival.get_or_insert(now);
         self.last_arrival = Some(now);
-        self.rate.add(now, bytes);
+        if !self.is_reported {
+            self.rate.add(now, bytes);
+        }
     }
 
     /// Counts a packet of one of the layers inside. For encodings that have more than one.
     #[cold]
     pub(crate) fn arrived_in_layer(&mut self, now: Instant, (spatial, temporal): (u8, u8), bytes: usize) {
+        if self.is_reported {
+            return;
+        }
         let layers = self.layers.get_or_insert_default();
         let highest = INNER_LAYERS_MAX as u8 - 1;
         let (spatial, temporal) = (spatial.min(highest), temporal.min(highest));

@@ -92,8 +92,13 @@ impl PacketStream {
         let outputs = self.tracks.iter().flat_map(Track::outputs);
         let early = outputs.filter_map(|output| output.early.next_due()).min();
         let renditions = self.tracks.iter().flat_map(|track| &track.renditions);
-        let idle = renditions.filter_map(|rendition| rendition.idle_since).min();
-        let idle = idle.map(|since| since + self.limits.history_duration);
+        // One that has just lost its last user is due: on a mirror there may be no other reason to look.
+        let history = self.limits.history_duration;
+        let idle = renditions.filter(|rendition| rendition.users == 0).filter_map(|rendition| {
+            let newest = || rendition.rewriter.newest().map(|(_, arrival)| arrival);
+            rendition.idle_since.map(|since| since + history).or_else(newest)
+        });
+        let idle = idle.min();
         let due =
             [feedback, requests.min(), unused, backlog, first_reports, reports, early, idle, self.expires_at];
         due.into_iter().flatten().min()

@@ -62,6 +62,7 @@ mod receive;
 mod recent;
 mod reception;
 mod relayed;
+mod relayed_encodings;
 mod rendition;
 mod reports;
 mod resend;
@@ -93,6 +94,8 @@ pub use protection::{
     ProtectedPath, Protection, ProtectionInput, ProtectionPlan, ProtectionStats, REPAIR_LEN_MAX,
 };
 pub use receive::{DropReason, PublisherEvents, Received};
+pub use relayed::RelayedTrack;
+pub use relayed_encodings::{ENCODINGS_REPORT_INTERVAL, EncodingSet};
 pub use reports::ViewerEvents;
 pub use resend::Resend;
 pub use share::Share;

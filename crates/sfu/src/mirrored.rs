@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtp::payload::MediaKind;
+use rtp::payload::{MediaKind, PictureSizes};
 use tracing::trace;
 
 use super::batch::Forward;
@@ -25,6 +25,7 @@ use super::limits::{LAYERS_MAX, Limits};
 use super::packet::Packet;
 use super::packet_cache::CachedPacket;
 use super::receive::{DropReason, MediaPacket, Received};
+use super::relayed_encodings::EncodingSet;
 use super::rendition::{Origin, RenditionId, TrackContext};
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite};
 use super::stream::PacketStream;
@@ -65,6 +66,21 @@ impl LayersWanted {
         (is_main || in_encoding.is_some()).then_some(Outputs { is_main, in_encoding })
     }
 
+    /// Encodings alone: what other nodes need of a track of several.
+    pub fn of_encodings(encodings: EncodingSet) -> Self {
+        Self { main: false, encodings: encodings.bits() }
+    }
+
+    /// The encodings of it.
+    pub fn encodings(self) -> EncodingSet {
+        EncodingSet::of_bits(self.encodings)
+    }
+
+    /// Whether the main output is part of it.
+    pub fn has_main(self) -> bool {
+        self.main
+    }
+
     /// What two mirrors need.
     pub fn and(self, other: Self) -> Self {
         Self { main: self.main || other.main, encodings: self.encodings | other.encodings }
@@ -103,6 +119,7 @@ struct EncodingReport {
     bits_per_second: u64,
     first_arrival: Option<Instant>,
     last_arrival: Option<Instant>,
+    sizes: PictureSizes,
     layers: Option<Box<LayerRates>>,
 }
 
@@ -126,9 +143,18 @@ impl Default for OfHome {
 
 /// On the home.
 impl PacketStream {
-    /// Sets what all mirrors together need of a track: encodings are outputs as long as one of them does.
+    /// Sets what all mirrors and other nodes together need of a track: encodings are outputs as long as one of
+    /// them does.
     pub fn set_mirrored(&mut self, now: Instant, track: TrackIndex, wanted: LayersWanted) {
-        if let Some(track) = self.tracks.get_mut(track).filter(|_| track.kind() == MediaKind::Video) {
+        if track.kind() != MediaKind::Video {
+            return;
+        }
+        // On a mirror it may be there before its first packet.
+        let track = match wanted.encodings {
+            0 => self.tracks.get_mut(track),
+            _ => Some(self.tracks.get_or_new(track)),
+        };
+        if let Some(track) = track {
             track.mirror(now, wanted.encodings);
         }
     }
@@ -157,6 +183,7 @@ impl PacketStream {
                 first_arrival: encoding.first_arrival,
                 // What is alive is taken for alive up to the next report.
                 last_arrival: if encoding.is_live(now) { Some(now) } else { encoding.last_arrival },
+                sizes: encoding.sizes,
                 layers: encoding.layers.clone(),
             });
             (track.index, of_encodings.collect())
@@ -215,6 +242,7 @@ impl PacketStream {
                 encoding.rank = report.rank;
                 encoding.rate.bits_per_second = report.bits_per_second;
                 (encoding.first_arrival, encoding.last_arrival) = (report.first_arrival, report.last_arrival);
+                encoding.sizes = report.sizes;
                 encoding.layers.clone_from(&report.layers);
             }
             if track.layered > 0 {
@@ -224,16 +252,17 @@ impl PacketStream {
     }
 
     /// What this mirror needs of a track from now on, if that has changed: **the caller tells the home**.
-    /// `needs_main`: somebody besides viewers takes the main output here.
+    /// `needs_main`: whether somebody besides viewers takes the main output of a track here.
     pub fn poll_layers_wanted(
         &mut self,
         now: Instant,
-        needs_main: bool,
+        needs_main: impl Fn(TrackIndex) -> bool,
     ) -> Option<(TrackIndex, LayersWanted)> {
         let (viewers, kept) = (self.viewers.len(), self.limits.history_duration);
         self.tracks.iter_mut().find_map(|track| {
             // Viewers without a target get the main output; without any viewers it is there for the first.
-            let needs_main = needs_main || track.layered == 0 || viewers > track.layered as usize;
+            let needs_main =
+                needs_main(track.index) || track.layered == 0 || viewers > track.layered as usize;
             Some((track.index, track.poll_layers_wanted(now, needs_main, kept)?))
         })
     }
@@ -244,12 +273,11 @@ impl PacketStream {
         let is_mirror = self.publisher.is_none();
         let is_relayed = self.publisher.as_ref().is_some_and(|publisher| !publisher.takes_rtcp);
         let asked = self.tracks.iter_mut().filter(|_| is_mirror || is_relayed).find_map(|track| {
-            let index = track.index;
-            let of_encodings = track
-                .encodings
-                .iter_mut()
-                .zip(0..)
-                .map(|(encoding, at)| (&mut encoding.key_frames, Some(at).filter(|_| is_mirror)));
+            let (index, is_split) = (track.index, track.relayed.is_some());
+            let of_encodings =
+                track.encodings.iter_mut().zip(0..).map(|(encoding, at)| {
+                    (&mut encoding.key_frames, Some(at).filter(|_| is_mirror || is_split))
+                });
             let mut all = of_encodings.chain([(&mut track.key_frames, None)]);
             let due = all.find_map(|(requests, encoding)| Some((requests.poll(now)?, encoding)));
             due.map(|(is_for_one, encoding)| KeyFrameRequest { track: index, encoding, is_for_one })

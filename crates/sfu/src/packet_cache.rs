@@ -196,6 +196,11 @@ impl PacketCache {
         self.gop = None;
     }
 
+    /// Whether nothing has come yet of an output that was opened.
+    pub(crate) fn begins_now(&self) -> bool {
+        self.slots.is_empty()
+    }
+
     /// The packet with this number.
     pub(crate) fn get(&self, number: u64) -> Option<&CachedPacket> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?.as_ref()

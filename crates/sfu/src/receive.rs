@@ -18,6 +18,7 @@ use super::clock::NtpRtpMapping;
 use super::inputs::TrackPayload;
 use super::packet::{Packet, RedPrefix};
 use super::reception::Sequence;
+use super::relayed_encodings::is_encodings_report;
 use super::rendition::RenditionId;
 use super::rtp_rewriter::EncodingId;
 use super::ssrc_table::{SsrcRole, UnknownSsrc};
@@ -434,6 +435,11 @@ impl PacketStream {
             match packet {
                 Rtcp::SenderReport(report) => self.note_sender_report(now, report.ssrc, &report.info),
                 Rtcp::Bye(bye) => events.bye |= self.take_bye(&bye),
+                Rtcp::Other { packet_type, format, body } if is_encodings_report(packet_type) => {
+                    let is_relayed = self.publisher.as_ref().is_some_and(|publisher| !publisher.takes_rtcp);
+                    let taken = is_relayed.then(|| self.take_encodings_report(now, format, body));
+                    events.is_malformed |= taken.is_some_and(|taken| taken.is_none());
+                }
                 _ => {}
             }
         }

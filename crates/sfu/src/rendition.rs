@@ -366,6 +366,11 @@ impl Rendition {
         (self.layer.spatial, self.layer.temporal) != (Layer::ALL, Layer::ALL)
     }
 
+    /// Whether it is one of these encodings, and all of it.
+    pub(crate) fn mirrors(&self, encodings: u8) -> bool {
+        !self.is_limited() && self.layer.encoding.is_some_and(|at| encodings & 1 << at != 0)
+    }
+
     /// Whether the last packet of this rendition is also the last of the other.
     pub(crate) fn has_newest_of(&self, other: &Self) -> bool {
         self.is_of_source(other) && self.placed.0 == other.placed.0 && self.placed.1 + 1 == self.cache.end()

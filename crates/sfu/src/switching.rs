@@ -648,8 +648,10 @@ impl Track {
         if self.rendition(id).is_none() {
             self.renditions_made += 1;
             let encoding = layer.encoding.and_then(|at| self.encodings.get(usize::from(at)));
+            // One that does not come from another node begins with a key frame.
+            let comes = |at: u8| self.relayed.as_ref().is_none_or(|relayed| relayed.arriving().has(at));
             let encoding = encoding.filter(|encoding| encoding.is_live(now));
-            let running = encoding.zip(layer.encoding).map(|(encoding, layer)| {
+            let running = encoding.zip(layer.encoding.filter(|at| comes(*at))).map(|(encoding, layer)| {
                 (EncodingId { epoch: self.epoch, layer, generation: encoding.generation }, encoding)
             });
             let next = running.and_then(|(id, encoding)| Some((id, encoding.reception.highest()? + 1)));

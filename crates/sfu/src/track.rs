@@ -23,6 +23,7 @@ use super::packet::{Packet, PacketMeta};
 use super::packet_cache::CachedPacket;
 use super::receive::{DropReason, MediaPacket};
 use super::recent::{FrameTimes, RecentMedia};
+use super::relayed_encodings::RelayedEncodings;
 use super::rendition::{Rendition, RenditionId, TrackContext};
 use super::rtp_rewriter::{Arrival, EncodingId, Rewrite, rtp_units};
 
@@ -79,8 +80,10 @@ pub(crate) struct Track {
     pub(crate) key_frames: KeyFrameRequests,
     /// What the home worker is asked for, on a mirror.
     pub(crate) of_home: OfHome,
-    /// Encodings that mirrors get, a bit for each.
+    /// Encodings that mirrors and other nodes get, a bit for each.
     pub(crate) mirrored: u8,
+    /// Of several encodings whose publisher is another node.
+    pub(crate) relayed: Option<RelayedEncodings>,
     /// The layers there are to choose from, as was last looked at, with averages of their rates.
     pub(crate) choices: Vec<LayerRate>,
     pub(crate) choices_at: Option<Instant>,
@@ -161,6 +164,7 @@ impl Track {
             key_frames: KeyFrameRequests::default(),
             of_home: OfHome::default(),
             mirrored: 0,
+            relayed: None,
             choices: Vec::new(),
             choices_at: None,
             slow_until: None,
@@ -324,7 +328,7 @@ impl Track {
 
     /// The publisher has left. Its packets can still be resent, but no viewer starts with them.
     pub(crate) fn end(&mut self) {
-        self.input = None;
+        (self.input, self.relayed) = (None, None);
         self.encodings = Vec::new();
         self.main.end();
         self.renditions.iter_mut().for_each(Rendition::end);

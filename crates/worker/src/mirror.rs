@@ -297,8 +297,8 @@ mod tests {
         let input = ViewerInput { token: 7, cname: String::new(), tracks: vec![track] };
         let viewer = mirror.join(now, &input).expect("room");
         mirror.set_layer(now, viewer, video, Layer::of(0));
-        mirror.poll_layers_wanted(now, false).expect("more than the best");
-        mirror.poll_layers_wanted(now + Duration::from_secs(2), false).expect("the best no longer")
+        mirror.poll_layers_wanted(now, |_| false).expect("more than the best");
+        mirror.poll_layers_wanted(now + Duration::from_secs(2), |_| false).expect("the best no longer")
     }
 
     #[test]

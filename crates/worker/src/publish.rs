@@ -500,10 +500,15 @@ impl Worker {
         while let Some(action) = actions.queue.pop_front() {
             match action {
                 Action::Bridge { bridge, packets } => self.bridge_packets(bridge, &actions.packets[packets]),
-                Action::Serve { stream, packets } => self.serve_packets(stream, &actions.packets[packets]),
+                Action::Serve { stream, packets } => self.serve_packets(stream, &actions.relayed[packets]),
                 Action::PublicationEnded { stream, epoch } => self.bridge_source_ended(stream, epoch),
                 Action::ServedEnded(stream) => self.end_served(stream),
-                Action::KeyFrameWanted { stream, track } => self.request_of_parent(stream, track),
+                Action::KeyFrameWanted { stream, track, encoding } => {
+                    self.request_of_parent(stream, track, encoding);
+                }
+                Action::EncodingsWanted { stream, track, encodings } => {
+                    self.use_encodings(stream, track, encodings);
+                }
                 Action::StreamFailed(stream) => {
                     self.bridge_failed(stream);
                     self.end_served(stream);

@@ -42,7 +42,7 @@ fn a_node_of_another_version_is_refused_and_both_sides_name_both_versions() {
     let error = pair.dialer.error.expect("the link is over");
     assert_eq!(error, LinkError::OtherVersion { theirs: 9, software: "0.1.0".to_owned() });
     let text = error.to_string();
-    assert!(text.contains("version 9 ") && text.contains("version 1 "), "{text}");
+    assert!(text.contains("version 9 ") && text.contains("version 2 "), "{text}");
 }
 
 #[test]

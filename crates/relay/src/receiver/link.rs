@@ -7,7 +7,7 @@ use super::InStream;
 use crate::authenticator::Authenticator;
 use crate::control::{ControlOpener, ControlSealer, Message, Report};
 use crate::keys::ReceiverKeys;
-use crate::limits::{HANDLES_MAX, KEY_FRAMES_WAITING_MAX, REPORT_INTERVAL};
+use crate::limits::{HANDLES_MAX, KEY_FRAMES_WAITING_MAX, LEFT_OUT_SAID, REPORT_INTERVAL};
 use crate::missing::Missing;
 use crate::round_trip::RoundTrip;
 use crate::table::Id;
@@ -45,9 +45,20 @@ pub(super) struct InLink {
     /// Key frames to be asked for.
     key_frames: Vec<(u16, u32)>,
     key_frames_due: Option<Instant>,
+    /// What streams leave out.
+    left_out: Vec<LeftOut>,
     report_at: Instant,
     pub(super) stats: InLinkStats,
-    messages: Vec<Message>,
+}
+
+/// What a stream leaves out, and when that is said next.
+struct LeftOut {
+    handle: u16,
+    number: u16,
+    ssrcs: Vec<[u8; 4]>,
+    due: Instant,
+    /// How often it is said soon again.
+    times_left: u8,
 }
 
 impl InLink {
@@ -63,10 +74,10 @@ impl InLink {
             round_trip: RoundTrip::default(),
             key_frames: Vec::new(),
             key_frames_due: None,
+            left_out: Vec::new(),
             // The round trip is to be known before something is missing.
             report_at: now,
             stats: InLinkStats::default(),
-            messages: Vec::new(),
         }
     }
 
@@ -138,10 +149,27 @@ impl InLink {
         true
     }
 
+    /// Says what the stream under this handle leaves out.
+    pub(super) fn leave_out(&mut self, now: Instant, handle: u16, number: u16, ssrcs: &[[u8; 4]]) {
+        self.left_out.retain(|known| known.handle != handle);
+        let ssrcs = ssrcs.to_vec();
+        self.left_out.push(LeftOut { handle, number, ssrcs, due: now, times_left: LEFT_OUT_SAID });
+    }
+
+    /// A stream no longer comes by the link.
+    pub(super) fn free(&mut self, now: Instant, handle: u16) {
+        self.handles.free(now, handle);
+        self.left_out.retain(|known| known.handle != handle);
+    }
+
     /// Writes what is due, and returns how many numbers are given up.
-    pub(super) fn poll(&mut self, now: Instant, write: impl FnOnce(&mut ControlSealer, &[Message])) -> u64 {
-        let Self { messages, stats, missing, round_trip, .. } = self;
-        messages.clear();
+    pub(super) fn poll(
+        &mut self,
+        now: Instant,
+        write: impl FnOnce(&mut ControlSealer, &[Message<'_>]),
+    ) -> u64 {
+        let Self { sealer, left_out, stats, missing, round_trip, .. } = self;
+        let mut messages = Vec::new();
         let mut ranges: Option<(u64, u16)> = None;
         let retry = round_trip.smoothed().unwrap_or(ROUND_TRIP_UNKNOWN);
         let given_up = missing.poll(now, retry, |number| {
@@ -161,6 +189,13 @@ impl InLink {
         stats.lost += given_up;
         self.key_frames_due = None;
         let asks = self.key_frames.drain(..);
+        // First what is left out, so that what is wanted is known when a key frame of it is asked for.
+        for said in left_out.iter_mut().filter(|said| said.due <= now) {
+            said.times_left = said.times_left.saturating_sub(1);
+            said.due = now + if said.times_left > 0 { retry } else { REPORT_INTERVAL };
+            let LeftOut { handle, number, ref ssrcs, .. } = *said;
+            messages.push(Message::LeaveOut { handle, number, ssrcs });
+        }
         messages.extend(asks.map(|(handle, ssrc)| Message::KeyFrame { handle, ssrc }));
         if self.report_at <= now {
             self.report_at = now + REPORT_INTERVAL;
@@ -173,14 +208,16 @@ impl InLink {
             }));
         }
         if !messages.is_empty() {
-            write(&mut self.sealer, &self.messages);
+            write(sealer, &messages);
         }
         given_up
     }
 
     /// When there is something to write.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        [Some(self.report_at), self.missing.next_due(), self.key_frames_due].into_iter().flatten().min()
+        let left_out = self.left_out.iter().map(|said| said.due).min();
+        let due = [Some(self.report_at), self.missing.next_due(), self.key_frames_due, left_out];
+        due.into_iter().flatten().min()
     }
 
     pub(super) fn stats(&self) -> InLinkStats {

@@ -21,6 +21,9 @@ pub(super) struct InStream {
     tracks: SsrcMap<TrackIndex>,
     /// Links that it comes by, and its handle there.
     pub(super) links: Vec<(Id<InLink>, u16)>,
+    /// SSRCs that are not wanted, and how often that has changed.
+    pub(super) left_out: Vec<[u8; 4]>,
+    pub(super) left_out_number: u16,
 }
 
 struct Epoch {
@@ -36,7 +39,13 @@ impl InStream {
         let tracks_max = tracks_max.min(usize::from(u16::MAX));
         // The node may join in the middle of its first epoch.
         let first = Epoch::new(key, Window::new(INDEX_WINDOW));
-        Self { epochs: vec![first], tracks: SsrcMap::new(tracks_max), links: Vec::new() }
+        Self {
+            epochs: vec![first],
+            tracks: SsrcMap::new(tracks_max),
+            links: Vec::new(),
+            left_out: Vec::new(),
+            left_out_number: 0,
+        }
     }
 
     pub(super) fn add_key(&mut self, now: Instant, key: &OpenKey) -> Result<(), SetupError> {

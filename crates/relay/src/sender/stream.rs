@@ -11,7 +11,6 @@ use crate::history::{History, SealedPacket};
 use crate::key_frames::KeyFrames;
 use crate::keys::Sealer;
 use crate::limits::{Limits, PADDING_MAX, SPARES_MAX};
-use crate::rtp_or_rtcp::ssrc_of;
 use crate::table::Id;
 use crate::wire::{PRIVATE_BYTES, SHARED_BYTES_ADDED, Shared};
 
@@ -24,12 +23,39 @@ pub(super) struct OutStream {
 }
 
 /// A link that gets a stream, and the handle it knows it by.
-#[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) link: Id<OutLink>,
     pub(super) handle: u16,
     /// Number of the next packet that it lacks, while it gets those that are kept.
     pub(super) behind: Option<u64>,
+    /// SSRCs that it does not get.
+    pub(super) left_out: Vec<u32>,
+    /// Number of what its node said last about that.
+    pub(super) said: Option<u16>,
+}
+
+impl Member {
+    pub(super) fn new(link: Id<OutLink>, handle: u16) -> Self {
+        Self { link, handle, behind: None, left_out: Vec::new(), said: None }
+    }
+
+    /// Whether it gets packets of this SSRC.
+    #[inline]
+    pub(super) fn wants(&self, ssrc: u32) -> bool {
+        !self.left_out.contains(&ssrc)
+    }
+
+    /// Takes what its node says it leaves out. Whether that is anything new.
+    pub(super) fn leave_out(&mut self, number: u16, ssrcs: &[[u8; 4]]) -> bool {
+        if self.said.is_some_and(|said| number.wrapping_sub(said).cast_signed() <= 0) {
+            return false;
+        }
+        self.said = Some(number);
+        let ssrcs = ssrcs.iter().map(|ssrc| u32::from_be_bytes(*ssrc));
+        let is_new = !self.left_out.iter().copied().eq(ssrcs.clone());
+        self.left_out = ssrcs.collect();
+        is_new
+    }
 }
 
 /// A packet to be sent on.
@@ -74,9 +100,7 @@ impl OutStream {
             let lacks = longest - packet.len();
             let padding = if may_pad && lacks <= PADDING_MAX { lacks as u8 } else { 0 };
             let sealed = spares.fill(|sealed| sealed.seal(sealer, packet, padding));
-            if let Some(ssrc) = ssrc_of(packet) {
-                key_frames.note(ssrc);
-            }
+            key_frames.note(sealed.ssrc);
             out.packets.push(Arc::clone(&sealed));
             history.push(now, sealed, limits, |packet| spares.put(packet));
         }
@@ -97,7 +121,7 @@ impl OutStream {
         let first = self.history.end();
         for packet in packets {
             let Some(shared) = Shared::parse(packet.datagram) else { continue };
-            let sealed = spares.fill(|sealed| sealed.copy_from(&shared));
+            let sealed = spares.fill(|sealed| sealed.copy_from(&shared, packet.ssrc));
             self.key_frames.note(packet.ssrc);
             out.packets.push(Arc::clone(&sealed));
             self.history.push(now, sealed, limits, |packet| spares.put(packet));

@@ -23,7 +23,7 @@ pub struct PictureSizes {
 
 impl PictureSizes {
     /// Adds the size of the next higher spatial layer. There is no ninth.
-    pub(super) fn push(&mut self, width: u32, height: u32) {
+    pub fn push(&mut self, width: u32, height: u32) {
         let (Ok(width), Ok(height)) = (width.try_into(), height.try_into()) else { return };
         if let Some(place) = self.sizes.get_mut(self.len) {
             *place = PictureSize { width, height };

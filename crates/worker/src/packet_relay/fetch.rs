@@ -8,8 +8,9 @@ use relay::{
     DropReason, EPOCHS_MAX, Forwarded, InLinkId, InStreamId, OpenKey, OutStreamId, PACKETS_PER_CALL_MAX,
     Position, SetupError,
 };
-use sfu::Received;
+use sfu::{Received, TrackIndex};
 
+use super::encodings::Encodings;
 use super::starts::Starts;
 use super::{Counts, Link, PacketRelay, RelayedPacket};
 use crate::context::Context;
@@ -31,6 +32,10 @@ pub(super) struct Fetched {
     /// What is kept of it for further nodes, if anything is.
     pub(super) out: Option<OutStreamId>,
     pub(super) starts: Starts,
+    /// Tracks that come by encodings.
+    pub(super) encodings: Encodings,
+    /// Its parents have been told which of these are left out.
+    pub(super) has_said: bool,
     /// Behind the newest packet.
     pub(super) newest: Option<Position>,
     pub(super) counts: Counts,
@@ -89,9 +94,9 @@ impl PacketRelay {
         let taken =
             take(ctx, RelayedPacket { stream, epoch, packet: received.packet, is_rtcp: received.is_rtcp });
         let mut start = None;
-        if let Some(taken) = taken.filter(|taken| taken.starts_key_frame)
+        if taken.is_some_and(|taken| taken.starts_key_frame)
             && let Ok(packet) = rtp::Packet::parse(received.packet)
-            && fetched.starts.note(ctx.now, taken.track, packet.timestamp(), position)
+            && fetched.starts.note(ctx.now, received.ssrc, packet.timestamp(), position)
         {
             start = fetched.starts.oldest();
         }
@@ -106,7 +111,16 @@ impl PacketRelay {
             return copies.clear();
         }
         onward.sort_by_key(|onward| onward.stream);
-        for run in onward.chunk_by(|one, other| one.stream == other.stream) {
+        // What some nodes leave out and others do not goes by itself.
+        let is_split = |onward: &Onward| {
+            let track = TrackIndex::of_relayed_ssrc(onward.ssrc).map(|(track, _)| track);
+            let encodings = fetched.get(&onward.stream).map(|fetched| &fetched.encodings);
+            track.zip(encodings).is_some_and(|(track, encodings)| encodings.has(track))
+        };
+        let is_alike = |one: &Onward, other: &Onward| {
+            one.stream == other.stream && (one.ssrc == other.ssrc || !is_split(one) && !is_split(other))
+        };
+        for run in onward.chunk_by(is_alike) {
             let out = run.first().and_then(|first| fetched.get(&first.stream)?.out);
             let Some(out) = out else { continue };
             for part in run.chunks(PACKETS_PER_CALL_MAX) {

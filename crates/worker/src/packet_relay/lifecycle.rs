@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use relay::{OpenKey, SealKey};
-use sfu::Packet;
 
+use super::encodings::Encodings;
 use super::fetch::Fetched;
 use super::serve::{Served, ServedSource};
 use super::starts::Starts;
@@ -51,6 +51,8 @@ impl Worker {
                 parents: vec![link],
                 out: None,
                 starts: Starts::default(),
+                encodings: Encodings::all_of(&tracks),
+                has_said: false,
                 newest: None,
                 counts: Counts::default(),
             };
@@ -154,6 +156,11 @@ impl Worker {
             entry.publication.players += 1;
             entry.is_served = true;
             self.packets.update_watched(self.ctx.now, stream);
+            // Which encodings they begin with.
+            if let Some(relay) = &mut self.relay {
+                relay.review.push(id);
+            }
+            self.review_encodings();
             self.seal_cached(id, stream);
         }
         let keys = self.relay.as_ref().map_or(Vec::new(), |relay| relay.keys(id));
@@ -162,9 +169,21 @@ impl Worker {
 
     /// Seals what a player would begin with, for nodes that come.
     fn seal_cached(&mut self, id: StreamId, stream: PacketStreamId) {
-        let entry = &self.packets.streams[stream];
-        let mut cached: Vec<Arc<Packet>> = entry.sfu.cached(self.ctx.now).cloned().collect();
-        cached.sort_by_key(|packet| packet.arrival());
+        let Some(served) = self.relay.as_mut().and_then(|relay| relay.served.get_mut(&id)) else { return };
+        served.is_begun = true;
+        let entry = &mut self.packets.streams[stream];
+        let mut cached = entry
+            .sfu
+            .cached_for_relay(self.ctx.now, |track| entry.relayed.iter().any(|(it, _)| *it == track));
+        cached.sort_by_key(|(packet, _)| packet.arrival());
+        // Of what nothing is cached, as soon as possible.
+        for (track, encoding) in
+            entry.relayed.iter().flat_map(|(track, set)| set.iter().map(|at| (*track, at)))
+        {
+            if !cached.iter().any(|(packet, _)| packet.track() == track && packet.encoding() == encoding) {
+                entry.sfu.request_key_frame_of_encoding(self.ctx.now, track, encoding);
+            }
+        }
         self.serve_packets(id, &cached);
     }
 
@@ -197,6 +216,10 @@ impl Worker {
                 for link in served.children.iter().filter_map(|link| relay.links.get(link)) {
                     relay.sender.unsubscribe(served.out, link.ends.out);
                 }
+                if let Some(stream) = self.packets.streams.get_mut(served.stream) {
+                    stream.is_sent_on = false;
+                }
+                relay.review.push(id);
             }
             ServedSource::Sealed { .. } => {
                 relay.sender.remove_stream(served.out);
@@ -204,6 +227,8 @@ impl Worker {
                 let entry = self.packets.streams.get_mut(served.stream);
                 if let Some(entry) = entry.filter(|entry| entry.publication.id == id) {
                     entry.is_served = false;
+                    entry.relayed.clear();
+                    entry.review_mirrored(self.ctx.now);
                     self.packets.player_left(&mut self.ctx, served.stream);
                 }
             }

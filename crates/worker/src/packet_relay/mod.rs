@@ -15,6 +15,7 @@
 #[cfg(feature = "simulated")]
 mod audit;
 mod commands;
+mod encodings;
 mod fetch;
 mod lifecycle;
 mod run;
@@ -67,6 +68,8 @@ pub(crate) struct PacketRelay {
     /// Links that get what is kept of a stream, the next one in front.
     catching_up: VecDeque<(StreamId, LinkId)>,
     catch_up_at: Instant,
+    /// Streams of which other encodings may be wanted than before.
+    review: Vec<StreamId>,
     notices: Option<RelayNotices>,
     counters: RelayCounters,
     /// Bytes sent at the last sample.
@@ -125,6 +128,7 @@ impl PacketRelay {
             of_in: Vec::new(),
             catching_up: VecDeque::new(),
             catch_up_at: crate::net::Clock::now(),
+            review: Vec::new(),
             notices: None,
             counters: RelayCounters::default(),
             sampled_bytes: 0,
@@ -149,7 +153,7 @@ impl PacketRelay {
 
     /// How long the loop may sleep as far as other nodes are concerned.
     pub(crate) fn timeout(&self, now: Instant) -> Duration {
-        if self.port.readable {
+        if self.port.readable || !self.review.is_empty() {
             return Duration::ZERO;
         }
         let catch_up = (!self.catching_up.is_empty()).then_some(self.catch_up_at);
@@ -224,18 +228,19 @@ impl PacketRelay {
         *counter += 1;
     }
 
-    /// Sends what is due by the clock. `ask` gets each track of a stream that is served of which another node
-    /// wants a key frame.
-    fn run_timers(&mut self, ctx: &Context, mut ask: impl FnMut(StreamId, TrackIndex)) {
-        let Self { sender, receiver, port, counters, fetched, of_out, back, .. } = self;
+    /// Sends what is due by the clock. `ask` gets each track of a stream that is served, or encoding of it, of
+    /// which another node wants a key frame.
+    fn run_timers(&mut self, ctx: &Context, mut ask: impl FnMut(StreamId, TrackIndex, Option<u8>)) {
+        let Self { sender, receiver, port, counters, served, fetched, of_out, back, .. } = self;
         sender.poll_key_frame_requests(ctx.now, |out, ssrc| {
             counters.key_frame_requests_in += 1;
             let Some(id) = of_out.get(&out) else { return };
             if let Some(fetched) = fetched.get(id) {
                 counters.key_frame_requests_out += 1;
                 receiver.request_key_frame(ctx.now, fetched.into, ssrc);
-            } else if let Some(track) = TrackIndex::of_relayed_ssrc(ssrc) {
-                ask(*id, track);
+            } else if let Some((track, encoding)) = TrackIndex::of_relayed_ssrc(ssrc) {
+                let is_split = served.get(id).is_some_and(|served| served.encodings.has(track));
+                ask(*id, track, Some(encoding).filter(|_| is_split));
             }
         });
         sender.poll_control(ctx.now, |link, datagram| port.control_to(link, datagram, ctx.now_ms));

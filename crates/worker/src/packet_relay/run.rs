@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sfu::{Packet, TrackIndex};
+use sfu::{KeyFrameRequest, Packet, TrackIndex};
 
+use super::PacketRelay;
 use crate::event_loop::Worker;
 use crate::registry::StreamId;
 
@@ -35,11 +36,16 @@ impl Worker {
     /// Sends other nodes what is due by the clock, and asks publishers for the key frames that they want.
     pub(crate) fn run_relay_timers(&mut self) {
         let Some(relay) = &mut self.relay else { return };
+        let PacketRelay { sender, review, of_out, .. } = &mut **relay;
+        sender.poll_left_out(|_, out| review.extend(of_out.get(&out)));
+        self.review_encodings();
+        let Some(relay) = &mut self.relay else { return };
         let (packets, now) = (&mut self.packets, self.ctx.now);
         let mut is_any_asked = false;
-        relay.run_timers(&self.ctx, |id, track| {
+        relay.run_timers(&self.ctx, |id, track, encoding| {
             let Some(stream) = packets.streams.find(id) else { return };
-            packets.streams[stream].sfu.request_key_frame(now, track);
+            let request = KeyFrameRequest { track, encoding, is_for_one: false };
+            packets.streams[stream].sfu.request_key_frame_of(now, request);
             packets.streams.mark_dirty(stream);
             is_any_asked = true;
         });
@@ -60,18 +66,21 @@ impl Worker {
     }
 
     /// Packets of a stream that other nodes get have come in.
-    pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[Arc<Packet>]) {
-        if let Some(relay) = &mut self.relay {
-            relay.seal(&self.ctx, self.packets.streams.clock, id, packets);
+    pub(crate) fn serve_packets(&mut self, id: StreamId, packets: &[(Arc<Packet>, Option<u64>)]) {
+        let Some(relay) = &mut self.relay else { return };
+        let clock = self.packets.streams.clock;
+        if let Some(stream) = self.packets.streams.find(id) {
+            relay.seal(&self.ctx, (clock, &self.packets.streams[stream].sfu), id, packets);
         }
     }
 
     /// A node here needs a key frame of a stream that it fetches.
-    pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex) {
+    pub(crate) fn request_of_parent(&mut self, id: StreamId, track: TrackIndex, encoding: Option<u8>) {
         let Some(relay) = &mut self.relay else { return };
         if let Some(fetched) = relay.fetched.get(&id) {
             relay.counters.key_frame_requests_out += 1;
-            relay.receiver.request_key_frame(self.ctx.now, fetched.into, track.relayed_ssrc());
+            let ssrc = track.relayed_ssrc(encoding.unwrap_or(0));
+            relay.receiver.request_key_frame(self.ctx.now, fetched.into, ssrc);
         }
     }
 }

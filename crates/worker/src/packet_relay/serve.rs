@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use relay::{OpenKey, OutStreamId, PACKET_BYTES_MAX, PACKETS_PER_CALL_MAX, Position, SealKey, SetupError};
 use rtp::payload::Codec;
 use rtp::rtcp::{SenderInfo, SenderReport};
-use sfu::{NtpRtpMapping, Packet, TrackIndex, WallClock};
+use sfu::{ENCODINGS_REPORT_INTERVAL, NtpRtpMapping, Packet, PacketStream, TrackIndex, WallClock};
 
+use super::encodings::Encodings;
 use super::starts::Starts;
 use super::{Counts, Link, PacketRelay};
 use crate::context::Context;
@@ -29,8 +30,17 @@ pub(super) struct Served {
     pub(super) epoch: Epoch,
     pub(super) out: OutStreamId,
     pub(super) source: ServedSource,
-    /// By position of the track.
-    tracks: Vec<Track>,
+    /// By position of the track: payload type of each codec it may have.
+    payload_types: Vec<Vec<(Codec, u8)>>,
+    /// What has been sent of each SSRC. Few.
+    sources: Vec<SentSource>,
+    /// Tracks that cross by encodings.
+    pub(super) encodings: Encodings,
+    /// What a player would begin with has been sealed.
+    pub(super) is_begun: bool,
+    /// Number of the next report of encodings, and when it is due.
+    report_number: u16,
+    report_at: Instant,
     pub(super) starts: Starts,
     /// Links that get it.
     pub(super) children: Vec<LinkId>,
@@ -53,11 +63,9 @@ pub(super) enum ServedSource {
     Forwarded,
 }
 
-/// What packets of a track are sent with.
-#[derive(Default)]
-struct Track {
-    /// Payload type of each codec it may have.
-    payload_types: Vec<(Codec, u8)>,
+/// What packets of an SSRC are reported with.
+struct SentSource {
+    ssrc: u32,
     packets: u32,
     payload_bytes: u32,
     /// Its clock, as of the newest packet.
@@ -69,8 +77,11 @@ struct Track {
 struct Written {
     /// End of its bytes.
     end: usize,
-    /// Track and timestamp, if it is of a key frame.
-    key_frame: Option<(TrackIndex, u32)>,
+    ssrc: u32,
+    /// Its timestamp, if it is of a key frame.
+    key_frame: Option<u32>,
+    /// Nodes may leave it out.
+    is_of_encoding: bool,
 }
 
 impl Served {
@@ -80,13 +91,13 @@ impl Served {
         tracks: &PublishedTracks,
         now: Instant,
     ) -> Self {
-        let mut by_position: Vec<Track> = TrackIndex::all().map(|_| Track::default()).collect();
+        let mut payload_types: Vec<Vec<(Codec, u8)>> = TrackIndex::all().map(|_| Vec::new()).collect();
         let mut counts = [0; 2];
         for described in tracks.iter() {
             let count = &mut counts[usize::from(described.kind == rtp::payload::MediaKind::Video)];
             if let Some(track) = TrackIndex::new(described.kind, *count) {
                 let formats = described.formats.iter();
-                by_position[track.position()].payload_types =
+                payload_types[track.position()] =
                     formats.map(|format| (format.codec, format.payload_type)).collect();
             }
             *count += 1;
@@ -97,7 +108,12 @@ impl Served {
             epoch,
             out,
             source,
-            tracks: by_position,
+            payload_types,
+            sources: Vec::new(),
+            encodings: Encodings::of(tracks),
+            is_begun: false,
+            report_number: 0,
+            report_at: now,
             starts: Starts::default(),
             children: Vec::new(),
             idle_since: now,
@@ -105,27 +121,45 @@ impl Served {
         }
     }
 
-    /// Writes packets as other nodes get them, and reports that are due behind them. `left_out` counts
-    /// packets that cannot be sealed.
+    /// A sender report of this SSRC is due with its next packet.
+    pub(super) fn report_soon(&mut self, ssrc: u32) {
+        if let Some(source) = self.sources.iter_mut().find(|source| source.ssrc == ssrc) {
+            source.reported_at = None;
+        }
+    }
+
+    /// What has been sent of an SSRC.
+    fn source(&mut self, ssrc: u32) -> &mut SentSource {
+        let at = self.sources.iter().position(|source| source.ssrc == ssrc).unwrap_or_else(|| {
+            let source = SentSource { ssrc, packets: 0, payload_bytes: 0, clock: None, reported_at: None };
+            self.sources.push(source);
+            self.sources.len() - 1
+        });
+        &mut self.sources[at]
+    }
+
+    /// Writes packets as other nodes get them, each with its number in its encoding if it crosses by that, and
+    /// reports that are due behind them. `left_out` counts packets that cannot be sealed.
     fn write(
         &mut self,
         now: Instant,
         clock: WallClock,
-        packets: &[Arc<Packet>],
+        packets: &[(Arc<Packet>, Option<u64>)],
         out: &mut Vec<u8>,
         left_out: &mut u64,
     ) -> Vec<Written> {
-        let mut entries = Vec::with_capacity(packets.len() + 2);
-        for packet in packets.iter().filter(|packet| packet.epoch() == self.epoch.0) {
-            let track = &mut self.tracks[packet.track().position()];
-            let payload_type = track.payload_types.iter().find(|(codec, _)| *codec == packet.codec());
+        let (mut entries, epoch) = (Vec::with_capacity(packets.len() + 2), self.epoch.0);
+        for (packet, in_encoding) in packets.iter().filter(|(packet, _)| packet.epoch() == epoch) {
+            let track = packet.track();
+            let payload_type =
+                self.payload_types[track.position()].iter().find(|(codec, _)| *codec == packet.codec());
             let Some(&(_, payload_type)) = payload_type else {
                 *left_out += 1;
                 tracing::trace!(stream = &*self.key, codec = ?packet.codec(), "packet not sealed: not offered");
                 continue;
             };
             let from = out.len();
-            packet.write_relayed(payload_type, out);
+            packet.write_relayed(payload_type, *in_encoding, out);
             if out.len() - from > PACKET_BYTES_MAX {
                 // It would keep the others from being sealed.
                 *left_out += 1;
@@ -134,27 +168,35 @@ impl Served {
                 continue;
             }
             self.counts.add(out.len() - from);
-            track.packets = track.packets.wrapping_add(1);
-            track.payload_bytes = track.payload_bytes.wrapping_add(packet.media().len() as u32);
-            if let Some(mapping) = packet.clock_mapping() {
-                track.clock = Some((mapping, packet.clock_rate()));
+            let ssrc = track.relayed_ssrc(in_encoding.map_or(0, |_| packet.encoding()));
+            let source = self.source(ssrc);
+            source.packets = source.packets.wrapping_add(1);
+            source.payload_bytes = source.payload_bytes.wrapping_add(packet.media().len() as u32);
+            let mapping = match in_encoding {
+                Some(_) => packet.clock_mapping_of_encoding(),
+                None => packet.clock_mapping(),
+            };
+            if let Some(mapping) = mapping {
+                source.clock = Some((mapping, packet.clock_rate()));
             }
-            let key_frame = packet.is_key_frame().then_some((packet.track(), packet.timestamp()));
-            entries.push(Written { end: out.len(), key_frame });
+            let key_frame = packet.is_key_frame().then_some(packet.timestamp());
+            entries.push(Written { end: out.len(), ssrc, key_frame, is_of_encoding: in_encoding.is_some() });
         }
-        for (index, track) in TrackIndex::all().zip(&mut self.tracks) {
+        for source in &mut self.sources {
             let is_due =
-                track.reported_at.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
-            if let Some((mapping, clock_rate)) = track.clock.filter(|_| is_due) {
-                track.reported_at = Some(now);
+                source.reported_at.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
+            if let Some((mapping, clock_rate)) = source.clock.filter(|_| is_due) {
+                source.reported_at = Some(now);
                 let info = SenderInfo {
                     ntp: clock.ntp(now),
                     rtp_timestamp: mapping.timestamp_at(now, clock_rate),
-                    packets: track.packets,
-                    payload_bytes: track.payload_bytes,
+                    packets: source.packets,
+                    payload_bytes: source.payload_bytes,
                 };
-                SenderReport::write(out, index.relayed_ssrc(), &info, &[]);
-                entries.push(Written { end: out.len(), key_frame: None });
+                SenderReport::write(out, source.ssrc, &info, &[]);
+                let track = TrackIndex::of_relayed_ssrc(source.ssrc).map(|(track, _)| track);
+                let is_of_encoding = track.is_some_and(|track| self.encodings.has(track));
+                entries.push(Written { end: out.len(), ssrc: source.ssrc, key_frame: None, is_of_encoding });
             }
         }
         entries
@@ -162,15 +204,41 @@ impl Served {
 }
 
 impl PacketRelay {
-    /// Seals packets of a stream and sends them to all links that get it.
-    pub(super) fn seal(&mut self, ctx: &Context, clock: WallClock, id: StreamId, packets: &[Arc<Packet>]) {
-        let Self { served, sender, port, group, written, counters, .. } = self;
+    /// Seals packets of a stream, what is due of reports of its encodings before, and sends them to all links
+    /// that get it.
+    pub(super) fn seal(
+        &mut self,
+        ctx: &Context,
+        (clock, sfu): (WallClock, &PacketStream),
+        id: StreamId,
+        packets: &[(Arc<Packet>, Option<u64>)],
+    ) {
+        let Self { served, sender, port, group, written, counters, review, .. } = self;
         let Some(served) = served.get_mut(&id) else { return };
         written.clear();
-        let entries = served.write(ctx.now, clock, packets, written, &mut counters.not_sealed);
+        let mut entries = Vec::new();
+        if served.report_at <= ctx.now && !served.encodings.is_empty() {
+            served.report_at = ctx.now + ENCODINGS_REPORT_INTERVAL;
+            served.report_number = served.report_number.wrapping_add(1);
+            for track in served.encodings.tracks() {
+                sfu.write_encodings_report(ctx.now, track, served.report_number, written);
+                entries.push(Written { end: written.len(), ssrc: 0, key_frame: None, is_of_encoding: false });
+            }
+            // What is best may have changed.
+            review.push(id);
+        }
+        entries.extend(served.write(ctx.now, clock, packets, written, &mut counters.not_sealed));
         let starts = std::iter::once(0).chain(entries.iter().map(|entry| entry.end));
         let bytes: Vec<&[u8]> = starts.zip(&entries).map(|(from, entry)| &written[from..entry.end]).collect();
-        for (bytes, entries) in bytes.chunks(PACKETS_PER_CALL_MAX).zip(entries.chunks(PACKETS_PER_CALL_MAX)) {
+        // What some nodes leave out and others do not goes by itself.
+        let is_alike = |one: &Written, other: &Written| {
+            one.ssrc == other.ssrc || !one.is_of_encoding && !other.is_of_encoding
+        };
+        let runs = entries.chunk_by(is_alike).flat_map(|run| run.chunks(PACKETS_PER_CALL_MAX));
+        let mut rest = &bytes[..];
+        for entries in runs {
+            let (bytes, behind) = rest.split_at(entries.len());
+            rest = behind;
             let Some(first) = sender.next_position(served.out) else { return };
             if let Err(error) = sender.send(ctx.now, served.out, bytes, group) {
                 counters.not_sealed += bytes.len() as u64;
@@ -180,8 +248,8 @@ impl PacketRelay {
             port.send_group(group, ctx.now_ms);
             for (at, entry) in (0u32..).zip(entries) {
                 let position = Position { index: first.index.wrapping_add(at), ..first };
-                if let Some((track, timestamp)) = entry.key_frame
-                    && served.starts.note(ctx.now, track, timestamp, position)
+                if let Some(timestamp) = entry.key_frame
+                    && served.starts.note(ctx.now, entry.ssrc, timestamp, position)
                     && let Some(start) = served.starts.oldest()
                 {
                     sender.keep_from(served.out, start);
@@ -229,7 +297,9 @@ impl PacketRelay {
             None => sender.subscribe(served.out, ends.out, handle)?,
         }
         // So that its players need not wait for the next ones.
-        served.tracks.iter_mut().for_each(|track| track.reported_at = None);
+        served.sources.iter_mut().for_each(|source| source.reported_at = None);
+        served.report_at = ctx.now;
+        self.review.push(id);
         if !served.children.contains(&link) {
             served.children.push(link);
         }
@@ -249,6 +319,7 @@ impl PacketRelay {
             if served.children.is_empty() {
                 served.idle_since = now;
             }
+            self.review.push(*id);
         }
         self.catching_up.retain(|(id, of)| *of != link || only.is_some_and(|only| only != *id));
     }

@@ -1,9 +1,9 @@
-//! Where the newest key frame of each video track of a stream begins: what a node that joins begins with.
+//! Where the newest key frame of each encoding of video of a stream begins: what a node that joins begins
+//! with.
 
 use std::time::{Duration, Instant};
 
 use relay::Position;
-use sfu::TrackIndex;
 
 /// Begins of key frames.
 #[derive(Debug, Default)]
@@ -11,23 +11,17 @@ pub(super) struct Starts(Vec<Start>);
 
 #[derive(Debug)]
 struct Start {
-    track: TrackIndex,
+    ssrc: u32,
     timestamp: u32,
     position: Position,
     at: Instant,
 }
 
 impl Starts {
-    /// A packet of a key frame of a track is at this position. Whether it is the first of it.
-    pub(super) fn note(
-        &mut self,
-        now: Instant,
-        track: TrackIndex,
-        timestamp: u32,
-        position: Position,
-    ) -> bool {
-        let start = Start { track, timestamp, position, at: now };
-        match self.0.iter_mut().find(|known| known.track == track) {
+    /// A packet of a key frame of this SSRC is at this position. Whether it is the first of it.
+    pub(super) fn note(&mut self, now: Instant, ssrc: u32, timestamp: u32, position: Position) -> bool {
+        let start = Start { ssrc, timestamp, position, at: now };
+        match self.0.iter_mut().find(|known| known.ssrc == ssrc) {
             Some(known) if known.timestamp == timestamp => return false,
             Some(known) => *known = start,
             None => self.0.push(start),
@@ -35,7 +29,12 @@ impl Starts {
         true
     }
 
-    /// From where on all video tracks can be decoded.
+    /// Nothing of this SSRC is sent any more.
+    pub(super) fn forget(&mut self, ssrc: u32) {
+        self.0.retain(|start| start.ssrc != ssrc);
+    }
+
+    /// From where on all video can be decoded.
     pub(super) fn oldest(&self) -> Option<Position> {
         self.0.iter().min_by_key(|start| start.at).map(|start| start.position)
     }
@@ -50,15 +49,13 @@ impl Starts {
 
 #[cfg(test)]
 mod tests {
-    use rtp::payload::MediaKind;
-
     use super::*;
     use crate::net::Clock;
 
     #[test]
     fn the_oldest_of_the_newest_key_frames_is_where_all_tracks_begin() {
         let (mut starts, now, second) = (Starts::default(), Clock::now(), Duration::from_secs(1));
-        let [one, two] = [0, 1].map(|nth| TrackIndex::new(MediaKind::Video, nth).expect("a track"));
+        let [one, two] = [1, 2];
         let at = |index| Position { epoch: 0, index };
         assert_eq!(starts.oldest(), None);
         assert!(starts.note(now, one, 0, at(10)));

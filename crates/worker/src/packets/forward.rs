@@ -216,9 +216,9 @@ impl Packets {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.queued = false;
         // Before the packets: a mirror has to know what they are of.
-        stream.exchange_layers(ctx);
-        let (publication, is_served) = (&stream.publication, stream.is_served);
-        let from = self.actions.packets.len();
+        stream.exchange_layers(ctx, &mut self.actions);
+        let (publication, is_served, relayed) = (&stream.publication, stream.is_served, &stream.relayed);
+        let (from, relayed_from) = (self.actions.packets.len(), self.actions.relayed.len());
         stream.sfu.take_arrivals(|packet, outputs| {
             let remotes = publication.remotes.iter().zip(publication.source.iter().cycle());
             for (remote, source) in remotes {
@@ -234,20 +234,28 @@ impl Packets {
                     );
                 }
             }
-            if outputs.is_main && (is_served || publication.bridge.is_some()) {
+            if outputs.is_main && publication.bridge.is_some() {
                 self.actions.packets.push(Arc::clone(packet));
             }
-        });
-        let packets = from..self.actions.packets.len();
-        if !packets.is_empty() {
-            // Other nodes first: packets to them wait for nothing else.
             if is_served {
-                let packets = packets.clone();
-                self.actions.queue.push_back(Action::Serve { stream: publication.id, packets });
+                let of_track = relayed.iter().find(|(track, _)| *track == packet.track());
+                let in_encoding = match of_track {
+                    Some((_, set)) if set.has(packet.encoding()) => outputs.in_encoding,
+                    _ => None,
+                };
+                if in_encoding.is_some() || of_track.is_none() && outputs.is_main {
+                    self.actions.relayed.push((Arc::clone(packet), in_encoding));
+                }
             }
-            if let Some(bridge) = publication.bridge {
-                self.actions.queue.push_back(Action::Bridge { bridge, packets });
-            }
+        });
+        // Other nodes first: packets to them wait for nothing else.
+        let packets = relayed_from..self.actions.relayed.len();
+        if !packets.is_empty() {
+            self.actions.queue.push_back(Action::Serve { stream: publication.id, packets });
+        }
+        let packets = from..self.actions.packets.len();
+        if let Some(bridge) = publication.bridge.filter(|_| !packets.is_empty()) {
+            self.actions.queue.push_back(Action::Bridge { bridge, packets });
         }
         let mut all = usize::MAX;
         self.send_batch(ctx, id, MediaKind::Audio, &mut all, NoRoom::Try);
@@ -500,8 +508,8 @@ impl Packets {
         // or the other node, has to ask for it.
         while let Some(request) = stream.sfu.poll_key_frame_request(ctx.now) {
             if stream.publication.source.is_some_and(|source| source.origin == Origin::Node) {
-                let (stream, track) = (stream.publication.id, request.track);
-                self.actions.queue.push_back(Action::KeyFrameWanted { stream, track });
+                let (stream, track, encoding) = (stream.publication.id, request.track, request.encoding);
+                self.actions.queue.push_back(Action::KeyFrameWanted { stream, track, encoding });
                 continue;
             }
             let home = ctx.directory.home(&stream.publication.key);

@@ -2,10 +2,9 @@
 
 use rtc::sdp::{Format, RedFormat, TrackDescription};
 use rtp::extension::{Extension, Form};
-use rtp::payload::MediaKind;
 use sfu::{
-    PacerInput, PublisherInput, TrackIndex, TrackInput, TrackPayload, ViewerInput, ViewerPayload,
-    ViewerTrackInput,
+    LAYERS_MAX, PacerInput, PublisherInput, RelayedTrack, TrackIndex, TrackInput, TrackPayload, ViewerInput,
+    ViewerPayload, ViewerTrackInput,
 };
 use worker_api::settings::RtcSettings;
 
@@ -47,12 +46,16 @@ fn publisher_payload(format: &Format, red: Option<RedFormat>) -> TrackPayload {
     }
 }
 
-/// Another node's publication: payload types of each of its tracks.
-pub(crate) fn relayed(
-    tracks: &[TrackDescription],
-) -> impl Iterator<Item = (MediaKind, Vec<TrackPayload>)> + '_ {
+/// A publication as it crosses between nodes.
+pub(crate) fn relayed(tracks: &[TrackDescription]) -> impl Iterator<Item = RelayedTrack> + '_ {
     let payload = |format: &Format| TrackPayload { rtx: None, ..publisher_payload(format, None) };
-    tracks.iter().map(move |track| (track.kind, track.formats.iter().map(payload).collect()))
+    tracks.iter().map(move |track| RelayedTrack {
+        kind: track.kind,
+        payloads: track.formats.iter().map(payload).collect(),
+        // As many as the publisher's own node takes it to have.
+        encodings: track.sources.len().max(track.rids.len()).min(LAYERS_MAX),
+        rids: track.rids.clone(),
+    })
 }
 
 /// A viewer as negotiated: each of `tracks` plays the one of its kind that `plays` says.
@@ -132,7 +135,7 @@ fn red_of(format: &Format, red: Option<RedFormat>) -> Option<u8> {
 mod tests {
     use rtc::sdp::{Feedback, Source};
     use rtp::extension::ExtensionMap;
-    use rtp::payload::Codec;
+    use rtp::payload::{Codec, MediaKind};
 
     use super::*;
 

@@ -9,9 +9,9 @@ use rtc::sdp::TrackDescription;
 use rtp::payload::MediaKind;
 use sfu::{Layer, LayerRate, Share, TrackIndex, ViewerId};
 
-use super::Packets;
 use super::session::{Session, Subscription};
 use super::streams::Stream;
+use super::{Action, Actions, Packets};
 use crate::context::Context;
 use crate::ids::PeerId;
 use crate::mailbox::{MessageBody, WorkerMessage};
@@ -110,8 +110,8 @@ impl Packets {
 }
 
 impl Stream {
-    /// Tells other workers which layers there are, or the home what is needed of them here.
-    pub(super) fn exchange_layers(&mut self, ctx: &mut Context) {
+    /// Tells other workers which layers there are, and the home, worker or node, what is needed of them here.
+    pub(super) fn exchange_layers(&mut self, ctx: &mut Context, actions: &mut Actions) {
         let Some(Source { epoch, origin }) = self.publication.source else { return };
         let about = (self.publication.id, epoch, Lane::Packets);
         if origin != Origin::Worker {
@@ -129,9 +129,24 @@ impl Stream {
                     }
                 }
             }
+            if origin == Origin::Node {
+                let (remotes, has_bridge) = (&self.publication.remotes, self.publication.bridge.is_some());
+                let needs_main = |track| has_bridge || remotes.iter().any(|it| it.wants(track).has_main());
+                // Where only other workers, or nodes, have viewers, it is there for nobody.
+                let awaits = remotes.is_empty() && (self.publication.players > 0 || !self.is_sent_on);
+                while let Some((track, encodings)) =
+                    self.sfu.poll_encodings_wanted(ctx.now, awaits, needs_main)
+                {
+                    let stream = self.publication.id;
+                    actions.queue.push_back(Action::EncodingsWanted { stream, track, encodings });
+                }
+            }
             return;
         }
-        let needs_main = self.is_served || self.publication.bridge.is_some();
+        let (is_served, has_bridge) = (self.is_served, self.publication.bridge.is_some());
+        let relayed = &self.relayed;
+        let is_split = |track| relayed.iter().any(|(known, _)| *known == track);
+        let needs_main = |track| has_bridge || is_served && !is_split(track);
         while let Some((track, wanted)) = self.sfu.poll_layers_wanted(ctx.now, needs_main) {
             let home = ctx.directory.home(&self.publication.key).map(|(_, home)| home.worker);
             if let Some(home) = home.filter(|home| *home != ctx.worker) {

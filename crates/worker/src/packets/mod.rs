@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sfu::{Packet, Resend, TrackIndex, WallClock};
+use sfu::{EncodingSet, Packet, Resend, TrackIndex, WallClock};
 
 use self::forward::{SendTransports, Sockets};
 use self::session::Session;
@@ -64,14 +64,16 @@ enum Due {
 pub(crate) enum Action {
     /// Packets of the stream that a bridge takes: this range of [`Actions::packets`].
     Bridge { bridge: BridgeId, packets: Range<usize> },
-    /// The same of a stream that other nodes get.
+    /// The same of a stream that other nodes get: this range of [`Actions::relayed`].
     Serve { stream: StreamId, packets: Range<usize> },
     /// A publication of a client, or of another node, has ended.
     PublicationEnded { stream: StreamId, epoch: Epoch },
     /// A stream that other nodes get has lost its source.
     ServedEnded(StreamId),
     /// Players of another node's stream cannot go on without a key frame.
-    KeyFrameWanted { stream: StreamId, track: TrackIndex },
+    KeyFrameWanted { stream: StreamId, track: TrackIndex, encoding: Option<u8> },
+    /// Players of another node's stream use these encodings of a track.
+    EncodingsWanted { stream: StreamId, track: TrackIndex, encodings: EncodingSet },
     /// A defect of ours has ended a stream's sessions.
     StreamFailed(StreamId),
 }
@@ -80,8 +82,10 @@ pub(crate) enum Action {
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub(crate) queue: VecDeque<Action>,
-    /// What [`Action::Bridge`] and [`Action::Serve`] are about.
+    /// What [`Action::Bridge`] is about.
     pub(crate) packets: Vec<Arc<Packet>>,
+    /// What [`Action::Serve`] is about, each with its number in its encoding if it crosses by that.
+    pub(crate) relayed: Vec<(Arc<Packet>, Option<u64>)>,
 }
 
 /// The packets lane of one worker.
@@ -218,6 +222,7 @@ impl Packets {
     pub(crate) fn recycle(&mut self, mut actions: Actions) {
         if self.actions.queue.is_empty() {
             actions.packets.clear();
+            actions.relayed.clear();
             self.actions = actions;
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use media::config::VideoFormat;
 use rtp::payload::MediaKind;
-use sfu::{LayersWanted, Limits, PacketStream, TrackIndex, WallClock};
+use sfu::{EncodingSet, LayersWanted, Limits, PacketStream, TrackIndex, WallClock};
 
 use crate::ids::{PacketStreamId, Table, WorkerIndex};
 use crate::publication::{Publication, Source};
@@ -23,6 +23,10 @@ pub(crate) struct Stream {
     pub(super) formats: Vec<ReadKeyFrame>,
     /// Other nodes get it from here: their relay is one of its players.
     pub(crate) is_served: bool,
+    /// It is another node's, and goes on to further nodes.
+    pub(crate) is_sent_on: bool,
+    /// Encodings that other nodes get of tracks of several.
+    pub(crate) relayed: Vec<(TrackIndex, EncodingSet)>,
     /// It is in the queue of streams to be forwarded.
     pub(super) queued: bool,
     /// It is in the queue of streams with viewers with a backlog.
@@ -62,10 +66,17 @@ impl Stream {
         self.review_mirrored(now);
     }
 
-    /// Other workers may need other encodings than before.
+    /// The encodings that other nodes get of a track, if it crosses by these.
+    pub(super) fn relayed_of(&self, track: TrackIndex) -> Option<LayersWanted> {
+        let relayed = self.relayed.iter().find(|(known, _)| *known == track);
+        relayed.map(|(_, encodings)| LayersWanted::of_encodings(*encodings))
+    }
+
+    /// Other workers, or nodes, may need other encodings than before.
     pub(crate) fn review_mirrored(&mut self, now: Instant) {
         for track in TrackIndex::all().filter(|track| track.kind() == MediaKind::Video) {
             let wants = self.publication.remotes.iter().map(|remote| remote.wants(track));
+            let wants = wants.chain(self.relayed_of(track));
             self.sfu.set_mirrored(now, track, wants.fold(LayersWanted::MAIN, LayersWanted::and));
         }
     }
@@ -163,6 +174,8 @@ impl Streams {
             tracks: None,
             formats: Vec::new(),
             is_served: false,
+            is_sent_on: false,
+            relayed: Vec::new(),
             queued: false,
             backlog_queued: false,
             video_due: None,

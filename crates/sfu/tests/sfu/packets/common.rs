@@ -404,7 +404,7 @@ impl World {
             got.entry((token, ssrc)).or_default().push(Got { at: now, bytes });
         };
         while let Some(wants) = &mut self.wants
-            && let Some(wanted) = self.stream.poll_layers_wanted(now, false)
+            && let Some(wanted) = self.stream.poll_layers_wanted(now, |_| false)
         {
             wants.push(wanted);
         }

@@ -101,7 +101,7 @@ fn other_workers_can_pass_it_on_and_other_nodes_get_the_payload_of_each_packet()
         home.settle();
         for crossing in &crossing {
             let mut relayed = Vec::new();
-            crossing.write_relayed(OPUS, &mut relayed);
+            crossing.write_relayed(OPUS, None, &mut relayed);
             let own = audio_packet(number, 0).payload;
             let relayed = rtp::Packet::parse(&relayed).unwrap();
             assert_eq!(relayed.payload(), own);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rtp::extension::Extension;
 use rtp::payload::{Codec, MediaKind};
 use rtp::rtcp::{NtpTime, Rtcp, SenderInfo, SenderReport};
-use sfu::{Limits, Packet, TrackIndex, TrackPayload, ViewerInput};
+use sfu::{LAYERS_MAX, Limits, Packet, RelayedTrack, TrackIndex, TrackPayload, ViewerInput};
 
 use crate::packets::common::{
     CAPTURE_ID, DESCRIPTOR_ID, LEVEL_ID, Rtp, VIDEO_SSRC, WALL, World, audio, audio_input, audio_packet,
@@ -38,9 +38,15 @@ impl Pair {
             red: None,
         };
         let tracks = [
-            (MediaKind::Audio, vec![payload(OPUS, Codec::Opus, 48_000)]),
-            (MediaKind::Video, vec![payload(H264, Codec::H264, 90_000)]),
+            (MediaKind::Audio, payload(OPUS, Codec::Opus, 48_000)),
+            (MediaKind::Video, payload(H264, Codec::H264, 90_000)),
         ];
+        let tracks = tracks.map(|(kind, payload)| RelayedTrack {
+            kind,
+            payloads: vec![payload],
+            encodings: 1,
+            rids: Vec::new(),
+        });
         edge.stream.relayed_publisher_started(edge.now, 7, tracks);
         Self { home, edge, crossed: Vec::new() }
     }
@@ -57,7 +63,7 @@ impl Pair {
         self.home.stream.take_arrivals(|packet: &Arc<Packet>, _| {
             let payload_type = if packet.codec() == Codec::Opus { OPUS } else { H264 };
             let mut bytes = Vec::new();
-            packet.write_relayed(payload_type, &mut bytes);
+            packet.write_relayed(payload_type, None, &mut bytes);
             crossing.push(bytes);
         });
         self.home.settle();
@@ -111,7 +117,7 @@ fn viewers_of_both_nodes_get_the_same() {
 }
 
 #[test]
-fn packets_of_a_simulcast_publisher_cross_as_one_layer() {
+fn the_main_output_of_a_simulcast_publisher_crosses_as_one_layer() {
     let mut pair = Pair::new();
     let mut input = video_input();
     input.ssrcs = vec![(VIDEO_SSRC, None), (VIDEO_SSRC + 10, None)];
@@ -208,7 +214,7 @@ fn reports_of_the_other_node_tell_the_time_of_capture() {
     pair.receive(&frame(0, 90_000, true));
     pair.receive(&audio_packet(0, 480_000));
     let second = Duration::from_secs(1);
-    let (audio, video) = (audio().relayed_ssrc(), video().relayed_ssrc());
+    let (audio, video) = (audio().relayed_ssrc(0), video().relayed_ssrc(0));
     pair.edge.stream.receive_rtcp(pair.edge.now, &report(audio, second, 480_000));
     pair.edge.stream.receive_rtcp(pair.edge.now, &report(video, second / 2, 90_000));
     pair.edge.wait(2 * second);
@@ -232,10 +238,12 @@ fn reports_of_the_other_node_tell_the_time_of_capture() {
 
 #[test]
 fn tracks_and_their_ssrcs_name_each_other() {
-    for track in TrackIndex::all() {
-        assert_eq!(TrackIndex::of_relayed_ssrc(track.relayed_ssrc()), Some(track));
+    for (track, encoding) in
+        TrackIndex::all().flat_map(|track| (0..LAYERS_MAX as u8).map(move |at| (track, at)))
+    {
+        assert_eq!(TrackIndex::of_relayed_ssrc(track.relayed_ssrc(encoding)), Some((track, encoding)));
     }
-    let count = TrackIndex::all().count() as u32;
+    let count = (TrackIndex::all().count() * LAYERS_MAX) as u32;
     assert_eq!([0, count + 1, u32::MAX].map(TrackIndex::of_relayed_ssrc), [None; 3]);
 }
 

@@ -1,6 +1,8 @@
 //! Layers inside one encoding of AV1, by its dependency descriptors: whatever is chosen when, each viewer
 //! gets frames that it can decode, and knows which decode targets it has.
 
+mod elsewhere;
+
 use rtp::extension::{DecodeTarget, DependencyReader, FrameDependencies, Indication};
 
 use super::*;

@@ -7,6 +7,7 @@ mod descriptors;
 mod inside;
 mod mirrored;
 mod numbers;
+mod relayed;
 mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,8 +19,9 @@ use worker_api::relay::{
     Attached, Fetched, LinkId, Offered, RelayCommand, RelayCounters, RelayNotice, RelayRefusal, RelayStats,
     Reply,
 };
-use worker_api::rtc::{RtcNotice, RtcOpen, RtcRole};
+use worker_api::rtc::{LayerChoice, LayerRefusal, LayerRequest, RtcNotice, RtcOpen, RtcRole};
 use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend, WorkerSettings};
+use worker_api::snapshot::SessionId;
 use worker_api::streams::Published;
 
 use super::{eventually, until};
@@ -198,14 +199,41 @@ impl Node {
         self.open((worker, Ipv4Addr::LOCALHOST.into()), RtcRole::Play, key, offer)
     }
 
+    /// Plays on a worker, and says which session that is.
+    pub(crate) fn play_session(&self, worker: usize, key: &str) -> (UdpClient, SessionId) {
+        let at = (worker, Ipv4Addr::LOCALHOST.into());
+        let make = |local| offer(Direction::Receive, local, &OfferOptions::default());
+        self.open_session(at, RtcRole::Play, key, make)
+    }
+
+    /// Gives a player of a worker the encoding of this name.
+    pub(crate) fn choose(&self, worker: usize, session: SessionId, name: &str) -> Result<(), LayerRefusal> {
+        let layer = LayerChoice { name: Some(name.to_owned()), spatial: None, temporal: None };
+        let request = LayerRequest { track: 1, layer: Some(layer) };
+        let (reply, chosen) = oneshot::channel();
+        let handle = &self.workers().handles()[worker];
+        handle.send(Command::RtcLayer { session, request, reply }).expect("room in its queue");
+        chosen.blocking_recv().expect("a worker answers")
+    }
+
     /// Publishes or plays on a worker, from this address.
     pub(crate) fn open(
+        &self,
+        at: (usize, IpAddr),
+        role: RtcRole,
+        key: &str,
+        make: impl FnOnce(SocketAddr) -> OfferConfig,
+    ) -> UdpClient {
+        self.open_session(at, role, key, make).0
+    }
+
+    fn open_session(
         &self,
         (worker, client): (usize, IpAddr),
         role: RtcRole,
         key: &str,
         make: impl FnOnce(SocketAddr) -> OfferConfig,
-    ) -> UdpClient {
+    ) -> (UdpClient, SessionId) {
         let socket = UdpSocket::bind((client, 0)).expect("a port");
         let address = socket.local_addr().expect("its address");
         let offer = make(address);
@@ -239,10 +267,10 @@ impl Node {
         };
         let handle = &self.workers().handles()[worker];
         handle.send(Command::RtcOpen(Box::new(open))).expect("room in its queue");
-        opened.blocking_recv().expect("a worker answers").expect("it takes it");
+        let session = opened.blocking_recv().expect("a worker answers").expect("it takes it");
         let mut client = UdpClient::new(socket, offer, remote);
         until("connected", &mut [&mut client], |clients| clients[0].is_connected());
-        client
+        (client, session)
     }
 }
 
