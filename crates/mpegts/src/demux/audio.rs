@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use media::config::opus_head;
-use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use media::{Frame, FrameRole, Timestamp, TrackId};
 
 use super::Times;
 use super::aac::{self, LatmConfig};
@@ -273,10 +273,4 @@ fn opus_samples(packet: &[u8]) -> Option<u32> {
         _ => u32::from(packet.get(1)? & 0x3f),
     };
     Some(frame * frames)
-}
-
-/// Whether a codec has a header in each frame that says how long it is.
-#[cfg(test)]
-pub(super) fn is_framed(codec: Codec) -> bool {
-    matches!(codec, Codec::Aac | Codec::Mp3 | Codec::Ac3 | Codec::Eac3 | Codec::Opus)
 }
