@@ -145,7 +145,7 @@ fn write_adaptation(out: &mut Vec<u8>, adaptation: Adaptation, bytes: usize) {
         let Adaptation { discontinuity, random_access, pcr } = adaptation;
         out.push(u8::from(discontinuity) << 7 | u8::from(random_access) << 6 | u8::from(pcr.is_some()) << 4);
         if let Some(pcr) = pcr {
-            let (base, extension) = (pcr / 300 & ((1 << 33) - 1), pcr % 300);
+            let (base, extension) = ((pcr / 300) & ((1 << 33) - 1), pcr % 300);
             let field = base << 15 | 0x3f << 9 | extension;
             out.extend_from_slice(&field.to_be_bytes()[2..]);
         }

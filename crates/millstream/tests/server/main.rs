@@ -66,6 +66,7 @@ mod gop_cache;
 mod hls;
 mod http_flv;
 mod http_flv_ffmpeg;
+mod http_ts;
 mod keep_alive;
 mod kick;
 mod load_tool_sample;

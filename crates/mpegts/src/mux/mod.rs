@@ -57,14 +57,26 @@ pub enum NotCarried {
     TooManyTracks,
 }
 
+impl NotCarried {
+    /// For people.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Codec(Codec::Av1) => "MPEG-TS cannot carry AV1",
+            Self::Codec(Codec::Vp8) => "MPEG-TS cannot carry VP8",
+            Self::Codec(Codec::Vp9) => "MPEG-TS cannot carry VP9",
+            Self::Codec(Codec::Flac) => "MPEG-TS cannot carry FLAC",
+            Self::Codec(Codec::Pcma | Codec::Pcmu) => "MPEG-TS cannot carry G.711",
+            Self::Codec(_) => "MPEG-TS cannot carry the codec",
+            Self::Config(_) => "MPEG-TS cannot carry the codec in this configuration, or it has none",
+            Self::Frame => "the frame is not one of its codec, or too long",
+            Self::TooManyTracks => "there are too many tracks",
+        }
+    }
+}
+
 impl fmt::Display for NotCarried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Codec(codec) => write!(f, "MPEG-TS cannot carry {codec}"),
-            Self::Config(codec) => write!(f, "MPEG-TS cannot carry this configuration of {codec}"),
-            Self::Frame => f.write_str("not a frame of its codec, or too long a one"),
-            Self::TooManyTracks => write!(f, "more than {TRACKS_MAX} tracks of a kind"),
-        }
+        f.write_str(self.reason())
     }
 }
 
@@ -181,6 +193,11 @@ impl Muxer {
                 writer.write_adaptation_only(out, adaptation);
             }
         }
+    }
+
+    /// Appends a packet without content.
+    pub fn write_nothing(out: &mut Vec<u8>) {
+        PacketWriter { pid: NULL_PID, counter: &mut 0 }.write(out, Adaptation::default(), &[0xff; 184]);
     }
 
     fn configure(&mut self, slot: usize, frame: &Frame) -> Result<(), NotCarried> {

@@ -156,20 +156,20 @@ impl Track {
         sets: &[Vec<u8>],
     ) -> Result<(), NotCarried> {
         let units = NalUnits::of(frame.data(), length_bytes).map_err(|_| NotCarried::Frame)?;
-        let (delimiter, is_delimiter, is_set): (&[u8], fn(u8) -> bool, fn(u8) -> bool) = match self.codec {
-            Codec::H264 => (&[0x09, 0xf0], |head| head & 0x1f == 9, |head| head & 0x1f == 7),
-            _ => (&[0x46, 0x01, 0x50], |head| head >> 1 & 0x3f == 35, |head| head >> 1 & 0x3f == 33),
-        };
+        let is_h264 = self.codec == Codec::H264;
+        let delimiter = if is_h264 { &[0x09, 0xf0][..] } else { &[0x46, 0x01, 0x50] };
+        let kind = |unit: &[u8]| if is_h264 { unit[0] & 0x1f } else { unit[0] >> 1 & 0x3f };
+        let (delimiter_kind, set_kind) = if is_h264 { (9, 7) } else { (35, 33) };
         out.extend_from_slice(&[0, 0, 0, 1]);
         out.extend_from_slice(delimiter);
         let is_key = frame.role == FrameRole::Key;
-        if is_key && !units.clone().any(|unit| is_set(unit[0])) {
+        if is_key && !units.clone().any(|unit| kind(unit) == set_kind) {
             for set in sets {
                 out.extend_from_slice(&[0, 0, 0, 1]);
                 out.extend_from_slice(set);
             }
         }
-        for unit in units.filter(|unit| !is_delimiter(unit[0])) {
+        for unit in units.filter(|unit| kind(unit) != delimiter_kind) {
             out.extend_from_slice(&[0, 0, 1]);
             out.extend_from_slice(unit);
         }

@@ -179,7 +179,15 @@ fn compare(name: &str, source: &[Frame], frames: &[Frame]) {
         let (want, got) = (media(&want), media(&got));
         let got = without_priming(&got, want.len());
         for (at, (got, want)) in got.iter().zip(&want).enumerate() {
-            assert!(got == want, "{name} {track:?} {at}: {:?} {} {}", got.0, got.1.len(), want.1.len());
+            // Of H.265, ffmpeg repeats what the encoder says of itself in the configuration.
+            let is_longer = got.0 == FrameRole::Key && name.starts_with("hevc") && got.1.ends_with(&want.1);
+            assert!(
+                got == want || is_longer,
+                "{name} {track:?} {at}: {:?} {} {}",
+                got.0,
+                got.1.len(),
+                want.1.len()
+            );
         }
         // Configurations say the same, if not in the same bytes: AAC of ffmpeg repeats its rate.
         let of_track = |frames: &[Frame]| {

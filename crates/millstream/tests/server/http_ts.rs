@@ -1,0 +1,97 @@
+//! ffmpeg publishes by RTMP and plays by HTTP as MPEG-TS: every frame arrives unchanged.
+
+use std::io::Read;
+
+use crate::common::flv::sample_tags;
+use crate::common::http;
+use crate::common::rtmp::RtmpClient;
+use crate::common::server::Server;
+use crate::common::tools::{Frames, Player, frames_with, publish, sample};
+use rtmp::MediaKind;
+use rtmp::flv::Tag;
+
+/// What a transport stream puts around pictures, or has in another form, is left out on both sides.
+const UNITS: &str = "filter_units=remove_types=7-9";
+
+fn source() -> Frames {
+    let filter = format!("h264_mp4toannexb,{UNITS}");
+    Frames { extradata: Vec::new(), ..frames_with(&sample(), &["-bsf:v", &filter]) }
+}
+
+fn play(server: &Server, stream: &str, listing: &str) -> Player {
+    let url = format!("http://{}/{stream}.ts", server.http);
+    let options = [&["-bsf:v", UNITS][..], &["-bsf:a", "aac_adtstoasc"]];
+    Player::start_with(&url, server.dir.path().join(listing), options)
+}
+
+#[test]
+fn ffmpeg_plays_by_mpeg_ts_exactly_what_ffmpeg_published() {
+    let server = Server::start("");
+    let players = ["first", "second"].map(|listing| play(&server, "live/mill", listing));
+    server.wait_for_players("live/mill", 2);
+    publish(&server.rtmp_url("live/mill"), 4).finish();
+    for player in players {
+        player.frames_after_end().of_transport_stream().assert_same_as(&source());
+    }
+}
+
+#[test]
+fn a_player_on_another_worker_gets_the_same() {
+    let server = Server::start_workers(2, "");
+    let players: Vec<_> = (0..4).map(|at| play(&server, "live/mill", &format!("player-{at}"))).collect();
+    server.wait_for_players("live/mill", 4);
+    publish(&server.rtmp_url("live/mill"), 4).finish();
+    for player in players {
+        player.frames_after_end().of_transport_stream().assert_same_as(&source());
+    }
+}
+
+#[test]
+fn requests_for_a_transport_stream_are_answered_as_those_for_flv() {
+    let server = Server::start("");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(sample_tags().iter().filter(|tag| tag.timestamp < 3_000));
+    crate::common::eventually("the stream has a group of pictures", || {
+        (server.api("/api/v1/streams/live/mill")["gop"]["frames"].as_u64()? > 20).then_some(())
+    });
+    let head = http::request(server.http, "HEAD", "/live/mill.ts", &[]).expect("an answer");
+    assert_eq!((head.status, head.header("content-type")), (200, Some("video/mp2t")));
+    let options = http::request(server.http, "OPTIONS", "/live/mill.ts", &[]).expect("an answer");
+    assert_eq!(options.status, 204);
+    // A late player begins with the tables and a key frame.
+    let mut player = http::open(server.http, "GET", "/live/mill.ts", &[]).expect("an answer");
+    assert_eq!((player.status, player.header("content-type")), (200, Some("video/mp2t")));
+    let mut packets = [0; 188 * 3];
+    player.read_exact(&mut packets).expect("packets");
+    let (packets, _) = packets.as_chunks::<188>();
+    let pids = packets.iter().map(|packet| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]));
+    assert_eq!(pids.collect::<Vec<_>>()[..2], [0, 0x1000]);
+    let session = &server.sessions("stream=live/mill&role=player")[0];
+    assert_eq!(session["protocol"], "http-ts");
+}
+
+#[test]
+fn what_a_transport_stream_cannot_carry_is_refused_with_the_reason() {
+    let server = Server::start("");
+    let av1 = |head: u8, behind: &[u8]| Tag {
+        kind: MediaKind::Video,
+        timestamp: 0,
+        body: [&[head][..], b"av01", behind].concat(),
+    };
+    let record = b"\x81\x01\x0c\x00\x0a\x0b\x00\x00\x00\x0c\xc5\x03\x69\x36\xbe\x40\x10";
+    let (config, key) = (av1(0x90, record), av1(0x91, &[0x12, 0, 0x32, 1, 0]));
+    // Whoever is there before the publisher learns it from the first picture.
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| http::get(server.http, "/live/av1.ts").expect("an answer"));
+        server.wait_for_players("live/av1", 1);
+        let mut publisher = RtmpClient::publish(server.rtmp, "live/av1");
+        publisher.send_tags([&config, &key]);
+        let early = early.join().expect("no panic");
+        assert_eq!((early.status, early.text().trim()), (406, "MPEG-TS cannot carry AV1"));
+        let late = http::get(server.http, "/live/av1.ts").expect("an answer");
+        assert_eq!((late.status, late.text().trim()), (406, "MPEG-TS cannot carry AV1"));
+        let head = http::request(server.http, "HEAD", "/live/av1.ts", &[]).expect("an answer");
+        assert_eq!(head.status, 406);
+        server.wait_for_counter("millstream_ts_dropped_frames_total", 1);
+    });
+}
