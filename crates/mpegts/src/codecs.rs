@@ -1,4 +1,4 @@
-//! How codecs are named in a programme map table: stream types (ISO/IEC 13818-1 table 2-34, ATSC
+//! How codecs are named in a program map table: stream types (ISO/IEC 13818-1 table 2-34, ATSC
 //! A/53 part 3) and descriptors.
 //!
 //! | codec | stream type | descriptor |
@@ -42,7 +42,7 @@ pub(crate) enum Carried {
 }
 
 impl Carried {
-    /// What a row of a programme map table announces, if that is carried here.
+    /// What a row of a program map table announces, if that is carried here.
     pub(crate) fn of(stream_type: u8, info: &[u8]) -> Option<Self> {
         Some(match stream_type {
             0x1b => Self::H264,

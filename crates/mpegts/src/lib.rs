@@ -6,8 +6,8 @@
 //! media::Frame ─▶ mux ─▶ pes ─▶ packet ─▶ 188-byte packets
 //! ```
 //!
-//! [`Demuxer`] takes bytes cut at any place, of one programme, and never fails: what is broken is
-//! counted ([`Counters`]) and left out. [`Muxer`] writes one programme. Neither has a socket or a
+//! [`Demuxer`] takes bytes cut at any place, of one program, and never fails: what is broken is
+//! counted ([`Counters`]) and left out. [`Muxer`] writes one program. Neither has a socket or a
 //! clock, and both have named limits for everything that they keep.
 //!
 //! Carried: H.264, H.265, AAC (ADTS; LATM is read as well), MP3, Opus, AC-3 and E-AC-3. Left out on

@@ -3,13 +3,13 @@
 //! ```text
 //!  section: | table id 8 | syntax 1, .. 3, length 12 | number 16 | .. 2, version 5, current 1
 //!           | section 8 | last section 8 | content | CRC 32 |
-//!  PAT content: { programme 16 | 111, PID 13 }
+//!  PAT content: { program 16 | 111, PID 13 }
 //!  PMT content: 111, PCR PID 13 | .. 4, length 12 | descriptors | { type 8 | 111, PID 13 | .. 4, length 12 | descriptors }
 //! ```
 
 use crate::crc::crc32;
 
-/// The PID of the programme association table.
+/// The PID of the program association table.
 pub(crate) const PAT_PID: u16 = 0;
 pub(crate) const PAT_TABLE: u8 = 0x00;
 pub(crate) const PMT_TABLE: u8 = 0x02;
@@ -24,7 +24,7 @@ pub(crate) const ROWS_MAX: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Section<'a> {
     pub(crate) table: u8,
-    /// Of the transport stream in a PAT, of the programme in a PMT.
+    /// Of the transport stream in a PAT, of the program in a PMT.
     pub(crate) number: u16,
     /// It holds now, not later.
     pub(crate) is_current: bool,
@@ -50,11 +50,11 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Programmes in a PAT: number and PID of the PMT.
-pub(crate) fn programmes(content: &[u8]) -> impl Iterator<Item = (u16, u16)> {
+/// Programs in a PAT: number and PID of the PMT.
+pub(crate) fn programs(content: &[u8]) -> impl Iterator<Item = (u16, u16)> {
     let rows = content.as_chunks::<4>().0.iter();
     let numbers = rows.map(|&[a, b, c, d]| (u16::from_be_bytes([a, b]), pid([c, d])));
-    // Programme 0 names the network information table.
+    // Program 0 names the network information table.
     numbers.filter(|(number, _)| *number != 0)
 }
 
@@ -112,12 +112,12 @@ pub(crate) fn section_payload(table: u8, number: u16, version: u8, content: &[u8
     out
 }
 
-/// Content of a PAT with one programme.
-pub(crate) fn pat_content(programme: u16, pmt_pid: u16) -> Vec<u8> {
-    [programme.to_be_bytes(), (0xe000 | pmt_pid).to_be_bytes()].concat()
+/// Content of a PAT with one program.
+pub(crate) fn pat_content(program: u16, pmt_pid: u16) -> Vec<u8> {
+    [program.to_be_bytes(), (0xe000 | pmt_pid).to_be_bytes()].concat()
 }
 
-/// Content of a PMT without descriptors of the programme.
+/// Content of a PMT without descriptors of the program.
 pub(crate) fn pmt_content<'a>(pcr_pid: u16, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
     let mut content = [(0xe000 | pcr_pid).to_be_bytes(), [0xf0, 0]].concat();
     for Row { stream_type, pid, info } in rows {
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(info, [(5, &[1, 2, 3, 4][..]), (0x7f, &[])]);
         let payload = section_payload(PAT_TABLE, 1, 0, &pat_content(7, 0x1000));
         let section = Section::read(&payload[1..]).expect("a section");
-        assert_eq!(programmes(section.content).collect::<Vec<_>>(), [(7, 0x1000)]);
+        assert_eq!(programs(section.content).collect::<Vec<_>>(), [(7, 0x1000)]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!        | fullness 11, frames-1 2 | [CRC 16] | frame
 //!  LOAS: | sync 11 (0x2b7) | length 13 | same config 1 | [StreamMuxConfig] | length, 255 a byte | frame
 //! ```
-//! Of LATM one programme with one layer and frames of any length is read, which is all that
+//! Of LATM one program with one layer and frames of any length is read, which is all that
 //! broadcasts use (ETSI TS 101 154 annex C).
 
 use media::bitstream::{BitReader, BitWriter, Malformed};
@@ -118,8 +118,8 @@ fn read_config(bits: &mut BitReader<'_>) -> Result<LatmConfig, Malformed> {
     }
     let same_time = bits.bit()?;
     let sub_frames = bits.u(6)?;
-    let (programmes, layers) = (bits.u(4)?, bits.u(3)?);
-    if !same_time || programmes != 0 || layers != 0 {
+    let (programs, layers) = (bits.u(4)?, bits.u(3)?);
+    if !same_time || programs != 0 || layers != 0 {
         return Err(Malformed);
     }
     let mut record = BitWriter::default();

@@ -1,7 +1,7 @@
-//! A transport stream, in bytes cut at any place, as the frames of one programme.
+//! A transport stream, in bytes cut at any place, as the frames of one program.
 //!
 //! Nothing is an error: what is broken is counted and left out, and the stream goes on behind it. Of
-//! all PIDs only those of the two tables and of the programme's tracks are kept track of, so that no
+//! all PIDs only those of the two tables and of the program's tracks are kept track of, so that no
 //! sender decides how much that is. Times are unwrapped from their 33 bits, and jump where the
 //! sender's do. The PCR is not used: the times of frames say all that a live server needs, and
 //! senders whose PCR jumps go on as if it did not.
@@ -25,18 +25,18 @@ use crate::packet::{NULL_PID, Packet, PacketError};
 use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Section};
 use crate::{PACKET_BYTES, TICKS_PER_SECOND};
 
-/// Tracks of a programme; further ones are counted as packets of other PIDs.
+/// Tracks of a program; further ones are counted as packets of other PIDs.
 const TRACKS_MAX: usize = 16;
-/// Programmes of a table that are looked at.
-const PROGRAMMES_MAX: usize = 256;
+/// Programs of a table that are looked at.
+const PROGRAMS_MAX: usize = 256;
 /// Bytes of a PES packet's buffer that are kept for the next one.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// What a demultiplexer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemuxSettings {
-    /// Number of the programme. `None`: the first one that has a track which is carried.
-    pub programme: Option<u16>,
+    /// Number of the program. `None`: the first one that has a track which is carried.
+    pub program: Option<u16>,
     /// Bytes that PES packets which have not ended may have, all tracks together. One that would need
     /// more is dropped.
     pub pes_bytes_max: usize,
@@ -44,7 +44,7 @@ pub struct DemuxSettings {
 
 impl Default for DemuxSettings {
     fn default() -> Self {
-        Self { programme: None, pes_bytes_max: 8 << 20 }
+        Self { program: None, pes_bytes_max: 8 << 20 }
     }
 }
 
@@ -59,7 +59,7 @@ pub struct Counters {
     pub damaged: u64,
     /// Scrambled packets.
     pub scrambled: u64,
-    /// Packets of PIDs that are neither tables nor tracks of the programme.
+    /// Packets of PIDs that are neither tables nor tracks of the program.
     pub others: u64,
     /// Packets that came twice.
     pub duplicates: u64,
@@ -67,11 +67,11 @@ pub struct Counters {
     pub discontinuities: u64,
     /// Sections of the tables with a wrong CRC, or of no known kind.
     pub sections_invalid: u64,
-    /// Sections and packets that begin on private PIDs of the programme.
+    /// Sections and packets that begin on private PIDs of the program.
     pub private: u64,
     /// Sections that begin on PIDs of SCTE 35.
     pub scte35: u64,
-    /// Times that the tracks of the programme have changed.
+    /// Times that the tracks of the program have changed.
     pub table_changes: u64,
     /// PES packets that are none, that lack bytes, or that have no time.
     pub pes_invalid: u64,
@@ -81,29 +81,29 @@ pub struct Counters {
     pub frames_invalid: u64,
 }
 
-/// Reads one programme. **Give it bytes with [`Demuxer::push`], then take frames with
+/// Reads one program. **Give it bytes with [`Demuxer::push`], then take frames with
 /// [`Demuxer::next_frame`] until there is none.**
 #[derive(Debug)]
 pub struct Demuxer {
     settings: DemuxSettings,
     sync: Sync,
-    programme: Programme,
+    program: Program,
 }
 
 /// All behind the packets' boundaries.
 #[derive(Debug)]
-struct Programme {
+struct Program {
     settings: DemuxSettings,
     pat: SectionReader,
-    /// Number of each programme and the PID of its table.
+    /// Number of each program and the PID of its table.
     listed: Vec<(u16, u16)>,
-    /// Number, PID and table of the programme that is read.
+    /// Number, PID and table of the program that is read.
     current: Option<(u16, u16)>,
     pmt: SectionReader,
     /// Of the table in use.
     pmt_content: Vec<u8>,
     tracks: Vec<Elementary>,
-    /// PIDs of the programme that are only counted, and whether each has cues of SCTE 35.
+    /// PIDs of the program that are only counted, and whether each has cues of SCTE 35.
     counted: Vec<(u16, bool)>,
     clock: Clock,
     counters: Counters,
@@ -126,7 +126,7 @@ struct Times {
 impl Demuxer {
     /// One that has seen nothing yet.
     pub fn new(settings: DemuxSettings) -> Self {
-        let programme = Programme {
+        let program = Program {
             settings,
             pat: SectionReader::default(),
             listed: Vec::new(),
@@ -139,34 +139,34 @@ impl Demuxer {
             counters: Counters::default(),
             frames: VecDeque::new(),
         };
-        Self { settings, sync: Sync::default(), programme }
+        Self { settings, sync: Sync::default(), program }
     }
 
     /// Takes in bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        let programme = &mut self.programme;
-        let losses = self.sync.push(bytes, |packet| programme.packet(packet));
-        programme.counters.sync_losses += losses;
+        let program = &mut self.program;
+        let losses = self.sync.push(bytes, |packet| program.packet(packet));
+        program.counters.sync_losses += losses;
     }
 
     /// The next frame. Configurations go ahead of the first frame that needs them.
     pub fn next_frame(&mut self) -> Option<Frame> {
-        self.programme.frames.pop_front()
+        self.program.frames.pop_front()
     }
 
     /// The input is over: what waits for its end has ended.
     pub fn finish(&mut self) {
-        self.programme.finish_tracks();
+        self.program.finish_tracks();
     }
 
     /// What came, and what was left out.
     pub fn counters(&self) -> Counters {
-        self.programme.counters
+        self.program.counters
     }
 
-    /// The number of the programme that is read, once its table has come.
-    pub fn programme(&self) -> Option<u16> {
-        let current = self.programme.current.filter(|_| !self.programme.pmt_content.is_empty());
+    /// The number of the program that is read, once its table has come.
+    pub fn program(&self) -> Option<u16> {
+        let current = self.program.current.filter(|_| !self.program.pmt_content.is_empty());
         current.map(|(number, _)| number)
     }
 
@@ -177,12 +177,12 @@ impl Demuxer {
 
     /// Bytes that wait for more.
     pub fn bytes_held(&self) -> usize {
-        let waiting: usize = self.programme.tracks.iter().map(Elementary::bytes_held).sum();
-        waiting + self.programme.frames.iter().map(Frame::bytes_held).sum::<usize>()
+        let waiting: usize = self.program.tracks.iter().map(Elementary::bytes_held).sum();
+        waiting + self.program.frames.iter().map(Frame::bytes_held).sum::<usize>()
     }
 }
 
-impl Programme {
+impl Program {
     fn packet(&mut self, bytes: &[u8; PACKET_BYTES]) {
         self.counters.packets += 1;
         let packet = match Packet::read(bytes) {
@@ -236,13 +236,13 @@ impl Programme {
         if section.section == 0 {
             self.listed.clear();
         }
-        for row in psi::programmes(section.content) {
-            if self.listed.len() < PROGRAMMES_MAX && !self.listed.contains(&row) {
+        for row in psi::programs(section.content) {
+            if self.listed.len() < PROGRAMS_MAX && !self.listed.contains(&row) {
                 self.listed.push(row);
             }
         }
         let is_whole = section.section == section.last_section;
-        let wanted = match (self.settings.programme, self.current) {
+        let wanted = match (self.settings.program, self.current) {
             (Some(number), _) => Some(number),
             // It goes on as long as it is there.
             (None, Some((number, _))) if self.listed.iter().any(|listed| listed.0 == number) => Some(number),
@@ -255,9 +255,9 @@ impl Programme {
         }
     }
 
-    fn choose(&mut self, programme: (u16, u16)) {
-        if self.current != Some(programme) {
-            self.current = Some(programme);
+    fn choose(&mut self, program: (u16, u16)) {
+        if self.current != Some(program) {
+            self.current = Some(program);
             self.pmt = SectionReader::default();
         }
     }
@@ -272,7 +272,7 @@ impl Programme {
             .filter_map(|row| Some((row.pid, Carried::of(row.stream_type, row.info)?)))
             .filter(|(pid, _)| *pid != PAT_PID && *pid != NULL_PID)
             .collect();
-        if carried.is_empty() && self.settings.programme.is_none() && self.listed.len() > 1 {
+        if carried.is_empty() && self.settings.program.is_none() && self.listed.len() > 1 {
             let at = self.listed.iter().position(|listed| listed.0 == section.number);
             let next = self.listed[at.map_or(0, |at| (at + 1) % self.listed.len())];
             return self.choose(next);

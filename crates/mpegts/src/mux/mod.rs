@@ -1,4 +1,4 @@
-//! Frames of a stream as packets of one programme.
+//! Frames of a stream as packets of one program.
 //!
 //! Times: a frame's DTS is its stream time and [`MUX_DELAY`], its PTS as much later as the frame
 //! says. The PCR is the stream time itself, so that each picture arrives the same time before it is
@@ -30,7 +30,7 @@ pub const MUX_DELAY: Timestamp = Timestamp::from_millis(200);
 /// Tracks of each kind; further ones are left out.
 pub const TRACKS_MAX: usize = 4;
 
-const PROGRAMME: u16 = 1;
+const PROGRAM: u16 = 1;
 const PMT_PID: u16 = 0x1000;
 /// Of the first track; the others follow.
 const FIRST_PID: u16 = 0x100;
@@ -80,7 +80,7 @@ impl fmt::Display for NotCarried {
     }
 }
 
-/// Writes one programme. **Give it every frame of the stream in order, configurations too, with
+/// Writes one program. **Give it every frame of the stream in order, configurations too, with
 /// [`Muxer::write`], and [`Muxer::restart`] when a publisher begins.**
 #[derive(Debug, Default)]
 pub struct Muxer {
@@ -233,8 +233,8 @@ impl Muxer {
         }
         let tables = &mut self.tables;
         tables.version = (tables.version + 1) & 0x1f;
-        tables.pat = psi::section_payload(PAT_TABLE, PROGRAMME, 0, &psi::pat_content(PROGRAMME, PMT_PID));
-        tables.pmt = psi::section_payload(PMT_TABLE, PROGRAMME, tables.version, &content);
+        tables.pat = psi::section_payload(PAT_TABLE, PROGRAM, 0, &psi::pat_content(PROGRAM, PMT_PID));
+        tables.pmt = psi::section_payload(PMT_TABLE, PROGRAM, tables.version, &content);
         (tables.pmt_content, tables.pcr_pid) = (content, pcr_pid);
         true
     }

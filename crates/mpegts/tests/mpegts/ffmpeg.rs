@@ -152,7 +152,7 @@ fn every_frame_that_ffmpeg_writes_is_read_as_it_was() {
                 let counters = demuxer.counters();
                 let broken = counters.frames_invalid + counters.pes_invalid + counters.discontinuities;
                 assert_eq!((broken, counters.sync_losses), (0, 0), "{name}: {counters:?}");
-                assert_eq!(demuxer.programme(), Some(1));
+                assert_eq!(demuxer.program(), Some(1));
             }
         }
     }

@@ -3,5 +3,5 @@
 mod common;
 mod ffmpeg;
 mod hostile;
-mod programme;
+mod program;
 mod timing;
