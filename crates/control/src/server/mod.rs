@@ -100,7 +100,7 @@ pub(crate) async fn serve(context: Arc<Context>, router: Router, mut handoffs: m
 
 /// Whether a path is one that only workers serve. Recordings in the API may end in `.flv` as well.
 fn is_media(path: &str) -> bool {
-    path.ends_with(".flv") && !path.starts_with("/api/") && !is_on_demand(path)
+    (path.ends_with(".flv") || path.ends_with(".ts")) && !path.starts_with("/api/") && !is_on_demand(path)
 }
 
 impl Server {

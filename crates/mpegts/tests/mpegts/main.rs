@@ -2,6 +2,7 @@
 
 mod common;
 mod ffmpeg;
+mod fuzz_corpus;
 mod hostile;
 mod program;
 mod timing;
