@@ -294,11 +294,6 @@ impl Directory {
         Some((Epoch(inner.last_epoch), others))
     }
 
-    /// Whether formats of publications here are of use to anybody but players here.
-    pub(crate) fn is_in_cluster(&self) -> bool {
-        self.elsewhere.is_some()
-    }
-
     /// What the frames of this publication, of these codecs, would be as packets, on nodes that bridge them.
     pub(crate) fn set_formats(
         &self,

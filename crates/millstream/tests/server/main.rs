@@ -81,6 +81,7 @@ mod pull_failures;
 mod pull_forbidden;
 mod pull_origin_back;
 mod pull_tls;
+mod pull_udp;
 mod recording;
 mod rtc_back_ends;
 mod rtc_counter_mode;

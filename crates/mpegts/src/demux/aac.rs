@@ -55,11 +55,11 @@ pub(super) struct LatmConfig {
     record: Vec<u8>,
     samples: u32,
     sample_rate: u32,
-    /// Bits of other data behind the frame, which are not looked at.
+    /// Frames in an element, less one.
     sub_frames: u32,
 }
 
-/// Reads a frame in LOAS. Of several in one element the first is handed on.
+/// Reads a frame in LOAS. Elements with several are not taken: nobody sends them.
 pub(super) fn read_latm(bytes: &[u8], known: &mut Option<LatmConfig>) -> AudioRead {
     let Some(&[first, second, third]) = bytes.first_chunk::<3>() else {
         let is_beginning = bytes.first() == Some(&0x56) && bytes.get(1).is_none_or(|byte| byte >> 5 == 7);

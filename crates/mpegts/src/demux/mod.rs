@@ -288,8 +288,8 @@ impl Program {
         self.take_tracks(&carried);
     }
 
-    /// The tracks of a new table. One that has the PID, or else the place, of an earlier one is the same
-    /// track; configurations hold on if it has the same codec, too.
+    /// The tracks of a new table. One that has the place of an earlier one among its kind, and its codec,
+    /// is the same track on whatever PID: its configuration holds on.
     fn take_tracks(&mut self, carried: &[(u16, Carried)]) {
         let mut old = std::mem::take(&mut self.tracks);
         let mut indices = [0; 2];
