@@ -100,6 +100,12 @@ impl Elementary {
         frames: &mut VecDeque<Frame>,
     ) {
         if !packet.has_payload {
+            if packet.discontinuity {
+                // What follows has the next counter, and nothing to do with what came before.
+                self.counter = Some(packet.counter);
+                counters.pes_invalid += u64::from(self.state == PesState::Open);
+                self.drop_pes();
+            }
             return;
         }
         if let Some(last) = self.counter.filter(|_| !packet.discontinuity) {

@@ -75,8 +75,11 @@ fn lost_and_doubled_packets_cost_the_frames_that_they_were_in() {
     let bytes = mux(&stream(40));
     let packets: Vec<_> = bytes.as_chunks::<188>().0.to_vec();
     let (whole, _) = demux(&bytes, 188, DemuxSettings::default());
-    let lost: Vec<u8> =
-        packets.iter().enumerate().filter(|(at, _)| *at != 60).flat_map(|(_, packet)| *packet).collect();
+    // In the middle of a picture.
+    let is_middle = |packet: &[u8; 188]| packet[1..3] == [0x01, 0x00] && packet[3] & 0x30 == 0x10;
+    let at = packets.iter().rposition(is_middle).expect("a packet");
+    let kept = packets.iter().enumerate().filter(|(other, _)| *other != at);
+    let lost: Vec<u8> = kept.flat_map(|(_, packet)| *packet).collect();
     let (frames, demuxer) = demux(&lost, 188, DemuxSettings::default());
     assert_eq!(demuxer.counters().discontinuities, 1);
     assert_eq!(frames.len() + 1, whole.len());

@@ -110,10 +110,14 @@ fn a_pause_is_filled_or_announced() {
 
 #[test]
 fn who_begins_late_or_again_misses_no_counter() {
-    let (mut muxer, mut all, mut entry) = (Muxer::default(), Vec::new(), 0);
+    let (mut muxer, mut all) = (Muxer::default(), Vec::new());
+    let (mut entry, mut left_at) = (0, 0);
     for frame in stream(40, 3_500) {
         if frame.is_key() {
             entry = all.len();
+        }
+        if frame.dts < ms(500) {
+            left_at = all.len();
         }
         muxer.write(&mut all, &frame, frame.dts, frame.is_key()).expect("it is carried");
     }
@@ -124,7 +128,7 @@ fn who_begins_late_or_again_misses_no_counter() {
     assert_counters_are_exact(&late);
     assert_eq!([late[0].pid, late[1].pid], [0, 0x1000]);
     // A slow one that was moved from somewhere ahead.
-    let mut again = all[..188 * 40].to_vec();
+    let mut again = all[..left_at].to_vec();
     muxer.write_start(&mut again, true);
     again.extend_from_slice(&all[entry..]);
     assert_counters_are_exact(&packets(&again));
@@ -160,7 +164,7 @@ fn a_day_of_times_has_no_step() {
     let mut demuxer = mpegts::Demuxer::new(DemuxSettings::default());
     let (mut muxer, mut last) = (Muxer::default(), None);
     let mut pictures = 0;
-    for second in 0..27 * 3_600 {
+    for second in (0..27 * 3_600).step_by(5) {
         let mut out = Vec::new();
         let config = video_config();
         muxer.write(&mut out, &config, ms(0), false).expect("it is carried");
@@ -169,13 +173,13 @@ fn a_day_of_times_has_no_step() {
         demuxer.push(&out);
         while let Some(frame) = demuxer.next_frame() {
             if frame.is_key() {
-                assert!(last.is_none_or(|last| frame.dts - last == ms(1_000)), "second {second}");
+                assert!(last.is_none_or(|last| frame.dts - last == ms(5_000)), "second {second}");
                 last = Some(frame.dts);
                 pictures += 1;
             }
         }
     }
-    assert_eq!(pictures, 27 * 3_600);
+    assert_eq!(pictures, 27 * 720);
     assert_eq!(demuxer.counters().discontinuities, 0);
 }
 
