@@ -31,13 +31,13 @@ fn send(rate: u32, options: &[&str], url: &str) -> Running {
     Running::start(command, "ffmpeg sending")
 }
 
-/// Compares what was played with the sample. The last picture has no end: nothing follows it.
-fn compare(played: &Frames, source: &Frames) {
+/// Compares what was played with the sample, of which so many packets may be missing at the end.
+fn compare(played: &Frames, source: &Frames, missing_max: usize) {
     for (name, played, source) in
         [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
     {
         let missing = source.len().checked_sub(played.len()).expect("no more than was sent");
-        assert!(missing <= 1, "{name}: {missing} packets are missing");
+        assert!(missing <= missing_max, "{name}: {missing} packets are missing");
         for (index, (got, want)) in played.iter().zip(source).enumerate() {
             assert_eq!((got.size, &got.checksum), (want.size, &want.checksum), "{name} packet {index}");
             // Ticks of 90 kHz, back in milliseconds, beside an audio frame's.
@@ -47,7 +47,7 @@ fn compare(played: &Frames, source: &Frames) {
     }
 }
 
-fn arrives(pull: &str, options: &[&str], url: &str) {
+fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {
     let server = server(pull);
     let player = |url: &str, listing: &str| Player::start(url, server.dir.path().join(listing));
     let flv = player(&server.flv_url("live/copy"), "flv");
@@ -69,18 +69,21 @@ fn arrives(pull: &str, options: &[&str], url: &str) {
         stream["urls"]["whep"].as_str().is_some_and(|url| url.ends_with("/whep/live/copy")).then_some(())
     });
     sender.finish();
+    // What waits for its end has it then.
+    server.wait_for_publisher("live/copy", false);
     let source = frames_of(&sample());
-    compare(&flv.frames_after_end(), &source);
-    compare(&rtmp.frames_after_end(), &source);
+    compare(&flv.frames_after_end(), &source, unsent);
+    compare(&rtmp.frames_after_end(), &source, unsent);
     let source = frames_with(&sample(), &["-bsf:v", &format!("h264_mp4toannexb,{units}")]);
-    compare(&ts.frames_after_end().of_transport_stream(), &source);
+    // ffmpeg knows the end of a picture by the next one, and does not have the last until the stream ends.
+    compare(&ts.frames_after_end().of_transport_stream(), &source, unsent.max(1));
 }
 
 #[test]
 fn what_is_sent_to_a_port_arrives_unchanged() {
     let port = free_port();
     let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
-    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "mpegts"], &url);
+    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "mpegts"], &url, 0);
 }
 
 #[test]
@@ -88,14 +91,16 @@ fn what_is_sent_to_a_group_arrives_unchanged() {
     let port = free_port();
     let url = format!("udp://239.255.77.77:{port}?pkt_size=1316&localaddr=127.0.0.1");
     let pull = format!("udp://239.255.77.77:{port}?interface=127.0.0.1&program=1");
-    arrives(&pull, &["-f", "mpegts"], &url);
+    arrives(&pull, &["-f", "mpegts"], &url, 0);
 }
 
 #[test]
 fn what_is_sent_in_rtp_arrives_unchanged() {
     let port = free_port();
     let url = format!("rtp://127.0.0.1:{port}?pkt_size=1328");
-    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "rtp_mpegts"], &url);
+    // At the end of its input, ffmpeg does not send what it has not yet made packets of: the last audio,
+    // of which it puts a dozen frames together.
+    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "rtp_mpegts"], &url, 20);
 }
 
 #[test]

@@ -56,6 +56,11 @@ impl AudioReader {
         Self { id, carried, rest: Vec::new(), next: None, latm: None, config: None }
     }
 
+    /// Bytes are missing: what waits for its end does not get it.
+    pub(super) fn forget_rest(&mut self) {
+        self.rest.clear();
+    }
+
     pub(super) fn bytes_held(&self) -> usize {
         self.rest.len()
     }
@@ -92,6 +97,10 @@ impl AudioReader {
                 AudioRead::Incomplete if bytes.len() - at <= FRAME_BYTES_MAX => break,
                 AudioRead::Incomplete | AudioRead::Nothing => (at, has_garbage) = (at + 1, true),
             }
+        }
+        if at < bytes.len() && at >= timed_from {
+            // The first frame that begins in the packet does not end in it.
+            self.next = time.or(self.next);
         }
         bytes.drain(..at);
         self.rest = bytes;
@@ -273,4 +282,80 @@ fn opus_samples(packet: &[u8]) -> Option<u32> {
         _ => u32::from(packet.get(1)? & 0x3f),
     };
     Some(frame * frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of AAC, 48 kHz, of so many bytes each.
+    fn adts(frames: usize, bytes: usize) -> Vec<u8> {
+        let length = bytes + 7;
+        let head = [
+            0xff,
+            0xf1,
+            0x4c,
+            0x80 | (length >> 11) as u8,
+            (length >> 3) as u8,
+            (length << 5) as u8 | 0x1f,
+            0xfc,
+        ];
+        (0..frames).flat_map(|at| [&head[..], &vec![at as u8; bytes]].concat()).collect()
+    }
+
+    fn time(samples: i64) -> Timestamp {
+        Timestamp::from_ticks(samples, 48_000)
+    }
+
+    #[test]
+    fn frames_that_packets_cut_have_their_own_times() {
+        let bytes = adts(12, 100);
+        for cut in [1, 6, 50, 106, 107, 108, 200, 300, 333] {
+            let mut reader = AudioReader::new(TrackId::AUDIO, Carried::Adts);
+            let mut frames = VecDeque::new();
+            for (at, piece) in bytes.chunks(cut).enumerate() {
+                // The time of the first frame that begins in the piece; none where none does.
+                let first = (at * cut).div_ceil(107);
+                let begins = first * 107 < at * cut + piece.len();
+                let times = begins.then(|| time(1024 * first as i64 + 7));
+                let times = times.map(|time| Times { dts: time, pts: time });
+                assert_eq!(reader.read(piece, times, &mut frames), Some(false), "cut {cut}");
+            }
+            assert_eq!(frames[0].role, FrameRole::Config);
+            let times: Vec<_> = frames.iter().skip(1).map(|frame| frame.pts).collect();
+            let expected: Vec<_> = (0..12).map(|at| time(1024 * at + 7)).collect();
+            assert_eq!(times, expected, "cut {cut}");
+            assert!(frames.iter().skip(1).enumerate().all(|(at, frame)| frame.data() == [at as u8; 100]));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_frame_are_passed_over() {
+        let bytes = [&[0xff, 0xff, 0x0b, 0x77, 0x56, 0xe0][..], &adts(2, 30)].concat();
+        let mut reader = AudioReader::new(TrackId::AUDIO, Carried::Adts);
+        let mut frames = VecDeque::new();
+        let times = Times { dts: time(0), pts: time(0) };
+        assert_eq!(reader.read(&bytes, Some(times), &mut frames), Some(true));
+        assert_eq!(frames.len(), 3);
+        for carried in [Carried::Latm, Carried::MpegAudio, Carried::Ac3, Carried::Opus { channels: 2 }] {
+            let mut reader = AudioReader::new(TrackId::AUDIO, carried);
+            reader.read(&[0; 20_000], Some(times), &mut frames);
+            assert!(frames.len() == 3 && reader.bytes_held() < FRAME_BYTES_MAX, "{carried:?}");
+        }
+    }
+
+    #[test]
+    fn opus_packets_say_how_long_they_are() {
+        for (packet, samples) in [
+            (&[0xfc][..], Some(960)),
+            (&[0x80], Some(120)),
+            (&[0x18], Some(2880)),
+            (&[0xfd], Some(1920)),
+            (&[0xff, 0x03], Some(2880)),
+            (&[0xff], None),
+            (&[], None),
+        ] {
+            assert_eq!(opus_samples(packet), samples, "{packet:?}");
+        }
+    }
 }

@@ -105,6 +105,7 @@ impl Elementary {
                 self.counter = Some(packet.counter);
                 counters.pes_invalid += u64::from(self.state == PesState::Open);
                 self.drop_pes();
+                self.forget_rest();
             }
             return;
         }
@@ -118,6 +119,7 @@ impl Elementary {
                 // What lacks bytes in its middle or at its end is broken.
                 counters.pes_invalid += u64::from(self.state == PesState::Open);
                 self.drop_pes();
+                self.forget_rest();
             }
         }
         self.counter = Some(packet.counter);
@@ -211,6 +213,13 @@ impl Elementary {
         self.last = Some((dts, step.clamp(0, i64::from(TICKS_PER_SECOND))));
         let [dts, pts] = [dts, pts].map(|ticks| Timestamp::from_ticks(ticks, TICKS_PER_SECOND));
         Some(Times { dts, pts })
+    }
+
+    /// Audio frames may begin in one PES packet and end in another.
+    fn forget_rest(&mut self) {
+        if let Reader::Audio(reader) = &mut self.reader {
+            reader.forget_rest();
+        }
     }
 
     fn drop_pes(&mut self) {

@@ -80,6 +80,13 @@ impl Source {
         })
     }
 
+    /// Nothing more comes: what has no end but the beginning of the next has ended.
+    pub(super) fn finish(&mut self) {
+        if let Self::Udp(source) = self {
+            source.finish();
+        }
+    }
+
     /// Whether it waits for somebody to begin: there is no end to that.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Udp(source) if source.peer().is_none())

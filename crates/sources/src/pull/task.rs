@@ -142,11 +142,13 @@ impl Attempt<'_> {
         let mut metadata = None;
         loop {
             let was_waiting = source.is_waiting();
+            let mut has_stalled = false;
             tokio::select! {
                 _ = stopping.changed() => return Err(End::Stopping),
                 ended = ended(publisher) => return Err(End::Unpublished(ended)),
                 () = sleep_until(last_message + self.settings.stall_timeout), if !was_waiting => {
-                    return Err(End::Failed(source.complaint(publisher.is_some())));
+                    has_stalled = true;
+                    source.finish();
                 }
                 filled = source.fill() => {
                     let bytes = filled?;
@@ -180,6 +182,9 @@ impl Attempt<'_> {
                 }
             }
             publisher.iter().for_each(Publisher::flush);
+            if has_stalled {
+                return Err(End::Failed(source.complaint(publisher.is_some())));
+            }
         }
     }
 

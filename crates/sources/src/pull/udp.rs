@@ -199,6 +199,11 @@ impl UdpTs {
         length
     }
 
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        self.demuxer.finish();
+    }
+
     /// The next frame.
     pub(super) fn next_frame(&mut self) -> Option<Frame> {
         self.demuxer.next_frame()

@@ -431,7 +431,7 @@ impl TsChannel {
         }
         if let Err(error) = written {
             tracing::trace!(codec = %frame.codec, %error, "frame dropped");
-            *drops += 1;
+            *drops += u64::from(!is_header(frame));
             if entry {
                 Muxer::write_nothing(&mut self.packets);
             }
