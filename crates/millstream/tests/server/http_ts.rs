@@ -1,12 +1,16 @@
 //! ffmpeg publishes by RTMP and plays by HTTP as MPEG-TS: every frame arrives unchanged.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
+use crate::common::eventually;
 use crate::common::flv::sample_tags;
 use crate::common::http;
+use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::tools::{Frames, Player, frames_with, publish, sample};
+use rtc::sdp::Direction;
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
 
@@ -58,7 +62,7 @@ fn requests_for_a_transport_stream_are_answered_as_those_for_flv() {
     let server = Server::start("");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     publisher.send_tags(sample_tags().iter().filter(|tag| tag.timestamp < 3_000));
-    crate::common::eventually("the stream has a group of pictures", || {
+    eventually("the stream has a group of pictures", || {
         (server.api("/api/v1/streams/live/mill")["gop"]["frames"].as_u64()? > 20).then_some(())
     });
     let head = http::request(server.http, "HEAD", "/live/mill.ts", &[]).expect("an answer");
@@ -75,6 +79,44 @@ fn requests_for_a_transport_stream_are_answered_as_those_for_flv() {
     assert_eq!(pids.collect::<Vec<_>>()[..2], [0, 0x1000]);
     let session = &server.sessions("stream=live/mill&role=player")[0];
     assert_eq!(session["protocol"], "http-ts");
+}
+
+/// By HTTP/1.0, which has no chunks.
+#[test]
+fn a_publisher_by_webrtc_is_played() {
+    let server = Server::start("");
+    // One who may send VP8 alone is refused to players at once.
+    let _other = Client::publish(&server, "live/vp8");
+    let refused = http::get(server.http, "/live/vp8.ts").expect("an answer");
+    assert_eq!((refused.status, refused.text().trim()), (406, "MPEG-TS cannot carry VP8"));
+    let options = Options { video: None, ..Options::default() };
+    let mut publisher = Client::open(&server, "/whip/live/a", Direction::Send, &options);
+    publisher.connect();
+    let mut player = TcpStream::connect(server.http).expect("a connection");
+    player.write_all(b"GET /live/a.ts HTTP/1.0\r\n\r\n").expect("a request");
+    player.set_nonblocking(true).expect("a socket that does not wait");
+    let (mut bytes, mut number) = (Vec::new(), 0);
+    let body = eventually("packets of audio", || {
+        publisher.turn();
+        for _ in 0..5 {
+            publisher.send_audio(number);
+            number += 1;
+        }
+        let _ = player.read_to_end(&mut bytes);
+        let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+        (bytes.len() - head > 40 * 188).then(|| bytes[head + 4..].to_vec())
+    });
+    let (packets, _) = body.as_chunks::<188>();
+    assert!(packets.iter().all(|packet| packet[0] == 0x47));
+    for pid in [0, 0x1000, 0x104] {
+        let of_pid = |packet: &&[u8; 188]| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid;
+        let counters: Vec<u8> = packets.iter().filter(of_pid).map(|packet| packet[3] & 0x1f).collect();
+        assert!(counters.len() > 1, "PID {pid:#x}");
+        assert!(
+            counters.windows(2).all(|pair| pair[1] & 15 == (pair[0] + pair[1] / 16) & 15),
+            "{counters:?}"
+        );
+    }
 }
 
 #[test]

@@ -38,7 +38,9 @@ fn compare(played: &Frames, source: &Frames, missing_max: usize) {
     {
         let missing = source.len().checked_sub(played.len()).expect("no more than was sent");
         assert!(missing <= missing_max, "{name}: {missing} packets are missing");
-        for (index, (got, want)) in played.iter().zip(source).enumerate() {
+        // The last one that came may be cut.
+        let checked = played.len() - usize::from(missing_max > 1);
+        for (index, (got, want)) in played[..checked].iter().zip(source).enumerate() {
             assert_eq!((got.size, &got.checksum), (want.size, &want.checksum), "{name} packet {index}");
             // Ticks of 90 kHz, back in milliseconds, beside an audio frame's.
             let off = [got.dts - want.dts, got.pts - want.pts];
