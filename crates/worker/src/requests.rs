@@ -345,7 +345,7 @@ impl Worker {
     fn stream_request(&mut self, conn: ConnId, request: MediaRequest) {
         let (name, token) = ((&*request.app, &*request.stream), request.token.as_deref());
         let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
-        let format = request.form.format(request.chunked);
+        let format = Format::of_body(&request.form, request.chunked);
         let outcome = match &request.method {
             Method::Options => Ok(None),
             Method::Other => Err((405, "a stream can only be read")),
@@ -429,8 +429,8 @@ impl Worker {
                 EndReason::Answered("preflight answered")
             }
             (None, _) => {
-                if let Some((content_type, chunked)) = request.form.format(request.chunked).http_body() {
-                    http::write_stream_head(out, content_type, &fields, chunked);
+                if let Some(body) = Format::of_body(&request.form, request.chunked).http_body() {
+                    http::write_stream_head(out, body, &fields);
                 }
                 EndReason::Answered("HEAD answered")
             }

@@ -13,6 +13,7 @@ use crate::common::tools::{Frames, Player, frames_with, publish, sample};
 use rtc::sdp::Direction;
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
+use rtp::payload::Codec;
 
 /// What a transport stream puts around pictures, or has in another form, is left out on both sides.
 const UNITS: &str = "filter_units=remove_types=7-9";
@@ -89,7 +90,7 @@ fn a_publisher_by_webrtc_is_played() {
     let _other = Client::publish(&server, "live/vp8");
     let refused = http::get(server.http, "/live/vp8.ts").expect("an answer");
     assert_eq!((refused.status, refused.text().trim()), (406, "MPEG-TS cannot carry VP8"));
-    let options = Options { video: None, ..Options::default() };
+    let options = Options { video: Some(Codec::H264), ..Options::default() };
     let mut publisher = Client::open(&server, "/whip/live/a", Direction::Send, &options);
     publisher.connect();
     let mut player = TcpStream::connect(server.http).expect("a connection");

@@ -239,7 +239,7 @@ impl Drop for UdpTs {
 
 /// The packets in a datagram, and its number if it is RTP. `None` if it is neither.
 fn read(datagram: &[u8]) -> Option<(&[u8], Option<u16>)> {
-    if datagram.first() == Some(&mpegts::SYNC_BYTE) && datagram.len() % PACKET_BYTES == 0 {
+    if datagram.first() == Some(&mpegts::SYNC_BYTE) && datagram.len().is_multiple_of(PACKET_BYTES) {
         return Some((datagram, None));
     }
     match Packet::parse(datagram) {

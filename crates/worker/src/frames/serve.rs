@@ -196,10 +196,10 @@ impl Frames {
                     let begins_again = std::mem::replace(&mut player.begun, true);
                     if !begins_again {
                         let (format, out) = (player.format, &mut session.pending.bytes);
-                        if let Some((content_type, chunked)) = format.http_body() {
+                        if let Some(body) = format.http_body() {
                             let origin = ctx.settings.cors_allow_origin.as_deref();
                             let fields = http::common_fields(origin, false);
-                            http::write_stream_head(out, content_type, &fields, chunked);
+                            http::write_stream_head(out, body, &fields);
                         }
                         if format != Format::Rtmp && !format.is_ts() {
                             write_file_header(format, out, &stream.delivery);

@@ -328,6 +328,16 @@ impl Format {
     /// Number of formats; each indexes an array by `as usize`.
     pub(crate) const COUNT: usize = 6;
 
+    /// What answers a request for a stream.
+    pub(crate) fn of_body(form: &http::Form, chunked: bool) -> Self {
+        match (form, chunked) {
+            (http::Form::Ts, true) => Self::TsChunked,
+            (http::Form::Ts, false) => Self::Ts,
+            (_, true) => Self::FlvChunked,
+            (_, false) => Self::Flv,
+        }
+    }
+
     /// Whether it is the body of an HTTP response, of this content type and in chunks or not.
     pub(crate) fn http_body(self) -> Option<(&'static str, bool)> {
         match self {

@@ -9,7 +9,6 @@ use std::io::Write as _;
 
 use rtmp::name::{NameRules, query_value};
 
-use crate::frames::stream::Format;
 use crate::proto::websocket;
 use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip, is_on_demand};
 
@@ -69,18 +68,6 @@ pub(crate) enum Form {
     Ts,
     /// A playlist, a segment or a part: `/{app}/{stream}.m3u8`, `/{app}/{stream}.hls/{tag}/{object}`.
     Segments(ObjectRequest),
-}
-
-impl Form {
-    /// The format of the stream as the body of a response.
-    pub(crate) fn format(&self, chunked: bool) -> Format {
-        match (self, chunked) {
-            (Self::Ts, true) => Format::TsChunked,
-            (Self::Ts, false) => Format::Ts,
-            (_, true) => Format::FlvChunked,
-            (_, false) => Format::Flv,
-        }
-    }
 }
 
 /// How a stream is asked for.
@@ -229,9 +216,9 @@ pub(crate) fn write_preflight(out: &mut Vec<u8>, fields: &str) {
     out.extend_from_slice(head.as_bytes());
 }
 
-/// Head of a stream's response. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
+/// Head of a stream's response, of a content type and in chunks or not. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
 /// the client cannot tell an end from a break.
-pub(crate) fn write_stream_head(out: &mut Vec<u8>, content_type: &str, fields: &str, chunked: bool) {
+pub(crate) fn write_stream_head(out: &mut Vec<u8>, (content_type, chunked): (&str, bool), fields: &str) {
     let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nCache-Control: no-store\r\n{coding}{fields}\r\n"
