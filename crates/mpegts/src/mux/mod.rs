@@ -87,6 +87,8 @@ pub struct Muxer {
     /// By kind and index: video first.
     tracks: [Option<Track>; 2 * TRACKS_MAX],
     tables: Tables,
+    /// Tracks have changed since the tables were made.
+    tables_are_old: bool,
     /// Newest stream time, in ticks.
     clock: Option<i64>,
     pcr_at: Option<i64>,
@@ -125,7 +127,7 @@ impl Muxer {
     /// A publisher begins: its tracks may be others.
     pub fn restart(&mut self) {
         self.tracks.iter_mut().flatten().for_each(|track| track.is_active = false);
-        self.tables_at = None;
+        (self.tables_at, self.tables_are_old) = (None, true);
     }
 
     /// Appends a frame at its stream time; `is_entry` if receivers may begin with it. Writes nothing
@@ -141,7 +143,7 @@ impl Muxer {
         match frame.role {
             FrameRole::Config => return self.configure(slot, frame),
             FrameRole::End => {
-                self.tracks[slot].iter_mut().for_each(|track| track.is_active = false);
+                self.end(slot);
                 return Ok(());
             }
             FrameRole::Metadata | FrameRole::Other => return Ok(()),
@@ -204,7 +206,7 @@ impl Muxer {
         let track = Track::with_config(frame.codec, frame.data());
         if track.is_err() {
             // What was known of the track does not hold any more.
-            self.tracks[slot].iter_mut().for_each(|track| track.is_active = false);
+            self.end(slot);
         }
         self.activate(slot, track?);
         Ok(())
@@ -214,10 +216,19 @@ impl Muxer {
     fn activate(&mut self, slot: usize, mut track: Track) {
         track.counter = self.tracks[slot].as_ref().map_or(0, |track| track.counter);
         self.tracks[slot] = Some(track);
+        self.tables_are_old = true;
+    }
+
+    fn end(&mut self, slot: usize) {
+        self.tracks[slot].iter_mut().for_each(|track| track.is_active = false);
+        self.tables_are_old = true;
     }
 
     /// Makes the tables of what there is, and says whether they are not those sent last.
     fn update_tables(&mut self) -> bool {
+        if !std::mem::take(&mut self.tables_are_old) {
+            return false;
+        }
         let active = || {
             let tracks = self.tracks.iter().enumerate();
             tracks.filter_map(|(slot, track)| {
