@@ -12,7 +12,7 @@
 //!
 //! Carried: H.264, H.265, AAC (ADTS; LATM is read as well), MP3, Opus, AC-3 and E-AC-3. Left out on
 //! purpose: scrambled packets, packets of 192 and 204 bytes, and pictures that do not begin where
-//! their PES packet does (ETSI TS 101 154 section 4.1.5.2 asks for one picture per PES packet).
+//! their PES packet does (ETSI TS 101 154 asks for one picture per PES packet).
 
 mod codecs;
 mod crc;

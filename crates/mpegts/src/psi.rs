@@ -4,7 +4,8 @@
 //!  section: | table id 8 | syntax 1, .. 3, length 12 | number 16 | .. 2, version 5, current 1
 //!           | section 8 | last section 8 | content | CRC 32 |
 //!  PAT content: { program 16 | 111, PID 13 }
-//!  PMT content: 111, PCR PID 13 | .. 4, length 12 | descriptors | { type 8 | 111, PID 13 | .. 4, length 12 | descriptors }
+//!  PMT content: 111, PCR PID 13 | .. 4, length 12 | descriptors | { row }
+//!  row: type 8 | 111, PID 13 | .. 4, length 12 | descriptors
 //! ```
 
 use crate::crc::crc32;

@@ -6,8 +6,8 @@
 //!        | fullness 11, frames-1 2 | [CRC 16] | frame
 //!  LOAS: | sync 11 (0x2b7) | length 13 | same config 1 | [StreamMuxConfig] | length, 255 a byte | frame
 //! ```
-//! Of LATM one program with one layer and frames of any length is read, which is all that
-//! broadcasts use (ETSI TS 101 154 annex C).
+//! Of LATM one program with one layer and frames of any length is read, which is what
+//! broadcasts use.
 
 use media::bitstream::{BitReader, BitWriter, Malformed};
 use media::config::AudioSpecificConfig;

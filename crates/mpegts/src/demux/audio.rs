@@ -233,10 +233,11 @@ fn ac3_frame(bytes: &[u8]) -> Option<(usize, u32, u32)> {
     Some((words as usize * 2, 1536, RATES[rate]))
 }
 
-/// An Opus packet behind its control header (ETSI TS 103 491 section 5.3).
+/// An Opus packet behind its control header ("Opus in MPEG-TS", a draft of xiph.org).
 ///
 /// ```text
-///  prefix 11 (0x3ff) | start trim 1, end trim 1, extension 1 | .. 2 | size, 255 a byte | [trims 16] | [extension] | packet
+///  prefix 11 (0x3ff) | start trim 1, end trim 1, extension 1 | .. 2 | size, 255 a byte
+///  | [trims 16] | [extension] | packet
 /// ```
 fn read_opus(bytes: &[u8], channels: u8) -> AudioRead {
     let &[first, second, ref behind @ ..] = bytes else { return AudioRead::Incomplete };

@@ -3,7 +3,7 @@
 //! Parameter sets leave the picture and become its configuration; delimiters, filler and ends of
 //! sequences are left out. A picture that decoding may begin with is key: an IDR or IRAP picture,
 //! and, as broadcast encoders send no IDR, one with parameter sets and a recovery point (H.264
-//! section D.2.8).
+//! annex D).
 
 use std::collections::VecDeque;
 

@@ -36,7 +36,7 @@ const PMT_PID: u16 = 0x1000;
 const FIRST_PID: u16 = 0x100;
 
 const MUX_DELAY_TICKS: i64 = MUX_DELAY.units() * 90_000 / Timestamp::UNITS_PER_SECOND;
-/// PCRs are at most 40 ms apart (ETSI TR 101 290 section 5.2.2), less what a picture at 25 a second
+/// PCRs are at most 40 ms apart (ETSI TR 101 290), less what a picture at 25 a second
 /// may be late by rounding.
 const PCR_TICKS_MAX: i64 = 39 * 90;
 /// Tables are sent again after this, which with the distance of PCRs is less than 100 ms.

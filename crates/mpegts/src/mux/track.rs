@@ -3,7 +3,7 @@
 //! ```text
 //!  H.264, H.265: | access unit delimiter | parameter sets if it is key | units, behind start codes |
 //!  AAC:          | ADTS header | frame |        ISO/IEC 13818-7 section 6.2
-//!  Opus:         | 0x7fe | flags 5 | size, 255 a byte | packet |     "Opus in MPEG-TS" (ETSI TS 103 491)
+//!  Opus:         | 0x7fe | flags 5 | size, 255 a byte | packet |     "Opus in MPEG-TS" (draft of xiph.org)
 //!  MP3, AC-3:    | frame |
 //! ```
 
