@@ -34,6 +34,8 @@ const DATAGRAM_BYTES_MAX: usize = 65_535;
 const PAYLOAD_TYPE: u8 = 33;
 /// Datagrams that wait for one ahead of them.
 const REORDER_MAX: usize = 16;
+/// Numbers of RTP that are further apart are of another sequence.
+const FAR: u16 = 1024;
 
 /// Where to listen, and to what: `udp://host:port?program=..&source=..&interface=..`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,16 +273,17 @@ impl Order {
                 hand_on(payload);
                 self.advance(1);
             }
-            1..0x8000 => {
+            1..=FAR => {
                 self.waiting.entry(self.position + u64::from(ahead)).or_insert_with(|| payload.to_vec());
             }
-            // It comes twice, or too late. Long ago: the sender has begun again.
-            _ if next.wrapping_sub(number) > 1024 => {
-                self.waiting.clear();
+            // It comes twice, or too late.
+            _ if next.wrapping_sub(number) <= FAR => {}
+            // The sender has begun again.
+            _ => {
+                std::mem::take(&mut self.waiting).values().for_each(|payload| hand_on(payload));
                 hand_on(payload);
                 self.next = Some(number.wrapping_add(1));
             }
-            _ => {}
         }
         while let Some((&position, _)) = self.waiting.first_key_value()
             && (position == self.position || self.waiting.len() > REORDER_MAX)
