@@ -11,6 +11,7 @@ pub mod group_send;
 pub mod hls;
 pub mod media;
 pub mod mp4;
+pub mod mpegts;
 pub mod msgpack_array;
 pub mod node_link;
 pub mod range_reader;

@@ -702,8 +702,9 @@ section! {
         stream: String = String::new(),
         cost "None.";
 
-        /// Its URL: `rtmp://`, `rtmps://`, or `http://` and `https://` for FLV. A user name and
-        /// password in it are used for HTTP and are not shown.
+        /// Its URL: `rtmp://`, `rtmps://`, `http://` and `https://` for FLV, or `udp://` for MPEG-TS
+        /// that is sent to a port or group of this host (docs/mpegts.md). A user name and password in
+        /// it are used for HTTP and are not shown.
         url: String = String::new(), secret true,
         cost "The bandwidth of the stream, permanently: a pull does not wait for players.";
     }

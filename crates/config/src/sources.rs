@@ -85,7 +85,7 @@ pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Err
                 continue;
             }
         };
-        if let Err(reason) = settings.check_host(spec.origin.host()) {
+        if let Err(reason) = spec.origin.check(AddedBy::Configuration, settings) {
             errors.add(&entry.origin, format!("[[pull]] `url`: {reason}"));
         }
         if pulls.iter().any(|other| (&other.app, &other.name) == (&spec.app, &spec.name)) {

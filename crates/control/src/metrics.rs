@@ -104,6 +104,8 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     frames_invalid: "millstream_invalid_frames", "Malformed media messages dropped";
     flv_drops: "millstream_flv_dropped_frames",
         "Frames that RTMP and FLV players did not get, since FLV has no place for their codec or size";
+    ts_drops: "millstream_ts_dropped_frames",
+        "Frames that players of MPEG-TS did not get, since it has no place for their codec or size";
     frames_out: "millstream_sent_frames", "Media messages sent, summed over players";
     writes: "millstream_writes", "Write calls on player sockets";
     queue_drops: "millstream_queue_dropped_frames", "Frames players did not get because they were too slow";

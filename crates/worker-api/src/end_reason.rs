@@ -55,6 +55,8 @@ pub enum EndReason {
     Abandoned,
     /// The stream's video cannot be played by WebRTC.
     VideoNotPlayable,
+    /// The format of a player has no place for the stream; the text says for what.
+    NotCarried(&'static str),
     /// The stream of a player no longer exists.
     StreamGone,
     /// The stream has as many players as it may have.
@@ -115,7 +117,9 @@ impl EndReason {
             Self::TooFarBehind => "player too far behind",
             Self::AnswersUnread => "answers are not read",
             Self::Closed => "closed",
-            Self::Answered(text) | Self::Refused(text) | Self::Protocol(text) => text,
+            Self::Answered(text) | Self::Refused(text) | Self::Protocol(text) | Self::NotCarried(text) => {
+                text
+            }
             Self::ConnectionFailed => "connection failed",
             Self::TlsFailed => "TLS failed",
             Self::Abandoned => "nobody waited for the answer",
@@ -149,7 +153,9 @@ impl EndReason {
             Self::Protocol(_) => "protocol",
             Self::ConnectionFailed | Self::TlsFailed => "connection_failed",
             Self::Abandoned => "abandoned",
-            Self::VideoNotPlayable | Self::StreamGone | Self::StreamFull => "not_playable",
+            Self::VideoNotPlayable | Self::NotCarried(_) | Self::StreamGone | Self::StreamFull => {
+                "not_playable"
+            }
             Self::Defect => "defect",
             Self::WorkerStalled | Self::WorkerEnded => "worker",
         }
@@ -209,7 +215,8 @@ mod tests {
             ConnectionFailed => TlsFailed,
             TlsFailed => Abandoned,
             Abandoned => VideoNotPlayable,
-            VideoNotPlayable => StreamGone,
+            VideoNotPlayable => NotCarried("no place for it"),
+            NotCarried(_) => StreamGone,
             StreamGone => StreamFull,
             StreamFull => Defect,
             Defect => WorkerStalled,

@@ -113,6 +113,8 @@ pub struct WorkerCounters {
     pub frames_invalid: u64,
     /// Frames that no RTMP and FLV player got, since FLV has no place for their codec or so many bytes.
     pub flv_drops: u64,
+    /// Frames that no player of transport streams got, since those have no place for them.
+    pub ts_drops: u64,
     /// Bytes received on all sockets.
     pub bytes_in: u64,
     /// Bytes sent on all sockets.
@@ -484,11 +486,15 @@ pub enum Protocol {
     HlsTls,
     /// What records a stream: a player inside this process.
     Recording,
+    /// A transport stream as an HTTP response body.
+    HttpTs,
+    /// The same over TLS.
+    HttpsTs,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -505,6 +511,8 @@ impl Protocol {
         Self::Hls,
         Self::HlsTls,
         Self::Recording,
+        Self::HttpTs,
+        Self::HttpsTs,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -526,6 +534,8 @@ impl Protocol {
             Self::Hls => "hls",
             Self::HlsTls => "hls-tls",
             Self::Recording => "recording",
+            Self::HttpTs => "http-ts",
+            Self::HttpsTs => "https-ts",
         }
     }
 }

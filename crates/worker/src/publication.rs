@@ -248,6 +248,8 @@ pub(crate) enum PlayRefusal {
     NotFound,
     /// The stream is published as packets, and bridges are off.
     NotFrames,
+    /// The format asked for has no place for it; the text says why.
+    NotCarried(&'static str),
     /// The server is shutting down.
     Draining,
 }
@@ -259,6 +261,7 @@ impl PlayRefusal {
             Self::Denied(denied) => denied.reason(),
             Self::NotFound => "there is no such stream",
             Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
+            Self::NotCarried(reason) => reason,
             Self::Draining => EndReason::Draining.text(),
         }
     }
@@ -268,7 +271,7 @@ impl PlayRefusal {
         match self {
             Self::Denied(_) => 403,
             Self::NotFound => 404,
-            Self::NotFrames => 406,
+            Self::NotFrames | Self::NotCarried(_) => 406,
             Self::Draining => 503,
         }
     }

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::{Codec, MediaKind};
+use mpegts::{Muxer, NotCarried};
 use rtc::Peer;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -135,7 +137,8 @@ impl Worker {
         let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let may_play = self.may_play(conn, (app, name), token);
+        let may_play =
+            self.may_play(conn, (app, name), token).and_then(|()| self.check_carried(&key, format));
         let stream = may_play.and_then(|()| self.subscribe_to_frames(&key, (app, name)));
         let stream = stream.inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
@@ -153,11 +156,31 @@ impl Worker {
         conn: ConnId,
         (app, name): (&str, &str),
         token: Option<&str>,
+        format: Format,
     ) -> Result<(), PlayRefusal> {
         self.may_play(conn, (app, name), token)?;
-        match self.published_as_frames(&format!("{app}/{name}"), app)? {
+        let key = format!("{app}/{name}");
+        self.check_carried(&key, format)?;
+        match self.published_as_frames(&key, app)? {
             Published::Nobody => Err(PlayRefusal::NotFound),
             Published::Frames(_) | Published::Packets(_) => Ok(()),
+        }
+    }
+
+    /// Whether a format has a place for what is known of the stream. What is not known yet is seen when it
+    /// comes.
+    fn check_carried(&self, key: &str, format: Format) -> Result<(), PlayRefusal> {
+        let codecs = if format.is_ts() { self.ctx.directory.codecs(key) } else { Vec::new() };
+        let is_carried = |codec: &Codec| Muxer::carries(*codec);
+        let mut video = codecs.iter().filter(|codec| codec.kind() == MediaKind::Video).peekable();
+        let has_video = video.peek().is_some();
+        let may_be_carried = if has_video { video.any(is_carried) } else { codecs.iter().any(is_carried) };
+        let first = codecs.iter().find(|codec| !has_video || codec.kind() == MediaKind::Video);
+        match first {
+            Some(codec) if !may_be_carried => {
+                Err(PlayRefusal::NotCarried(NotCarried::Codec(*codec).reason()))
+            }
+            _ => Ok(()),
         }
     }
 

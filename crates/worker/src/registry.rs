@@ -246,6 +246,20 @@ impl Directory {
         }
     }
 
+    /// Codecs of what is published here, as far as they are known: of packets, all that may come.
+    pub(crate) fn codecs(&self, key: &str) -> Vec<Codec> {
+        let inner = self.lock();
+        let Some(listing) = inner.streams.get(key).filter(|listing| listing.home.is_some()) else {
+            return Vec::new();
+        };
+        match &listing.tracks {
+            Some(tracks) => {
+                tracks.iter().flat_map(|track| &track.formats).map(|format| format.codec).collect()
+            }
+            None => listing.codecs.clone(),
+        }
+    }
+
     /// Base URL of the node where an HTTP player of the stream is to go instead, if it is to go.
     pub(crate) fn redirect(&self, key: &str, is_full: bool) -> Option<String> {
         self.elsewhere.as_ref()?.redirect(key, is_full)
@@ -278,11 +292,6 @@ impl Directory {
         let others = others.iter().copied().filter(|&other| other != home.worker).collect();
         inner.last_epoch += 1;
         Some((Epoch(inner.last_epoch), others))
-    }
-
-    /// Whether formats of publications here are of use to anybody but players here.
-    pub(crate) fn is_in_cluster(&self) -> bool {
-        self.elsewhere.is_some()
     }
 
     /// What the frames of this publication, of these codecs, would be as packets, on nodes that bridge them.

@@ -114,7 +114,7 @@ impl Worker {
                 }
                 ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
                 ClientRequest::Stream(request) => match request.form {
-                    Form::Flv => self.stream_request(conn, request),
+                    Form::Flv | Form::Ts => self.stream_request(conn, request),
                     Form::Segments(_) => self.segment_request(conn, request),
                 },
                 ClientRequest::Control => self.give_to_control(conn),
@@ -262,9 +262,7 @@ impl Worker {
             Err(refusal) => {
                 let code = match refusal {
                     PlayRefusal::Denied(_) => PlayReject::Unauthorized,
-                    PlayRefusal::NotFound | PlayRefusal::NotFrames | PlayRefusal::Draining => {
-                        PlayReject::StreamNotFound
-                    }
+                    _ => PlayReject::StreamNotFound,
                 };
                 rtmp.machine.reject_play(code, refusal.reason());
                 self.end(conn, EndReason::Refused(refusal.reason()));
@@ -325,7 +323,7 @@ impl Worker {
                 let refusal = match refusal {
                     PlayRefusal::NotFrames => TapRefusal::NotFrames,
                     PlayRefusal::Draining => TapRefusal::Draining,
-                    PlayRefusal::NotFound | PlayRefusal::Denied(_) => TapRefusal::NotFound,
+                    _ => TapRefusal::NotFound,
                 };
                 let _ = reply.send(Err(refusal));
                 return;
@@ -347,14 +345,15 @@ impl Worker {
     fn stream_request(&mut self, conn: ConnId, request: MediaRequest) {
         let (name, token) = ((&*request.app, &*request.stream), request.token.as_deref());
         let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
+        let format = Format::of_body(&request.form, request.chunked);
         let outcome = match &request.method {
             Method::Options => Ok(None),
             Method::Other => Err((405, "a stream can only be read")),
             Method::WebSocketVersion => Err((426, "WebSocket version 13 is needed")),
             Method::WebSocketKey => Err((400, "Sec-WebSocket-Key is missing")),
-            Method::Head => self.would_play(conn, name, token).map(|()| None).map_err(refusal),
-            Method::Get if request.chunked => Ok(Some(Format::FlvChunked)),
-            Method::Get => Ok(Some(Format::Flv)),
+            Method::Head => self.would_play(conn, name, token, format).map(|()| None).map_err(refusal),
+            Method::Get => Ok(Some(format)),
+            Method::WebSocket { .. } if format.is_ts() => Err((400, "by WebSocket, ask for .flv")),
             Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
         if let Some(location) = self.redirect(conn, &request) {
@@ -383,7 +382,10 @@ impl Worker {
                 http::write_upgrade(&mut session.pending.bytes, &accept);
                 State::WebSocket(ClientFrames::default())
             }
-            _ => State::HttpBody,
+            _ => {
+                self.connections.columns.stats.protocol[conn.index()] = format.protocol(session.is_tls());
+                State::HttpBody
+            }
         };
         if let Some(reason) = session.handle_input(&rest) {
             return self.end(conn, reason);
@@ -427,7 +429,9 @@ impl Worker {
                 EndReason::Answered("preflight answered")
             }
             (None, _) => {
-                http::write_stream_head(out, &fields, request.chunked);
+                if let Some(body) = Format::of_body(&request.form, request.chunked).http_body() {
+                    http::write_stream_head(out, body, &fields);
+                }
                 EndReason::Answered("HEAD answered")
             }
         };
@@ -549,7 +553,8 @@ impl Worker {
         self.ctx.counters.frames_out += written.messages;
         self.ctx.load.bytes_out += written.bytes;
         if let Err(reason) = result {
-            return self.remove(conn, reason);
+            let is_told = matches!(reason, EndReason::NotCarried(_));
+            return if is_told { self.end(conn, reason) } else { self.remove(conn, reason) };
         }
         if session.closing_at_ms.is_some()
             && session.has_sent_all()

@@ -61,8 +61,8 @@ pub(super) struct NewPull {
     /// Its name.
     #[schema(example = "cam")]
     name: String,
-    /// `rtmp`, `rtmps`, or `http` and `https` for FLV. Addresses that are not public are refused unless the
-    /// configuration allows them.
+    /// `rtmp`, `rtmps`, `http` and `https` for FLV, or `udp` for MPEG-TS that is sent here. Addresses that
+    /// are not public, and `udp`, are refused unless the configuration allows them.
     #[schema(example = "rtmp://media.example/live/cam")]
     url: String,
 }

@@ -284,6 +284,7 @@ pub(super) struct StreamUrls {
     pub(super) rtmp: String,
     pub(super) flv: String,
     pub(super) ws_flv: String,
+    pub(super) ts: String,
     pub(super) whep: String,
 }
 

@@ -96,6 +96,7 @@ impl<'a> Urls<'a> {
             urls.rtmp = rtmp.unwrap_or_default();
             urls.flv = self.first(&web).map(|base| format!("{base}/{path}.flv")).unwrap_or_default();
             urls.ws_flv = urls.flv.replacen("http", "ws", 1);
+            urls.ts = self.first(&web).map(|base| format!("{base}/{path}.ts")).unwrap_or_default();
         }
         urls
     }
@@ -173,6 +174,7 @@ mod tests {
         let urls = of(true, false);
         assert_eq!(urls.flv, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.ws_flv, "wss://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
+        assert_eq!(urls.ts, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.ts");
         assert_eq!(urls.rtmp, "rtmp://h:1935/a/b c/ü%?#");
         assert_eq!(urls.whep, "");
         let urls = of(false, true);

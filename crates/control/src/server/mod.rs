@@ -128,7 +128,7 @@ pub(crate) async fn serve(context: Arc<Context>, router: Router, mut handoffs: m
 
 /// Whether a path is one that only workers serve. Recordings in the API may end in `.flv` as well.
 fn is_media(path: &str) -> bool {
-    path.ends_with(".flv") && !path.starts_with("/api/") && !is_on_demand(path)
+    (path.ends_with(".flv") || path.ends_with(".ts")) && !path.starts_with("/api/") && !is_on_demand(path)
 }
 
 /// Whether the request that begins so is for a recording or a file.

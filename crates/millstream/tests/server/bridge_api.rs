@@ -25,7 +25,7 @@ fn a_bridge_is_shown_while_it_runs_and_in_the_documented_shape() {
     let before = server.api("/api/v1/streams/live/a");
     shape(&before);
     assert_eq!((&before["bridge"], &before["not_bridged"]), (&Value::Null, &Value::Null));
-    for kind in ["whep", "rtmp", "flv", "ws_flv"] {
+    for kind in ["whep", "rtmp", "flv", "ws_flv", "ts"] {
         assert!(before["urls"][kind].as_str().expect("an address").contains("live/a"), "{kind}: {before}");
     }
     // Not waited for: the answer begins with the first frame.

@@ -1,4 +1,5 @@
-//! Streams of other servers that this one publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS.
+//! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS, and
+//! MPEG-TS by UDP.
 //!
 //! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
 //! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
@@ -11,10 +12,12 @@ mod source;
 mod spec;
 mod status;
 mod task;
+mod udp;
 
 pub use spec::PullSpec;
 pub use status::{State, Status};
 pub use task::Pull;
+pub use udp::UdpUrl;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +71,7 @@ impl Pulls {
 
     /// Starts one. Its success or failure shows in its status.
     pub fn add(&self, spec: PullSpec, added_by: AddedBy) -> Result<Arc<Pull>, NotAdded> {
-        self.settings.check_host(spec.origin.host()).map_err(NotAdded::Forbidden)?;
+        spec.origin.check(added_by, &self.settings).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
         let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull).map_err(NotAdded::Exists)?;

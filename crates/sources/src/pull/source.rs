@@ -3,12 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
+use media::Frame;
 use range_reader::error::SourceError;
-use rtmp::MediaMessage;
+use rtmp::flv::{FlvError, read_frames};
 
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
 use super::spec::Origin;
+use super::udp::UdpTs;
 use crate::settings::{SourceSettings, explain};
 
 /// Why a source gives nothing any more: a sentence for the log and the API.
@@ -44,13 +46,18 @@ impl From<io::Error> for Failure {
 pub(super) enum Source {
     Http(Box<HttpFlv>),
     Rtmp(Box<RtmpPlay>),
+    Udp(Box<UdpTs>),
 }
+
+/// A message: the frame in it and those of its other tracks, or why it is none.
+pub(super) type Read = Result<(Frame, Vec<Frame>), FlvError>;
 
 impl Source {
     /// Opens it: name, address, TCP, TLS, and with HTTP the head of the answer.
     pub(super) async fn open(origin: &Origin, settings: &SourceSettings) -> Result<Self, Failure> {
         Ok(match origin {
             Origin::Http(url) => Self::Http(Box::new(HttpFlv::open(url, settings).await?)),
+            Origin::Udp(url) => Self::Udp(Box::new(UdpTs::open(url, settings)?)),
             Origin::Rtmp(url) => Self::Rtmp(Box::new(RtmpPlay::open(url, settings).await?)),
         })
     }
@@ -60,15 +67,38 @@ impl Source {
         match self {
             Self::Http(source) => source.fill().await,
             Self::Rtmp(source) => source.fill().await,
+            Self::Udp(source) => source.fill().await,
         }
     }
 
     /// The next message that has come as a whole.
-    pub(super) fn next_message(&mut self) -> Result<Option<MediaMessage>, Failure> {
-        match self {
-            Self::Http(source) => source.next_message(),
-            Self::Rtmp(source) => source.next_message(),
+    pub(super) fn next_message(&mut self) -> Result<Option<Read>, Failure> {
+        Ok(match self {
+            Self::Http(source) => source.next_message()?.map(read_frames),
+            Self::Rtmp(source) => source.next_message()?.map(read_frames),
+            Self::Udp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
+        })
+    }
+
+    /// Nothing more comes: what has no end but the beginning of the next has ended.
+    pub(super) fn finish(&mut self) {
+        if let Self::Udp(source) = self {
+            source.finish();
         }
+    }
+
+    /// Whether it waits for somebody to begin: there is no end to that.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, Self::Udp(source) if source.peer().is_none())
+    }
+
+    /// What to say when no message has come for too long.
+    pub(super) fn complaint(&self, is_live: bool) -> String {
+        let complaint = match self {
+            Self::Udp(source) if !is_live => source.complaint(),
+            _ => None,
+        };
+        complaint.unwrap_or_else(|| "the source sends nothing".to_owned())
     }
 
     /// Who sends it, where that is known.
@@ -76,6 +106,7 @@ impl Source {
         match self {
             Self::Http(source) => source.peer(),
             Self::Rtmp(source) => source.peer(),
+            Self::Udp(source) => source.peer(),
         }
     }
 }

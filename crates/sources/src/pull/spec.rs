@@ -3,10 +3,12 @@
 //! URLs come from the configuration or from whoever may use the API. The scheme is decided here;
 //! which addresses may be reached is decided where they are known, after the name was resolved.
 
+use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use url::Url;
 
-use crate::settings::SourceSettings;
+use super::udp::UdpUrl;
+use crate::settings::{AddedBy, SourceSettings};
 
 /// One pull.
 #[derive(Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum Origin {
     Rtmp(RtmpUrl),
     /// FLV as an answer by `http` or `https`.
     Http(Url),
+    /// MPEG-TS in datagrams that are sent here.
+    Udp(UdpUrl),
 }
 
 /// Longest URL.
@@ -49,11 +53,17 @@ impl PullSpec {
 }
 
 impl Origin {
-    /// The host, as the URL has it.
-    pub fn host(&self) -> &str {
+    /// Whether it may be reached, as far as that can be said now. The error is a sentence.
+    pub fn check(&self, added_by: AddedBy, settings: &SourceSettings) -> Result<(), String> {
         match self {
-            Self::Rtmp(url) => &url.host,
-            Self::Http(url) => url.host_str().unwrap_or_default(),
+            Self::Rtmp(url) => settings.check_host(&url.host),
+            Self::Http(url) => settings.check_host(url.host_str().unwrap_or_default()),
+            // Nothing is connected to; but whoever uses the API would open ports of this host.
+            Self::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
+                Err("udp:// is for the configuration, as `sources.allow_private_addresses` is not set"
+                    .to_owned())
+            }
+            Self::Udp(_) => Ok(()),
         }
     }
 
@@ -76,12 +86,13 @@ impl Origin {
                 Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
                 _ => Err("cannot use its URL: it is not a valid one".to_owned()),
             },
+            "udp" => UdpUrl::parse(text).map(Self::Udp),
             "" if !text.is_empty() => {
                 Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"https://\"".to_owned())
             }
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
-                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http and https"))
+                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http, https and udp"))
             }
         }
     }
@@ -102,6 +113,7 @@ impl std::fmt::Display for Origin {
                 let hidden = if url.stream.contains('?') { "?..." } else { "" };
                 write!(f, "{}/{stream}{hidden}", url.tc_url())
             }
+            Self::Udp(url) => url.fmt(f),
             Self::Http(url) => {
                 let mut shown = url.clone();
                 // Both fail only for URLs without a host, which are refused.

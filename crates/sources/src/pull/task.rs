@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use media::MediaKind;
-use rtmp::flv::read_frames;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -142,21 +141,27 @@ impl Attempt<'_> {
         let mut last_message = Instant::now();
         let mut metadata = None;
         loop {
+            let was_waiting = source.is_waiting();
+            let mut has_stalled = false;
             tokio::select! {
                 _ = stopping.changed() => return Err(End::Stopping),
                 ended = ended(publisher) => return Err(End::Unpublished(ended)),
-                () = sleep_until(last_message + self.settings.stall_timeout) => {
-                    return Err(End::Failed("the source sends nothing".to_owned()));
+                () = sleep_until(last_message + self.settings.stall_timeout), if !was_waiting => {
+                    has_stalled = true;
+                    source.finish();
                 }
                 filled = source.fill() => {
                     let bytes = filled?;
                     self.pull.change(|status| status.received(bytes as u64));
                 }
             }
+            if was_waiting && !source.is_waiting() {
+                last_message = Instant::now();
+            }
             while let Some(message) = source.next_message()? {
                 last_message = Instant::now();
                 // A message that is no frame is left out, as of any publisher.
-                let Ok((frame, others)) = read_frames(message) else {
+                let Ok((frame, others)) = message else {
                     publisher.iter().for_each(Publisher::count_invalid);
                     continue;
                 };
@@ -177,6 +182,9 @@ impl Attempt<'_> {
                 }
             }
             publisher.iter().for_each(Publisher::flush);
+            if has_stalled {
+                return Err(End::Failed(source.complaint(publisher.is_some())));
+            }
         }
     }
 

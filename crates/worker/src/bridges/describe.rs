@@ -153,17 +153,15 @@ impl Worker {
         ::bridge::describe(&settings, ended, headers.chain(first).chain(cached))
     }
 
-    /// Codecs of the stream, each once; none where nobody asks for them.
+    /// Codecs of the stream, each once.
     fn codecs(&self, stream: FrameStreamId) -> Vec<Codec> {
         let mut codecs = Vec::new();
-        if self.ctx.directory.is_in_cluster() {
-            let local = &self.frames.streams[stream];
-            let headers = local.delivery.headers().iter();
-            for frame in headers.chain(local.description.first.iter().flatten()) {
-                let is_media = frame.track.kind != MediaKind::Data;
-                if is_media && !codecs.contains(&frame.codec) {
-                    codecs.push(frame.codec);
-                }
+        let local = &self.frames.streams[stream];
+        let headers = local.delivery.headers().iter();
+        for frame in headers.chain(local.description.first.iter().flatten()) {
+            let is_media = frame.track.kind != MediaKind::Data;
+            if is_media && !codecs.contains(&frame.codec) {
+                codecs.push(frame.codec);
             }
         }
         codecs

@@ -109,7 +109,7 @@ impl Frames {
         local.newest = 0;
         local.delivery.publisher_started();
         for channel in local.channels.iter_mut().flatten() {
-            channel.log.forget_entry();
+            channel.publisher_started();
         }
         self.start_taps(stream);
     }

@@ -175,6 +175,9 @@ impl Frames {
         let Some(connection) = &mut session.connection else { return Ok(()) };
         let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
         let log = &channel.log;
+        if let Some(refusal) = channel.refusal() {
+            return Err(EndReason::NotCarried(refusal.reason()));
+        }
         loop {
             let action = player.cursor.review(log, &stream.queue_limits, now_ms);
             written.dropped = player.cursor.dropped();
@@ -193,12 +196,12 @@ impl Frames {
                     let begins_again = std::mem::replace(&mut player.begun, true);
                     if !begins_again {
                         let (format, out) = (player.format, &mut session.pending.bytes);
-                        if let Format::Flv | Format::FlvChunked = format {
+                        if let Some(body) = format.http_body() {
                             let origin = ctx.settings.cors_allow_origin.as_deref();
                             let fields = http::common_fields(origin, false);
-                            http::write_stream_head(out, &fields, format == Format::FlvChunked);
+                            http::write_stream_head(out, body, &fields);
                         }
-                        if format != Format::Rtmp {
+                        if format != Format::Rtmp && !format.is_ts() {
                             write_file_header(format, out, &stream.delivery);
                         }
                     }

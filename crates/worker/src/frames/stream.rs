@@ -8,6 +8,7 @@ use std::sync::Arc;
 use delivery::{DeliveryLog, Mark, QueueLimits, Received, Schedule, Stream};
 use media::config::{AudioFormat, VideoFormat, audio_format, audio_frame_format, video_format};
 use media::{Codec, CodecConfig, FlvBody, Frame, FrameRole, MediaKind};
+use mpegts::{Muxer, NotCarried};
 use rtmp::chunk;
 use rtmp::flv::{self, TagBody};
 
@@ -15,10 +16,11 @@ use super::{FrameAction, Frames};
 use crate::context::Context;
 use crate::ids::{FrameStreamId, TapId};
 use crate::mailbox::{MessageBody, WorkerMessage};
-use crate::proto::websocket;
+use crate::proto::{http, websocket};
 use crate::publication::{Publication, Source};
 use crate::registry::Lane;
 use worker_api::settings::ApplicationSettings;
+use worker_api::snapshot::Protocol;
 
 /// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
 const HEADER_BYTES_MAX: usize = 64 << 10;
@@ -158,18 +160,21 @@ impl Frames {
         if channels.iter().all(Option::is_none) {
             return Some(received);
         }
-        // Every wire format is FLV, or carries the same bodies.
-        let Some(body) = TagBody::of(frame) else {
-            // What came in the body of an earlier frame has left with it.
-            if frame.flv_body() == FlvBody::Missing {
-                tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
-                ctx.counters.flv_drops += 1;
-            }
-            return Some(received);
-        };
+        let body = TagBody::of(frame);
+        let is_flv_played = channels.iter().flatten().any(|channel| channel.ts.is_none());
+        // What came in the body of an earlier frame has left with it.
+        if body.is_none() && is_flv_played && frame.flv_body() == FlvBody::Missing {
+            tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
+            ctx.counters.flv_drops += 1;
+        }
         let messages_max = u64::from(settings.merge_messages);
         for channel in channels.iter_mut().flatten() {
-            if channel.log.rolls(Channel::bytes_hint(&body)) {
+            let message = match &mut channel.ts {
+                Some(ts) => ts.write(frame, received, &mut ctx.counters.ts_drops),
+                None => body.as_ref().map(Message::Flv),
+            };
+            let Some(message) = message else { continue };
+            if channel.log.rolls(message.bytes_hint()) {
                 // Bytes stay that a player has yet to get, or that new ones begin with.
                 let entry = channel.log.entry().filter(|_| delivery.gop().frames().len() > 0);
                 let all = channel.schedule.all_players();
@@ -177,7 +182,7 @@ impl Frames {
                 let needed = positions.chain(entry.map(|(_, mark)| mark.position)).min();
                 channel.log.evict(needed.unwrap_or(channel.log.head()));
             }
-            channel.append(frame, &body, received, now_ms);
+            append(channel.format, &mut channel.log, frame, &message, received, now_ms);
             if let Some(due_ms) = channel.arm(now_ms, messages_max) {
                 timers.set((stream, channel.format as usize), &mut channel.armed_ms, due_ms);
             }
@@ -313,11 +318,150 @@ pub(crate) enum Format {
     Flv,
     /// One FLV tag per WebSocket message.
     WsFlv,
+    /// A transport stream, the packets of a frame one chunk each, as the body of an HTTP/1.1 response.
+    TsChunked,
+    /// A transport stream, as the body of an HTTP/1.0 response.
+    Ts,
 }
 
 impl Format {
     /// Number of formats; each indexes an array by `as usize`.
-    pub(crate) const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = 6;
+
+    /// What answers a request for a stream.
+    pub(crate) fn of_body(form: &http::Form, chunked: bool) -> Self {
+        match (form, chunked) {
+            (http::Form::Ts, true) => Self::TsChunked,
+            (http::Form::Ts, false) => Self::Ts,
+            (_, true) => Self::FlvChunked,
+            (_, false) => Self::Flv,
+        }
+    }
+
+    /// Whether it is the body of an HTTP response, of this content type and in chunks or not.
+    pub(crate) fn http_body(self) -> Option<(&'static str, bool)> {
+        match self {
+            Self::FlvChunked => Some((http::CONTENT_FLV, true)),
+            Self::Flv => Some((http::CONTENT_FLV, false)),
+            Self::TsChunked => Some((http::CONTENT_TS, true)),
+            Self::Ts => Some((http::CONTENT_TS, false)),
+            Self::Rtmp | Self::WsFlv => None,
+        }
+    }
+
+    /// How sessions show who plays it by HTTP.
+    pub(crate) fn protocol(self, tls: bool) -> Protocol {
+        match (self.is_ts(), tls) {
+            (true, true) => Protocol::HttpsTs,
+            (true, false) => Protocol::HttpTs,
+            (false, true) => Protocol::HttpsFlv,
+            (false, false) => Protocol::HttpFlv,
+        }
+    }
+
+    /// Whether it is a transport stream; all others are FLV or carry the same bodies.
+    pub(crate) fn is_ts(self) -> bool {
+        matches!(self, Self::TsChunked | Self::Ts)
+    }
+}
+
+/// A frame as players get it, but for what its format puts around it.
+#[derive(Debug)]
+enum Message<'a> {
+    /// The body of an FLV tag or RTMP message.
+    Flv(&'a TagBody<'a>),
+    /// Packets of a transport stream.
+    Ts(&'a [u8]),
+}
+
+impl Message<'_> {
+    /// Most bytes it takes in any format.
+    fn bytes_hint(&self) -> usize {
+        match self {
+            Self::Flv(body) => body.len() + overhead(body.len()),
+            Self::Ts(packets) => packets.len() + CHUNK_OVERHEAD,
+        }
+    }
+}
+
+/// Bytes around a chunk: its size in hexadecimal and two line ends.
+const CHUNK_OVERHEAD: usize = 20;
+
+/// Serialises a frame for all players.
+fn append(
+    format: Format,
+    log: &mut DeliveryLog,
+    frame: &Frame,
+    message: &Message<'_>,
+    received: Received,
+    now_ms: u64,
+) {
+    let Received { time, entry } = received;
+    let time_ms = time.millis().max(0) as u64;
+    let mark = Mark { position: log.head(), time_ms, arrived_ms: now_ms, entry };
+    log.append(mark, message.bytes_hint(), |out| match message {
+        Message::Flv(body) => write(format, out, frame, body, time_ms),
+        Message::Ts(packets) => {
+            write_framed(format, out, packets.len(), |out| out.extend_from_slice(packets))
+        }
+    });
+}
+
+/// What makes the packets of a transport stream, once for all players.
+#[derive(Debug)]
+pub(crate) struct TsChannel {
+    muxer: Muxer,
+    /// Packets of the frame at hand.
+    packets: Vec<u8>,
+    /// A frame that players would begin with is not carried.
+    refusal: Option<NotCarried>,
+}
+
+impl TsChannel {
+    /// One that knows the configurations ahead of the GOP cache.
+    fn new(stream: &Stream) -> Self {
+        let mut ts = Self { muxer: Muxer::default(), packets: Vec::new(), refusal: None };
+        let has_gop = stream.gop().frames().len() > 0;
+        let headers = if has_gop { stream.entry_headers() } else { stream.headers() };
+        for header in headers.iter() {
+            ts.write(header, Received { time: stream.timeline_head(), entry: false }, &mut 0);
+        }
+        ts
+    }
+
+    /// The packets of a frame, if there are any. One that is not carried is dropped and counted; if
+    /// players could begin with it, there is nothing for them: they get a packet without content, so
+    /// that they are served, and learn why.
+    fn write(&mut self, frame: &Frame, received: Received, drops: &mut u64) -> Option<Message<'_>> {
+        self.packets.clear();
+        let Received { time, entry } = received;
+        let written = self.muxer.write(&mut self.packets, frame, time, entry);
+        if entry {
+            self.refusal = written.err();
+        }
+        if let Err(error) = written {
+            tracing::trace!(codec = %frame.codec, %error, "frame dropped");
+            *drops += u64::from(!is_header(frame));
+            if entry {
+                Muxer::write_nothing(&mut self.packets);
+            }
+        }
+        (!self.packets.is_empty()).then_some(Message::Ts(&self.packets))
+    }
+
+    fn publisher_started(&mut self) {
+        self.muxer.restart();
+        self.refusal = None;
+    }
+
+    /// What a player gets before its first frame, and again after frames were left out.
+    fn write_start(&self, format: Format, out: &mut Vec<u8>, begins_again: bool) {
+        let mut packets = Vec::new();
+        self.muxer.write_start(&mut packets, begins_again);
+        if !packets.is_empty() {
+            write_framed(format, out, packets.len(), |out| out.extend_from_slice(&packets));
+        }
+    }
 }
 
 /// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame
@@ -331,6 +475,8 @@ const fn overhead(payload: usize) -> usize {
 pub(crate) struct Channel {
     pub(crate) format: Format,
     pub(crate) log: DeliveryLog,
+    /// What makes a transport stream of the frames, if the format is one.
+    pub(crate) ts: Option<Box<TsChannel>>,
     pub(crate) schedule: Schedule,
     /// When the worker will look at the schedule next, if at all.
     pub(crate) armed_ms: Option<u64>,
@@ -340,23 +486,36 @@ impl Channel {
     /// A channel that begins with the stream's GOP cache.
     pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream, now_ms: u64) -> Self {
         let schedule = Schedule::new(merge_ms);
-        let mut channel = Self { format, log: DeliveryLog::default(), schedule, armed_ms: None };
+        let (mut log, mut ts) = (DeliveryLog::default(), None);
+        if format.is_ts() {
+            ts = Some(Box::new(TsChannel::new(stream)));
+        }
         for (at, (time, frame)) in stream.gop().frames().enumerate() {
-            if let Some(body) = TagBody::of(frame) {
-                channel.append(frame, &body, Received { time: *time, entry: at == 0 }, now_ms);
+            let received = Received { time: *time, entry: at == 0 };
+            let body = TagBody::of(frame).filter(|_| ts.is_none());
+            let message = match &mut ts {
+                // Whoever came earlier has been counted for.
+                Some(ts) => ts.write(frame, received, &mut 0),
+                None => body.as_ref().map(Message::Flv),
+            };
+            if let Some(message) = message {
+                append(format, &mut log, frame, &message, received, now_ms);
             }
         }
-        channel
+        Self { format, log, ts, schedule, armed_ms: None }
     }
 
-    /// Serialises a frame, which has this body, for all players.
-    pub(crate) fn append(&mut self, frame: &Frame, body: &TagBody<'_>, received: Received, now_ms: u64) {
-        let format = self.format;
-        let hint = Self::bytes_hint(body);
-        let Received { time, entry } = received;
-        let time_ms = time.millis().max(0) as u64;
-        let mark = Mark { position: self.log.head(), time_ms, arrived_ms: now_ms, entry };
-        self.log.append(mark, hint, |out| write(format, out, frame, body, time_ms));
+    /// A publisher begins: players do not begin with what there was before.
+    pub(crate) fn publisher_started(&mut self) {
+        self.log.forget_entry();
+        if let Some(ts) = &mut self.ts {
+            ts.publisher_started();
+        }
+    }
+
+    /// Why its players are to leave, if they are.
+    pub(crate) fn refusal(&self) -> Option<NotCarried> {
+        self.ts.as_ref().and_then(|ts| ts.refusal)
     }
 
     /// When the schedule is to be looked at: when its next slot is due, or now if a slot holds back
@@ -370,11 +529,6 @@ impl Channel {
             true => Some(now_ms),
             false => self.schedule.next_due(log_end),
         }
-    }
-
-    /// Most bytes a frame with this body takes in any format.
-    pub(crate) fn bytes_hint(body: &TagBody<'_>) -> usize {
-        body.len() + overhead(body.len())
     }
 
     /// Log position and message count, as the schedule wants them.
@@ -392,6 +546,9 @@ impl Channel {
         entry_ms: u64,
         begins_again: bool,
     ) {
+        if let Some(ts) = &self.ts {
+            return ts.write_start(self.format, out, begins_again);
+        }
         let audio_ms = stream.entry_audio().millis().max(0) as u64;
         for frame in stream.entry_headers().iter() {
             if let Some(body) = TagBody::of(frame) {
@@ -421,15 +578,15 @@ pub(crate) fn write_file_header(format: Format, out: &mut Vec<u8>, stream: &Stre
 
 /// What ends the stream in this format, where the format has an end.
 pub(crate) fn write_end(format: Format, out: &mut Vec<u8>) {
-    if format == Format::FlvChunked {
+    if let Format::FlvChunked | Format::TsChunked = format {
         out.extend_from_slice(b"0\r\n\r\n");
     }
 }
 
-/// Puts `length` bytes of FLV into the frame of what carries them.
+/// Puts `length` bytes of FLV or of a transport stream into the frame of what carries them.
 fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl FnOnce(&mut Vec<u8>)) {
     match format {
-        Format::FlvChunked => {
+        Format::FlvChunked | Format::TsChunked => {
             // Writing to a `Vec` cannot fail.
             let _ = write!(out, "{length:x}\r\n");
             write(out);
@@ -439,7 +596,7 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
             websocket::write_binary_header(out, length);
             write(out);
         }
-        Format::Flv | Format::Rtmp => write(out),
+        Format::Flv | Format::Rtmp | Format::Ts => write(out),
     }
 }
 
@@ -477,7 +634,7 @@ mod tests {
     fn the_hint_covers_every_format_and_size() {
         for bytes in [0, 1, 125, 126, 65_535, 65_536, 200_000] {
             let frame = frame_of(TrackId::VIDEO, FrameRole::Key, vec![0; bytes]);
-            let hint = Channel::bytes_hint(&TagBody::of(&frame).expect("a body"));
+            let hint = Message::Flv(&TagBody::of(&frame).expect("a body")).bytes_hint();
             for format in [Format::Rtmp, Format::FlvChunked, Format::Flv, Format::WsFlv] {
                 let mut out = Vec::new();
                 write_frame(format, &mut out, &frame, 0xffff_ffff);

@@ -414,9 +414,10 @@ impl Connections {
     ) {
         let session = &mut self.sessions[conn];
         match played {
-            Some((Format::Flv | Format::FlvChunked, false)) => {
+            Some((format, false)) if format.http_body().is_some() => {
                 let fields = http::common_fields(ctx.settings.cors_allow_origin.as_deref(), false);
-                http::write_answer(&mut session.pending.bytes, 404, reason.text(), &fields, true);
+                let status = if matches!(reason, EndReason::NotCarried(_)) { 406 } else { 404 };
+                http::write_answer(&mut session.pending.bytes, status, reason.text(), &fields, true);
             }
             Some((format, true)) => write_end(format, &mut session.pending.bytes),
             _ => {}

@@ -1,7 +1,7 @@
 //! Request heads on the HTTP port: which are media, and how their answers begin.
 //!
 //! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD,
-//! OPTIONS and WebSocket upgrades of it) and the playlists and segments of a stream stay here; every other
+//! OPTIONS and WebSocket upgrades of it), the same with `.ts`, and the playlists and segments of a stream stay here; every other
 //! connection, and all of HTTP/2, goes to the control side with all bytes read.
 
 use std::fmt::Write as _;
@@ -16,6 +16,11 @@ use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip, is_on_de
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most header fields of a request.
 const HEADERS_MAX: usize = 100;
+
+/// Content type of FLV.
+pub(crate) const CONTENT_FLV: &str = "video/x-flv";
+/// Content type of a transport stream.
+pub(crate) const CONTENT_TS: &str = "video/mp2t";
 
 /// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -59,6 +64,8 @@ pub(crate) enum Form {
     /// As FLV: `/{app}/{stream}.flv`.
     #[default]
     Flv,
+    /// As a transport stream: `/{app}/{stream}.ts`.
+    Ts,
     /// A playlist, a segment or a part: `/{app}/{stream}.m3u8`, `/{app}/{stream}.hls/{tag}/{object}`.
     Segments(ObjectRequest),
 }
@@ -104,14 +111,19 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     // Recordings in the API may end in `.flv` as well.
-    let flv = path.strip_suffix(".flv").filter(|_| !path.starts_with("/api/") && !is_on_demand(path));
-    let flv = flv.and_then(|path| path.strip_prefix('/'));
-    let segments = Target::read(path).filter(|_| flv.is_none());
-    let Some(path) = flv.or(segments.map(|target| target.stream)) else { return Request::Control };
+    let whole = Some(path).filter(|path| !path.starts_with("/api/") && !is_on_demand(path));
+    let whole = whole.and_then(|path| path.strip_prefix('/'));
+    let whole = whole.and_then(|path| {
+        let flv = path.strip_suffix(".flv").map(|path| (path, Form::Flv));
+        flv.or_else(|| path.strip_suffix(".ts").map(|path| (path, Form::Ts)))
+    });
+    let segments = Target::read(path).filter(|_| whole.is_none());
+    let stream = whole.as_ref().map(|(path, _)| *path);
+    let Some(path) = stream.or(segments.map(|target| target.stream)) else { return Request::Control };
     let Some((app, stream)) =
         path.rsplit_once('/').and_then(|(app, stream)| Some((decode(app)?, decode(stream)?)))
     else {
-        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" };
+        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" };
     };
     if let Err(error) = names.check(&app, &stream) {
         return Request::Bad { status: 400, reason: error.reason() };
@@ -137,7 +149,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let has_body = request.headers.iter().any(|header| tells_of_body(header.name));
     let accepts_gzip = field("accept-encoding").is_some_and(accepts_gzip);
     let form = match segments.map(|target| ObjectRequest::read(target, query, accepts_gzip)) {
-        None => Form::Flv,
+        None => whole.map_or(Form::Flv, |(_, form)| form),
         Some(Ok(request)) => Form::Segments(request.with_range(field("range"), field("if-range").is_some())),
         Some(Err((status, reason))) => return Request::Bad { status, reason },
     };
@@ -204,12 +216,12 @@ pub(crate) fn write_preflight(out: &mut Vec<u8>, fields: &str) {
     out.extend_from_slice(head.as_bytes());
 }
 
-/// Head of a stream's response. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
+/// Head of a stream's response, of a content type and in chunks or not. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
 /// the client cannot tell an end from a break.
-pub(crate) fn write_stream_head(out: &mut Vec<u8>, fields: &str, chunked: bool) {
+pub(crate) fn write_stream_head(out: &mut Vec<u8>, (content_type, chunked): (&str, bool), fields: &str) {
     let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nCache-Control: no-store\r\n{coding}{fields}\r\n"
+        "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nCache-Control: no-store\r\n{coding}{fields}\r\n"
     );
     out.extend_from_slice(head.as_bytes());
 }
@@ -338,7 +350,7 @@ mod tests {
             ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
             (
                 "GET /a.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" },
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" },
             ),
             (
                 "GET /live/..%2fa.flv HTTP/1.1\r\n\r\n",
@@ -354,7 +366,7 @@ mod tests {
             ),
             (
                 "GET /live/%ff.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .m3u8 or .mpd" },
+                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" },
             ),
             ("\x16\x03\x01", Request::Bad { status: 400, reason: "not an HTTP/1 request" }),
         ];

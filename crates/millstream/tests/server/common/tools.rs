@@ -72,6 +72,16 @@ impl Frames {
         }
     }
 
+    /// What a transport stream has in common with other containers: its times, in ticks of 90 kHz, are
+    /// rounded to milliseconds, and configurations are left out.
+    pub(crate) fn of_transport_stream(mut self) -> Self {
+        self.extradata.clear();
+        for packet in self.video.iter_mut().chain(&mut self.audio) {
+            (packet.dts, packet.pts) = ((packet.dts + 45) / 90, (packet.pts + 45) / 90);
+        }
+        self
+    }
+
     /// Fails with the first difference, if there is any.
     pub(crate) fn assert_same_as(&self, source: &Frames) {
         assert_eq!(self.extradata, source.extradata, "codec configuration");
@@ -88,8 +98,14 @@ impl Frames {
 
 /// Packets of a file, as ffmpeg reads it.
 pub(crate) fn frames_of(file: &Path) -> Frames {
+    frames_with(file, &[])
+}
+
+/// The same with options.
+pub(crate) fn frames_with(file: &Path, options: &[&str]) -> Frames {
     let mut command = ffmpeg();
-    command.arg("-i").arg(file).args(["-map", "0", "-c", "copy", "-f", "framecrc", "-"]);
+    command.arg("-i").arg(file).args(["-map", "0", "-c", "copy"]).args(options);
+    command.args(["-f", "framecrc", "-"]);
     let output = run(&mut command);
     Frames::parse(&[String::from_utf8(output.stdout).expect("framecrc is text")])
 }
@@ -124,14 +140,21 @@ pub(crate) struct Player {
 impl Player {
     /// Starts; packets are written to files whose names begin with `listing`.
     pub(crate) fn start(url: &str, listing: PathBuf) -> Self {
+        Self::start_with(url, listing, [&[], &[]])
+    }
+
+    /// The same with options for video and for audio.
+    pub(crate) fn start_with(url: &str, listing: PathBuf, options: [&[&str]; 2]) -> Self {
         let listings = [listing.with_extension("video"), listing.with_extension("audio")];
         let mut command = ffmpeg();
         command.args(["-i", url]);
         // Two outputs, because one would hold packets of one kind back until the other kind has
         // caught up. Each packet's line is written at once.
-        for (stream, listing) in ["0:v", "0:a"].into_iter().zip(&listings) {
+        for ((stream, listing), options) in ["0:v", "0:a"].into_iter().zip(&listings).zip(options) {
             command
-                .args(["-map", stream, "-c", "copy", "-flush_packets", "1", "-f", "framecrc", "-y"])
+                .args(["-map", stream, "-c", "copy"])
+                .args(options)
+                .args(["-flush_packets", "1", "-f", "framecrc", "-y"])
                 .arg(listing);
         }
         Self { running: Running::start(command, "ffmpeg playing"), listings }

@@ -1,0 +1,351 @@
+//! A transport stream, in bytes cut at any place, as the frames of one program.
+//!
+//! Nothing is an error: what is broken is counted and left out, and the stream goes on behind it. Of
+//! all PIDs only those of the two tables and of the program's tracks are kept track of, so that no
+//! sender decides how much that is. Times are unwrapped from their 33 bits, and jump where the
+//! sender's do. The PCR is not used: the times of frames say all that a live server needs, and
+//! senders whose PCR jumps go on as if it did not.
+
+mod aac;
+mod audio;
+mod elementary;
+mod section;
+mod sync;
+mod video;
+
+use std::collections::VecDeque;
+
+use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
+
+use self::elementary::Elementary;
+use self::section::SectionReader;
+use self::sync::Sync;
+use crate::codecs::{Carried, PRIVATE, SCTE_35};
+use crate::packet::{NULL_PID, Packet, PacketError};
+use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Section};
+use crate::{PACKET_BYTES, TICKS_PER_SECOND};
+
+/// Tracks of a program; further ones are counted as packets of other PIDs.
+const TRACKS_MAX: usize = 16;
+/// Programs of a table that are looked at.
+const PROGRAMS_MAX: usize = 256;
+/// Bytes of a PES packet's buffer that are kept for the next one.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// What a demultiplexer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DemuxSettings {
+    /// Number of the program. `None`: the first one that has a track which is carried.
+    pub program: Option<u16>,
+    /// Bytes that PES packets which have not ended may have, all tracks together. One that would need
+    /// more is dropped.
+    pub pes_bytes_max: usize,
+}
+
+impl Default for DemuxSettings {
+    fn default() -> Self {
+        Self { program: None, pes_bytes_max: 8 << 20 }
+    }
+}
+
+/// What came, and what was left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets.
+    pub packets: u64,
+    /// Times the sync byte was not where the next packet should begin.
+    pub sync_losses: u64,
+    /// Packets marked as damaged, or whose adaptation field is longer than they are.
+    pub damaged: u64,
+    /// Scrambled packets.
+    pub scrambled: u64,
+    /// Packets of PIDs that are neither tables nor tracks of the program.
+    pub others: u64,
+    /// Packets that came twice.
+    pub duplicates: u64,
+    /// Gaps in the counter of a PID that were not announced.
+    pub discontinuities: u64,
+    /// Sections of the tables with a wrong CRC, or of no known kind.
+    pub sections_invalid: u64,
+    /// Sections and packets that begin on private PIDs of the program.
+    pub private: u64,
+    /// Sections that begin on PIDs of SCTE 35.
+    pub scte35: u64,
+    /// Times that the tracks of the program have changed.
+    pub table_changes: u64,
+    /// PES packets that are none, that lack bytes, or that have no time.
+    pub pes_invalid: u64,
+    /// PES packets dropped because too many bytes wait already.
+    pub pes_too_long: u64,
+    /// Access units whose bytes are not what their codec says, or that came before their configuration.
+    pub frames_invalid: u64,
+}
+
+/// Reads one program. **Give it bytes with [`Demuxer::push`], then take frames with
+/// [`Demuxer::next_frame`] until there is none.**
+#[derive(Debug)]
+pub struct Demuxer {
+    settings: DemuxSettings,
+    sync: Sync,
+    program: Program,
+}
+
+/// All behind the packets' boundaries.
+#[derive(Debug)]
+struct Program {
+    settings: DemuxSettings,
+    pat: SectionReader,
+    /// Number of each program and the PID of its table.
+    listed: Vec<(u16, u16)>,
+    /// Number, PID and table of the program that is read.
+    current: Option<(u16, u16)>,
+    pmt: SectionReader,
+    /// Of the table in use.
+    pmt_content: Vec<u8>,
+    tracks: Vec<Elementary>,
+    /// PIDs of the program that are only counted, and whether each has cues of SCTE 35.
+    counted: Vec<(u16, bool)>,
+    clock: Clock,
+    counters: Counters,
+    frames: VecDeque<Frame>,
+}
+
+/// Unwraps times of 33 bits, the same for all tracks.
+#[derive(Debug, Default)]
+struct Clock {
+    last: Option<i64>,
+}
+
+/// Times of an access unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Times {
+    dts: Timestamp,
+    pts: Timestamp,
+}
+
+impl Demuxer {
+    /// One that has seen nothing yet.
+    pub fn new(settings: DemuxSettings) -> Self {
+        let program = Program {
+            settings,
+            pat: SectionReader::default(),
+            listed: Vec::new(),
+            current: None,
+            pmt: SectionReader::default(),
+            pmt_content: Vec::new(),
+            tracks: Vec::new(),
+            counted: Vec::new(),
+            clock: Clock::default(),
+            counters: Counters::default(),
+            frames: VecDeque::new(),
+        };
+        Self { settings, sync: Sync::default(), program }
+    }
+
+    /// Takes in bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let program = &mut self.program;
+        let losses = self.sync.push(bytes, |packet| program.packet(packet));
+        program.counters.sync_losses += losses;
+    }
+
+    /// The next frame. Configurations go ahead of the first frame that needs them.
+    pub fn next_frame(&mut self) -> Option<Frame> {
+        self.program.frames.pop_front()
+    }
+
+    /// The input is over: what waits for its end has ended.
+    pub fn finish(&mut self) {
+        self.program.finish_tracks();
+    }
+
+    /// What came, and what was left out.
+    pub fn counters(&self) -> Counters {
+        self.program.counters
+    }
+
+    /// The number of the program that is read, once its table has come.
+    pub fn program(&self) -> Option<u16> {
+        let current = self.program.current.filter(|_| !self.program.pmt_content.is_empty());
+        current.map(|(number, _)| number)
+    }
+
+    /// What it takes.
+    pub fn settings(&self) -> DemuxSettings {
+        self.settings
+    }
+
+    /// Bytes that wait for more.
+    pub fn bytes_held(&self) -> usize {
+        let waiting: usize = self.program.tracks.iter().map(Elementary::bytes_held).sum();
+        waiting + self.program.frames.iter().map(Frame::bytes_held).sum::<usize>()
+    }
+}
+
+impl Program {
+    fn packet(&mut self, bytes: &[u8; PACKET_BYTES]) {
+        self.counters.packets += 1;
+        let packet = match Packet::read(bytes) {
+            Ok(packet) => packet,
+            Err(PacketError::Damaged) => return self.counters.damaged += 1,
+            Err(PacketError::Scrambled) => return self.counters.scrambled += 1,
+        };
+        match packet.pid {
+            PAT_PID => self.pat_packet(&packet),
+            pid if self.current.is_some_and(|(_, pmt)| pmt == pid) => self.pmt_packet(&packet),
+            NULL_PID => {}
+            pid => match self.tracks.iter().position(|track| track.pid == pid) {
+                Some(at) => self.track_packet(at, &packet),
+                None => self.other_packet(&packet),
+            },
+        }
+    }
+
+    fn other_packet(&mut self, packet: &Packet<'_>) {
+        match self.counted.iter().find(|(pid, _)| *pid == packet.pid) {
+            Some((_, true)) => self.counters.scte35 += u64::from(packet.starts),
+            Some((_, false)) => self.counters.private += u64::from(packet.starts),
+            None => self.counters.others += 1,
+        }
+    }
+
+    fn pat_packet(&mut self, packet: &Packet<'_>) {
+        let mut reader = std::mem::take(&mut self.pat);
+        reader.push(packet, |bytes| match Section::read(bytes) {
+            Some(section) if section.table == PAT_TABLE => self.pat_section(&section),
+            _ => self.counters.sections_invalid += 1,
+        });
+        self.pat = reader;
+    }
+
+    fn pmt_packet(&mut self, packet: &Packet<'_>) {
+        let mut reader = std::mem::take(&mut self.pmt);
+        reader.push(packet, |bytes| match Section::read(bytes) {
+            Some(section) if section.table == PMT_TABLE => self.pmt_section(&section),
+            // Tables of other kinds may share the PID.
+            Some(_) => {}
+            None => self.counters.sections_invalid += 1,
+        });
+        self.pmt = reader;
+    }
+
+    fn pat_section(&mut self, section: &Section<'_>) {
+        if !section.is_current {
+            return;
+        }
+        if section.section == 0 {
+            self.listed.clear();
+        }
+        for row in psi::programs(section.content) {
+            if self.listed.len() < PROGRAMS_MAX && !self.listed.contains(&row) {
+                self.listed.push(row);
+            }
+        }
+        let is_whole = section.section == section.last_section;
+        let wanted = match (self.settings.program, self.current) {
+            (Some(number), _) => Some(number),
+            // It goes on as long as it is there.
+            (None, Some((number, _))) if self.listed.iter().any(|listed| listed.0 == number) => Some(number),
+            (None, _) if is_whole => self.listed.first().map(|listed| listed.0),
+            (None, _) => None,
+        };
+        let found = wanted.and_then(|number| self.listed.iter().find(|listed| listed.0 == number));
+        if let Some(&found) = found {
+            self.choose(found);
+        }
+    }
+
+    fn choose(&mut self, program: (u16, u16)) {
+        if self.current != Some(program) {
+            self.current = Some(program);
+            self.pmt = SectionReader::default();
+        }
+    }
+
+    fn pmt_section(&mut self, section: &Section<'_>) {
+        let is_ours = self.current.is_some_and(|(number, _)| number == section.number);
+        // Whether it is another is seen by its bytes: senders change tables without a new version.
+        if !is_ours || !section.is_current || section.content == self.pmt_content {
+            return;
+        }
+        let carried: Vec<(u16, Carried)> = psi::rows(section.content)
+            .filter_map(|row| Some((row.pid, Carried::of(row.stream_type, row.info)?)))
+            .filter(|(pid, _)| *pid != PAT_PID && *pid != NULL_PID)
+            .collect();
+        if carried.is_empty() && self.settings.program.is_none() && self.listed.len() > 1 {
+            let at = self.listed.iter().position(|listed| listed.0 == section.number);
+            let next = self.listed[at.map_or(0, |at| (at + 1) % self.listed.len())];
+            return self.choose(next);
+        }
+        self.finish_tracks();
+        self.pmt_content = section.content.to_vec();
+        self.counters.table_changes += 1;
+        self.counted = psi::rows(section.content)
+            .filter(|row| matches!(row.stream_type, PRIVATE | 0x05 | SCTE_35))
+            .filter(|row| carried.iter().all(|(pid, _)| *pid != row.pid))
+            .map(|row| (row.pid, row.stream_type == SCTE_35))
+            .collect();
+        self.take_tracks(&carried);
+    }
+
+    /// The tracks of a new table. One that has the place of an earlier one among its kind, and its codec,
+    /// is the same track on whatever PID: its configuration holds on.
+    fn take_tracks(&mut self, carried: &[(u16, Carried)]) {
+        let mut old = std::mem::take(&mut self.tracks);
+        let mut indices = [0; 2];
+        for &(pid, carried) in carried {
+            let kind = carried.codec().kind();
+            let index = &mut indices[usize::from(kind == MediaKind::Video)];
+            if self.tracks.len() == TRACKS_MAX || self.tracks.iter().any(|track| track.pid == pid) {
+                continue;
+            }
+            let id = TrackId { kind, index: *index };
+            *index += 1;
+            let same = old.iter().position(|track| track.id == id && track.carried == carried);
+            let track = match same.map(|at| old.swap_remove(at)) {
+                Some(track) => track.on(pid),
+                None => Elementary::new(pid, id, carried),
+            };
+            self.tracks.push(track);
+        }
+        let time = Timestamp::from_ticks(self.clock.last.unwrap_or(0), TICKS_PER_SECOND);
+        for track in old {
+            let is_over = self.tracks.iter().all(|other| other.id != track.id);
+            if is_over && track.has_begun {
+                let codec = track.carried.codec();
+                self.frames.push_back(Frame::new(track.id, FrameRole::End, codec, (time, time), Vec::new()));
+            }
+        }
+    }
+
+    fn track_packet(&mut self, at: usize, packet: &Packet<'_>) {
+        let waiting: usize = self.tracks.iter().map(|track| track.pes_bytes()).sum();
+        let room = self.settings.pes_bytes_max.saturating_sub(waiting);
+        let Self { tracks, clock, counters, frames, .. } = self;
+        tracks[at].packet(packet, room, clock, counters, frames);
+    }
+
+    fn finish_tracks(&mut self) {
+        let Self { tracks, clock, counters, frames, .. } = self;
+        for track in tracks {
+            track.finish(clock, counters, frames);
+        }
+    }
+}
+
+impl Clock {
+    /// A time that goes on from the last one, the shorter way around.
+    fn unwrap(&mut self, ticks: u64) -> i64 {
+        let time = match self.last {
+            None => ticks.cast_signed(),
+            Some(last) => last.saturating_add(shorter(ticks.cast_signed().wrapping_sub(last))),
+        };
+        self.last = Some(time);
+        time
+    }
+}
+
+/// A distance of times of 33 bits, between -2^32 and 2^32.
+fn shorter(distance: i64) -> i64 {
+    (distance << 31) >> 31
+}

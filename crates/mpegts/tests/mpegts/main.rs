@@ -1,0 +1,8 @@
+//! Behaviour of the crate from outside.
+
+mod common;
+mod ffmpeg;
+mod fuzz_corpus;
+mod hostile;
+mod program;
+mod timing;

@@ -1,0 +1,231 @@
+//! Programs: chosen by number, changed on the way, and what is in them besides tracks.
+
+use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use mpegts::{DemuxSettings, Muxer};
+
+use crate::common::*;
+
+fn ms(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(!0u32, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte) << 24, |crc, _| {
+            if crc >> 31 == 1 { crc << 1 ^ 0x04c1_1db7 } else { crc << 1 }
+        })
+    })
+}
+
+/// A packet with a section.
+pub(crate) fn table(pid: u16, counter: u8, table: u8, number: u16, content: &[u8]) -> Vec<u8> {
+    let length = 9 + content.len();
+    let mut section = vec![table, 0xb0 | (length >> 8) as u8, length as u8];
+    section.extend_from_slice(&number.to_be_bytes());
+    section.extend_from_slice(&[0xc1, 0, 0]);
+    section.extend_from_slice(content);
+    section.extend_from_slice(&crc32(&section).to_be_bytes());
+    let [high, low] = pid.to_be_bytes();
+    let mut packet = [&[0x47, 0x40 | high, low, 0x10 | counter, 0][..], &section].concat();
+    packet.resize(188, 0xff);
+    packet
+}
+
+fn pat(counter: u8, programs: &[(u16, u16)]) -> Vec<u8> {
+    let content: Vec<u8> = programs
+        .iter()
+        .flat_map(|(number, pid)| [number.to_be_bytes(), (0xe000 | pid).to_be_bytes()].concat())
+        .collect();
+    table(0, counter, 0, 1, &content)
+}
+
+fn pmt(pid: u16, counter: u8, number: u16, rows: &[(u8, u16)]) -> Vec<u8> {
+    let mut content = vec![0xff, 0xff, 0xf0, 0];
+    for (stream_type, pid) in rows {
+        content.push(*stream_type);
+        content.extend_from_slice(&(0xe000 | pid).to_be_bytes());
+        content.extend_from_slice(&[0xf0, 0]);
+    }
+    table(pid, counter, 2, number, &content)
+}
+
+/// What is written for these frames, without its tables, with the PIDs moved.
+fn media(frames: &[Frame], move_pid: u16) -> Vec<u8> {
+    let bytes = mux(frames);
+    let packets = bytes.as_chunks::<188>().0.iter().copied();
+    let moved = packets.filter_map(|mut packet| {
+        let pid = u16::from_be_bytes([packet[1] & 0x1f, packet[2]]);
+        let moved = (0x100..0x110).contains(&pid).then_some(pid + move_pid)?;
+        let [high, low] = moved.to_be_bytes();
+        (packet[1], packet[2]) = (packet[1] & 0xe0 | high, low);
+        Some(packet)
+    });
+    moved.flatten().collect()
+}
+
+fn pictures(from_ms: i64, count: i64, bytes: usize) -> Vec<Frame> {
+    let mut frames = vec![video_config()];
+    frames.extend((0..count).map(|at| {
+        let role = if at == 0 { FrameRole::Key } else { FrameRole::Inter };
+        video(role, ms(from_ms + at * 40), ms(from_ms + at * 40), bytes)
+    }));
+    frames
+}
+
+/// Bytes of each picture that was read.
+fn sizes(frames: &[Frame]) -> Vec<usize> {
+    let pictures = frames.iter().filter(|frame| matches!(frame.role, FrameRole::Key | FrameRole::Inter));
+    pictures.map(|frame| frame.data().len() - 4).collect()
+}
+
+fn two_programs() -> Vec<u8> {
+    [
+        pat(0, &[(1, 0x20), (7, 0x21)]),
+        pmt(0x20, 0, 1, &[(0x1b, 0x100)]),
+        pmt(0x21, 0, 7, &[(0x1b, 0x300)]),
+        media(&pictures(0, 3, 11), 0),
+        media(&pictures(0, 3, 77), 0x200),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_program_is_chosen_by_its_number() {
+    for (program, expected) in [(None, 11), (Some(1), 11), (Some(7), 77)] {
+        let settings = DemuxSettings { program, ..DemuxSettings::default() };
+        let (frames, demuxer) = demux(&two_programs(), 1316, settings);
+        assert_eq!(sizes(&frames), [expected; 3], "{program:?}");
+        assert_eq!(demuxer.program(), Some(program.unwrap_or(1)));
+        assert!(demuxer.counters().others > 0);
+    }
+    let settings = DemuxSettings { program: Some(9), ..DemuxSettings::default() };
+    let (frames, demuxer) = demux(&two_programs(), 1316, settings);
+    assert!(frames.is_empty() && demuxer.program().is_none());
+}
+
+#[test]
+fn without_a_number_the_first_program_with_a_track_is_taken() {
+    let bytes = [
+        pat(0, &[(1, 0x20), (7, 0x21)]),
+        // Teletext alone.
+        pmt(0x20, 0, 1, &[(0x06, 0x100)]),
+        pmt(0x21, 0, 7, &[(0x1b, 0x300)]),
+        media(&pictures(0, 3, 77), 0x200),
+    ]
+    .concat();
+    let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
+    assert_eq!((sizes(&frames), demuxer.program()), (vec![77; 3], Some(7)));
+}
+
+#[test]
+fn a_track_that_moves_to_another_pid_goes_on() {
+    let bytes = [
+        pat(0, &[(1, 0x20)]),
+        pmt(0x20, 0, 1, &[(0x1b, 0x100)]),
+        media(&pictures(0, 3, 11), 0),
+        pmt(0x20, 1, 1, &[(0x1b, 0x300)]),
+        media(&pictures(120, 3, 12), 0x200),
+        // The table itself moves, too.
+        pat(1, &[(1, 0x40)]),
+        pmt(0x40, 0, 1, &[(0x1b, 0x500)]),
+        media(&pictures(240, 3, 13), 0x400),
+    ]
+    .concat();
+    let (frames, demuxer) = demux(&bytes, 188, DemuxSettings::default());
+    assert_eq!(sizes(&frames), [11, 11, 11, 12, 12, 12, 13, 13, 13]);
+    assert!(frames.iter().all(|frame| frame.track == TrackId::VIDEO && frame.role != FrameRole::End));
+    let configs = frames.iter().filter(|frame| frame.role == FrameRole::Config).count();
+    assert_eq!((configs, demuxer.counters().table_changes), (1, 3), "the configuration is the same");
+    let times: Vec<i64> = frames
+        .iter()
+        .filter(|frame| frame.role != FrameRole::Config)
+        .map(|frame| frame.dts.millis())
+        .collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 40), "{times:?}");
+}
+
+#[test]
+fn another_codec_is_a_new_configuration_and_a_track_that_is_gone_ends() {
+    let second = |at: i64, codec, bytes| audio(codec, ms(at * 24), bytes);
+    let (mut muxer, mut bytes) = (Muxer::default(), Vec::new());
+    let mut write = |frame: &Frame| muxer.write(&mut bytes, frame, frame.dts, false).expect("it is carried");
+    pictures(0, 2, 11).iter().for_each(&mut write);
+    write(&aac_config());
+    (0..5).for_each(|at| write(&second(at, Codec::Aac, 100)));
+    write(&config(TrackId::AUDIO, Codec::Opus, b"OpusHead\x01\x02\0\0\x80\xbb\0\0\0\0\0".to_vec()));
+    // 20 ms of CELT.
+    (5..10).for_each(|at| {
+        let mut frame = second(at, Codec::Opus, 100);
+        let mut data = frame.data().to_vec();
+        data[0] = 0xfc;
+        frame = Frame::new(frame.track, frame.role, frame.codec, (frame.dts, frame.pts), data);
+        write(&frame);
+    });
+    write(&Frame::new(TrackId::AUDIO, FrameRole::End, Codec::Opus, (ms(240), ms(240)), Vec::new()));
+    pictures(240, 2, 12).iter().for_each(&mut write);
+    let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
+    let audio: Vec<(FrameRole, Codec)> = frames
+        .iter()
+        .filter(|frame| frame.track.kind == MediaKind::Audio)
+        .map(|frame| (frame.role, frame.codec))
+        .collect();
+    let mut expected = vec![(FrameRole::Config, Codec::Aac)];
+    expected.extend([(FrameRole::Audio, Codec::Aac); 5]);
+    expected.push((FrameRole::Config, Codec::Opus));
+    expected.extend([(FrameRole::Audio, Codec::Opus); 5]);
+    expected.push((FrameRole::End, Codec::Opus));
+    assert_eq!(audio, expected);
+    assert_eq!(sizes(&frames), [11, 11, 12, 12]);
+    assert_counters_are_exact(&packets(&bytes));
+    assert_eq!(demuxer.counters().discontinuities, 0);
+}
+
+#[test]
+fn tables_with_wrong_crcs_change_nothing() {
+    let mut wrong = pmt(0x20, 1, 1, &[(0x1b, 0x300)]);
+    wrong[20] ^= 1;
+    let bytes =
+        [pat(0, &[(1, 0x20)]), pmt(0x20, 0, 1, &[(0x1b, 0x100)]), wrong, media(&pictures(0, 3, 11), 0)]
+            .concat();
+    let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
+    assert_eq!((sizes(&frames), demuxer.counters().sections_invalid), (vec![11; 3], 1));
+}
+
+#[test]
+fn private_data_and_cues_are_counted() {
+    let cue = |counter: u8| {
+        let mut packet = vec![0x47, 0x41, 0x50, 0x10 | counter, 0, 0xfc];
+        packet.resize(188, 0xff);
+        packet
+    };
+    let mut private = cue(0);
+    (private[1], private[2]) = (0x41, 0x51);
+    let bytes = [
+        pat(0, &[(1, 0x20)]),
+        pmt(0x20, 0, 1, &[(0x1b, 0x100), (0x86, 0x150), (0x05, 0x151)]),
+        cue(0),
+        cue(1),
+        private,
+        media(&pictures(0, 3, 11), 0),
+    ]
+    .concat();
+    let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
+    let counters = demuxer.counters();
+    assert_eq!((sizes(&frames), counters.scte35, counters.private), (vec![11; 3], 2, 1));
+}
+
+#[test]
+fn what_has_no_place_is_said_and_left_out() {
+    let mut muxer = Muxer::default();
+    let mut out = Vec::new();
+    let time = (ms(0), ms(0));
+    for (codec, reason) in [
+        (Codec::Av1, "MPEG-TS cannot carry AV1"),
+        (Codec::Vp9, "MPEG-TS cannot carry VP9"),
+        (Codec::H264, "MPEG-TS cannot carry the codec in this configuration, or it has none"),
+    ] {
+        let frame = Frame::new(TrackId::VIDEO, FrameRole::Key, codec, time, vec![0; 10]);
+        let error = muxer.write(&mut out, &frame, ms(0), true).expect_err("not carried");
+        assert_eq!((error.reason(), out.len()), (reason, 0));
+    }
+}

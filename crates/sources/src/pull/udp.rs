@@ -1,0 +1,360 @@
+//! MPEG-TS in datagrams, bare or in RTP (RFC 2250 section 2): what is sent to a port of this host,
+//! or to a multicast group.
+//!
+//! The socket is this server's own, so that nothing is to be connected to: the pull waits for the
+//! first datagram as long as it takes. From then on only its sender is heard, until that has been
+//! silent for [`SENDER_SILENCE`]: two senders at once would make one broken stream.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use media::Frame;
+use mpegts::{DemuxSettings, Demuxer, PACKET_BYTES};
+use rtp::Packet;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
+
+use super::source::Failure;
+use crate::settings::SourceSettings;
+
+/// Time without a datagram after which another sender is taken.
+const SENDER_SILENCE: Duration = Duration::from_secs(1);
+/// Bytes that the kernel keeps of what has not been read, as far as it lets us: a quarter of a second
+/// at 64 Mbit/s.
+const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
+/// Datagrams read at a time.
+const BATCH: usize = 64;
+/// Largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 65_535;
+/// The payload type of MPEG-TS (RFC 3551 section 6).
+const PAYLOAD_TYPE: u8 = 33;
+/// Datagrams that wait for one ahead of them.
+const REORDER_MAX: usize = 16;
+/// Numbers of RTP that are further apart are of another sequence.
+const FAR: u16 = 1024;
+
+/// Where to listen, and to what: `udp://host:port?program=..&source=..&interface=..`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpUrl {
+    /// The address of this host, or the multicast group.
+    pub address: SocketAddr,
+    /// The number of the program. `None`: the first one with a track that is carried.
+    pub program: Option<u16>,
+    /// The only sender that is heard; of a multicast group, the one that is joined (RFC 4607).
+    pub source: Option<IpAddr>,
+    /// The address of the interface that joins the group.
+    pub interface: Option<Ipv4Addr>,
+}
+
+impl UdpUrl {
+    /// Reads a URL that begins with `udp://`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let rest = text.get("udp://".len()..).unwrap_or_default();
+        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // Some write `udp://@239.0.0.1:5000` for what is received.
+        let authority = authority.strip_prefix('@').unwrap_or(authority).trim_end_matches('/');
+        let address: SocketAddr = authority.parse().map_err(|_| {
+            "cannot use its URL: `udp://` takes an address and a port, such as \"udp://239.0.0.1:5000\""
+                .to_owned()
+        })?;
+        let mut url = Self { address, program: None, source: None, interface: None };
+        for field in query.split('&').filter(|field| !field.is_empty()) {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let is_taken = match name {
+                "program" => {
+                    url.program = value.parse().ok().filter(|number| *number != 0);
+                    url.program.is_some()
+                }
+                "source" => {
+                    url.source =
+                        value.parse().ok().filter(|source: &IpAddr| source.is_ipv4() == address.is_ipv4());
+                    url.source.is_some()
+                }
+                "interface" => {
+                    url.interface = value.parse().ok().filter(|_| address.is_ipv4());
+                    url.interface.is_some()
+                }
+                _ => {
+                    return Err(format!(
+                        "cannot use its URL: `udp://` has no option `{}`",
+                        name.escape_debug()
+                    ));
+                }
+            };
+            if !is_taken {
+                return Err(format!("cannot use its URL: `{name}` cannot be `{}`", value.escape_debug()));
+            }
+        }
+        if url.address.port() == 0 {
+            return Err("cannot use its URL: `udp://` needs a port".to_owned());
+        }
+        Ok(url)
+    }
+
+    fn open(&self) -> io::Result<UdpSocket> {
+        let domain = if self.address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        // What the kernel does not give is no reason not to receive.
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
+        let group = self.address.ip();
+        if group.is_multicast() {
+            // Others on this host may listen to the same group.
+            socket.set_reuse_address(true)?;
+        }
+        // Bound to the group, the socket does not get what others of the same port are sent.
+        socket.bind(&self.address.into())?;
+        let interface = self.interface.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        match (group, self.source) {
+            (IpAddr::V4(group), Some(IpAddr::V4(source))) if group.is_multicast() => {
+                socket.join_ssm_v4(&source, &group, &interface)?;
+            }
+            (IpAddr::V4(group), _) if group.is_multicast() => socket.join_multicast_v4(&group, &interface)?,
+            (IpAddr::V6(group), _) if group.is_multicast() => socket.join_multicast_v6(&group, 0)?,
+            _ => {}
+        }
+        socket.set_nonblocking(true)?;
+        UdpSocket::from_std(socket.into())
+    }
+}
+
+impl fmt::Display for UdpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = [
+            self.program.map(|program| format!("program={program}")),
+            self.source.map(|source| format!("source={source}")),
+            self.interface.map(|interface| format!("interface={interface}")),
+        ];
+        let fields: Vec<String> = fields.into_iter().flatten().collect();
+        let mark = if fields.is_empty() { "" } else { "?" };
+        write!(f, "udp://{}{mark}{}", self.address, fields.join("&"))
+    }
+}
+
+/// An open socket and what has come of it.
+#[derive(Debug)]
+pub(super) struct UdpTs {
+    socket: UdpSocket,
+    url: UdpUrl,
+    /// Who is heard, and when that was last.
+    sender: Option<(SocketAddr, Instant)>,
+    input: Box<[u8]>,
+    order: Order,
+    demuxer: Demuxer,
+}
+
+impl UdpTs {
+    pub(super) fn open(url: &UdpUrl, settings: &SourceSettings) -> Result<Self, Failure> {
+        let socket = url.open().map_err(|error| Failure::new(format!("cannot listen: {error}")))?;
+        let settings =
+            DemuxSettings { program: url.program, pes_bytes_max: settings.message_bytes_max as usize };
+        Ok(Self {
+            socket,
+            url: *url,
+            sender: None,
+            input: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
+            order: Order::default(),
+            demuxer: Demuxer::new(settings),
+        })
+    }
+
+    /// Waits for datagrams, and says how many bytes came.
+    pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
+        let mut bytes = 0;
+        let first = self.socket.recv_from(&mut self.input).await?;
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some((length, sender)) = next {
+            bytes += self.datagram(length, sender);
+            count += 1;
+            next = match count {
+                BATCH => None,
+                _ => self.socket.try_recv_from(&mut self.input).ok(),
+            };
+        }
+        Ok(bytes)
+    }
+
+    fn datagram(&mut self, length: usize, sender: SocketAddr) -> usize {
+        let now = Instant::now();
+        let is_other = self.url.source.is_some_and(|source| source != sender.ip());
+        let is_held = |(held, at): (SocketAddr, Instant)| held != sender && now - at < SENDER_SILENCE;
+        if is_other || self.sender.is_some_and(is_held) {
+            return 0;
+        }
+        if self.sender.is_none_or(|(held, _)| held != sender) {
+            self.order = Order::default();
+        }
+        self.sender = Some((sender, now));
+        let datagram = &self.input[..length];
+        match read(datagram) {
+            Some((payload, None)) => self.demuxer.push(payload),
+            Some((payload, Some(number))) => {
+                let demuxer = &mut self.demuxer;
+                self.order.push(number, payload, |payload| demuxer.push(payload));
+            }
+            None => {}
+        }
+        length
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&mut self) {
+        self.demuxer.finish();
+    }
+
+    /// The next frame.
+    pub(super) fn next_frame(&mut self) -> Option<Frame> {
+        self.demuxer.next_frame()
+    }
+
+    /// Who sends it.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.sender.map(|(sender, _)| sender)
+    }
+
+    /// Why nothing of what has come is a frame; `None` if nothing has come.
+    pub(super) fn complaint(&self) -> Option<String> {
+        self.sender?;
+        let counters = self.demuxer.counters();
+        Some(match (self.demuxer.program(), self.url.program) {
+            _ if counters.packets == 0 => "what comes is no MPEG-TS".to_owned(),
+            (None, Some(number)) => format!("what comes has no program {number}"),
+            (None, None) => "what comes has no program".to_owned(),
+            _ if counters.scrambled > 0 => "what comes is scrambled".to_owned(),
+            (Some(number), _) => format!("no frame of program {number} can be read"),
+        })
+    }
+}
+
+/// What was left out says why a stream looks as it does.
+impl Drop for UdpTs {
+    fn drop(&mut self) {
+        if self.sender.is_some() {
+            tracing::debug!(url = %self.url, counters = ?self.demuxer.counters(), "MPEG-TS ended");
+        }
+    }
+}
+
+/// The packets in a datagram, and its number if it is RTP. `None` if it is neither.
+fn read(datagram: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    if datagram.first() == Some(&mpegts::SYNC_BYTE) && datagram.len().is_multiple_of(PACKET_BYTES) {
+        return Some((datagram, None));
+    }
+    match Packet::parse(datagram) {
+        Ok(packet) if packet.payload_type() == PAYLOAD_TYPE => {
+            Some((packet.payload(), Some(packet.sequence_number())))
+        }
+        // Packets may be cut anywhere, too.
+        _ => Some((datagram, None)),
+    }
+}
+
+/// Puts RTP packets in order, as far as a few that are late.
+#[derive(Debug, Default)]
+struct Order {
+    /// The number that is next.
+    next: Option<u16>,
+    /// By how much further they are.
+    waiting: BTreeMap<u64, Vec<u8>>,
+    /// The number that is next, never wrapped.
+    position: u64,
+}
+
+impl Order {
+    fn push(&mut self, number: u16, payload: &[u8], mut hand_on: impl FnMut(&[u8])) {
+        let next = *self.next.get_or_insert(number);
+        let ahead = number.wrapping_sub(next);
+        match ahead {
+            0 => {
+                hand_on(payload);
+                self.advance(1);
+            }
+            1..=FAR => {
+                self.waiting.entry(self.position + u64::from(ahead)).or_insert_with(|| payload.to_vec());
+            }
+            // It comes twice, or too late.
+            _ if next.wrapping_sub(number) <= FAR => {}
+            // The sender has begun again.
+            _ => {
+                std::mem::take(&mut self.waiting).values().for_each(|payload| hand_on(payload));
+                hand_on(payload);
+                self.next = Some(number.wrapping_add(1));
+            }
+        }
+        while let Some((&position, _)) = self.waiting.first_key_value()
+            && (position == self.position || self.waiting.len() > REORDER_MAX)
+        {
+            let payload = self.waiting.remove(&position).unwrap_or_default();
+            hand_on(&payload);
+            self.advance(position - self.position + 1);
+        }
+    }
+
+    fn advance(&mut self, by: u64) {
+        self.position += by;
+        self.next = self.next.map(|next| next.wrapping_add(by as u16));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_say_where_to_listen_and_to_whom() {
+        for (text, shown) in [
+            ("udp://239.1.2.3:5000", "udp://239.1.2.3:5000"),
+            ("udp://@239.1.2.3:5000/?program=7", "udp://239.1.2.3:5000?program=7"),
+            ("udp://[::1]:5000", "udp://[::1]:5000"),
+            (
+                "udp://239.1.2.3:5000?interface=127.0.0.1&source=10.0.0.1",
+                "udp://239.1.2.3:5000?source=10.0.0.1&interface=127.0.0.1",
+            ),
+        ] {
+            assert_eq!(UdpUrl::parse(text).map(|url| url.to_string()), Ok(shown.to_owned()));
+        }
+        for text in [
+            "udp://",
+            "udp://239.1.2.3",
+            "udp://239.1.2.3:0",
+            "udp://host.example:5000",
+            "udp://0.0.0.0:5000?program=0",
+            "udp://0.0.0.0:5000?program=65536",
+            "udp://0.0.0.0:5000?source=::1",
+            "udp://[::]:5000?interface=127.0.0.1",
+            "udp://0.0.0.0:5000?fifo=1",
+        ] {
+            UdpUrl::parse(text).expect_err(text);
+        }
+    }
+
+    fn ordered(numbers: &[u16]) -> Vec<u8> {
+        let (mut order, mut out) = (Order::default(), Vec::new());
+        for (at, number) in numbers.iter().enumerate() {
+            order.push(*number, &[at as u8], |payload| out.push(payload[0]));
+            assert!(order.waiting.len() <= REORDER_MAX);
+        }
+        out
+    }
+
+    #[test]
+    fn rtp_packets_are_put_in_order() {
+        assert_eq!(ordered(&[65_534, 65_535, 1, 0, 2]), [0, 1, 3, 2, 4], "around the end");
+        assert_eq!(ordered(&[5, 7, 7, 6, 5, 8]), [0, 3, 1, 5], "twice");
+        let lost: Vec<u16> = [1].into_iter().chain(3..25).collect();
+        assert_eq!(ordered(&lost), (0..23).collect::<Vec<u8>>(), "one that never comes");
+        assert_eq!(ordered(&[40_000, 40_001, 7, 8]), [0, 1, 2, 3], "a sender that begins again");
+    }
+
+    #[test]
+    fn datagrams_are_bare_or_rtp() {
+        let bare = [&[0x47][..], &[0; 187]].concat();
+        assert_eq!(read(&bare), Some((&bare[..], None)));
+        let rtp = [&[0x80, 33, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0][..], &bare].concat();
+        assert_eq!(read(&rtp), Some((&bare[..], Some(0x1234))));
+    }
+}
