@@ -18,6 +18,7 @@ mod commands;
 mod encodings;
 mod fetch;
 mod lifecycle;
+mod review;
 mod run;
 mod serve;
 mod starts;
