@@ -14,9 +14,9 @@ use crate::common::server::Server;
 use crate::common::tls::credulous;
 use crate::common::{TIMEOUT, eventually, lasting_address};
 
-/// How a node of version 2, whatever that may be, introduces itself: what stands before the body is the same
+/// How a node of version 3, whatever that may be, introduces itself: what stands before the body is the same
 /// in all versions.
-const VERSION_2: &[u8] = b"MSNL\x00\x02\x059.9.9\x00\x04what";
+const ANOTHER_VERSION: &[u8] = b"MSNL\x00\x03\x059.9.9\x00\x04what";
 
 #[test]
 fn a_node_of_another_version_is_refused_and_both_sides_learn_both_versions() {
@@ -28,9 +28,9 @@ fn a_node_of_another_version_is_refused_and_both_sides_learn_both_versions() {
     // It opens a link to this one.
     let mut socket = StreamOwned::new(credulous(), TcpStream::connect(address).expect("a connection"));
     socket.sock.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
-    socket.write_all(VERSION_2).expect("it listens");
-    names_version_1(&mut socket);
-    let both = "the other node has version 2 of the protocol (software 9.9.9), this one has version 1";
+    socket.write_all(ANOTHER_VERSION).expect("it listens");
+    names_our_version(&mut socket);
+    let both = "the other node has version 3 of the protocol (software 9.9.9), this one has version 2";
     wait_for_lines(&a, &format!("a node was refused: {both}"), 1);
 
     // This one opens a link to it, because it comes first by name.
@@ -38,8 +38,8 @@ fn a_node_of_another_version_is_refused_and_both_sides_learn_both_versions() {
     let (socket, _) = listener.accept().expect("a connection");
     socket.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
     let mut socket = StreamOwned::new(server(), socket);
-    names_version_1(&mut socket);
-    socket.write_all(VERSION_2).expect("it listens");
+    names_our_version(&mut socket);
+    socket.write_all(ANOTHER_VERSION).expect("it listens");
     socket.flush().expect("it listens");
     wait_for_lines(&a, &format!("no link: {both}"), 1);
     let link = eventually("the link is said to have a problem", || {
@@ -52,10 +52,10 @@ fn a_node_of_another_version_is_refused_and_both_sides_learn_both_versions() {
 }
 
 /// Reads the beginning of an introduction or a refusal.
-fn names_version_1(socket: &mut impl Read) {
+fn names_our_version(socket: &mut impl Read) {
     let mut head = [0; 7];
     socket.read_exact(&mut head).expect("an introduction or a refusal");
-    assert_eq!(head[..6], *b"MSNL\x00\x01");
+    assert_eq!(head[..6], *b"MSNL\x00\x02");
     let mut software = vec![0; usize::from(head[6])];
     socket.read_exact(&mut software).expect("its software");
     assert_eq!(software, env!("CARGO_PKG_VERSION").as_bytes());
