@@ -145,7 +145,16 @@ fn read_config(bits: &mut BitReader<'_>) -> Result<LatmConfig, Malformed> {
     if bits.bit()? {
         match version {
             true => drop(value(bits)?),
-            false => while bits.u(9)? & 0x100 != 0 {},
+            // Its length in bits: four bytes hold any.
+            false => {
+                let is_long = (0..4).try_fold(true, |more, _| match more {
+                    true => Ok(bits.u(9)? & 0x100 != 0),
+                    false => Ok(false),
+                });
+                if is_long? {
+                    return Err(Malformed);
+                }
+            }
         }
     }
     if bits.bit()? {

@@ -12,6 +12,8 @@ use crate::codecs::Carried;
 
 /// Bytes of a frame; more makes no sense in any of the codecs.
 const FRAME_BYTES_MAX: usize = 16 << 10;
+/// Dependent substreams behind a frame of E-AC-3 (ETSI TS 102 366 section E.1.1).
+const SUBSTREAMS_MAX: usize = 8;
 
 /// Reads the frames of a track.
 #[derive(Debug)]
@@ -83,7 +85,9 @@ impl AudioReader {
         }
         let (mut at, mut has_garbage) = (0, false);
         while at < bytes.len() {
-            match self.frame(&bytes[at..]) {
+            // What begins nothing is tried again at the next byte: each try has to be short.
+            let end = bytes.len().min(at + FRAME_BYTES_MAX);
+            match self.frame(&bytes[at..end]) {
                 AudioRead::Frame(frame) => {
                     let begins = match time.take_if(|_| at >= timed_from) {
                         Some(time) => time,
@@ -94,7 +98,7 @@ impl AudioReader {
                     at += frame.bytes;
                     self.hand_on(frame, begins, frames);
                 }
-                AudioRead::Incomplete if bytes.len() - at <= FRAME_BYTES_MAX => break,
+                AudioRead::Incomplete if bytes.len() - at < FRAME_BYTES_MAX => break,
                 AudioRead::Incomplete | AudioRead::Nothing => (at, has_garbage) = (at + 1, true),
             }
         }
@@ -192,11 +196,10 @@ fn read_ac3(bytes: &[u8]) -> AudioRead {
     if bytes.len() < whole {
         return AudioRead::Incomplete;
     }
-    while let [0x0b, 0x77, third, _, _, sixth, ..] = bytes[whole..]
-        && sixth >> 3 > 10
-        && third >> 6 == 1
-        && let Some((more, ..)) = ac3_frame(&bytes[whole..])
-    {
+    for _ in 0..SUBSTREAMS_MAX {
+        let [0x0b, 0x77, third, _, _, sixth, ..] = bytes[whole..] else { break };
+        let is_dependent = sixth >> 3 > 10 && third >> 6 == 1;
+        let Some((more, ..)) = ac3_frame(&bytes[whole..]).filter(|_| is_dependent) else { break };
         if bytes.len() < whole + more {
             return AudioRead::Incomplete;
         }
@@ -342,6 +345,23 @@ mod tests {
             let mut reader = AudioReader::new(TrackId::AUDIO, carried);
             reader.read(&[0; 20_000], Some(times), &mut frames);
             assert!(frames.len() == 3 && reader.bytes_held() < FRAME_BYTES_MAX, "{carried:?}");
+        }
+    }
+
+    /// What a sender could send to have each byte looked at for long: frames of E-AC-3 whose substreams never
+    /// end, and elements of LATM with other data that does not. Megabytes of it; it would take minutes.
+    #[test]
+    fn bytes_that_look_like_frames_everywhere_are_passed_over_in_time() {
+        let substream = [0x0b, 0x77, 0x40, 0x02, 0x00, 0x80];
+        let endless = [0x56, 0xff, 0xff, 0x20, 0x80, 0xe9, 0xa1, 0x90, 0x0f, 0xfc];
+        let more = [0x02, 0x01, 0x00, 0x80, 0x40, 0x20, 0x10, 0x08];
+        let element = [&endless[..], &more].concat();
+        for (carried, pattern) in [(Carried::Eac3, &substream[..]), (Carried::Latm, &element)] {
+            let mut reader = AudioReader::new(TrackId::AUDIO, carried);
+            let bytes = pattern.repeat((4 << 20) / pattern.len());
+            let times = Times { dts: time(0), pts: time(0) };
+            assert!(reader.read(&bytes, Some(times), &mut VecDeque::new()).is_some(), "{carried:?}");
+            assert!(reader.bytes_held() < FRAME_BYTES_MAX, "{carried:?}");
         }
     }
 

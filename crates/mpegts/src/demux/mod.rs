@@ -32,6 +32,11 @@ const PROGRAMS_MAX: usize = 256;
 /// Bytes of a PES packet's buffer that are kept for the next one.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of a PES packet of audio: more than its length of 16 bits can say.
+const AUDIO_PES_BYTES_MAX: usize = 128 << 10;
+/// Frames for which there is always room.
+const FRAMES_KEPT: usize = 256;
+
 /// What a demultiplexer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemuxSettings {
@@ -151,7 +156,12 @@ impl Demuxer {
 
     /// The next frame. Configurations go ahead of the first frame that needs them.
     pub fn next_frame(&mut self) -> Option<Frame> {
-        self.program.frames.pop_front()
+        let frame = self.program.frames.pop_front();
+        if frame.is_none() {
+            // A packet of many small frames is no reason to keep room for as many.
+            self.program.frames.shrink_to(FRAMES_KEPT);
+        }
+        frame
     }
 
     /// The input is over: what waits for its end has ended.
@@ -321,6 +331,11 @@ impl Program {
     fn track_packet(&mut self, at: usize, packet: &Packet<'_>) {
         let waiting: usize = self.tracks.iter().map(|track| track.pes_bytes()).sum();
         let room = self.settings.pes_bytes_max.saturating_sub(waiting);
+        // Only video may leave its length open (ISO/IEC 13818-1 section 2.4.3.7).
+        let room = match self.tracks[at].carried.codec().kind() {
+            MediaKind::Audio => room.min(AUDIO_PES_BYTES_MAX.saturating_sub(self.tracks[at].pes_bytes())),
+            _ => room,
+        };
         let Self { tracks, clock, counters, frames, .. } = self;
         tracks[at].packet(packet, room, clock, counters, frames);
     }

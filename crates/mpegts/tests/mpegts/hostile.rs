@@ -173,3 +173,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_pes_packet_of_audio_without_end_is_dropped_early() {
+    let mut demuxer = Demuxer::new(DemuxSettings::default());
+    demuxer.push(&mux(&stream(1)));
+    while demuxer.next_frame().is_some() {}
+    // The first track of audio of our multiplexer.
+    let pid = 0x0104_u16;
+    // Frames of Opus as small as they get would be two million in 8 MiB.
+    let (mut counter, mut dropped) = (0, 0);
+    for at in 0..50_000_u32 {
+        let mut packet = [0xff; 188];
+        let [high, low] = pid.to_be_bytes();
+        packet[..4].copy_from_slice(&[0x47, high, low, 0x10 | counter]);
+        if at == 0 {
+            packet[1] |= 0x40;
+            packet[4..18].copy_from_slice(&[0, 0, 1, 0xc0, 0, 0, 0x80, 0x80, 5, 0x21, 0, 1, 0, 1]);
+        }
+        counter = (counter + 1) & 0x0f;
+        demuxer.push(&packet);
+        dropped = dropped.max(demuxer.counters().pes_too_long);
+        assert!(demuxer.bytes_held() <= 1 << 20, "{}", demuxer.bytes_held());
+    }
+    assert_eq!(dropped, 1);
+}

@@ -188,9 +188,16 @@ impl UdpTs {
         if self.sender.is_none_or(|(held, _)| held != sender) {
             self.order = Order::default();
         }
-        self.sender = Some((sender, now));
         let datagram = &self.input[..length];
-        match read(datagram) {
+        let content = read(datagram);
+        let payload = content.map(|(payload, _)| payload).unwrap_or_default();
+        // Who sends something else is not listened to longer than that, whatever it sends.
+        let held_at = match self.sender {
+            Some((held, at)) if held == sender && !has_packets(payload) => at,
+            _ => now,
+        };
+        self.sender = Some((sender, held_at));
+        match content {
             Some((payload, None)) => self.demuxer.push(payload),
             Some((payload, Some(number))) => {
                 let demuxer = &mut self.demuxer;
@@ -251,6 +258,16 @@ fn read(datagram: &[u8]) -> Option<(&[u8], Option<u16>)> {
         // Packets may be cut anywhere, too.
         _ => Some((datagram, None)),
     }
+}
+
+/// Whether packets of a transport stream may be in there: where one begins, the next one does behind it.
+fn has_packets(payload: &[u8]) -> bool {
+    if payload.len() < PACKET_BYTES {
+        return false;
+    }
+    let is_sync = |at: usize| payload.get(at).is_none_or(|byte| *byte == mpegts::SYNC_BYTE);
+    let begin = (0..payload.len().min(PACKET_BYTES)).find(|at| is_sync(*at));
+    begin.is_some_and(|begin| is_sync(begin + PACKET_BYTES) && is_sync(begin + 2 * PACKET_BYTES))
 }
 
 /// Puts RTP packets in order, as far as a few that are late.
