@@ -161,6 +161,12 @@ impl Window {
                 Reach::Has => {}
             }
         }
+        // One that has parts and no whole segment yet, because another rendition was there first: players
+        // that know no parts find nothing in it, and ffmpeg 5.1 crashes.
+        let is_whole = rendition.segments.iter().any(|segment| segment.duration.is_some());
+        if query.msn.is_none() && !is_whole && !self.is_ended {
+            return self.wait();
+        }
         let cache = Cache::Seconds(if query.blocks() { 6 * target } else { (target / 2).max(1) });
         let Some(shared) = self.rendered(id, query.skip) else { return self.not_yet() };
         let with_query = (!query.others.is_empty()).then(|| shared.text.with_suffix(&query.others));

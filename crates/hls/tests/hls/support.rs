@@ -96,6 +96,7 @@ impl Stream {
                 continue;
             }
             let Some(full) = self.text(Object::Playlist(*track), "") else { continue };
+            assert!(full.contains("#EXTINF"), "what players without parts can begin with is there");
             let before = self.playlists.iter().position(|(other, _)| other == track);
             let before = before.map(|at| self.playlists.swap_remove(at).1);
             let read = check(&full, before.as_ref());
