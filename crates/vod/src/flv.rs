@@ -16,6 +16,10 @@ use crate::VodError;
 
 /// Bytes of a tag that are looked at: its head, and what frames say of themselves.
 const HEAD_BYTES: usize = TAG_HEADER_BYTES + 96;
+/// How far behind the samples of a segment the next one of the track is looked for.
+const LOOK_AHEAD_BYTES: u64 = 4 << 20;
+/// Tags that are passed over in one reading: a file of nothing else would take long.
+const PASSED_OVER_MAX: u64 = 100_000;
 /// Bytes that are read at once: tags of audio are small.
 const WINDOW_BYTES: usize = 4096;
 /// Bytes of a configuration.
@@ -265,7 +269,12 @@ pub(crate) fn samples<R: Read + Seek>(
     let FlvMark { mut at, mut timing, mut last_duration } = *mark;
     let mut window = Window::default();
     let mut found: Vec<IndexedSample> = Vec::with_capacity(count.min(4096) as usize);
+    // Behind the last sample, one more is looked for, which says how long that one lasts.
+    let mut end = None;
     while let Some((tag, bytes)) = window.tag(&mut reader, at, u64::MAX)? {
+        if end.is_some_and(|end: u64| tag.next - end > LOOK_AHEAD_BYTES) {
+            break;
+        }
         at = tag.next;
         let is_frame = matches!(tag.head.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio);
         if tag.head.track != name || !is_frame || tag.size == 0 {
@@ -280,6 +289,7 @@ pub(crate) fn samples<R: Read + Seek>(
             return Ok(found);
         }
         found.push(sample);
+        end = (found.len() == count as usize).then_some(at);
     }
     if let Some(last) = found.last_mut() {
         last.duration = timing.last(last.dts, last_duration);
@@ -303,6 +313,8 @@ pub(crate) fn track_of(number: u32) -> TrackId {
 struct Window {
     at: u64,
     bytes: Vec<u8>,
+    /// Tags of which nothing is known.
+    passed_over: u64,
 }
 
 impl Window {
@@ -337,6 +349,11 @@ impl Window {
                 return Ok(Some((Tag { head, offset, size, next }, data)));
             }
             at = next;
+            self.passed_over += 1;
+            if self.passed_over > PASSED_OVER_MAX {
+                let text = format!("has more than {PASSED_OVER_MAX} tags that are neither audio nor video");
+                return Err(VodError::Unplayable(text));
+            }
         }
     }
 
