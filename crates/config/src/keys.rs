@@ -523,7 +523,7 @@ section! {
         /// Where the public keys of signed tokens (JWT) are: the URL of a JSON Web Key Set. With it, or
         /// another key for signed tokens, they are accepted wherever a token is, and streams that no rule
         /// matches need one.
-        jwks_url: String = String::new(),
+        jwks_url: String = String::new(), secret true,
         cost "A request every `jwks_refresh_seconds`. What that server signs is let in.";
 
         /// File with a JSON Web Key Set, instead of a URL. Read again when it has changed.

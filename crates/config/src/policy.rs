@@ -193,6 +193,16 @@ pub(super) fn signed_tokens(
 ) -> Option<SignedTokens> {
     let auth = &config.auth;
     let secret = secret(config, errors);
+    // Empty because a variable was not set: then nothing would be closed that was to be.
+    for (key, value) in [
+        ("auth.jwks_url", &auth.jwks_url),
+        ("auth.jwks_file", &auth.jwks_file),
+        ("auth.jwt_secret_file", &auth.jwt_secret_file),
+    ] {
+        if value.is_empty() && config.origin(key) != Origin::Default {
+            errors.add(&config.origin(key), format!("`{key}` is empty"));
+        }
+    }
     let place = match (auth.jwks_url.as_str(), auth.jwks_file.as_str()) {
         ("", "") => None,
         (url, "") => key_url(config, url, sources, errors).map(Place::Url),
@@ -204,6 +214,16 @@ pub(super) fn signed_tokens(
         }
     };
     if secret.is_none() && place.is_none() {
+        let alone = [
+            ("auth.jwt_issuer", !auth.jwt_issuer.is_empty()),
+            ("auth.jwt_audience", !auth.jwt_audience.is_empty()),
+            ("auth.jwt_ends_sessions", auth.jwt_ends_sessions),
+        ];
+        if let Some((key, _)) = alone.into_iter().find(|(_, is_set)| *is_set) {
+            let text =
+                format!("`{key}` is for signed tokens: set `auth.jwks_url`, `auth.jwks_file` or a secret");
+            errors.add(&config.origin(key), text);
+        }
         return None;
     }
     for (key, name) in [

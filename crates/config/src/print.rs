@@ -40,9 +40,10 @@ pub fn toml(config: &Config, documented: bool, origins: bool) -> String {
             _ if !origins => String::new(),
             _ => format!("  # from {origin}"),
         };
-        // An empty token in a file is an error, so one that is not set is not printed as empty.
+        // An empty token in a file is an error, and so is an empty place of keys: one that is not set is
+        // not printed as empty.
         let set = if value == "\"\"" { "not set" } else { "set, and not shown" };
-        if key.secret {
+        if key.secret || path.starts_with("auth.") && value == "\"\"" {
             let _ = writeln!(out, "# {} is {set}{}", key.name, source.replace("  #", ","));
         } else {
             let _ = writeln!(out, "{} = {value}{source}", key.name);

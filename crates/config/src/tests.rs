@@ -426,6 +426,11 @@ fn what_is_wrong_with_signed_tokens_is_said() {
         ("jwt_secret_file = \"/nowhere/secret\"", "/nowhere/secret"),
         ("jwks_file = \"/nowhere/keys\"", "/nowhere/keys"),
         ("jwks_file = \"a\"\njwks_url = \"https://id.example/\"", "both set"),
+        ("jwks_url = \"\"", "`auth.jwks_url` is empty"),
+        ("jwks_file = \"\"", "`auth.jwks_file` is empty"),
+        ("jwt_secret_file = \"\"", "`auth.jwt_secret_file` is empty"),
+        ("jwt_issuer = \"https://id.example\"", "is for signed tokens"),
+        ("jwt_ends_sessions = true", "is for signed tokens"),
         ("jwks_url = \"id.example\"", "is no URL"),
         ("jwks_url = \"http://id.example/keys\"", "begins with https://"),
         ("jwks_url = \"https://me:pass@id.example/keys\"", "password"),
@@ -458,7 +463,8 @@ fn printed_configuration_loads_and_prints_the_same() {
     for documented in [false, true] {
         let text = print::toml(&config, documented, documented);
         let again = load(&sources(&text, &[], &[])).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
-        assert!(resolve(&again, &|_| None).is_ok(), "what is printed can be started");
+        let errors = resolve(&again, &|_| None).err();
+        assert!(errors.is_none(), "what is printed can be started: {errors:?}");
         assert_eq!(print::toml(&again, false, false), print::toml(&config, false, false));
         assert_eq!(again.stream, config.stream);
         assert_eq!(again.http, config.http);

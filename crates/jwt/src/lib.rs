@@ -163,7 +163,12 @@ impl Verifier {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// How many tokens named a key that was not there.
+    /// When sessions are to end that began with this: as long as it lets anybody in.
+    pub fn end_of(&self, grant: &Grant) -> Duration {
+        grant.until() + self.settings.leeway
+    }
+
+    /// How many tokens named a key that was not there, or an algorithm for which there is none.
     pub fn unknown_keys(&self) -> u64 {
         self.unknown_keys.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -214,11 +219,11 @@ impl Verifier {
             _ => set.of(algorithm, id).take(KEYS_TRIED_MAX).collect(),
         };
         if candidates.is_empty() {
-            if algorithm == Algorithm::HS256 || id.is_none() {
+            if algorithm == Algorithm::HS256 {
                 return Err(Refused::Algorithm);
             }
             self.unknown_keys.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            return Err(Refused::UnknownKey);
+            return Err(if id.is_some() { Refused::UnknownKey } else { Refused::Algorithm });
         }
         let mut refused = Refused::Signature;
         for key in candidates {

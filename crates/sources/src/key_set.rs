@@ -3,13 +3,15 @@
 //! The rules of sources apply: which addresses may be reached, redirects, TLS. Keys that have been read count
 //! until others have been: an identity system that is away for an hour locks nobody out.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use jwt::{KeySet, Verifier};
 use range_reader::http::Client;
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
@@ -47,42 +49,43 @@ pub async fn keep_up_to_date(verifier: Arc<Verifier>, source: KeySource, setting
     let mut before = None;
     let mut failures = 0_u32;
     loop {
-        let pause = match read(&source.place, &settings).await {
-            Ok(json) => {
+        let unknown = verifier.unknown_keys();
+        let read = read(&source.place, &settings).await;
+        let taken = read.and_then(|json| {
+            if before.as_ref() != Some(&json) {
+                take(&verifier, &json)?;
+                before = Some(json);
+            }
+            Ok(())
+        });
+        let pause = match taken {
+            Ok(()) => {
                 failures = 0;
-                if before.as_ref() != Some(&json) {
-                    take(&verifier, &json);
-                    before = Some(json);
-                }
                 source.refresh
             }
             Err(reason) => {
-                // Once for each time that it fails, and again when that lasts.
-                if failures.is_power_of_two() || failures == 0 {
-                    tracing::warn!(reason, failures, "keys of signed tokens cannot be read");
+                // Less and less often while it lasts.
+                if failures == 0 || failures.is_power_of_two() {
+                    tracing::warn!(reason, failures, "keys of signed tokens stay as they are");
                 }
                 failures += 1;
                 source.refresh.min(PAUSE_MIN)
             }
         };
-        wait(&verifier, pause).await;
+        wait(&verifier, unknown, pause).await;
     }
 }
 
-fn take(verifier: &Verifier, json: &[u8]) {
-    match KeySet::parse(json) {
-        Ok(keys) => {
-            tracing::info!(keys = keys.len(), left_out = keys.left_out(), "keys of signed tokens read");
-            verifier.set_keys(keys);
-        }
-        Err(error) => tracing::warn!(%error, "keys of signed tokens stay as they are"),
-    }
+fn take(verifier: &Verifier, json: &[u8]) -> Result<(), String> {
+    let keys = KeySet::parse(json).map_err(|error| error.to_string())?;
+    tracing::info!(keys = keys.len(), left_out = keys.left_out(), "keys of signed tokens read");
+    verifier.set_keys(keys);
+    Ok(())
 }
 
-/// Until it is time, or a token has named a key that is not known.
-async fn wait(verifier: &Verifier, pause: Duration) {
+/// Until it is time, or a token has named a key that was not known before the last reading.
+async fn wait(verifier: &Verifier, unknown: u64, pause: Duration) {
     let begun = Instant::now();
-    let unknown = verifier.unknown_keys();
     while begun.elapsed() < pause {
         sleep(LOOK_EVERY).await;
         if begun.elapsed() >= PAUSE_MIN && verifier.unknown_keys() != unknown {
@@ -93,13 +96,22 @@ async fn wait(verifier: &Verifier, pause: Duration) {
 
 async fn read(place: &Place, settings: &SourceSettings) -> Result<Vec<u8>, String> {
     match place {
-        // Small, and on a disk that configuration comes from.
-        Place::File(file) => std::fs::read(file).map_err(|error| error.to_string()),
+        Place::File(file) => match timeout(ANSWER_MAX, read_file(file)).await {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("the file could not be read in {} s", ANSWER_MAX.as_secs())),
+        },
         Place::Url(url) => match timeout(ANSWER_MAX, fetch(url, settings)).await {
             Ok(read) => read,
             Err(_) => Err(format!("no whole answer in {} s", ANSWER_MAX.as_secs())),
         },
     }
+}
+
+/// On a thread of its own: the disk may be somebody else's.
+async fn read_file(file: &Path) -> io::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    tokio::fs::File::open(file).await?.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut json).await?;
+    Ok(json)
 }
 
 async fn fetch(url: &Url, settings: &SourceSettings) -> Result<Vec<u8>, String> {
@@ -175,7 +187,7 @@ mod tests {
         assert_eq!(verify(&second), Ok(()));
         assert_eq!(verify(&first), Err(Refused::UnknownKey), "that key has gone");
 
-        // What cannot be read, or is no set, changes nothing.
+        // What cannot be read, or is no set, changes nothing, and is read again soon.
         for broken in ["<html>down</html>", "{\"keys\":[]}", ""] {
             std::fs::write(&path, broken).expect("written");
             sleep(Duration::from_secs(400)).await;

@@ -118,7 +118,7 @@ impl Signed {
         let grant = signed.verifier.verify(token, now);
         let permit = grant.and_then(|grant| {
             grant.allows(action, matches)?;
-            Ok(Permit { until: signed.ends_sessions.then(|| grant.until()) })
+            Ok(Permit { until: signed.ends_sessions.then(|| signed.verifier.end_of(&grant)) })
         });
         Some(permit.map_err(Denied::Signed))
     }

@@ -93,7 +93,7 @@ fn the_api_takes_tokens_that_allow_management() {
 
 #[test]
 fn sessions_end_with_their_token_where_that_is_configured() {
-    let server = Server::start(&config("jwt_ends_sessions = true"));
+    let server = Server::start(&config("jwt_ends_sessions = true\njwt_leeway_seconds = 0"));
     let forever = token("live/*", "publish", 3_600);
     let mut publisher = RtmpClient::publish(server.rtmp, &format!("live/mill?token={forever}"));
     publisher.send_tags(&sample_tags()[..60]);
