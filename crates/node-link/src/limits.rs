@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Version of the protocol, and of the packets relay between the same nodes. A node of another one is refused,
-/// and both sides learn both versions.
+/// Version of the protocol, and of the packets relay between the same nodes. A node of another one
+/// is refused, and both sides learn both versions.
 ///
 /// Since 2, encodings of video cross one by one, and nodes say which they leave out.
 pub const VERSION: u16 = 2;

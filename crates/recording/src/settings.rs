@@ -30,8 +30,8 @@ impl Format {
 /// What is recorded and how, for the whole server.
 #[derive(Debug, Clone)]
 pub struct RecordSettings {
-    /// What applies to streams that are recorded because the API started it; `None` where there is no directory
-    /// for them.
+    /// What applies to streams that are recorded because the API started it; `None` where there is
+    /// no directory for them.
     pub by_default: Option<FileSettings>,
     /// The first that matches decides.
     pub rules: Vec<Rule>,

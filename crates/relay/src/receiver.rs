@@ -283,9 +283,10 @@ impl Receiver {
         }
     }
 
-    /// Says to the nodes that a stream comes from of which SSRCs nothing is wanted, of all that were left out
-    /// before nothing else: of layers that nobody here watches. At most [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX).
-    /// It is said again now and then, since datagrams get lost.
+    /// Says to the nodes that a stream comes from of which SSRCs nothing is wanted, of all that
+    /// were left out before nothing else: of layers that nobody here watches. At most
+    /// [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX). It is said again now and then, since datagrams get
+    /// lost.
     pub fn leave_out(&mut self, now: Instant, stream: InStreamId, ssrcs: &[u32]) {
         let Some(stream) = self.streams.get_mut(stream.0) else { return };
         let ssrcs = &ssrcs[..ssrcs.len().min(LEFT_OUT_MAX)];

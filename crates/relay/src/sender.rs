@@ -325,8 +325,9 @@ impl Sender {
         Some(Position { epoch: sealer.epoch() as u8, index: sealer.next_index() })
     }
 
-    /// A link does not get packets of these SSRCs, of the first [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX) of them,
-    /// until its node says itself what it leaves out ([`Receiver::leave_out`](crate::Receiver::leave_out)).
+    /// A link does not get packets of these SSRCs, of the first
+    /// [`LEFT_OUT_MAX`](crate::LEFT_OUT_MAX) of them, until its node says itself what it leaves out
+    /// ([`Receiver::leave_out`](crate::Receiver::leave_out)).
     pub fn leave_out(&mut self, stream: OutStreamId, link: OutLinkId, ssrcs: &[u32]) {
         let Some(stream) = self.streams.get_mut(stream.0) else { return };
         let Some(member) = stream.members.iter_mut().find(|member| member.link == link.0) else { return };

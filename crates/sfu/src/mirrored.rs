@@ -143,8 +143,8 @@ impl Default for OfHome {
 
 /// On the home.
 impl PacketStream {
-    /// Sets what all mirrors and other nodes together need of a track: encodings are outputs as long as one of
-    /// them does.
+    /// Sets what all mirrors and other nodes together need of a track: encodings are outputs as
+    /// long as one of them does.
     pub fn set_mirrored(&mut self, now: Instant, track: TrackIndex, wanted: LayersWanted) {
         if track.kind() != MediaKind::Video {
             return;

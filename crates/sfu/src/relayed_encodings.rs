@@ -11,8 +11,8 @@
 //!  encoding 2     left out                  Encoding      what it is, by reports of layers
 //!       <------------------------------------ which are used, key frames
 //! ```
-//! What an encoding has and whether it is alive, the home says four times a second in the stream itself, for all
-//! encodings alike: loss between the nodes is no change of a publisher's rate.
+//! What an encoding has and whether it is alive, the home says four times a second in the stream
+//! itself, for all encodings alike: loss between the nodes is no change of a publisher's rate.
 //!
 //! ```text
 //!  RTCP APP (RFC 3550 section 6.7), of SSRC 0, name "MSly", after which
@@ -155,7 +155,7 @@ impl PacketStream {
         cached
     }
 
-    /// Appends what there is of the encodings of a track, for other nodes. `number`: counts up.
+    /// Appends the report on the encodings of a track, for other nodes. `number` counts up.
     pub fn write_encodings_report(&self, now: Instant, track: TrackIndex, number: u16, out: &mut Vec<u8>) {
         let Some(track) = self.tracks.get(track) else { return };
         let head = out.len();

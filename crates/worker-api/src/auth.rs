@@ -1,7 +1,7 @@
 //! Who may publish, play and manage: decides from values, reads nothing, keeps no state.
 //!
-//! Tokens are texts of the configuration, or signed elsewhere ([`jwt`]): those say themselves which streams they
-//! are for, and open what a rule leaves to tokens.
+//! Tokens are texts of the configuration, or signed elsewhere ([`jwt`]): those say themselves which
+//! streams they are for, and open what a rule leaves to tokens.
 //!
 //! Fails closed. For publishing and playing, the first rule whose pattern matches `app/stream` decides; what no rule
 //! matches falls to `fallback`. Tokens are compared in constant time (their length is not secret). Loopback trust is

@@ -224,7 +224,7 @@ impl Muxer {
         self.tables_are_old = true;
     }
 
-    /// Makes the tables of what there is, and says whether they are not those sent last.
+    /// Makes the tables of the active tracks, and says whether they differ from those sent last.
     fn update_tables(&mut self) -> bool {
         if !std::mem::take(&mut self.tables_are_old) {
             return false;

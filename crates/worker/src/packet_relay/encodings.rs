@@ -1,8 +1,8 @@
 //! Tracks of several encodings between nodes: which of them are sent, and which are asked for.
 //!
-//! Each node says to those that it gets a stream from which encodings it leaves out: those that neither its own
-//! viewers nor the nodes behind it use. A node that has not said anything gets what viewers without a
-//! target would get, the best one of each track.
+//! Each node says to those that it gets a stream from which encodings it leaves out: those that
+//! neither its own viewers nor the nodes behind it use. A node that has not said anything gets what
+//! viewers without a target would get, the best one of each track.
 
 use sfu::{EncodingSet, RelayedTrack, TrackIndex};
 

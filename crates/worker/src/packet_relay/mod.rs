@@ -229,8 +229,8 @@ impl PacketRelay {
         *counter += 1;
     }
 
-    /// Sends what is due by the clock. `ask` gets each track of a stream that is served, or encoding of it, of
-    /// which another node wants a key frame.
+    /// Sends what is due by the clock. `ask` gets each track of a stream that is served, or
+    /// encoding of it, of which another node wants a key frame.
     fn run_timers(&mut self, ctx: &Context, mut ask: impl FnMut(StreamId, TrackIndex, Option<u8>)) {
         let Self { sender, receiver, port, counters, served, fetched, of_out, back, .. } = self;
         sender.poll_key_frame_requests(ctx.now, |out, ssrc| {

@@ -1,4 +1,5 @@
-//! Which encodings other nodes get, and which they are asked for, looked at again where that may have changed.
+//! Which encodings other nodes get, and which they are asked for, looked at again where that may
+//! have changed.
 
 use sfu::{EncodingSet, TrackIndex};
 

@@ -138,8 +138,9 @@ impl Served {
         &mut self.sources[at]
     }
 
-    /// Writes packets as other nodes get them, each with its number in its encoding if it crosses by that, and
-    /// reports that are due behind them. `left_out` counts packets that cannot be sealed.
+    /// Writes packets as other nodes get them, each with its number in its encoding if it crosses
+    /// by that, and reports that are due behind them. `left_out` counts packets that cannot be
+    /// sealed.
     fn write(
         &mut self,
         now: Instant,

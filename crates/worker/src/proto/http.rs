@@ -1,8 +1,9 @@
 //! Request heads on the HTTP port: which are media, and how their answers begin.
 //!
-//! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also HEAD,
-//! OPTIONS and WebSocket upgrades of it), the same with `.ts`, and the playlists and segments of a stream stay here; every other
-//! connection, and all of HTTP/2, goes to the control side with all bytes read.
+//! A worker reads the head of each request on an idle connection. `GET /{app}/{stream}.flv` (also
+//! HEAD, OPTIONS and WebSocket upgrades of it), the same with `.ts`, and the playlists and segments
+//! of a stream stay here; every other connection, and all of HTTP/2, goes to the control side with
+//! all bytes read.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -216,8 +217,8 @@ pub(crate) fn write_preflight(out: &mut Vec<u8>, fields: &str) {
     out.extend_from_slice(head.as_bytes());
 }
 
-/// Head of a stream's response, of a content type and in chunks or not. Without chunks the body ends with the connection (RFC 9112 section 6.3), and
-/// the client cannot tell an end from a break.
+/// Head of a stream's response, of a content type and in chunks or not. Without chunks the body
+/// ends with the connection (RFC 9112 section 6.3), and the client cannot tell an end from a break.
 pub(crate) fn write_stream_head(out: &mut Vec<u8>, (content_type, chunked): (&str, bool), fields: &str) {
     let coding = if chunked { "Transfer-Encoding: chunked\r\n" } else { "" };
     let head = format!(

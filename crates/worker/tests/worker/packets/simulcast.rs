@@ -1,5 +1,5 @@
-//! A publisher of several layers: those that viewers of another node use cross, and the others stay where they
-//! are.
+//! A publisher of several layers: those that viewers of another node use cross, and the others stay
+//! where they are.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,5 @@
-//! Viewers at another node than the publisher's get layers as those at home do, and only what they use crosses.
+//! Viewers at another node than the publisher's get layers as those at home do, and only what they
+//! use crosses.
 
 use rtp::payload::MediaKind;
 use sfu::{
