@@ -356,7 +356,12 @@ impl PacketStream {
         if is_layered {
             self.forward_placed(now, media.role.track);
         }
-        let stored = stored?;
+        // Too late for the main output, from which an encoding may come since a moment ago, is not too late for
+        // viewers who have had that encoding for longer.
+        let stored = match stored {
+            Err(reason) if !is_placed => return Err(reason),
+            stored => stored.ok().flatten(),
+        };
         let track = self.tracks.get_mut(media.role.track).ok_or(DropReason::UnknownSsrc)?;
         if let Some(since) = self.unwatched_since {
             track.try_publisher(now, since);

@@ -364,6 +364,12 @@ impl Track {
                 let encoding = self.encodings.get(usize::from(held));
                 held == layer || encoding.is_none_or(|encoding| !encoding.is_live(now))
             });
+            // What came of it ahead of this packet is gone, unless it was held for want of anything else.
+            let is_newest = || {
+                let encoding = self.encodings.get(usize::from(layer));
+                encoding.and_then(|encoding| encoding.reception.highest()) <= Some(packet.sequence)
+            };
+            let is_start = is_start && (held.is_none_or(|held| held == layer) || is_newest());
             if is_start && (best == layer || held_is_dead) {
                 let timestamp = match held {
                     Some(held) => self.aligned_timestamp(&arrival, held),

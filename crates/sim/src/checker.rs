@@ -221,8 +221,9 @@ impl Checker {
         let last = self.bridged[usize::from(is_video)].replace((id, number));
         let follows = match last {
             Some((last_id, last)) if last_id == id => {
-                // Where the best layer changes there may be a picture of each.
-                let is_again = is_layered && is_key && number == last;
+                // Where the best layer changes there may be a picture of each, and on its way the key frame of
+                // one may have been overtaken by the next picture of the other.
+                let is_again = is_layered && is_key && (last.saturating_sub(1)..=last).contains(&number);
                 is_again || number > last && (!is_video || is_key || number == last + 1)
             }
             Some((last_id, _)) => id > last_id && (!is_video || is_key),

@@ -201,3 +201,19 @@ fn what_rules_and_actors_were_wrong_about_stays_right() {
         finds_nothing(seed, &Config::of(seed));
     }
 }
+
+/// A key frame of the best layer was overtaken by the next picture of the layer that was forwarded, and a player
+/// by HTTP-FLV went one picture back, in time that goes on. The rule allowed the same picture again, no more.
+#[test]
+fn a_layer_may_begin_a_picture_earlier() {
+    for seed in [1065, 1575] {
+        finds_nothing(seed, &Config::of(seed));
+    }
+}
+
+/// A packet came too late for the main output, which had that layer since a moment ago, and not for viewers who had
+/// chosen the layer before: theirs waited until another packet came.
+#[test]
+fn what_is_late_for_all_others_is_forwarded_to_who_had_the_layer() {
+    finds_nothing(3386, &Config::of(3386));
+}

@@ -366,7 +366,11 @@ impl World {
 
     /// Takes in one packet, and sends it on.
     pub(crate) fn receive(&mut self, rtp: &Rtp) -> Result<Received, DropReason> {
+        let had_arrivals = self.stream.has_arrivals();
         let received = self.stream.receive(self.now, &rtp.bytes());
+        // Whoever calls it forwards what is there once a packet was taken.
+        let is_forwarded = received.is_ok() || self.stream.has_arrivals() == had_arrivals;
+        assert!(is_forwarded, "{received:?}, and there is something to forward");
         self.settle();
         received
     }

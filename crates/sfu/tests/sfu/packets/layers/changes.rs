@@ -256,6 +256,45 @@ fn a_target_that_falls_silent_is_replaced_by_the_next_lower_and_comes_back() {
     assert_eq!(decoded(scene.world.video(1)), [0, 1, 2, 1, 0, 1, 0, 1]);
 }
 
+/// The best encoding goes, and what has no target goes on with the viewer's: from before the key frame of that,
+/// packets that come late are for the viewer alone.
+#[test]
+fn what_comes_late_for_all_others_is_for_who_had_the_encoding_already() {
+    for seed in 0..20 {
+        let mut scene = Scene::new(seed);
+        let id = scene.world.join(1);
+        scene.play(60);
+        scene.set(id, Layer::of(1));
+        scene.play(30);
+        scene.publisher.on = vec![0, 1];
+        scene.faults = [200, 0, 0];
+        scene.play(60);
+        scene.faults = [0; 3];
+        scene.play(20);
+        assert_eq!(scene.layer_of(id), (Layer::of(1), Layer::of(1)), "seed {seed}");
+    }
+}
+
+/// What has come of a key frame ahead of its first packet is gone while another encoding is forwarded.
+#[test]
+fn viewers_without_a_target_change_over_at_key_frames_that_come_in_order() {
+    for seed in 0..40 {
+        let mut scene = Scene::new(seed);
+        scene.world.join(1);
+        scene.play(60);
+        scene.faults = [60, 200, 100];
+        for on in [&[0, 1][..], &[0, 1, 2], &[0], &[0, 1, 2]] {
+            scene.publisher.on = on.to_vec();
+            scene.play(70);
+        }
+        scene.faults = [0; 3];
+        scene.play(60);
+        let layers = decoded(scene.world.video(1));
+        assert_eq!(layers.last(), Some(&2), "seed {seed}: {layers:?}");
+        assert!(layers.len() >= 5, "seed {seed}: {layers:?}");
+    }
+}
+
 #[test]
 fn a_publisher_that_restarts_finds_viewers_with_their_targets() {
     for seed in 0..20 {
