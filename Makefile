@@ -189,17 +189,35 @@ portable:
 PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 
 # Undefined behaviour that tests on the machine itself may survive: the code with `unsafe` in it, and the map on top. In the
-# interpreter the CPU has what the compiler is told it has, so there is a second run for AVX2 and AVX-512. Two to three minutes.
-miri:
-	@cargo +nightly miri --version >/dev/null 2>&1 || \
+# interpreter the CPU has what the compiler is told it has, so there is a run more for AVX2 and AVX-512. Minutes; it interprets
+# in one thread, so with `make --jobs` several run at once.
+MIRI := cargo +nightly miri test --locked --package
+# The longest first.
+MIRI_PARTS := miri-arrays miri-vectors miri-map miri-lanes miri-serde miri-map-c miri-arrays-c
+.PHONY: miri-setup $(MIRI_PARTS)
+
+miri: $(MIRI_PARTS)
+$(MIRI_PARTS): miri-setup
+
+# Its standard library is built once, before several need it at a time.
+miri-setup:
+	@cargo +nightly miri setup || \
 	    { echo 'make miri: Miri is missing: rustup toolchain install nightly --component miri,rust-src' >&2; exit 1; }
-	cargo +nightly miri test --locked --package ssrc-map --test ssrc-map naive_twin
-	cargo +nightly miri test --locked --package ssrc-map --lib lanes
-	cargo +nightly miri test --locked --package ssrc-map-c --lib
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- callers_buffers functions_per_type
-	cargo +nightly miri test --locked --package msgpack-array --all-features --test msgpack-array -- serde_documents::bin_and serde_documents::u8_is
-	cargo +nightly miri test --locked --package msgpack-array-c --lib
-	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' cargo +nightly miri test --locked --package ssrc-map --lib lanes
+
+miri-arrays:
+	$(MIRI) msgpack-array --all-features --test msgpack-array -- callers_buffers functions_per_type
+miri-vectors:
+	RUSTFLAGS='-C target-feature=+avx2,+avx512f,+avx512bw,+avx512vl' $(MIRI) ssrc-map --lib lanes
+miri-map:
+	$(MIRI) ssrc-map --test ssrc-map naive_twin
+miri-lanes:
+	$(MIRI) ssrc-map --lib lanes
+miri-serde:
+	$(MIRI) msgpack-array --all-features --test msgpack-array -- serde_documents::bin_and serde_documents::u8_is
+miri-map-c:
+	$(MIRI) ssrc-map-c --lib
+miri-arrays-c:
+	$(MIRI) msgpack-array-c --lib
 
 # Each parser in turn; new inputs stay in fuzz/corpus, crashes in fuzz/artifacts.
 fuzz:
