@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rtmp::MediaKind;
 
 use crate::actors::rtc::{audio_payload, video_payload};
-use crate::content::{Stamp, stamp};
+use crate::content::{FRAME_MS, Stamp, stamp};
 use crate::ledger::{Ledger, ServerView, StreamKey};
 
 /// Checks what one player gets.
@@ -18,6 +18,8 @@ pub struct Checker {
     who: String,
     joined: Instant,
     last: Option<(u64, u32)>,
+    /// That of the last frame, and that of the last message.
+    last_frame_timestamp: u32,
     last_timestamp: Option<u32>,
     /// Publications that are over for it.
     past: Vec<u64>,
@@ -53,6 +55,7 @@ impl Checker {
             who,
             joined: netsim::kernel::now(),
             last: None,
+            last_frame_timestamp: 0,
             last_timestamp: None,
             past: Vec::new(),
             has_video_config: false,
@@ -111,6 +114,10 @@ impl Checker {
         match self.last {
             Some((last_id, last)) if last_id == id => {
                 ledger.check(number > last, || format!("{who}: frame {number} of {id} after {last}"));
+                let apart = timestamp.wrapping_sub(self.last_frame_timestamp);
+                ledger.check(apart == number.wrapping_sub(last).wrapping_mul(FRAME_MS), || {
+                    format!("{who}: frame {number} of {id} is {apart} ms behind {last}")
+                });
                 // What is lost between two workers is missed by players who were fast enough: their audio
                 // goes on at once, and the picture with its next key frame. Who is too slow gets nothing
                 // until then.
@@ -161,7 +168,7 @@ impl Checker {
                 self.counted_at.take_if(|address| !is_first || ledger.dropped.contains_key(address));
             }
         }
-        self.last = Some((id, number));
+        (self.last, self.last_frame_timestamp) = (Some((id, number)), timestamp);
         self.received += 1;
         ledger.frames_received += 1;
     }

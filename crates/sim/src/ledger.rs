@@ -106,6 +106,8 @@ pub struct Ledger {
     /// All publications by WebRTC so far.
     pub rtc: BTreeMap<u64, RtcRecord>,
     last_publication: u64,
+    /// How many have asked to publish a stream, whatever came of it.
+    attempts: FastMap<StreamKey, u32>,
     /// WebRTC sessions that servers have ended.
     pub ended_sessions: BTreeSet<(usize, SessionId)>,
     /// What was found wrong.
@@ -116,6 +118,8 @@ pub struct Ledger {
     pub slack: Duration,
     /// There are fewer descriptors or sessions than clients: who comes may be kept waiting, or sent away.
     pub is_crowded: bool,
+    /// There may be fewer WebRTC sessions than clients.
+    pub has_few_rtc_sessions: bool,
     /// Somebody without credentials sends to the servers' UDP ports.
     pub has_strangers: bool,
     /// User names of ICE that have passed by, if there are strangers to see them.
@@ -165,11 +169,13 @@ impl Ledger {
             publications: BTreeMap::new(),
             rtc: BTreeMap::new(),
             last_publication: 0,
+            attempts: FastMap::default(),
             ended_sessions: BTreeSet::new(),
             violations: Vec::new(),
             checks: 0,
             slack: Duration::ZERO,
             is_crowded: false,
+            has_few_rtc_sessions: false,
             has_strangers: false,
             user_names: Vec::new(),
             is_draining: false,
@@ -210,6 +216,37 @@ impl Ledger {
             let at = netsim::kernel::elapsed();
             eprintln!("[{:>10.6}] {}", at.as_secs_f64(), text());
         }
+    }
+
+    /// Somebody asks to publish a stream.
+    pub fn attempt(&mut self, key: StreamKey) {
+        *self.attempts.entry(key).or_default() += 1;
+    }
+
+    /// Whether a publisher of this stream, which sends all the time, may be ended or refused: by another one, by
+    /// somebody at the API, or because the servers stop or are full.
+    pub fn may_end_publisher(&self, key: StreamKey) -> bool {
+        let is_contested = self.attempts.get(&key).is_some_and(|attempts| *attempts > 1);
+        is_contested || self.ends_sessions || self.is_draining || self.is_crowded
+    }
+
+    /// Whether a player of this stream at this server may be ended or refused: the same, and for want of a
+    /// publisher that has been there for a while.
+    pub fn may_end_player(&self, key: StreamKey, at: usize) -> bool {
+        let known = Duration::from_secs(2) + self.slack;
+        let has_come =
+            |first: Option<&Instant>| first.is_some_and(|first| *first + known < netsim::kernel::now());
+        let bridges = self.servers[at].bridges;
+        let mut frames = self.publications.values().filter(|record| record.key == key);
+        let is_there =
+            frames.any(|record| record.is_steady && record.ended.is_none() && has_come(record.sent.first()));
+        let mut rtc = self.rtc.values().filter(|record| bridges && record.key == key);
+        let is_there = is_there
+            || rtc.any(|record| {
+                let comes_well = record.at == at || self.has_good_links;
+                record.is_steady && comes_well && record.ended.is_none() && has_come(record.audio.first())
+            });
+        !is_there || self.ends_sessions || self.is_draining || self.is_crowded
     }
 
     /// A new publication begins.

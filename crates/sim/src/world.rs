@@ -73,6 +73,9 @@ impl TurnsOfAll {
     }
 }
 
+/// Probability that control takes what a worker has for it when it is its turn, and not at once.
+const CONTROL_WAITS: f64 = 0.25;
+
 /// How the scheduler treats workers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Schedule {
@@ -104,7 +107,7 @@ pub struct World {
     start: Instant,
     /// Turns so far.
     pub steps: u64,
-    /// Turns of workers between two full audits.
+    /// Of how many turns, of everybody, one is followed by a full audit if it was a worker's.
     pub audit_every: u64,
 }
 
@@ -273,7 +276,10 @@ impl World {
         if !drained {
             self.set_timer(owner, next.max(until));
         }
-        if let Some(at) = self.servers[server].control(&mut self.ledger) {
+        // Mostly control takes at once what a worker has for it; at times others run before.
+        if self.random.chance(CONTROL_WAITS) {
+            self.make_runnable(Owner::Control(server));
+        } else if let Some(at) = self.servers[server].control(&mut self.ledger) {
             self.set_timer(Owner::Control(server), at);
         }
     }

@@ -36,8 +36,8 @@ pub use netsim::kernel::EventQueue;
 /// period or a tenth of a second apart.
 const LAG_SLACK: u64 = 256 << 10;
 
-/// Milliseconds by which a connection may be closed later than it was to be: two rounds of deadline checks.
-const CLOSING_SLACK_MS: u64 = 200;
+/// Milliseconds by which a connection may be ended later than it was to be: two rounds of deadline checks.
+const DEADLINE_SLACK_MS: u64 = 200;
 
 /// A worker without a thread.
 #[derive(Debug)]
@@ -261,12 +261,7 @@ impl SimulatedWorker {
         }
         self.audit_input()?;
         self.audit_output()?;
-        let late = sessions.iter().find(|(_, session)| {
-            session.closing_at_ms.is_some_and(|at_ms| at_ms + CLOSING_SLACK_MS < worker.ctx.now_ms)
-        });
-        if let Some((conn, session)) = late {
-            return Err(format!("{conn:?} was to be closed at {:?} ms", session.closing_at_ms));
-        }
+        self.audit_deadlines()?;
         // Players, publishers and streams name each other.
         let mut players = vec![0_u32; worker.frames.streams.rows()];
         for (id, player) in worker.frames.players.iter() {
@@ -357,6 +352,27 @@ impl SimulatedWorker {
             })?;
         }
         worker.packets.audit()
+    }
+
+    /// Nobody is there for longer than the limits of time allow.
+    fn audit_deadlines(&self) -> Result<(), String> {
+        let worker = &self.worker;
+        let now_ms = worker.ctx.now_ms;
+        for (conn, session) in worker.connections.sessions.iter() {
+            if session.closing_at_ms.is_some_and(|at_ms| at_ms + DEADLINE_SLACK_MS < now_ms) {
+                return Err(format!("{conn:?} was to be closed at {:?} ms", session.closing_at_ms));
+            }
+            let Media::Play(player) = session.media else { continue };
+            let stream = worker.frames.players.get(player).map(|player| player.stream);
+            let Some(stream) = stream.and_then(|stream| worker.frames.streams.get(stream)) else { continue };
+            let limit_ms = stream.settings.player_stall_timeout.as_millis() as u64 + DEADLINE_SLACK_MS;
+            let takes_nothing =
+                session.blocked && session.pending.len() > 0 && session.closing_at_ms.is_none();
+            if takes_nothing && session.written_ms + limit_ms < now_ms {
+                return Err(format!("{conn:?} has taken nothing since {} ms", session.written_ms));
+            }
+        }
+        Ok(())
     }
 
     /// Right after a turn: what can be read and will not be reported again is read later by itself.

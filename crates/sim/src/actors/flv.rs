@@ -35,6 +35,7 @@ pub struct FlvPlayer {
     /// The response head has come.
     started: bool,
     leaving: bool,
+    is_silent: bool,
     next_look: Instant,
     /// When it is looked at next whether it is in time.
     next_check: Instant,
@@ -74,6 +75,7 @@ impl FlvPlayer {
             began: now,
             started: false,
             leaving: false,
+            is_silent: false,
             next_look: now,
             next_check: now,
             pings: VecDeque::new(),
@@ -91,6 +93,8 @@ impl FlvPlayer {
             let expected = if self.carrier == Carrier::WebSocket { " 101 " } else { " 200 " };
             let status = head.lines().next().unwrap_or_default();
             if !status.contains(expected) {
+                let may = !self.plan.is_allowed(ledger) || self.plan.may_be_refused(ledger);
+                ledger.check(may, || format!("FLV player {}: {status}", self.plan.from));
                 ledger.say(|| format!("FLV player {}: {status}", self.plan.from));
                 return true;
             }
@@ -195,8 +199,8 @@ impl Actor for FlvPlayer {
                 return Next::Done;
             }
         }
-        if self.started && self.carrier == Carrier::WebSocket && now >= self.next_ping && self.pings.len() < 8
-        {
+        let pings = self.started && self.carrier == Carrier::WebSocket && !self.is_silent;
+        if pings && now >= self.next_ping && self.pings.len() < 8 {
             self.next_ping = now + ms(100 + ledger.random.below(3_000));
             let number = ledger.random.next_u64() as u32;
             self.pings.push_back((now, number));
@@ -205,7 +209,7 @@ impl Actor for FlvPlayer {
             self.line.out.extend(number.to_be_bytes());
             self.line.flush();
         }
-        if self.leaving || now >= self.began + self.plan.lasts {
+        if self.leaving || !self.is_silent && now >= self.began + self.plan.lasts {
             match self.plan.leave {
                 Leave::Properly if self.started && self.carrier == Carrier::WebSocket => {
                     // A masked close frame without a reason.
@@ -215,7 +219,13 @@ impl Actor for FlvPlayer {
                 }
                 Leave::Properly => self.line.finish(),
                 Leave::Resetting => self.line.close(true),
-                Leave::Closing | Leave::Silently => {}
+                Leave::Closing => {}
+                Leave::Silently if self.leaving => {}
+                // It reads no more, and its server has to notice.
+                Leave::Silently => {
+                    (self.plan.bytes_per_second, self.is_silent) = (Some(0), true);
+                    return Next::At(now + ms(100));
+                }
             }
             return Next::Done;
         }

@@ -39,6 +39,7 @@ pub struct InternalPublisher {
 impl InternalPublisher {
     /// One that asks a worker now.
     pub fn new(ledger: &mut Ledger, plan: Plan) -> Self {
+        ledger.attempt(plan.key);
         let (publisher, frames) = queue(1 << 20);
         let request = PublishRequest {
             app: "live".to_owned(),
@@ -87,13 +88,15 @@ impl InternalPublisher {
         matches!(sent, Poll::Ready(Ok(())))
     }
 
-    fn is_over(&mut self, ledger: &Ledger) -> bool {
+    fn is_over(&mut self, ledger: &mut Ledger) -> bool {
+        let may = self.silent.is_some() || ledger.may_end_publisher(self.plan.key);
         let who = self.who();
         let Some(publisher) = &mut self.publisher else { return true };
         let mut ended = pin!(publisher.ended());
         match ended.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reason) => {
                 ledger.say(|| format!("{who}: ended: {reason:?}"));
+                ledger.check(may, || format!("{who}: ended: {reason:?}"));
                 true
             }
             Poll::Pending => false,
@@ -128,7 +131,8 @@ impl Actor for InternalPublisher {
                     (self.began, self.next_frame) = (now, now);
                 }
                 Ok(Err(refusal)) => {
-                    ledger.say(|| format!("{}: refused: {refusal:?}", self.who()));
+                    let may = ledger.may_end_publisher(self.plan.key);
+                    ledger.check(may, || format!("{}: refused: {refusal:?}", self.who()));
                     return Next::Done;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => {

@@ -29,6 +29,9 @@ use crate::ledger::{Ledger, StreamKey};
 
 /// Milliseconds between two audio packets; every second one comes with a picture.
 const PACKET_MS: u64 = 20;
+/// What an audio packet lasts at 48 kHz, and a picture, every second packet, at 90 kHz.
+const AUDIO_UNITS: u32 = 960;
+const PICTURE_UNITS: u32 = 3_600;
 /// Pictures from one key frame to the next.
 const GOP: u32 = 50;
 
@@ -149,6 +152,27 @@ struct Counts {
     key_frames: u64,
 }
 
+/// Where a packet stands in a track of RTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    sequence: u16,
+    timestamp: u32,
+}
+
+impl Place {
+    fn of(packet: &rtp::Packet<'_>) -> Self {
+        Self { sequence: packet.sequence_number(), timestamp: packet.timestamp() }
+    }
+
+    /// Whether this is where the packet belongs that follows the one there, which lasts for `units`; of a
+    /// group of pictures that a viewer begins with, for less: it is to be shown at once.
+    fn follows(self, before: Self, units: u32, is_of_start: bool) -> bool {
+        let is_behind = (self.sequence.wrapping_sub(before.sequence) as i16) > 0;
+        let apart = self.timestamp.wrapping_sub(before.timestamp);
+        is_behind && (apart == units || is_of_start && (1..units).contains(&apart))
+    }
+}
+
 /// What it got of a track.
 #[derive(Debug, Default)]
 struct Track {
@@ -156,8 +180,8 @@ struct Track {
     id: u64,
     /// Publications before it.
     past: Vec<u64>,
-    /// Sequence numbers of the packets, by what the publisher has numbered.
-    sequences: FastMap<u32, u16>,
+    /// Places of the packets, by what the publisher has numbered.
+    places: FastMap<u32, Place>,
     /// The first one.
     first: u32,
     /// Behind the first one and all that follow it without a gap.
@@ -168,7 +192,7 @@ impl Track {
     /// How many of a publication it has, up to the first that is missing.
     fn has(&mut self) -> u32 {
         let Some(whole) = &mut self.whole else { return 0 };
-        while self.sequences.contains_key(whole) {
+        while self.places.contains_key(whole) {
             *whole += 1;
         }
         *whole
@@ -289,13 +313,30 @@ impl RtcClient {
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password % DTLS_SEEDS);
-        if view.handles[worker].send(Command::RtcOpen(Box::new(open))).is_ok() {
+        let is_sent = view.handles[worker].send(Command::RtcOpen(Box::new(open))).is_ok();
+        if self.plan.role == RtcRole::Publish {
+            ledger.attempt(self.plan.key);
+        }
+        if is_sent {
             if ledger.has_strangers {
                 let user_name = format!("{}:{}", remote.remote.ice.ufrag, offer.ice.ufrag);
                 ledger.user_names.push(user_name);
             }
             self.opening = Some(opening);
             self.offer = Some((offer, remote));
+        }
+    }
+
+    /// Whether its server may end it or refuse it, though it does all that it should.
+    fn may_be_ended(&self, ledger: &Ledger) -> bool {
+        match self.plan.role {
+            RtcRole::Publish => ledger.may_end_publisher(self.plan.key),
+            // Bridges come and go with the tracks that they make, and streams with links.
+            RtcRole::Play => {
+                self.plan.is_bridged
+                    || ledger.has_broken_links
+                    || ledger.may_end_player(self.plan.key, self.plan.at)
+            }
         }
     }
 
@@ -350,16 +391,17 @@ impl RtcClient {
                 OPUS if self.plan.is_bridged => {
                     ledger.violation(format!("{}: audio that nobody transcodes", self.who));
                 }
-                OPUS => self.media(ledger, payload, false, (packet.sequence_number(), false)),
+                OPUS => self.media(ledger, payload, false, (Place::of(&packet), false)),
                 VP8 => {
-                    let sequence = packet.sequence_number();
-                    self.note_sequence(sequence);
-                    self.media(ledger, payload, true, (sequence, false));
+                    let place = Place::of(&packet);
+                    self.note_sequence(place.sequence);
+                    self.media(ledger, payload, true, (place, false));
                 }
                 // A probe for the bandwidth, or a resent packet behind its own sequence number.
                 VP8_RTX if payload.len() > 2 => {
                     let sequence = u16::from_be_bytes([payload[0], payload[1]]);
-                    self.media(ledger, &payload[2..], true, (sequence, true));
+                    let place = Place { sequence, ..Place::of(&packet) };
+                    self.media(ledger, &payload[2..], true, (place, true));
                 }
                 VP8_RTX => {}
                 other => ledger.violation(format!("{}: payload type {other}", self.who)),
@@ -387,7 +429,7 @@ impl RtcClient {
         ledger: &mut Ledger,
         payload: &[u8],
         is_video: bool,
-        (sequence, is_resent): (u16, bool),
+        (place, is_resent): (Place, bool),
     ) {
         let who = &self.who;
         let at = match (is_video, payload) {
@@ -427,11 +469,24 @@ impl RtcClient {
         }
         // Again under the same number is a repetition, which may overtake what it repeats. Where layers meet
         // there may be a picture of each.
-        let before = seen.sequences.insert(number, sequence);
-        let is_right =
-            before.is_none_or(|before| before == sequence || comes_again || is_layered && is_video);
+        let may_move = comes_again || is_layered && is_video;
+        let before = seen.places.insert(number, place);
+        let is_right = before.is_none_or(|before| before == place || may_move);
         ledger.check(is_right, || {
-            format!("{who}: packet {number} of {id} is {sequence}, and {before:?} before")
+            format!("{who}: packet {number} of {id} is {place:?}, and {before:?} before")
+        });
+        // Those of the publisher on both sides of it are on the same sides here, as far away.
+        let units = if is_video { PICTURE_UNITS } else { AUDIO_UNITS };
+        let earlier = number.checked_sub(1).and_then(|number| seen.places.get(&number).copied());
+        let later = seen.places.get(&(number + 1)).copied();
+        // Who falls behind begins again; and of a group a key frame may be missing, so that it is two.
+        let begins_once = self.plan.is_steady && self.plan.moves.is_none() && self.plan.storms.is_none();
+        let is_of_start = is_video && (!begins_once || seen.whole.is_none() || number < seen.first + 2 * GOP);
+        let is_right = may_move
+            || earlier.is_none_or(|earlier| place.follows(earlier, units, is_of_start))
+                && later.is_none_or(|later| later.follows(place, units, is_of_start));
+        ledger.check(is_right, || {
+            format!("{who}: packet {number} of {id} is {place:?}, between {earlier:?} and {later:?}")
         });
         ledger.packets_received += 1;
         if seen.whole.is_none() {
@@ -478,10 +533,10 @@ impl RtcClient {
         }
         if record.is_layered {
             // Who changes layers misses pictures, but not for long: there is a key frame every two seconds,
-            // and             // a layer that is off is replaced within one.
+            // and a layer that is off is replaced within one.
             let recent = pictures.saturating_sub(LAYERED_PICTURES);
             let has =
-                self.seen.video.id == id && self.seen.video.sequences.keys().any(|number| *number >= recent);
+                self.seen.video.id == id && self.seen.video.places.keys().any(|number| *number >= recent);
             ledger.check(has || recent == 0, || format!("{}: no picture from {recent} on of {id}", self.who));
             pictures = 0;
         }
@@ -517,7 +572,7 @@ impl RtcClient {
                     if self.number.is_multiple_of(2) {
                         let picture = self.number / 2;
                         // 25 of them in a second.
-                        let timestamp = picture.wrapping_mul(3_600);
+                        let timestamp = picture.wrapping_mul(PICTURE_UNITS);
                         let fields = HeaderFields { timestamp, ..video_fields(picture) };
                         record.video = picture + 1;
                         let payload = video_payload(id, picture);
@@ -673,6 +728,9 @@ impl Actor for RtcClient {
                 }
                 Ok(Err(refusal)) => {
                     ledger.say(|| format!("{}: refused: {refusal:?}", self.who));
+                    let is_full = ledger.has_few_rtc_sessions && matches!(refusal, RtcRefusal::Full);
+                    let may = is_full || self.may_be_ended(ledger);
+                    ledger.check(may, || format!("{}: refused: {refusal:?}", self.who));
                     return Next::Done;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => {
@@ -709,6 +767,10 @@ impl Actor for RtcClient {
         if over {
             let failed = format!("{:?}", client.failed);
             ledger.say(|| format!("{}: over: {failed}", self.who));
+            let stays = connected && self.plan.is_steady && !self.plan.is_impostor;
+            let stays = stays && self.storm.is_none() && !self.plan.is_forged && self.plan.moves.is_none();
+            let may = !stays || self.leaving || self.may_be_ended(ledger);
+            ledger.check(may, || format!("{}: ended: {failed}", self.who));
             self.plan.leave = Leave::Resetting;
             return self.end(ledger);
         }

@@ -64,6 +64,11 @@ impl Plan {
         self.is_steady && self.bytes_per_second.is_none() && self.naps.is_none()
     }
 
+    /// Whether its server may refuse it, if it shows what lets it in.
+    pub(super) fn may_be_refused(&self, ledger: &Ledger) -> bool {
+        !self.is_steady || ledger.has_broken_links || ledger.may_end_player(self.key, self.at)
+    }
+
     /// The longest a frame may be under way to a player that reads all.
     pub(super) fn delay_max(&self, ledger: &Ledger) -> Duration {
         ledger.servers[self.at].merge_latency + ms(2_000)
@@ -89,6 +94,7 @@ pub struct RtmpPlayer {
     began: Instant,
     started: bool,
     leaving: bool,
+    is_silent: bool,
     /// Since when it has paused.
     paused: Option<Instant>,
     next_look: Instant,
@@ -119,6 +125,7 @@ impl RtmpPlayer {
             began: now,
             started: false,
             leaving: false,
+            is_silent: false,
             paused: None,
             next_look: now,
             next_check: now,
@@ -156,7 +163,12 @@ impl Actor for RtmpPlayer {
                         });
                         self.checker.message(ledger, media.kind, media.timestamp, &media.payload);
                     }
-                    ClientEvent::Rejected { .. } | ClientEvent::Ended { .. } => over = true,
+                    ClientEvent::Rejected { code, .. } => {
+                        let may = !self.plan.is_allowed(ledger) || self.plan.may_be_refused(ledger);
+                        ledger.check(may, || format!("{:?}: rejected: {code}", self.plan));
+                        over = true;
+                    }
+                    ClientEvent::Ended { .. } => over = true,
                     ClientEvent::Status { .. } => {}
                 }
             }
@@ -168,7 +180,7 @@ impl Actor for RtmpPlayer {
                 return Next::Done;
             }
         }
-        if self.leaving || now >= self.began + self.plan.lasts {
+        if self.leaving || !self.is_silent && now >= self.began + self.plan.lasts {
             match self.plan.leave {
                 Leave::Properly => {
                     self.session.end();
@@ -177,7 +189,13 @@ impl Actor for RtmpPlayer {
                     self.line.finish();
                 }
                 Leave::Resetting => self.line.close(true),
-                Leave::Closing | Leave::Silently => {}
+                Leave::Closing => {}
+                Leave::Silently if self.leaving => {}
+                // It reads no more, and its server has to notice.
+                Leave::Silently => {
+                    (self.plan.bytes_per_second, self.is_silent) = (Some(0), true);
+                    return Next::At(now + ms(100));
+                }
             }
             return Next::Done;
         }

@@ -58,7 +58,6 @@ pub struct RtmpPublisher {
     away_until: Option<Instant>,
     /// It has fallen silent: since when the server has heard nothing.
     silent: Option<Instant>,
-    rejected: bool,
     leaving: bool,
     inbox: Vec<u8>,
 }
@@ -82,7 +81,6 @@ impl RtmpPublisher {
             connected: now,
             away_until: None,
             silent: None,
-            rejected: false,
             leaving: false,
             inbox: Vec::new(),
         }
@@ -111,8 +109,10 @@ impl RtmpPublisher {
                     (self.began, self.next_frame) = (Some(kernel::now()), kernel::now());
                 }
                 ClientEvent::Rejected { code, description } => {
+                    let may = !self.plan.shows.lets_in(ledger, self.plan.key.server)
+                        || ledger.may_end_publisher(self.plan.key);
+                    ledger.check(may, || format!("{who}: rejected: {code} {description}"));
                     ledger.say(|| format!("{who}: rejected: {code} {description}"));
-                    self.rejected = true;
                     over = true;
                 }
                 ClientEvent::Ended { code } => {
@@ -136,6 +136,10 @@ impl RtmpPublisher {
     fn over(&mut self, ledger: &mut Ledger) -> Next {
         if self.content.is_some() {
             ledger.cut(self.plan.key);
+            // Who sends all the time, and not in lots, is ended for a reason.
+            let stays = self.plan.is_steady && self.silent.is_none() && self.plan.burst.is_zero();
+            let may = !stays || self.leaving || ledger.may_end_publisher(self.plan.key);
+            ledger.check(may, || format!("{}: ended", self.who()));
         }
         self.end(ledger);
         self.line.close(false);
@@ -154,6 +158,7 @@ impl RtmpPublisher {
 }
 
 fn connect(ledger: &mut Ledger, plan: &Plan, queue: &EventQueue) -> (Line, ClientSession) {
+    ledger.attempt(plan.key);
     let server = &ledger.servers[plan.key.server];
     let query = plan.shows.query(ledger, plan.key.server);
     let text = format!("rtmp://{}:{}/live/{}{query}", server.rtmp.ip(), server.rtmp.port(), plan.key.name());

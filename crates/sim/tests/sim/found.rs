@@ -1,12 +1,14 @@
 //! What seeds have found, each by the seed that found it.
 
 use sim::swarm::Config;
+use worker_api::settings::UdpBackend;
 
-/// What a seed stood for when there were no strangers and no storms of RTCP.
+/// What a seed stood for when there were no strangers, no storms of RTCP and no layers.
 fn without_strangers(seed: u64) -> Config {
     Config {
         strangers: 0,
         storms: 0,
+        layers: 0,
         roams: false,
         has_small_caches: false,
         backlog: None,
@@ -19,9 +21,13 @@ fn without_cluster(seed: u64) -> Config {
     Config { shared: 0, ..without_strangers(seed) }
 }
 
-/// What a seed stood for when workers had one port, and no player paused.
+/// What a seed stood for when workers had one port, no player paused and networks joined nothing.
 fn with_one_port(seed: u64) -> Config {
-    Config { ports: 1, pauses: 0, ..without_cluster(seed) }
+    let mut config = Config { ports: 1, pauses: 0, clumps: 0, ..without_cluster(seed) };
+    config.settings.rtc.udp_backend = UdpBackend::Auto;
+    let faults = &mut config.faults;
+    (faults.coalesce, faults.refuse_run, faults.no_memory, faults.late_room) = (0.0, 0.0, 0.0, 0.0);
+    config
 }
 
 fn finds_nothing(seed: u64, config: &Config) {
