@@ -4,6 +4,7 @@
 //! none are made of a frame.
 
 use media::bitstream::{BitReader, BitWriter, Malformed};
+use media::config::flac_stream_info;
 use media::{Codec, MediaKind};
 
 use crate::Format;
@@ -122,10 +123,9 @@ fn opus(out: &mut Vec<u8>, head: &[u8]) {
 /// Metadata blocks of FLAC ("Encapsulation of FLAC in ISO Base Media File Format", 3.3.2): STREAMINFO,
 /// marked as the last.
 fn flac(out: &mut Vec<u8>, record: &[u8]) {
-    let block = record.strip_prefix(b"fLaC").unwrap_or(record);
-    let block = block.get(..STREAMINFO_BYTES).unwrap_or(block);
-    out.push(0x80);
-    out.extend_from_slice(block.get(1..).unwrap_or_default());
+    let info = flac_stream_info(record).map_or(&[][..], |info| &info[..]);
+    out.extend_from_slice(&[0x80, 0, 0, info.len() as u8]);
+    out.extend_from_slice(info);
 }
 
 /// AC3SpecificBox (ETSI TS 102 366, F.4) of a frame.
@@ -181,6 +181,3 @@ pub(crate) fn eac3_duration(rate: u32, blocks: u32) -> Result<(u32, u32), Malfor
         None => Ok((1536, RATES.get(blocks as usize).ok_or(Malformed)? / 2)),
     }
 }
-
-/// A metadata block header and STREAMINFO.
-const STREAMINFO_BYTES: usize = 4 + 34;

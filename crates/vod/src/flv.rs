@@ -131,6 +131,8 @@ impl FlvWalk {
             let Some(index) = self.track(&tag.head) else { continue };
             let track = &mut self.tracks[index];
             match tag.head.role {
+                // ffmpeg puts one ahead of what it does not know yet, such as that of AV1.
+                FrameRole::Config if tag.size == 0 => continue,
                 FrameRole::Config => {
                     let bytes = self
                         .window

@@ -54,19 +54,26 @@ fn opus_format(head: &[u8]) -> Option<AudioFormat> {
     Some(plain(48_000, channels))
 }
 
-/// STREAMINFO (RFC 9639 section 8.2), behind the marker and the metadata block header.
+/// STREAMINFO of FLAC (RFC 9639 section 8.2): behind the marker and the head of its block, or behind that
+/// head, or alone, as ffmpeg has it in FLV.
 ///
 /// ```text
 ///  "fLaC" | last 1, type 7 | bytes 24 | block sizes 32 | frame sizes 48 | rate 20 | channels-1 3 | ..
 /// ```
-fn flac_format(config: &[u8]) -> Result<AudioFormat, Malformed> {
+pub fn flac_stream_info(config: &[u8]) -> Option<&[u8; STREAM_INFO_BYTES]> {
     let block = config.strip_prefix(b"fLaC").unwrap_or(config);
-    let mut bits = BitReader::new(block);
-    bits.skip(1)?;
-    if bits.u(7)? != 0 {
-        return Err(Malformed);
+    match block {
+        _ if block.len() == STREAM_INFO_BYTES => block.first_chunk(),
+        [kind, _, _, _, info @ ..] if kind & 0x7f == 0 => info.first_chunk(),
+        _ => None,
     }
-    bits.skip(24 + 32 + 48)?;
+}
+
+const STREAM_INFO_BYTES: usize = 34;
+
+fn flac_format(config: &[u8]) -> Result<AudioFormat, Malformed> {
+    let mut bits = BitReader::new(flac_stream_info(config).ok_or(Malformed)?);
+    bits.skip(32 + 48)?;
     Ok(plain(bits.u(20)?, bits.u(3)? as u8 + 1))
 }
 

@@ -36,7 +36,14 @@ fn flv(name: &str) -> (Vec<u8>, Samples, Samples) {
                 let body = TagBody::of(frame).expect("FLV has a place for it");
                 write_tag_parts(&mut out, frame.track.kind, dts as u32, body.parts());
             };
-            sample.config.iter().for_each(&mut put);
+            if let Some(config) = &sample.config {
+                if round == 0 {
+                    // As ffmpeg does before it knows the configuration.
+                    let times = (config.dts, config.pts);
+                    put(&Frame::new(config.track, config.role, config.codec, times, Vec::new()));
+                }
+                put(config);
+            }
             put(&sample.frame);
             let list = if sample.frame.track.kind == MediaKind::Video { &mut video } else { &mut audio };
             list.push((dts, pts, sample.frame.data().to_vec()));
