@@ -134,3 +134,17 @@ fn a_sender_that_comes_back_is_heard_and_a_wrong_program_is_named() {
         );
     }
 }
+
+#[test]
+fn a_sender_that_is_not_the_source_that_is_wanted_is_named() {
+    let port = free_port();
+    let server = server(&format!("udp://127.0.0.1:{port}?source=127.0.0.2"));
+    let url = |local: &str| format!("udp://127.0.0.1:{port}?pkt_size=1316&localaddr={local}");
+    let other = send(1, &["-f", "mpegts"], &url("127.0.0.3"));
+    let pull = wait_for_pull(&server, "copy", "a complaint", |pull| pull["last_error"].is_string());
+    assert_eq!(pull["last_error"], "what comes is from 127.0.0.3, and `source` is 127.0.0.2");
+    assert_eq!((&pull["state"], &pull["failures"]), (&"connecting".into(), &0.into()), "it waits");
+    drop(other);
+    let _wanted = send(1, &["-f", "mpegts"], &url("127.0.0.2"));
+    wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live");
+}

@@ -92,6 +92,14 @@ impl Source {
         matches!(self, Self::Udp(source) if source.peer().is_none())
     }
 
+    /// Why it waits although something comes.
+    pub(super) fn unheard(&self) -> Option<String> {
+        match self {
+            Self::Udp(source) => source.unheard(),
+            _ => None,
+        }
+    }
+
     /// What to say when no message has come for too long.
     pub(super) fn complaint(&self, is_live: bool) -> String {
         let complaint = match self {

@@ -52,7 +52,7 @@ pub struct Status {
     pub reconnects: u64,
     /// Attempts that failed, in all.
     pub failures: u64,
-    /// Why the last attempt that failed did, and when.
+    /// Why the last attempt that failed did, or why the present one waits, and when that was.
     pub last_error: Option<(String, SystemTime)>,
     /// Bytes received of bodies and messages.
     pub bytes: u64,
@@ -103,6 +103,11 @@ impl Status {
         self.last_error = Some((error, self.since));
         self.retry_at = Some(Instant::now() + pause);
         self.bits_per_second = 0;
+    }
+
+    /// Something is wrong, and the attempt goes on.
+    pub(super) fn noticed(&mut self, error: String) {
+        self.last_error = Some((error, time::now()));
     }
 
     /// Bytes came in.

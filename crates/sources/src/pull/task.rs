@@ -140,6 +140,7 @@ impl Attempt<'_> {
     ) -> Result<std::convert::Infallible, End> {
         let mut last_message = Instant::now();
         let mut metadata = None;
+        let mut unheard = None;
         loop {
             let was_waiting = source.is_waiting();
             let mut has_stalled = false;
@@ -157,6 +158,12 @@ impl Attempt<'_> {
             }
             if was_waiting && !source.is_waiting() {
                 last_message = Instant::now();
+            } else if was_waiting && unheard.is_none() {
+                unheard = source.unheard();
+                if let Some(reason) = &unheard {
+                    tracing::warn!(stream = self.pull.stream(), reason, "pull waits for another sender");
+                    self.pull.change(|status| status.noticed(reason.clone()));
+                }
             }
             while let Some(message) = source.next_message()? {
                 last_message = Instant::now();

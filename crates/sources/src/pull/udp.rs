@@ -141,6 +141,8 @@ pub(super) struct UdpTs {
     url: UdpUrl,
     /// Who is heard, and when that was last.
     sender: Option<(SocketAddr, Instant)>,
+    /// Who sends although another `source` is wanted: the first of them, until somebody is heard.
+    other: Option<IpAddr>,
     input: Box<[u8]>,
     order: Order,
     demuxer: Demuxer,
@@ -155,6 +157,7 @@ impl UdpTs {
             socket,
             url: *url,
             sender: None,
+            other: None,
             input: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
             order: Order::default(),
             demuxer: Demuxer::new(settings),
@@ -182,6 +185,9 @@ impl UdpTs {
         let now = Instant::now();
         let is_other = self.url.source.is_some_and(|source| source != sender.ip());
         let is_held = |(held, at): (SocketAddr, Instant)| held != sender && now - at < SENDER_SILENCE;
+        if is_other && self.sender.is_none() {
+            self.other.get_or_insert(sender.ip());
+        }
         if is_other || self.sender.is_some_and(is_held) {
             return 0;
         }
@@ -221,6 +227,12 @@ impl UdpTs {
     /// Who sends it.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.sender.map(|(sender, _)| sender)
+    }
+
+    /// Who sends to no avail while nobody is heard.
+    pub(super) fn unheard(&self) -> Option<String> {
+        let (other, source) = self.other.zip(self.url.source).filter(|_| self.sender.is_none())?;
+        Some(format!("what comes is from {other}, and `source` is {source}"))
     }
 
     /// Why nothing of what has come is a frame; `None` if nothing has come.
