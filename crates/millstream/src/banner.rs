@@ -6,12 +6,20 @@ use std::net::SocketAddr;
 use worker_api::ListenAddresses;
 use worker_api::auth::Policy;
 
+/// What there is besides streams as they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Serves {
+    pub(crate) segments: bool,
+    pub(crate) on_demand: bool,
+}
+
 /// The banner. `demo` is `app/stream` of the demo channel.
 pub(crate) fn text(
     addresses: &ListenAddresses,
     workers: usize,
     demo: Option<&str>,
     policy: &Policy,
+    serves: Serves,
 ) -> String {
     let mut out = String::new();
     let s = if workers == 1 { "" } else { "s" };
@@ -32,8 +40,13 @@ pub(crate) fn text(
     media_ports(&mut out, addresses);
     lines(&mut out, "play", &rtmp, "/live/STREAM");
     lines(&mut out, "", &web, "/live/STREAM.flv");
+    let others = if serves.segments { ".ts, .m3u8 (HLS), .mpd (DASH)" } else { ".ts" };
+    let _ = writeln!(out, "  {:10}and with {others}", "");
     let sockets: Vec<String> = web.iter().map(|base| base.replacen("http", "ws", 1)).collect();
     lines(&mut out, "", &sockets, "/live/STREAM.flv");
+    if serves.on_demand {
+        lines(&mut out, "on demand", &web, "/vod/");
+    }
     lines(&mut out, "API", &web, "/api/v1/openapi.json");
     lines(&mut out, "metrics", &web, "/metrics");
     lines(&mut out, "health", &web, "/healthz and /readyz");
@@ -107,13 +120,19 @@ mod tests {
         };
         let policy =
             Policy { publish: Rules { rules: vec![], fallback: Access::loopback() }, ..Policy::default() };
-        let text = text(&addresses, 2, Some("demo/clock"), &policy);
+        let of = |segments, on_demand| {
+            text(&addresses, 2, Some("demo/clock"), &policy, Serves { segments, on_demand })
+        };
+        let text = of(true, true);
         for part in [
             "runs on 2 workers",
             "console   http://[::1]:8080/\n",
             "https://localhost:8443/\n",
             "publish   rtmp://localhost:1935/live/STREAM\n",
             "from this machine only",
+            "http://[::1]:8080/live/STREAM.flv\n",
+            "and with .ts, .m3u8 (HLS), .mpd (DASH)\n",
+            "on demand http://[::1]:8080/vod/\n",
             "ws://[::1]:8080/live/STREAM.flv\n",
             "media: UDP 8189-8190, TCP 9000;",
             "WHIP      http://[::1]:8080/whip/live/STREAM\n",
@@ -125,5 +144,7 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("rtmps://"), "{text}");
+        let text = of(false, false);
+        assert!(!text.contains("m3u8") && !text.contains("/vod/"), "{text}");
     }
 }

@@ -104,10 +104,10 @@ export interface Stream {
   /** What of the stream players of the other kind do not get, and why. */
   not_bridged?: string | null;
   /**
-   * Empty where the protocol is off, or the stream cannot be played that way. `whep` is absent on servers
-   * without WebRTC.
+   * Empty where the protocol is off, or the stream cannot be played that way. The last three are absent on
+   * older servers.
    */
-  urls: { rtmp: string; flv: string; ws_flv: string; whep?: string };
+  urls: { rtmp: string; flv: string; ws_flv: string; whep?: string; hls?: string; dash?: string };
 }
 
 /** What the server knows of a WebRTC session's connection. */

@@ -192,7 +192,7 @@ function Absent({ stream, known }: { stream: StreamRef; known: boolean }) {
 }
 
 function Addresses({ stream }: { stream: Stream }) {
-  const { rtmp, flv, ws_flv: ws, whep = '' } = stream.urls;
+  const { rtmp, flv, ws_flv: ws, whep = '', hls = '', dash = '' } = stream.urls;
   return (
     <Panel title="Play it elsewhere">
       <div class="addresses">
@@ -201,6 +201,8 @@ function Addresses({ stream }: { stream: Stream }) {
           {rtmp !== '' && <CopyLine label="RTMP" text={rtmp} testId="url-rtmp" />}
           {flv !== '' && <CopyLine label="HTTP-FLV" text={flv} testId="url-flv" />}
           {ws !== '' && <CopyLine label="WS-FLV" text={ws} testId="url-ws-flv" />}
+          {hls !== '' && <CopyLine label="HLS" text={hls} testId="url-hls" />}
+          {dash !== '' && <CopyLine label="DASH" text={dash} testId="url-dash" />}
         </div>
         <div>
           {flv === '' && rtmp === '' ? (

@@ -34,7 +34,7 @@ use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
 use crate::error_response::{ErrorBody, error};
 use crate::{Context, Peer, access};
 use types::{PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList};
-use urls::Urls;
+use urls::{Serves, Urls};
 use worker_api::NoAnswer;
 use worker_api::snapshot::WorkerSnapshot;
 use worker_api::time;
@@ -211,7 +211,8 @@ async fn server(
         workers: context.workers.count(),
         cluster_node: context.cluster.as_ref().map(|cluster| cluster.node().to_owned()),
         demo_stream: context.demo_stream.clone(),
-        endpoints: Urls::new(&context.addresses, access::host(&request), peer).endpoints(),
+        endpoints: Urls::new(&context.addresses, Serves::of(&context), access::host(&request), peer)
+            .endpoints(),
         publish: PublishRules {
             loopback_only: context.policy.publish_is_loopback_only(),
             token_required: context.policy.publish_needs_token(),
@@ -230,7 +231,7 @@ async fn streams(
     Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Result<Json<StreamList>, Failure> {
-    let urls = Urls::new(&context.addresses, access::host(&request), peer);
+    let urls = Urls::new(&context.addresses, Serves::of(&context), access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
     let streams = merged_streams(&context, &snapshots, &urls);
     Ok(Json(StreamList { streams }))
@@ -265,7 +266,7 @@ async fn stream(
     request: Request,
 ) -> Result<Json<Stream>, Failure> {
     let Path(StreamName { app, name }) = path?;
-    let urls = Urls::new(&context.addresses, access::host(&request), peer);
+    let urls = Urls::new(&context.addresses, Serves::of(&context), access::host(&request), peer);
     let snapshots = context.workers.snapshots().await?;
     let streams = merged_streams(&context, &snapshots, &urls);
     let found = streams.into_iter().find(|stream| stream.app == app && stream.name == name);

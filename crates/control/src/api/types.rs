@@ -43,6 +43,8 @@ pub(super) struct Endpoints {
     pub(super) whip: Vec<String>,
     /// Streams are played at `{base}/{app}/{stream}`.
     pub(super) whep: Vec<String>,
+    /// The list of recordings and files that are played on demand.
+    pub(super) vod: Vec<String>,
 }
 
 /// What publishing takes, for instructions.
@@ -285,6 +287,8 @@ pub(super) struct StreamUrls {
     pub(super) flv: String,
     pub(super) ws_flv: String,
     pub(super) ts: String,
+    pub(super) hls: String,
+    pub(super) dash: String,
     pub(super) whep: String,
 }
 

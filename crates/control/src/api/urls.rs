@@ -7,8 +7,8 @@
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::types::{Endpoints, StreamUrls};
-use crate::Peer;
 use crate::rtc::PlaybackOptions;
+use crate::{Context, Peer};
 use worker_api::ListenAddresses;
 
 /// What must be encoded in a path segment (RFC 3986 §3.3), and `%` itself.
@@ -30,9 +30,25 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
+/// What the server does besides serving streams as they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Serves {
+    /// Streams are cut for HLS and DASH.
+    pub(super) segments: bool,
+    /// Recordings or files are played on demand.
+    pub(super) on_demand: bool,
+}
+
+impl Serves {
+    pub(super) fn of(context: &Context) -> Self {
+        Self { segments: context.segments.is_some(), on_demand: context.vod.is_some() }
+    }
+}
+
 /// Builds URLs for the sender of one request.
 pub(super) struct Urls<'a> {
     addresses: &'a ListenAddresses,
+    serves: Serves,
     /// As in `Host`, with its port.
     authority: String,
     /// Without port, IPv6 in brackets.
@@ -42,7 +58,12 @@ pub(super) struct Urls<'a> {
 
 impl<'a> Urls<'a> {
     /// For a request to `host` from `peer`. A host that could not be part of a URL is not repeated.
-    pub(super) fn new(addresses: &'a ListenAddresses, host: Option<&str>, peer: Peer) -> Self {
+    pub(super) fn new(
+        addresses: &'a ListenAddresses,
+        serves: Serves,
+        host: Option<&str>,
+        peer: Peer,
+    ) -> Self {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
         let usable = host.filter(|host| !host.is_empty() && host.bytes().all(plain));
         let authority = usable.unwrap_or("localhost").to_owned();
@@ -50,7 +71,7 @@ impl<'a> Urls<'a> {
             Some(end) => &authority[..=end],
             None => authority.split(':').next().unwrap_or(&authority),
         };
-        Self { addresses, host: name.to_owned(), authority, tls: peer.tls }
+        Self { addresses, serves, host: name.to_owned(), authority, tls: peer.tls }
     }
 
     /// Base URLs of all protocols.
@@ -62,17 +83,25 @@ impl<'a> Urls<'a> {
             https: self.bases("https"),
             whip: self.rtc_bases("whip"),
             whep: self.rtc_bases("whep"),
+            vod: match self.serves.on_demand {
+                true => self.web_bases().map(|base| format!("{base}/vod/")).collect(),
+                false => Vec::new(),
+            },
         }
     }
 
-    /// Bases of WHIP or WHEP; none when WebRTC is off. Those of the scheme the request came by are first.
+    /// Bases of HTTP; those of the scheme the request came by are first.
+    fn web_bases(&self) -> impl Iterator<Item = String> {
+        let schemes = if self.tls { ["https", "http"] } else { ["http", "https"] };
+        schemes.into_iter().flat_map(|scheme| self.bases(scheme))
+    }
+
+    /// Bases of WHIP or WHEP; none when WebRTC is off.
     fn rtc_bases(&self, protocol: &str) -> Vec<String> {
         if self.addresses.rtc_udp.is_empty() {
             return Vec::new();
         }
-        let schemes = if self.tls { ["https", "http"] } else { ["http", "https"] };
-        let bases = schemes.into_iter().flat_map(|scheme| self.bases(scheme));
-        bases.map(|base| format!("{base}/{protocol}")).collect()
+        self.web_bases().map(|base| format!("{base}/{protocol}")).collect()
     }
 
     /// Where to watch `app/name`, which can be played in these options.
@@ -91,18 +120,19 @@ impl<'a> Urls<'a> {
         }
         if options.frames {
             // RTMP clients do not decode: the names go as they are, and `?` cannot be in them.
-            let rtmp = self.first(&["rtmp", "rtmps"]).map(|base| format!("{base}/{app}/{name}"));
-            let web = if self.tls { ["https", "http"] } else { ["http", "https"] };
+            let rtmp = ["rtmp", "rtmps"].into_iter().find_map(|scheme| self.bases(scheme).into_iter().next());
+            let rtmp = rtmp.map(|base| format!("{base}/{app}/{name}"));
             urls.rtmp = rtmp.unwrap_or_default();
-            urls.flv = self.first(&web).map(|base| format!("{base}/{path}.flv")).unwrap_or_default();
+            let web = self.web_bases().next();
+            let of =
+                |ending: &str| web.as_ref().map(|base| format!("{base}/{path}.{ending}")).unwrap_or_default();
+            (urls.flv, urls.ts) = (of("flv"), of("ts"));
             urls.ws_flv = urls.flv.replacen("http", "ws", 1);
-            urls.ts = self.first(&web).map(|base| format!("{base}/{path}.ts")).unwrap_or_default();
+            if self.serves.segments {
+                (urls.hls, urls.dash) = (of("m3u8"), of("mpd"));
+            }
         }
         urls
-    }
-
-    fn first(&self, schemes: &[&str]) -> Option<String> {
-        schemes.iter().find_map(|scheme| self.bases(scheme).into_iter().next())
     }
 
     fn bases(&self, scheme: &str) -> Vec<String> {
@@ -157,7 +187,7 @@ mod tests {
         ];
         for (host, tls, rtmp, http) in cases {
             let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls };
-            let endpoints = Urls::new(&addresses, host, peer).endpoints();
+            let endpoints = Urls::new(&addresses, Serves::default(), host, peer).endpoints();
             assert_eq!((endpoints.rtmp[0].as_str(), endpoints.http[0].as_str()), (rtmp, http), "{host:?}");
             assert!(endpoints.rtmps.is_empty());
         }
@@ -169,12 +199,15 @@ mod tests {
         let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: true };
         let of = |frames, packets| {
             let options = PlaybackOptions { frames, packets, note: None };
-            Urls::new(&addresses, Some("h:8443"), peer).stream("a/b c", "ü%?#", &options)
+            let serves = Serves { segments: true, ..Serves::default() };
+            Urls::new(&addresses, serves, Some("h:8443"), peer).stream("a/b c", "ü%?#", &options)
         };
         let urls = of(true, false);
         assert_eq!(urls.flv, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.ws_flv, "wss://h:8443/a/b%20c/%C3%BC%25%3F%23.flv");
         assert_eq!(urls.ts, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.ts");
+        assert_eq!(urls.hls, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.m3u8");
+        assert_eq!(urls.dash, "https://h:8443/a/b%20c/%C3%BC%25%3F%23.mpd");
         assert_eq!(urls.rtmp, "rtmp://h:1935/a/b c/ü%?#");
         assert_eq!(urls.whep, "");
         let urls = of(false, true);
@@ -188,11 +221,13 @@ mod tests {
     fn webrtc_is_at_the_web_addresses() {
         let mut addresses = addresses();
         let peer = Peer { address: "127.0.0.1:1".parse().expect("an address"), tls: false };
-        let endpoints = Urls::new(&addresses, Some("h:8080"), peer).endpoints();
+        let serves = Serves { on_demand: true, ..Serves::default() };
+        let endpoints = Urls::new(&addresses, serves, Some("h:8080"), peer).endpoints();
+        assert_eq!(endpoints.vod, ["http://h:8080/vod/", "https://h:8443/vod/"]);
         assert_eq!(endpoints.whip, ["http://h:8080/whip", "https://h:8443/whip"]);
         assert_eq!(endpoints.whep, ["http://h:8080/whep", "https://h:8443/whep"]);
         addresses.rtc_udp.clear();
-        let off = Urls::new(&addresses, Some("h:8080"), peer).endpoints();
-        assert!(off.whip.is_empty() && off.whep.is_empty(), "WebRTC is off");
+        let off = Urls::new(&addresses, Serves::default(), Some("h:8080"), peer).endpoints();
+        assert!(off.whip.is_empty() && off.whep.is_empty() && off.vod.is_empty(), "all of that is off");
     }
 }
