@@ -92,7 +92,8 @@ fn repaired(directory: &Path, repaired: Repaired) -> (&'static str, String, bool
     match repaired {
         Repaired::Nothing => ("sound", String::new(), true),
         Repaired::Completed(path, lost) => {
-            ("completed", format!("as {}, without {lost} bytes:", directory.join(path).display()), true)
+            let without = if lost == 0 { String::new() } else { format!(", without {lost} bytes") };
+            ("completed", format!("as {}{without}:", directory.join(path).display()), true)
         }
         Repaired::Removed => ("removed", "there was nothing in it:".to_owned(), true),
         Repaired::Failed(error) => ("failed", error.to_string(), false),
