@@ -212,6 +212,10 @@ class Bench:
             raise Failed(f"the server has ended with {server.process.returncode}: {server.folder}/server.log")
         return server
 
+    def weight(self, name):
+        """How much of the machine a check is given."""
+        return HEAVY if any(part in name for part in HEAVY_NAMES) else 1
+
     def stream(self):
         return f"stream{next(self.streams)}"
 
@@ -354,31 +358,27 @@ def run_checks(suites, only):
     at once; how many failed."""
     # The heavy ones first, so that light ones run beside them and no heavy one is left for the end.
     waiting = [(name, check, bench) for bench, checks in suites for name, check in checks.items()]
-    waiting = sorted((one for one in waiting if only in one[0]), key=lambda one: -weight_of(one[0]))
+    waiting = sorted((one for one in waiting if only in one[0]), key=lambda one: -one[2].weight(one[0]))
     running, failed = {}, 0
     with concurrent.futures.ThreadPoolExecutor(CAPACITY) as pool:
         try:
             while waiting or running:
                 for one in list(waiting):
                     name, check, bench = one
-                    if weight_of(name) + sum(map(weight_of, running.values())) <= CAPACITY:
+                    if bench.weight(name) + sum(weight for _, weight in running.values()) <= CAPACITY:
                         waiting.remove(one)
-                        running[pool.submit(run_check, bench.for_check(name), check)] = name
+                        running[pool.submit(run_check, bench.for_check(name), check)] = name, bench.weight(name)
                 first = concurrent.futures.FIRST_COMPLETED
                 for ended in concurrent.futures.wait(running, return_when=first).done:
                     outcome, facts, seconds = ended.result()
                     failed += outcome == "FAILED"
-                    print(f"{outcome} {running.pop(ended)}: {facts} ({seconds:.0f} s)", flush=True)
+                    print(f"{outcome} {running.pop(ended)[0]}: {facts} ({seconds:.0f} s)", flush=True)
         finally:
             for bench, _ in suites:
                 bench.stop()
     if failed:
         print(f"{failed} failed; what the programs said is in {suites[0][0].folder}", file=sys.stderr)
     return failed
-
-
-def weight_of(name):
-    return HEAVY if any(part in name for part in HEAVY_NAMES) else 1
 
 
 def run_check(bench, check):
