@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -49,18 +49,8 @@ pub(crate) async fn metrics(
 async fn decide(allowed: Result<(), Denied>, request: Request, next: Next) -> Response {
     match allowed {
         Ok(()) => next.run(request).await,
-        Err(denied) => refuse(denied),
+        Err(denied) => error_response::refused(denied.into()),
     }
-}
-
-fn refuse(denied: Denied) -> Response {
-    let by_token = denied.is_about_token();
-    let status = if by_token { StatusCode::UNAUTHORIZED } else { StatusCode::FORBIDDEN };
-    let mut response = error_response::error(status, denied.code(), denied.reason());
-    if by_token {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
 }
 
 /// What `request` shows about its sender.

@@ -1,10 +1,14 @@
 //! The JSON body that every error has, whichever part of the server answers.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use worker_api::Refused;
+
+/// When a client that is refused because there is too much to do may come again, seconds.
+pub(crate) const RETRY_AFTER: &str = "2";
 
 /// Body of every error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,6 +24,19 @@ pub(crate) struct ApiError {
     pub(crate) code: String,
     /// For people.
     pub(crate) message: String,
+}
+
+/// A request for media that is refused.
+pub(crate) fn refused(refused: Refused) -> Response {
+    let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = error(status, refused.code, refused.reason);
+    if let Some(challenge) = refused.challenge {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    }
+    response
 }
 
 /// An error as JSON.

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use hls::Range;
+use worker_api::Refused;
 use worker_api::segments::Ranged;
 
 use crate::error_response;
@@ -17,8 +18,8 @@ pub(crate) fn asked(headers: &HeaderMap, etag: Option<&str>, of: u64) -> Ranged 
     Ranged::of(range.map_or(Range::All, |range| Range::read(range, of)), of)
 }
 
-/// An answer of 200, 206 or 416, without its body. `code` is that of the error.
-pub(crate) fn head(ranged: Ranged, code: &'static str) -> Response {
+/// An answer of 200, 206 or 416, without its body.
+pub(crate) fn head(ranged: Ranged) -> Response {
     let mut response = Response::new(Body::empty());
     match ranged {
         Ranged::Whole => {}
@@ -27,8 +28,7 @@ pub(crate) fn head(ranged: Ranged, code: &'static str) -> Response {
             put(&mut response, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{of}"));
         }
         Ranged::Unsatisfiable { of } => {
-            let status = StatusCode::RANGE_NOT_SATISFIABLE;
-            response = error_response::error(status, code, "there are no such bytes of it");
+            response = error_response::refused(Refused::new(416, "there are no such bytes of it"));
             put(&mut response, header::CONTENT_RANGE, &format!("bytes */{of}"));
         }
     }

@@ -21,9 +21,10 @@ use percent_encoding::percent_decode_str;
 use rtmp::name::query_value;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
+use worker_api::Refused;
 use worker_api::segments::{
     FIRST_VIEW_WAIT, ObjectRequest, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, Target,
-    Unavailable, accepts_gzip,
+    accepts_gzip,
 };
 use worker_api::streams::Published;
 use worker_api::time::since_1970;
@@ -49,15 +50,9 @@ pub(crate) async fn answer(
         Ok(None) => Ok(preflight()),
         Err(refusal) => Err(refusal),
     };
-    let mut response = found.unwrap_or_else(|(status, text)| error_response::error(status, "segments", text));
+    let mut response = found.unwrap_or_else(error_response::refused);
     crate::rtc::allow_origin(&context, &mut response);
     response
-}
-
-type Refused = (StatusCode, &'static str);
-
-fn of_status(status: u16, reason: &'static str) -> Refused {
-    (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), reason)
 }
 
 /// What is asked of a stream.
@@ -90,32 +85,29 @@ fn check(
         return Ok(None);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err((StatusCode::METHOD_NOT_ALLOWED, "a stream can only be read"));
+        return Err(Refused::new(405, "a stream can only be read"));
     }
     let decode = |text| percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
     let (app, stream) = target.stream.rsplit_once('/').unwrap_or_default();
     let names = decode(app).zip(decode(stream));
-    let (app, stream) = names.ok_or((StatusCode::NOT_FOUND, "a stream is /{app}/{stream}"))?;
-    context.names.check(&app, &stream).map_err(|error| (StatusCode::BAD_REQUEST, error.reason()))?;
+    let (app, stream) = names.ok_or(Refused::new(404, "a stream is /{app}/{stream}"))?;
+    context.names.check(&app, &stream).map_err(|error| Refused::new(400, error.reason()))?;
     let query = request.uri().query().unwrap_or("");
     let token = query_value(query, "token");
     let mut sender = access::web_request(request, peer);
     sender.token = sender.token.or(token.as_deref());
-    if let Err(denied) = context.policy.may_play_by_web(&app, &stream, &sender) {
-        return Err((StatusCode::FORBIDDEN, denied.reason()));
-    }
+    context.policy.may_play_by_web(&app, &stream, &sender)?;
     if *context.draining.borrow() {
-        return Err((StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        return Err(Refused::new(503, "the server is shutting down"));
     }
     let field = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let object = ObjectRequest::read(target, query, field(header::ACCEPT_ENCODING).is_some_and(accepts_gzip));
     let is_conditional = request.headers().contains_key(header::IF_RANGE);
     let object = object.map(|object| object.with_range(field(header::RANGE), is_conditional));
-    let refused = |(status, reason)| of_status(status, reason);
     Ok(Some(Asked {
         app,
         stream,
-        object: object.map_err(refused)?,
+        object: object?,
         is_head: request.method() == Method::HEAD,
         address: peer.address.ip(),
         // As much of it as workers keep.
@@ -126,20 +118,18 @@ fn check(
 
 async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
     let Some(segments) = &context.segments else {
-        return Err((StatusCode::NOT_FOUND, "streams are not cut into segments here: `hls.mode` is off"));
+        return Err(Refused::new(404, "streams are not cut into segments here: `hls.mode` is off"));
     };
     let (app, stream) = (&asked.app, &asked.stream);
     let updates = match context.rtc.published(app, &format!("{app}/{stream}")) {
-        Published::Nobody => {
-            segments.left(app, stream).ok_or((StatusCode::NOT_FOUND, "there is no such stream"))?
-        }
+        Published::Nobody => segments.left(app, stream).ok_or(Refused::NO_STREAM)?,
         _ => {
             let watched = segments.watch(app, stream).await;
-            watched.ok_or((StatusCode::SERVICE_UNAVAILABLE, "too many streams are asked for at once"))?
+            watched.ok_or(Refused::new(503, "too many streams are asked for at once"))?
         }
     };
     let (answer, updates) = wait_for(segments, updates, asked).await;
-    match answer.map_err(|why| of_status(why.status, why.reason))? {
+    match answer? {
         Answer::Respond(body) => {
             if let (SegmentsState::Objects(view), false) = (&updates.borrow().state, asked.is_head) {
                 let (user_agent, token) = (asked.user_agent.as_deref(), asked.token.as_deref());
@@ -147,16 +137,16 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
             }
             Ok(respond(asked, body, updates))
         }
-        Answer::Bad(error) => Err((StatusCode::BAD_REQUEST, error.reason())),
-        Answer::Wait { .. } => Err((StatusCode::SERVICE_UNAVAILABLE, "the stream does not go on")),
-        Answer::Recall(_) => Err((StatusCode::SERVICE_UNAVAILABLE, "the disk is too slow")),
-        Answer::NotFound => Err((StatusCode::NOT_FOUND, "there is no such part of the stream")),
+        Answer::Bad(error) => Err(Refused::new(400, error.reason())),
+        Answer::Wait { .. } => Err(Refused::new(503, "the stream does not go on")),
+        Answer::Recall(_) => Err(Refused::new(503, "the disk is too slow")),
+        Answer::NotFound => Err(Refused::new(404, "there is no such part of the stream")),
     }
 }
 
 fn respond(asked: &Asked, mut body: hls::Body, updates: watch::Receiver<SegmentsUpdate>) -> Response {
     let ranged = if asked.is_head { Ranged::Whole } else { asked.object.apply_range(&mut body) };
-    let mut response = ranged::head(ranged, "segments");
+    let mut response = ranged::head(ranged);
     match ranged {
         Ranged::Unsatisfiable { .. } => return response,
         Ranged::Whole if body.cache == hls::Cache::Immutable => {
@@ -232,7 +222,7 @@ async fn wait_for(
     segments: &Segments,
     mut updates: watch::Receiver<SegmentsUpdate>,
     asked: &Asked,
-) -> (Result<Answer, Unavailable>, watch::Receiver<SegmentsUpdate>) {
+) -> (Result<Answer, Refused>, watch::Receiver<SegmentsUpdate>) {
     let mut until = None;
     let answer = loop {
         let state = updates.borrow_and_update().state.clone();
@@ -249,7 +239,7 @@ async fn wait_for(
                         break Ok(Answer::Recall(segment));
                     }
                     match again {
-                        Ok(Err(_)) => break Err(Unavailable::NO_STREAM),
+                        Ok(Err(_)) => break Err(Refused::NO_STREAM),
                         Ok(Ok(())) | Err(_) => continue,
                     }
                 }
@@ -260,7 +250,7 @@ async fn wait_for(
         let until = *until.get_or_insert_with(|| Instant::now() + most.min(WAITS_MAX));
         match timeout_at(until, updates.changed()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => break Err(Unavailable::NO_STREAM),
+            Ok(Err(_)) => break Err(Refused::NO_STREAM),
             Err(_) => break Ok(Answer::Wait { timeout: most }),
         }
     };

@@ -3,25 +3,29 @@
 //! Workers hand these requests over: files are read on threads that may wait, which workers have none of.
 //! What there is to play and how it is cut is in the crate `vod`; here are who may have it, and HTTP.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use rtmp::name::query_value;
 use serde::Serialize;
+use tokio::time::Instant;
 use vod::names::{FileObject, Source, Target};
 use vod::query::VodQuery;
 use vod::{Answer, Item, ItemKind, Library, Listed, Listing, MediaBody, VodError};
 use worker_api::auth::Permit;
 use worker_api::segments::{Ranged, accepts_gzip};
-use worker_api::time;
+use worker_api::{EndReason, Refused, time};
 
 use crate::context::{Context, Peer};
 use crate::ranged::{self, put};
-use crate::server::{Endless, RETRY_AFTER};
+use crate::server::Endless;
 use crate::{access, error_response};
 
 /// Files of a page of the list, if the request does not say how many, and at most.
@@ -61,8 +65,6 @@ struct Listable {
     state: Option<&'static str>,
 }
 
-type Refused = (StatusCode, String);
-
 /// Answers a request for a path below `/vod/`.
 pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) -> Response {
     let checked = check(&context, peer, &request);
@@ -70,18 +72,13 @@ pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) 
     let is_head = request.method() == Method::HEAD;
     // It cannot be kept: its body is for one thread only.
     drop(request);
-    let found = match checked {
-        Ok(Some((library, asked))) => respond(&library, asked, &headers, is_head).await,
-        Ok(None) => Ok(preflight()),
-        Err(refusal) => Err(refusal),
-    };
-    let mut response = found.unwrap_or_else(|(status, text)| {
-        let mut response = error_response::error(status, "vod", text);
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            put(&mut response, header::RETRY_AFTER, RETRY_AFTER);
+    let mut response = match checked {
+        Ok(Some((library, asked))) => {
+            respond(&library, asked, &headers, is_head).await.unwrap_or_else(|error| failed(&error))
         }
-        response
-    });
+        Ok(None) => preflight(),
+        Err(refused) => error_response::refused(refused),
+    };
     crate::rtc::allow_origin(&context, &mut response);
     response
 }
@@ -104,6 +101,8 @@ struct Asked {
     target: Target,
     query: VodQuery,
     listing: Listing,
+    /// When the answer is to end, since 1970, if it is to end with its token.
+    until: Option<Duration>,
 }
 
 /// What a request asks for, if its sender may have it; `None` for a preflight.
@@ -111,12 +110,11 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
     if request.method() == Method::OPTIONS {
         return Ok(None);
     }
-    let refuse = |status, reason: &str| (status, reason.to_owned());
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "recordings and files can only be read"));
+        return Err(Refused::new(405, "recordings and files can only be read"));
     }
-    let not_found = || refuse(StatusCode::NOT_FOUND, "there is no such recording or file");
-    let target = Target::read(request.uri().path()).ok_or_else(not_found)?;
+    let not_found = Refused::new(404, "there is no such recording or file");
+    let target = Target::read(request.uri().path()).ok_or(not_found)?;
     let query = request.uri().query().unwrap_or("");
     let token = query_value(query, "token");
     let mut sender = access::web_request(request, peer);
@@ -133,23 +131,21 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
             context.policy.may_play_by_web(app, stream, &sender)
         }
     };
-    allowed.map_err(|denied| refuse(StatusCode::FORBIDDEN, denied.reason()))?;
-    let bad = |error: hls::BadRequest| refuse(StatusCode::BAD_REQUEST, error.reason());
-    let asked_query = VodQuery::parse(query).map_err(bad)?;
+    let Permit { until } = allowed?;
+    let asked_query = VodQuery::parse(query).map_err(|reason| Refused::new(400, reason))?;
     let limit = query_value(query, "limit").map_or(Some(LIMIT.0), |limit| limit.parse().ok());
-    let limit = limit.ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "`limit` is no number"))?;
+    let limit = limit.ok_or(Refused::new(400, "`limit` is no number"))?;
     let listing = Listing {
         prefix: query_value(query, "prefix").unwrap_or_default(),
         after: query_value(query, "after").unwrap_or_default(),
         limit: limit.min(LIMIT.1),
     };
     if *context.draining.borrow() {
-        return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
+        return Err(Refused::new(503, "the server is shutting down"));
     }
-    let library = context.vod.clone().ok_or_else(|| {
-        refuse(StatusCode::NOT_FOUND, "nothing is played on demand: see `record.directory` and `vod.root`")
-    })?;
-    Ok(Some((library, Asked { target, query: asked_query, listing })))
+    let nothing = Refused::new(404, "nothing is played on demand: see `record.directory` and `vod.root`");
+    let library = context.vod.clone().ok_or(nothing)?;
+    Ok(Some((library, Asked { target, query: asked_query, listing, until })))
 }
 
 async fn respond(
@@ -157,18 +153,18 @@ async fn respond(
     asked: Asked,
     headers: &HeaderMap,
     is_head: bool,
-) -> Result<Response, Refused> {
-    let slot = library.begin().map_err(refusal)?;
+) -> Result<Response, VodError> {
+    let slot = library.begin()?;
     match asked.target {
         Target::List => {
-            let listed = library.list(slot, asked.listing).await.map_err(refusal)?;
+            let listed = library.list(slot, asked.listing).await?;
             Ok(Json(List::from(listed)).into_response())
         }
         Target::Live { app, stream, is_dash } => {
-            let source = library.live(&app, &stream);
-            let source = source.ok_or_else(|| {
-                (StatusCode::NOT_FOUND, "the stream is not recorded at present, or not as MP4".to_owned())
-            })?;
+            let Some(source) = library.live(&app, &stream) else {
+                let not_recorded = Refused::new(404, "the stream is not recorded at present, or not as MP4");
+                return Ok(error_response::refused(not_recorded));
+            };
             // The playlist has a URL of its own, which stays when another recording begins.
             let object = if is_dash { "manifest.mpd" } else { "index.m3u8" };
             let query = match asked.query.kept.as_str() {
@@ -182,7 +178,7 @@ async fn respond(
         }
         Target::Object(source, object) => {
             let is_file = object == FileObject::Whole;
-            let answer = library.answer(slot, &source, object, &asked.query).await.map_err(refusal)?;
+            let answer = library.answer(slot, &source, object, &asked.query).await?;
             Ok(match answer {
                 Answer::Text { text, content_type, lifetime } => {
                     let field = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
@@ -204,7 +200,7 @@ async fn respond(
                     response
                 }
                 Answer::Media { body, content_type, lifetime, etag } => {
-                    let mut response = media(*body, etag.as_deref(), headers, is_head);
+                    let mut response = media(*body, etag.as_deref(), headers, is_head, asked.until);
                     if response.status() != StatusCode::RANGE_NOT_SATISFIABLE {
                         put(&mut response, header::CONTENT_TYPE, content_type);
                         put(&mut response, header::CACHE_CONTROL, &lifetime.control());
@@ -226,11 +222,17 @@ async fn respond(
     }
 }
 
-/// A file or a segment, or the range of it that is asked for.
-fn media(mut body: MediaBody, etag: Option<&str>, headers: &HeaderMap, is_head: bool) -> Response {
+/// A file or a segment, or the range of it that is asked for; it is broken off at `until`, since 1970.
+fn media(
+    mut body: MediaBody,
+    etag: Option<&str>,
+    headers: &HeaderMap,
+    is_head: bool,
+    until: Option<Duration>,
+) -> Response {
     // A range is one of a GET only (RFC 9110 section 14.2).
     let ranged = if is_head { Ranged::Whole } else { ranged::asked(headers, etag, body.len()) };
-    let mut response = ranged::head(ranged, "vod");
+    let mut response = ranged::head(ranged);
     match ranged {
         Ranged::Unsatisfiable { .. } => return response,
         Ranged::Part { first, last, .. } => body.cut(first, last),
@@ -243,27 +245,39 @@ fn media(mut body: MediaBody, etag: Option<&str>, headers: &HeaderMap, is_head: 
     if !is_head {
         // Who takes nothing for as long as a request may take is disconnected; who goes on may take hours.
         response.extensions_mut().insert(Endless);
+        let expired = until.map(|until| Instant::now() + until.saturating_sub(time::since_1970()));
         let pieces = futures_util::stream::unfold(body, |mut body| async move {
             let piece = body.next().await?;
             Some((piece, body))
         });
-        *response.body_mut() = Body::from_stream(pieces);
+        *response.body_mut() = match expired {
+            Some(expired) => Body::from_stream(pieces.map(move |piece| match Instant::now() < expired {
+                true => piece,
+                false => Err(io::Error::other(EndReason::TokenExpired.text())),
+            })),
+            None => Body::from_stream(pieces),
+        };
     }
     response
 }
 
-fn refusal(error: VodError) -> Refused {
-    let status = match &error {
-        VodError::NotFound => StatusCode::NOT_FOUND,
-        VodError::Unplayable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        VodError::Remote(_) => StatusCode::BAD_GATEWAY,
-        VodError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+fn failed(error: &VodError) -> Response {
+    let (status, code) = match error {
+        VodError::NotFound => {
+            return error_response::refused(Refused::new(404, "there is no such file, or it has changed"));
+        }
+        VodError::Busy => {
+            return error_response::refused(Refused::new(503, "too many files are played at once"));
+        }
+        VodError::Unplayable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not_playable"),
+        VodError::Remote(_) => (StatusCode::BAD_GATEWAY, "remote"),
         VodError::Disk(reason) => {
             tracing::warn!(reason, "a file to play cannot be read");
-            return (StatusCode::INTERNAL_SERVER_ERROR, "the file cannot be read at present".to_owned());
+            let text = "the file cannot be read at present";
+            return error_response::error(StatusCode::INTERNAL_SERVER_ERROR, "disk", text);
         }
     };
-    (status, error.to_string())
+    error_response::error(status, code, error.to_string())
 }
 
 /// A text in gzip. That of a long film takes milliseconds, for which other requests do not wait.

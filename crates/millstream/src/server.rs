@@ -42,7 +42,6 @@ use vod::Library;
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
-use worker_api::segments::SegmentsEnd;
 use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -308,17 +307,14 @@ fn segments_thread(
     settings: &WorkerSettings,
     workers: &mut Workers,
 ) -> Result<Option<SegmentsThread>, String> {
-    let (Some(segments), Some(SegmentsEnd { wanted, updates })) =
-        (settings.segments.clone(), workers.take_segments())
-    else {
+    let (Some(segments), Some(end)) = (settings.segments.clone(), workers.take_segments()) else {
         return Ok(None);
     };
     let input = SegmentsInput {
         settings: segments,
         workers: WorkerHandles::new(workers.handles().to_vec()),
         home: Box::new(workers.home()),
-        wanted,
-        updates,
+        end,
     };
     let thread = SegmentsThread::start(input);
     thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))

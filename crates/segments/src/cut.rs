@@ -10,9 +10,12 @@ use cmaf::Segmenter;
 use hls::{SegmentId, Window};
 use media::Timestamp;
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsView, Unavailable, UpdateSender};
+use worker_api::Refused;
+use worker_api::segments::{
+    NO_CODECS, SegmentsState, SegmentsUpdate, SegmentsView, TOO_MANY_STREAMS, UpdateSender, Want,
+};
 use worker_api::settings::SegmentsSettings;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRequest};
@@ -43,31 +46,18 @@ pub(crate) struct Shared {
 /// Streams that can be requested, whether they are published at present or not.
 pub(crate) type Known = Mutex<HashMap<Arc<str>, watch::Sender<SegmentsUpdate>>>;
 
-/// Who wants a stream, or does not any more.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// A worker that has been asked for it.
-    Wants(usize),
-    /// A worker that has not been asked for it for a while.
-    Leaves(usize),
-    /// The control side.
-    Watches(oneshot::Sender<watch::Receiver<SegmentsUpdate>>),
-}
-
-impl Change {
-    /// There is no room for it: requests are answered 503.
-    pub(crate) fn refuse(self, key: &Arc<str>, shared: &Shared) {
-        let state = SegmentsState::Over(Unavailable::TOO_MANY);
-        let update = SegmentsUpdate { key: Arc::clone(key), state };
-        match self {
-            Self::Wants(worker) => {
-                // If that finds no room either, requests are answered when they have waited for too long.
-                let _ = shared.updates.get(worker).map(|worker| worker.send(update));
-            }
-            // Who asked may have gone.
-            Self::Watches(reply) => drop(reply.send(watch::Sender::new(update).subscribe())),
-            Self::Leaves(_) => {}
+/// There is no room for what is wanted: requests are answered 503.
+pub(crate) fn refuse(want: Want, key: &Arc<str>, shared: &Shared) {
+    let state = SegmentsState::Over(TOO_MANY_STREAMS);
+    let update = SegmentsUpdate { key: Arc::clone(key), state };
+    match want {
+        Want::Updates(worker) => {
+            // If that finds no room either, requests are answered when they have waited for too long.
+            let _ = shared.updates.get(worker).map(|worker| worker.send(update));
         }
+        // Who asked may have gone.
+        Want::Watch(reply) => drop(reply.send(watch::Sender::new(update).subscribe())),
+        Want::Nothing(_) | Want::Recall(_) => {}
     }
 }
 
@@ -95,12 +85,12 @@ pub(crate) async fn run(
     shared: Arc<Shared>,
     key: Arc<str>,
     app_bytes: usize,
-    first: Change,
-    mut changes: Receiver<Change>,
+    first: Want,
+    mut wants: Receiver<Want>,
     mut recalls: Receiver<SegmentId>,
 ) -> Arc<str> {
     let mut cut = Cut::new(Arc::clone(&shared), Arc::clone(&key));
-    cut.subscribe(first);
+    cut.want(first);
     let (app, name) = (key[..app_bytes].to_owned(), key[app_bytes + 1..].to_owned());
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let request = TapRequest { app, name, protocol: Protocol::Segments, address, detail: String::new() };
@@ -110,15 +100,15 @@ pub(crate) async fn run(
             tracing::info!(stream = %key, "cut into segments");
             let known = (Arc::clone(&key), cut.control.clone());
             shared.known.lock().unwrap_or_else(PoisonError::into_inner).insert(known.0, known.1);
-            cut.follow(&mut tap, &mut changes, &mut recalls).await;
+            cut.follow(&mut tap, &mut wants, &mut recalls).await;
         }
         Ok(Err(refusal)) => tracing::debug!(stream = %key, ?refusal, "not cut into segments"),
         Err(no_answer) => tracing::warn!(stream = %key, ?no_answer, "not cut into segments"),
     }
-    changes.close();
+    wants.close();
     // Who has asked meanwhile gets an answer as well.
-    while let Ok(change) = changes.try_recv() {
-        cut.subscribe(change);
+    while let Ok(want) = wants.try_recv() {
+        cut.want(want);
     }
     cut.end(&mut recalls).await;
     key
@@ -163,12 +153,7 @@ impl Cut {
     }
 
     /// Takes what the stream brings, until it is over or nobody wants it any more.
-    async fn follow(
-        &mut self,
-        tap: &mut Tap,
-        changes: &mut Receiver<Change>,
-        recalls: &mut Receiver<SegmentId>,
-    ) {
+    async fn follow(&mut self, tap: &mut Tap, wants: &mut Receiver<Want>, recalls: &mut Receiver<SegmentId>) {
         loop {
             let now = Instant::now();
             let is_wanted = !self.workers.is_empty() || self.control.receiver_count() > 0;
@@ -189,9 +174,9 @@ impl Cut {
                     }
                     self.show();
                 }
-                change = changes.recv() => {
-                    let Some(change) = change else { return };
-                    self.subscribe(change);
+                want = wants.recv() => {
+                    let Some(want) = want else { return };
+                    self.want(want);
                 }
                 done = next_of_disk(&mut self.stored) => self.take_of_disk(done),
                 Some(id) = recalls.recv() => self.recall(id),
@@ -250,7 +235,7 @@ impl Cut {
             for (track, refusal) in self.segmenter.refusals() {
                 tracing::warn!(stream = %self.key, ?track, %refusal, "nothing to cut into segments");
             }
-            self.publish(SegmentsState::Refused(Unavailable::CODECS));
+            self.publish(SegmentsState::Refused(NO_CODECS));
         }
     }
 
@@ -298,19 +283,18 @@ impl Cut {
         }
     }
 
-    fn subscribe(&mut self, change: Change) {
-        match change {
-            Change::Wants(worker) => {
+    fn want(&mut self, want: Want) {
+        match want {
+            Want::Updates(worker) => {
                 self.workers.retain(|(known, _)| *known != worker);
                 let is_pending = matches!(self.control.borrow().state, SegmentsState::Pending);
                 self.workers.push((worker, is_pending));
                 self.send_views();
             }
-            Change::Leaves(worker) => self.workers.retain(|(known, _)| *known != worker),
-            Change::Watches(reply) => {
-                // Who asked may have gone.
-                let _ = reply.send(self.control.subscribe());
-            }
+            Want::Nothing(worker) => self.workers.retain(|(known, _)| *known != worker),
+            // Who asked may have gone.
+            Want::Watch(reply) => drop(reply.send(self.control.subscribe())),
+            Want::Recall(id) => self.recall(id),
         }
     }
 
@@ -345,7 +329,7 @@ impl Cut {
             }
         }
         self.forget();
-        self.publish(SegmentsState::Over(Unavailable::NO_STREAM));
+        self.publish(SegmentsState::Over(Refused::NO_STREAM));
         let until = Instant::now() + ENDED_FOR;
         while Instant::now() < until && self.workers.iter().any(|(_, is_sent)| !is_sent) {
             self.send_views();

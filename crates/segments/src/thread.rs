@@ -7,25 +7,24 @@ use std::time::Duration;
 
 use hls::SegmentId;
 use tokio::runtime::Builder;
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsWanted, UpdateSender, Want};
+use worker_api::segments::{SegmentsEnd, SegmentsState, SegmentsUpdate, SegmentsWanted, Want, WantedSender};
 use worker_api::settings::SegmentsSettings;
 use worker_api::time::since_1970;
 use worker_api::{HomeOf, WorkerHandles};
 
-use crate::cut::{self, Change, Known};
+use crate::cut::{self, Known};
 use crate::store::{DISK_THREADS, Store, StoreStatus};
 
-/// Requests of the control side that may wait.
-const ASKS_MAX: usize = 256;
 /// How long the end of the thread waits for the disk.
 const LAST_WRITES: Duration = Duration::from_secs(1);
 /// Segments on disk that a stream may be asked for at once; further ones are asked for again.
 const RECALLS_MAX: usize = 256;
-/// Changes of who wants a stream that may wait for it.
-const CHANGES_MAX: usize = 64;
+/// Others that may wait for a stream.
+const WANTS_MAX: usize = 64;
 
 /// What the thread needs.
 pub struct SegmentsInput {
@@ -35,10 +34,8 @@ pub struct SegmentsInput {
     pub workers: WorkerHandles,
     /// The worker that has a stream, if one has.
     pub home: Box<HomeOf>,
-    /// What workers want.
-    pub wanted: Receiver<SegmentsWanted>,
-    /// To each worker.
-    pub updates: Vec<UpdateSender>,
+    /// To and from workers.
+    pub end: SegmentsEnd,
 }
 
 /// Owns the thread, which ends when this is dropped.
@@ -63,17 +60,9 @@ impl Drop for SegmentsThread {
 /// Streams as segments, for the control side.
 #[derive(Debug, Clone)]
 pub struct Segments {
-    asks: Sender<Ask>,
+    wanted: WantedSender,
     store: Option<Arc<Store>>,
     known: Arc<Known>,
-}
-
-/// What the control side asks for.
-enum Ask {
-    /// To see a stream.
-    Watch { key: Arc<str>, app_bytes: usize, reply: oneshot::Sender<watch::Receiver<SegmentsUpdate>> },
-    /// That a segment is read from disk.
-    Recall(Arc<str>, SegmentId),
 }
 
 impl SegmentsThread {
@@ -90,15 +79,15 @@ impl SegmentsThread {
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_time().max_blocking_threads(DISK_THREADS).build()?;
         let (running, ended) = oneshot::channel::<()>();
-        let (asks, asked) = mpsc::channel(ASKS_MAX);
-        let segments = Segments { asks, store: store.clone(), known: Arc::default() };
+        let wanted = input.end.sender.clone();
+        let segments = Segments { wanted, store: store.clone(), known: Arc::default() };
         let known = Arc::clone(&segments.known);
         let (ends, has_ended) = std_mpsc::channel::<()>();
         worker_api::thread::spawn("segments", move || {
             let directory = store.clone();
             runtime.block_on(async move {
                 tokio::select! {
-                    () = run(input, asked, store, known) => {}
+                    () = run(input, store, known) => {}
                     // Whether it is sent or dropped does not matter.
                     _ = ended => {}
                 }
@@ -125,9 +114,13 @@ impl Segments {
     /// `None` if the thread has too much to do.
     pub async fn watch(&self, app: &str, name: &str) -> Option<watch::Receiver<SegmentsUpdate>> {
         let (reply, answer) = oneshot::channel();
-        let watch = Ask::Watch { key: format!("{app}/{name}").into(), app_bytes: app.len(), reply };
-        self.asks.try_send(watch).ok()?;
+        self.want(app, name, Want::Watch(reply)).ok()?;
         answer.await.ok()
+    }
+
+    fn want(&self, app: &str, name: &str, want: Want) -> Result<(), TrySendError<SegmentsWanted>> {
+        let key = format!("{app}/{name}").into();
+        self.wanted.try_send(SegmentsWanted { key, app_bytes: app.len(), want })
     }
 
     /// What can still be requested of a stream whose publisher has left. It is not cut for those who look.
@@ -139,7 +132,7 @@ impl Segments {
     /// Has a segment of `app/name` read from disk; it comes with an update, or is asked for again.
     pub fn recall(&self, app: &str, name: &str, id: SegmentId) {
         // Without room it is asked for again.
-        let _ = self.asks.try_send(Ask::Recall(format!("{app}/{name}").into(), id));
+        let _ = self.want(app, name, Want::Recall(id));
     }
 
     /// How many viewers play `app/name` as segments.
@@ -161,85 +154,65 @@ impl Segments {
 
 /// One stream that is cut.
 struct Cutting {
-    changes: Sender<Change>,
+    wants: Sender<Want>,
     recalls: Sender<SegmentId>,
 }
 
-async fn run(
-    mut input: SegmentsInput,
-    mut asked: Receiver<Ask>,
-    store: Option<Arc<Store>>,
-    known: Arc<Known>,
-) {
+async fn run(input: SegmentsInput, store: Option<Arc<Store>>, known: Arc<Known>) {
+    let SegmentsEnd { mut wanted, updates, .. } = input.end;
     let shared = Arc::new(cut::Shared {
         settings: input.settings,
         workers: input.workers,
         home: input.home,
-        updates: input.updates,
+        updates,
         store,
         known,
     });
     let mut streams: HashMap<Arc<str>, Cutting> = HashMap::new();
     let mut tasks: JoinSet<Arc<str>> = JoinSet::new();
     loop {
-        let (key, app_bytes, change) = tokio::select! {
-            wanted = input.wanted.recv() => {
-                // The workers have ended.
-                let Some(SegmentsWanted { key, app_bytes, worker, want }) = wanted else { return };
-                match want {
-                    Want::Updates => (key, app_bytes, Change::Wants(worker)),
-                    Want::Nothing => (key, app_bytes, Change::Leaves(worker)),
-                    Want::Recall(id) => {
-                        recall(&streams, &key, id);
-                        continue;
-                    }
-                }
-            }
-            Some(ask) = asked.recv() => match ask {
-                Ask::Watch { key, app_bytes, reply } => (key, app_bytes, Change::Watches(reply)),
-                Ask::Recall(key, id) => {
-                    recall(&streams, &key, id);
-                    continue;
-                }
-            },
+        let SegmentsWanted { key, app_bytes, want } = tokio::select! {
+            Some(wanted) = wanted.recv() => wanted,
             Some(ended) = tasks.join_next() => {
                 // A stream that has ended may have begun again by now.
-                let is_over = |key| streams.get(key).is_some_and(|cutting| cutting.changes.is_closed());
+                let is_over = |key| streams.get(key).is_some_and(|cutting| cutting.wants.is_closed());
                 if let Ok(key) = ended && is_over(&key) {
                     streams.remove(&key);
                 }
                 continue;
             }
+            // Nobody is left who could want anything.
+            else => return,
         };
-        // One that has ended by now takes no changes.
-        let unsent = match streams.get(&key) {
-            Some(cutting) => match cutting.changes.try_send(change) {
+        // One that has ended is not wanted any more, but what there is of it is read for a while.
+        let want = match (streams.get(&key), want) {
+            (cutting, Want::Recall(id)) => {
+                // Without room, or where another publication has begun, players ask again.
+                let _ = cutting.map(|cutting| cutting.recalls.try_send(id));
+                continue;
+            }
+            (Some(cutting), want) => match cutting.wants.try_send(want) {
                 Ok(()) => continue,
-                Err(mpsc::error::TrySendError::Closed(change)) => change,
-                Err(mpsc::error::TrySendError::Full(change)) => {
-                    change.refuse(&key, &shared);
+                Err(TrySendError::Closed(want)) => want,
+                Err(TrySendError::Full(want)) => {
+                    cut::refuse(want, &key, &shared);
                     continue;
                 }
             },
-            None => change,
+            (None, want) => want,
         };
-        match unsent {
-            Change::Leaves(_) => {}
-            change if streams.len() >= shared.settings.streams_max => {
+        match want {
+            Want::Nothing(_) => {}
+            want if streams.len() >= shared.settings.streams_max => {
                 tracing::warn!(stream = %key, "not cut into segments: `hls.streams_max` is reached");
-                change.refuse(&key, &shared);
+                cut::refuse(want, &key, &shared);
             }
-            change => {
-                let (changes, changed) = mpsc::channel(CHANGES_MAX);
+            want => {
+                let (wants, wanted) = mpsc::channel(WANTS_MAX);
                 let (recalls, recalled) = mpsc::channel(RECALLS_MAX);
-                streams.insert(Arc::clone(&key), Cutting { changes, recalls });
-                tasks.spawn(cut::run(Arc::clone(&shared), key, app_bytes, change, changed, recalled));
+                streams.insert(Arc::clone(&key), Cutting { wants, recalls });
+                tasks.spawn(cut::run(Arc::clone(&shared), key, app_bytes, want, wanted, recalled));
             }
         }
     }
-}
-
-fn recall(streams: &HashMap<Arc<str>, Cutting>, key: &str, id: SegmentId) {
-    // Without room, or where another publication has begun, players ask again.
-    let _ = streams.get(key).map(|cutting| cutting.recalls.try_send(id));
 }

@@ -15,13 +15,13 @@ impl VodQuery {
     /// Reads what is behind the question mark.
     ///
     /// # Errors
-    /// It is malformed or too long, or `start` is no time.
-    pub fn parse(query: &str) -> Result<Self, BadRequest> {
-        let kept = Query::parse(query)?.others;
+    /// It is malformed or too long, or `start` is no time; in words for the client.
+    pub fn parse(query: &str) -> Result<Self, &'static str> {
+        let kept = Query::parse(query).map_err(BadRequest::reason)?.others;
         let mut start_ms = None;
         for value in kept.split('&').filter_map(|parameter| parameter.strip_prefix("start=")) {
-            if start_ms.replace(milliseconds(value).ok_or(BadRequest::Directive)?).is_some() {
-                return Err(BadRequest::Directive);
+            if start_ms.replace(milliseconds(value).ok_or(BAD_START)?).is_some() {
+                return Err(BAD_START);
             }
         }
         Ok(Self { start_ms, kept })
@@ -43,6 +43,8 @@ fn milliseconds(text: &str) -> Option<i64> {
     Some(sign * (whole.parse::<i64>().ok()? * 1000 + part.parse::<i64>().ok()?))
 }
 
+const BAD_START: &str =
+    "`start` is given once, in seconds: `start=90` from the begin, `start=-60` from the end";
 /// Three years.
 const SECONDS_DIGITS_MAX: usize = 8;
 

@@ -72,9 +72,14 @@ impl Denied {
         }
     }
 
-    /// Whether another token may be let in.
-    pub fn is_about_token(self) -> bool {
-        matches!(self, Self::TokenMissing | Self::TokenWrong | Self::Signed(_))
+    /// `WWW-Authenticate` of an answer of 401, where another token may be let in; without it, 403. Who has
+    /// shown no token is told no more than the scheme (RFC 6750 section 3).
+    pub fn challenge(self) -> Option<&'static str> {
+        match self {
+            Self::TokenMissing => Some("Bearer"),
+            Self::TokenWrong | Self::Signed(_) => Some("Bearer error=\"invalid_token\""),
+            _ => None,
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod handoff;
 pub mod internal;
 pub mod pattern;
 pub mod publications;
+mod refused;
 pub mod relay;
 pub mod rtc;
 pub mod segments;
@@ -29,6 +30,7 @@ mod worker_handles;
 
 pub use address_slots::{AddressSlot, AddressSlots, network};
 pub use end_reason::{CAUSES, EndCounters, EndReason};
+pub use refused::Refused;
 pub use worker_handles::{NoAnswer, RELAY_WORKER, WorkerHandles};
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Streams as segments (HLS, DASH): how workers, which answer the requests, and the thread that makes the
-//! segments tell each other.
+//! Streams as segments (HLS, DASH): how workers and the control side, which answer the requests, and the
+//! thread that makes the segments tell each other.
 //!
 //! A worker asks for a stream once ([`SegmentsWanted`]) and from then on gets a [`SegmentsUpdate`] with all
 //! that can be requested at present, whenever that changes. Updates replace each other: one that finds no
@@ -13,7 +13,9 @@ use std::time::Duration;
 use hls::{Accepts, Answer, Object, Query, Range, SegmentId};
 use media::TrackId;
 use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::sync::{oneshot, watch};
 
+use crate::Refused;
 use crate::viewers::{Viewer, Viewers};
 
 /// How long a request waits for the first view of a stream.
@@ -24,29 +26,29 @@ pub const RECALL_WAIT: Duration = Duration::from_secs(10);
 pub const RECALL_AGAIN: Duration = Duration::from_secs(1);
 /// Updates that may wait for a worker; one that finds no room is sent again a moment later.
 pub const UPDATES_MAX: usize = 1024;
-/// Messages of workers that may wait; a worker whose message finds no room answers 503.
+/// Messages to the thread that may wait; who finds no room for one answers 503.
 pub const WANTED_MAX: usize = 1024;
 
-/// What a worker says of a stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What somebody wants of a stream.
+#[derive(Debug)]
 pub struct SegmentsWanted {
     /// `app/name`.
     pub key: Arc<str>,
     /// Length of the app in `key`.
     pub app_bytes: usize,
-    /// Index of the worker.
-    pub worker: usize,
-    /// What it wants of it.
+    /// What is wanted of it.
     pub want: Want,
 }
 
-/// What a worker wants of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is wanted of a stream.
+#[derive(Debug)]
 pub enum Want {
-    /// Updates: somebody plays it there.
-    Updates,
-    /// Nothing: nobody has played it for a while.
-    Nothing,
+    /// By this worker, updates: somebody plays it there.
+    Updates(usize),
+    /// By this worker, nothing: nobody has played it there for a while.
+    Nothing(usize),
+    /// By the control side, to see it as it changes; it is wanted until the receiver is dropped.
+    Watch(oneshot::Sender<watch::Receiver<SegmentsUpdate>>),
     /// That a segment is read from disk. It comes with an update, or is asked for again.
     Recall(SegmentId),
 }
@@ -68,29 +70,16 @@ pub enum SegmentsState {
     /// These objects.
     Objects(SegmentsView),
     /// Nothing at present, which may change; requests are answered so.
-    Refused(Unavailable),
+    Refused(Refused),
     /// Nothing, and the stream is not cut any more: the next request has it cut again.
-    Over(Unavailable),
+    Over(Refused),
 }
 
-/// Why there is nothing of a stream: the status of answers, and their text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unavailable {
-    /// 404 or 503.
-    pub status: u16,
-    /// For the client.
-    pub reason: &'static str,
-}
-
-impl Unavailable {
-    /// It is not published.
-    pub const NO_STREAM: Self = Self { status: 404, reason: "there is no such stream" };
-    /// `hls.streams_max` is reached.
-    pub const TOO_MANY: Self = Self { status: 503, reason: "too many streams are cut into segments" };
-    /// None of its codecs can be in segments.
-    pub const CODECS: Self =
-        Self { status: 404, reason: "HLS and DASH players do not play the stream's codecs, as VP8" };
-}
+/// `hls.streams_max` is reached.
+pub const TOO_MANY_STREAMS: Refused = Refused::new(503, "too many streams are cut into segments");
+/// None of a stream's codecs can be in segments.
+pub const NO_CODECS: Refused =
+    Refused::new(404, "HLS and DASH players do not play the stream's codecs, as VP8");
 
 /// What can be requested of a stream at one moment.
 #[derive(Debug, Clone)]
@@ -152,17 +141,17 @@ impl Ranged {
 }
 
 impl ObjectRequest {
-    /// Reads a path and its query. The error is the status of the answer, and a reason.
-    pub fn read(target: Target<'_>, query: &str, gzip: bool) -> Result<Self, (u16, &'static str)> {
+    /// Reads a path and its query.
+    pub fn read(target: Target<'_>, query: &str, gzip: bool) -> Result<Self, Refused> {
         let (tag, object) = match target.object {
             Own::Playlist(object) => (None, object),
             Own::Tagged(path) => {
                 let tagged = path.split_once('/').and_then(|(tag, name)| Some((tag, Object::parse(name)?)));
-                let (tag, object) = tagged.ok_or((404, "there is no such part of a stream"))?;
+                let (tag, object) = tagged.ok_or(Refused::new(404, "there is no such part of a stream"))?;
                 (Some(tag.into()), object)
             }
         };
-        let query = Query::parse(query).map_err(|error| (400, error.reason()))?;
+        let query = Query::parse(query).map_err(|error| Refused::new(400, error.reason()))?;
         let name = target.stream.rsplit_once('/').map_or(target.stream, |(_, name)| name);
         let folder = if tag.is_some() { String::new() } else { format!("{name}.hls/") };
         Ok(Self { tag, object, query, accepts: Accepts { gzip }, folder: folder.into(), range: None })
@@ -246,14 +235,16 @@ impl UpdateSender {
     }
 }
 
-/// Where workers send what they want.
+/// Where it is sent what is wanted.
 pub type WantedSender = Sender<SegmentsWanted>;
 
 /// The end of the thread that makes segments.
 #[derive(Debug)]
 pub struct SegmentsEnd {
-    /// What workers want.
+    /// What is wanted.
     pub wanted: Receiver<SegmentsWanted>,
+    /// For the control side to send to it.
+    pub sender: WantedSender,
     /// To each worker, in order.
     pub updates: Vec<UpdateSender>,
 }

@@ -153,7 +153,7 @@ impl Workers {
         };
         let (published, published_here) = mpsc::channel(PUBLISHED_MAX);
         workers.published = Some(published_here);
-        let (wanted, wanted_by_workers) = mpsc::channel(WANTED_MAX);
+        let (wanted, wanted_of_thread) = mpsc::channel(WANTED_MAX);
         let mut segment_updates = Vec::new();
         let mut loops = Vec::with_capacity(settings.workers);
         let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
@@ -199,8 +199,8 @@ impl Workers {
             loops.push(Worker::new(ctx, control, packets, bridges, relay, listeners)?);
         }
         let updates = segment_updates;
-        workers.segments =
-            settings.segments.as_ref().map(|_| SegmentsEnd { wanted: wanted_by_workers, updates });
+        let end = SegmentsEnd { wanted: wanted_of_thread, sender: wanted, updates };
+        workers.segments = settings.segments.as_ref().map(|_| end);
         Ok((workers, loops))
     }
 

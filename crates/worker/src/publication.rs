@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::MessageBody;
 use crate::registry::{Epoch, Lane, Origin, StreamId, Taken};
-use worker_api::EndReason;
 use worker_api::auth::Denied;
+use worker_api::{EndReason, Refused};
 
 /// Where one lane of a stream comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -265,14 +265,17 @@ impl PlayRefusal {
             Self::Draining => EndReason::Draining.text(),
         }
     }
+}
 
-    /// HTTP status.
-    pub(crate) fn status(self) -> u16 {
-        match self {
-            Self::Denied(_) => 403,
-            Self::NotFound => 404,
-            Self::NotFrames | Self::NotCarried(_) => 406,
-            Self::Draining => 503,
-        }
+/// For HTTP.
+impl From<PlayRefusal> for Refused {
+    fn from(refusal: PlayRefusal) -> Self {
+        let status = match refusal {
+            PlayRefusal::Denied(denied) => return denied.into(),
+            PlayRefusal::NotFound => 404,
+            PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => 406,
+            PlayRefusal::Draining => 503,
+        };
+        Self::new(status, refusal.reason())
     }
 }

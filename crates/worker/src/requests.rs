@@ -30,13 +30,13 @@ use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
 use crate::registry::{Origin, Taken};
 use crate::stats::columns::frames_reference;
-use worker_api::EndReason;
 use worker_api::cluster::redirected;
 use worker_api::columns::NO_STREAM;
 use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::snapshot::{Protocol, Role};
 use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
+use worker_api::{EndReason, Refused};
 
 impl Worker {
     /// Something happened to a connection.
@@ -118,9 +118,9 @@ impl Worker {
                     Form::Segments(_) => self.segment_request(conn, request),
                 },
                 ClientRequest::Control => self.give_to_control(conn),
-                ClientRequest::Bad(status, reason) => {
+                ClientRequest::Bad(refused) => {
                     self.ctx.counters.protocol_errors += 1;
-                    self.answer(conn, status, reason);
+                    self.answer(conn, refused);
                 }
             }
         }
@@ -344,24 +344,25 @@ impl Worker {
 
     fn stream_request(&mut self, conn: ConnId, request: MediaRequest) {
         let (name, token) = ((&*request.app, &*request.stream), request.token.as_deref());
-        let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
         let format = Format::of_body(&request.form, request.chunked);
         let outcome = match &request.method {
             Method::Options => Ok(None),
-            Method::Other => Err((405, "a stream can only be read")),
-            Method::WebSocketVersion => Err((426, "WebSocket version 13 is needed")),
-            Method::WebSocketKey => Err((400, "Sec-WebSocket-Key is missing")),
-            Method::Head => self.would_play(conn, name, token, format).map(|()| None).map_err(refusal),
+            Method::Other => Err(Refused::new(405, "a stream can only be read")),
+            Method::WebSocketVersion => Err(Refused::new(426, "WebSocket version 13 is needed")),
+            Method::WebSocketKey => Err(Refused::new(400, "Sec-WebSocket-Key is missing")),
+            Method::Head => self.would_play(conn, name, token, format).map(|()| None).map_err(Refused::from),
             Method::Get => Ok(Some(format)),
-            Method::WebSocket { .. } if format.is_ts() => Err((400, "by WebSocket, ask for .flv")),
+            Method::WebSocket { .. } if format.is_ts() => {
+                Err(Refused::new(400, "by WebSocket, ask for .flv"))
+            }
             Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
         if let Some(location) = self.redirect(conn, &request) {
-            let refusal = Some((307, "the stream is played by another node"));
-            return self.answer_request(conn, &request, refusal, Some(&location));
+            let refused = Refused::new(307, "the stream is played by another node");
+            return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
         let outcome = match outcome {
-            Ok(Some(format)) => self.play(conn, name, token, format).map_err(refusal),
+            Ok(Some(format)) => self.play(conn, name, token, format).map_err(Refused::from),
             Ok(None) => return self.answer_request(conn, &request, None, None),
             Err(refusal) => Err(refusal),
         };
@@ -404,13 +405,13 @@ impl Worker {
         redirected(&base, &request.target)
     }
 
-    /// Answers a request that gets no stream, with a status and a line of text if it is refused. The
+    /// Answers a request that gets no stream, or one that is refused. The
     /// connection stays open as it does after an answer of control.
     pub(crate) fn answer_request(
         &mut self,
         conn: ConnId,
         request: &MediaRequest,
-        refusal: Option<(u16, &'static str)>,
+        refused: Option<Refused>,
         location: Option<&str>,
     ) {
         let stays = self.connection_stays(conn, request);
@@ -419,10 +420,10 @@ impl Worker {
             fields = format!("Location: {location}\r\n{fields}");
         }
         let out = &mut self.connections.sessions[conn].pending.bytes;
-        let reason = match (refusal, &request.method) {
-            (Some((status, text)), method) => {
-                http::write_answer(out, status, text, &fields, *method != Method::Head);
-                EndReason::Refused(text)
+        let reason = match (refused, &request.method) {
+            (Some(refused), method) => {
+                http::write_refusal(out, &refused, &fields, *method != Method::Head);
+                EndReason::Refused(refused.reason)
             }
             (None, Method::Options) => {
                 http::write_preflight(out, &fields);
@@ -471,11 +472,11 @@ impl Worker {
         self.write(conn);
     }
 
-    /// Answers with a status and a line of text, and closes.
-    pub(crate) fn answer(&mut self, conn: ConnId, status: u16, text: &'static str) {
+    /// Answers a request that is not read on, and closes.
+    pub(crate) fn answer(&mut self, conn: ConnId, refused: Refused) {
         let fields = http::common_fields(self.ctx.settings.cors_allow_origin.as_deref(), false);
-        http::write_answer(&mut self.connections.sessions[conn].pending.bytes, status, text, &fields, true);
-        self.end(conn, EndReason::Refused(text));
+        http::write_refusal(&mut self.connections.sessions[conn].pending.bytes, &refused, &fields, true);
+        self.end(conn, EndReason::Refused(refused.reason));
     }
 
     /// Has a connection wait for its next request without a session.
@@ -495,7 +496,7 @@ impl Worker {
         }
         let handoffs = self.control.handoffs.clone();
         let Ok(permit) = handoffs.try_reserve() else {
-            return self.answer(conn, 503, "too many requests at once");
+            return self.answer(conn, Refused::new(503, "too many requests at once"));
         };
         let Some(session) = self.connections.take(&self.ctx, conn) else { return };
         tracing::trace!(session = %session.id, "handed to the control side");

@@ -20,13 +20,13 @@ use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::session::{Body, State};
 use crate::publication::PlayRefusal;
 use crate::registry::Published;
-use worker_api::EndReason;
 use worker_api::segments::{
-    FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted,
-    Unavailable, Want, WantedSender,
+    FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted, Want,
+    WantedSender,
 };
 use worker_api::snapshot::{Protocol, SessionId};
 use worker_api::viewers::Viewer;
+use worker_api::{EndReason, Refused};
 
 /// Requests of one worker that wait; further ones are answered 503.
 const WAITING_MAX: usize = 65_536;
@@ -82,21 +82,20 @@ impl Worker {
         let protocol =
             if self.connections.sessions[conn].is_tls() { Protocol::HlsTls } else { Protocol::Hls };
         self.connections.columns.stats.protocol[conn.index()] = protocol;
-        let refusal = |refusal: PlayRefusal| (refusal.status(), refusal.reason());
         let (app, stream) = (&*request.app, &*request.stream);
         let checked = match request.method {
             Method::Options => return self.answer_request(conn, &request, None, None),
             Method::Get | Method::Head => {
-                self.may_play(conn, (app, stream), request.token.as_deref()).map_err(refusal)
+                self.may_play(conn, (app, stream), request.token.as_deref()).map_err(Refused::from)
             }
-            _ => Err((405, "a stream can only be read")),
+            _ => Err(Refused::new(405, "a stream can only be read")),
         };
         if let Err(refusal) = checked {
             return self.refuse_segment(conn, &request, refusal);
         }
         if let Some(location) = self.redirect(conn, &request) {
-            let refusal = Some((307, "the stream is played by another node"));
-            return self.answer_request(conn, &request, refusal, Some(&location));
+            let refused = Refused::new(307, "the stream is played by another node");
+            return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
         match self.find_segments(&request) {
             Ok(stream) => self.answer_or_wait(conn, request, stream),
@@ -104,29 +103,28 @@ impl Worker {
         }
     }
 
-    fn refuse_segment(&mut self, conn: ConnId, request: &MediaRequest, refusal: (u16, &'static str)) {
+    fn refuse_segment(&mut self, conn: ConnId, request: &MediaRequest, refused: Refused) {
         self.ctx.counters.segments_refused += 1;
-        self.answer_request(conn, request, Some(refusal), None);
+        self.answer_request(conn, request, Some(refused), None);
     }
 
     /// The stream that a request is about; the first request has it cut.
-    fn find_segments(&mut self, request: &MediaRequest) -> Result<SegmentStreamId, (u16, &'static str)> {
+    fn find_segments(&mut self, request: &MediaRequest) -> Result<SegmentStreamId, Refused> {
         let key = format!("{}/{}", request.app, request.stream);
         if let Some(&id) = self.segments.by_key.get(&*key) {
             return Ok(id);
         }
         let Some(queues) = &self.control.segments else {
-            return Err((404, "streams are not cut into segments here: `hls.mode` is off"));
+            return Err(Refused::new(404, "streams are not cut into segments here: `hls.mode` is off"));
         };
-        let published = self.published_as_frames(&key, &request.app);
-        let published = published.map_err(|refusal| (refusal.status(), refusal.reason()))?;
+        let published = self.published_as_frames(&key, &request.app)?;
         if published == Published::Nobody && !self.ctx.directory.is_elsewhere(&key) {
-            return Err((PlayRefusal::NotFound.status(), PlayRefusal::NotFound.reason()));
+            return Err(PlayRefusal::NotFound.into());
         }
         let (key, app_bytes, worker) = (Arc::<str>::from(key), request.app.len(), self.ctx.worker.index());
-        let wanted = SegmentsWanted { key: Arc::clone(&key), app_bytes, worker, want: Want::Updates };
+        let wanted = SegmentsWanted { key: Arc::clone(&key), app_bytes, want: Want::Updates(worker) };
         if queues.wanted.try_send(wanted).is_err() {
-            return Err((503, "too many streams are asked for at once"));
+            return Err(Refused::new(503, "too many streams are asked for at once"));
         }
         let asked_ms = self.ctx.now_ms;
         let (state, waiting) = (SegmentsState::Pending, Vec::new());
@@ -141,7 +139,7 @@ impl Worker {
         let cuts_all = self.ctx.settings.segments.as_ref().is_some_and(|segments| segments.always);
         let Some(queues) = self.control.segments.as_ref().filter(|_| cuts_all) else { return };
         let (key, worker) = (Arc::clone(key), self.ctx.worker.index());
-        let wanted = SegmentsWanted { key, app_bytes, worker, want: Want::Updates };
+        let wanted = SegmentsWanted { key, app_bytes, want: Want::Updates(worker) };
         if let Err(error) = queues.wanted.try_send(wanted) {
             tracing::warn!(%error, "a stream is not cut into segments before it is asked for");
         }
@@ -158,13 +156,13 @@ impl Worker {
             }
             Ok(Answer::Respond(body)) => return self.send_object(conn, request, id, body),
             Ok(answer) => return self.refuse_answer(conn, &request, &answer),
-            Err(why) => return self.refuse_segment(conn, &request, (why.status, why.reason)),
+            Err(refused) => return self.refuse_segment(conn, &request, refused),
         };
         self.wait(conn, request, id, most, None);
     }
 
     /// What the newest view says to a request.
-    fn respond(&self, id: SegmentStreamId, request: &MediaRequest) -> Result<Answer, Unavailable> {
+    fn respond(&self, id: SegmentStreamId, request: &MediaRequest) -> Result<Answer, Refused> {
         let Form::Segments(object) = &request.form else { return Ok(Answer::NotFound) };
         let now = Clock::since_1970();
         let answer = match &self.segments.streams[id].state {
@@ -184,9 +182,8 @@ impl Worker {
     fn recall_segment(&self, id: SegmentStreamId, segment: SegmentId) {
         let Some(queues) = &self.control.segments else { return };
         let SegmentStream { key, app_bytes, .. } = &self.segments.streams[id];
-        let (key, app_bytes, worker) = (Arc::clone(key), *app_bytes, self.ctx.worker.index());
-        let _ =
-            queues.wanted.try_send(SegmentsWanted { key, app_bytes, worker, want: Want::Recall(segment) });
+        let (key, app_bytes) = (Arc::clone(key), *app_bytes);
+        let _ = queues.wanted.try_send(SegmentsWanted { key, app_bytes, want: Want::Recall(segment) });
     }
 
     fn wait(
@@ -198,7 +195,7 @@ impl Worker {
         grows_from: Option<u32>,
     ) {
         if self.segments.waiting >= WAITING_MAX && grows_from.is_none() {
-            return self.refuse_segment(conn, &request, (503, "too many requests wait"));
+            return self.refuse_segment(conn, &request, Refused::new(503, "too many requests wait"));
         }
         let session = &mut self.connections.sessions[conn];
         if let State::HttpHead(head) = &mut session.state {
@@ -261,16 +258,15 @@ impl Worker {
                     self.segments.streams[id].waiting.push(one);
                 }
                 Ok(Answer::Recall(_)) => {
-                    let refusal = (503, "the disk is too slow");
-                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refusal));
+                    let refused = Refused::new(503, "the disk is too slow");
+                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refused));
                 }
                 Ok(Answer::Wait { .. }) => {
-                    let refusal = (503, "the stream does not go on");
-                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refusal));
+                    let refused = Refused::new(503, "the stream does not go on");
+                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refused));
                 }
-                Err(why) => {
-                    let refusal = (why.status, why.reason);
-                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refusal));
+                Err(refused) => {
+                    self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refused));
                 }
                 Ok(Answer::Respond(body)) => {
                     self.answer_waiting(conn, |worker| worker.send_object(conn, one.request, id, body));
@@ -339,13 +335,8 @@ impl Worker {
         if let Ranged::Unsatisfiable { of } = ranged {
             self.ctx.counters.segments_refused += 1;
             fields += &format!("Content-Range: bytes */{of}\r\n");
-            http::write_answer(
-                &mut session.pending.bytes,
-                416,
-                "there are no such bytes of it",
-                &fields,
-                true,
-            );
+            let refused = Refused::new(416, "there are no such bytes of it");
+            http::write_refusal(&mut session.pending.bytes, &refused, &fields, true);
             return self.object_sent(conn, stays);
         }
         self.ctx.counters.segments_answered += 1;
@@ -379,11 +370,11 @@ impl Worker {
 
     /// Answers that there is no such object.
     fn refuse_answer(&mut self, conn: ConnId, request: &MediaRequest, answer: &Answer) {
-        let refusal = match answer {
-            Answer::Bad(error) => (400, error.reason()),
-            _ => (404, "there is no such part of the stream"),
+        let refused = match answer {
+            Answer::Bad(error) => Refused::new(400, error.reason()),
+            _ => Refused::new(404, "there is no such part of the stream"),
         };
-        self.refuse_segment(conn, request, refusal);
+        self.refuse_segment(conn, request, refused);
     }
 
     /// Looks for requests that have waited for too long, and streams that nobody has asked for.
@@ -410,7 +401,7 @@ impl Worker {
         };
         let (key, app_bytes, worker) = (Arc::clone(&stream.key), stream.app_bytes, self.ctx.worker.index());
         // If there is no room it is tried again with the next sweep.
-        if queues.wanted.try_send(SegmentsWanted { key, app_bytes, worker, want: Want::Nothing }).is_ok() {
+        if queues.wanted.try_send(SegmentsWanted { key, app_bytes, want: Want::Nothing(worker) }).is_ok() {
             self.segments.forget(id);
         }
     }
@@ -446,6 +437,7 @@ mod tests {
     use crate::registry::Claimant;
     use worker_api::auth::{Access, Policy, Rules};
     use worker_api::handoff::Handoff;
+    use worker_api::segments::NO_CODECS;
 
     /// A worker on which a stream is published, and a client that has asked for its playlist so many times.
     fn asked_for_a_playlist(
@@ -487,12 +479,15 @@ mod tests {
     fn a_request_behind_one_whose_stream_is_over_is_not_forgotten() {
         let (mut worker, mut asked, updates, mut client) = asked_for_a_playlist(2, 0);
         let key = asked.try_recv().expect("the stream is to be cut").key;
-        let state = SegmentsState::Over(Unavailable::NO_STREAM);
+        let state = SegmentsState::Over(Refused::NO_STREAM);
         updates.send(SegmentsUpdate { key, state }).expect("room");
         worker.receive_segments();
         let answer = answer_of(&mut client);
         assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
-        assert!(asked.try_recv().is_ok_and(|wanted| wanted.want == Want::Updates), "it is to be cut again");
+        assert!(
+            asked.try_recv().is_ok_and(|wanted| matches!(wanted.want, Want::Updates(_))),
+            "it is to be cut again"
+        );
         assert_eq!((worker.segments.waiting, worker.segments.streams.len()), (1, 1));
     }
 
@@ -510,7 +505,7 @@ mod tests {
     fn a_stream_that_cannot_be_cut_is_refused_with_the_reason_as_long_as_that_is_so() {
         let (mut worker, mut asked, updates, mut client) = asked_for_a_playlist(1, 0);
         let key = asked.try_recv().expect("the stream is to be cut").key;
-        let state = SegmentsState::Refused(Unavailable::CODECS);
+        let state = SegmentsState::Refused(NO_CODECS);
         updates.send(SegmentsUpdate { key, state }).expect("room");
         worker.receive_segments();
         let answer = answer_of(&mut client);

@@ -8,7 +8,7 @@ use crate::frames::stream::FrameStream;
 use crate::ids::ConnId;
 use crate::proto::connections::LINGER_MS;
 use crate::proto::session::{Media, State};
-use worker_api::EndReason;
+use worker_api::{EndReason, Refused};
 
 /// What a sweep finds about a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl Worker {
         self.ctx.counters.protocol_errors += 1;
         match &self.connections.sessions[conn].state {
             State::HttpHead(head) if !head.bytes.is_empty() => {
-                self.answer(conn, 408, "the request took too long")
+                self.answer(conn, Refused::new(408, "the request took too long"))
             }
             _ => self.remove(conn, EndReason::NoRequest),
         }

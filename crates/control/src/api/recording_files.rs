@@ -128,7 +128,7 @@ fn respond(opened: Opened, place: OwnedSemaphorePermit, headers: &HeaderMap) -> 
     let Opened { file, bytes, format, etag } = opened;
     // Of what grows there are no ranges.
     let ranged = if etag.is_some() { ranged::asked(headers, etag.as_deref(), bytes) } else { Ranged::Whole };
-    let mut response = ranged::head(ranged, "bad_range");
+    let mut response = ranged::head(ranged);
     let (first, length) = match ranged {
         Ranged::Whole => (0, bytes),
         Ranged::Part { first, last, .. } => (first, last - first + 1),

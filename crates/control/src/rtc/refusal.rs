@@ -130,7 +130,7 @@ impl Refusal {
             Self::Sdp(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Denied(denied) if denied.is_about_token() => StatusCode::UNAUTHORIZED,
+            Self::Denied(denied) if denied.challenge().is_some() => StatusCode::UNAUTHORIZED,
             Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession | Self::NotPlaying | Self::NoLayer => {
                 StatusCode::NOT_FOUND
@@ -262,13 +262,9 @@ impl IntoResponse for Refusal {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         match self {
-            // RFC 6750 section 3: a request without a token is told no more than the scheme.
-            Self::Denied(Denied::TokenMissing) => {
-                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            }
-            Self::Denied(denied) if denied.is_about_token() => {
-                let value = HeaderValue::from_static("Bearer error=\"invalid_token\"");
-                headers.insert(header::WWW_AUTHENTICATE, value);
+            Self::Denied(denied) => {
+                let challenge = denied.challenge().map(HeaderValue::from_static);
+                headers.extend(challenge.map(|challenge| (header::WWW_AUTHENTICATE, challenge)));
             }
             Self::Method(allowed) => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(allowed));

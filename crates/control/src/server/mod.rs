@@ -24,7 +24,7 @@ use tower::ServiceExt;
 
 pub(crate) use self::requests::Endless;
 use crate::context::{Context, Peer};
-use crate::error_response;
+use crate::error_response::{self, RETRY_AFTER};
 use worker_api::handoff::Handoff;
 use worker_api::segments::is_on_demand;
 use worker_api::{AddressSlot, AddressSlots};
@@ -46,8 +46,6 @@ const HTTP2_CONNECTIONS_PER_ADDRESS_MAX: usize = 256;
 const REFUSALS_MAX: usize = 128;
 /// Time that such an answer may take.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
-/// When a client that is refused may come again, seconds.
-pub(crate) const RETRY_AFTER: &str = "2";
 /// Time that requests in progress get when the server stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for one request, from its head to the last byte of the answer.

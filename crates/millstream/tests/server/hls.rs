@@ -31,6 +31,20 @@ fn media_playlists(server: &Server, path: &str) -> [String; 2] {
     [video, audio.unwrap_or_else(|| panic!("{text}"))].map(|uri| resolve(path, uri))
 }
 
+/// Sends tags of a stream that is cut already, and gives the paths of its media playlists. Of one that
+/// came before, what is cut begins with the newest key frame, and shows no whole segment until more comes.
+fn cut_from_the_start(server: &Server, publisher: &mut RtmpClient, tags: &[rtmp::flv::Tag]) -> [String; 2] {
+    let address = server.http;
+    let asked = std::thread::spawn(move || http::get(address, "/live/mill.m3u8"));
+    eventually("the stream is cut", || {
+        let sessions = server.sessions("");
+        sessions.iter().any(|session| session["protocol"] == "segments").then_some(())
+    });
+    publisher.send_tags(tags);
+    assert_eq!(asked.join().expect("it does not panic").expect("an answer").status, 200);
+    media_playlists(server, "/live/mill.m3u8")
+}
+
 /// Values of an attribute, or of lines that are URIs for `None`, in order.
 fn uris(playlist: &str, tag: Option<&str>) -> Vec<String> {
     let of_tag = |line: &str, tag: &str| {
@@ -232,7 +246,7 @@ fn a_token_carries_over_to_what_a_playlist_names() {
     let server = Server::start("[[auth.play]]\nstream = 'live/*'\ntokens = ['open&sesame']\n");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     publisher.send_tags(&sample_tags());
-    assert_eq!(get(&server, "/live/mill.m3u8").status, 403);
+    assert_eq!(get(&server, "/live/mill.m3u8").status, 401);
     let [video, audio] = media_playlists(&server, "/live/mill.m3u8?token=open%26sesame");
     for playlist in [video, audio] {
         assert!(playlist.ends_with("?token=open%26sesame"), "{playlist}");
@@ -240,7 +254,7 @@ fn a_token_carries_over_to_what_a_playlist_names() {
         let map = uris(&text, Some("#EXT-X-MAP:")).remove(0);
         assert_eq!(get(&server, &resolve(&playlist, &map)).status, 200, "{text}");
         let bare = map.split('?').next().expect("a path").to_owned();
-        assert_eq!(get(&server, &resolve(&playlist, &bare)).status, 403);
+        assert_eq!(get(&server, &resolve(&playlist, &bare)).status, 401);
     }
 }
 
@@ -381,8 +395,7 @@ fn a_segment_is_sent_while_it_grows_by_http2_as_well() {
     let server = Server::spawn("");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let tags = sample_tags();
-    publisher.send_tags(&tags[..300]);
-    let [video, _] = media_playlists(&server, "/live/mill.m3u8");
+    let [video, _] = cut_from_the_start(&server, &mut publisher, &tags[..300]);
     // The publisher waits: the segment of the last part has begun, and is not complete.
     let part = eventually("a part", || uris(&get(&server, &video).text(), Some("#EXT-X-PART:")).pop());
     let (segment, number) = part.trim_end_matches(".m4s").rsplit_once('.').expect("segment and part");
@@ -433,8 +446,7 @@ fn two_thousand_requests_that_block_are_all_answered_with_the_next_part() {
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let tags = sample_tags();
     // As far as the second key frame, with which the target duration is known.
-    publisher.send_tags(&tags[..300]);
-    let [video, _] = media_playlists(&server, "/live/mill.m3u8");
+    let [video, _] = cut_from_the_start(&server, &mut publisher, &tags[..300]);
     let path = eventually("a part", || {
         let text = get(&server, &video).text();
         text.contains("#EXT-X-PART:").then(|| blocking(&text, &video))

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::Server;
+use crate::common::server::{ScratchDir, Server};
 use crate::common::{eventually, http};
 
 const SECRET: &str = "a secret that only this test and its server know";
@@ -51,9 +52,26 @@ fn a_token_opens_what_it_names_by_every_protocol() {
     let status = |path: &str, query: &str| {
         http::open(server.http, "GET", &format!("{path}{query}"), &[]).expect("an answer").status
     };
-    for path in ["/live/mill.flv", "/live/mill.m3u8", "/live/mill.mpd"] {
-        assert!(matches!(status(path, ""), 401 | 403), "{path}");
-        assert!(matches!(status(path, &format!("?token={own}")), 401 | 403), "{path}");
+    let expired = token("live/mill", "play", -60);
+    for path in
+        ["/live/mill.flv", "/live/mill.ts", "/live/mill.m3u8", "/live/mill.mpd", "/vod/live/live/mill.m3u8"]
+    {
+        for (query, code, challenge) in [
+            (String::new(), "token_missing", "Bearer"),
+            ("?token=guess".to_owned(), "token_wrong", "Bearer error=\"invalid_token\""),
+            (format!("?token={own}"), "token_action", "Bearer error=\"invalid_token\""),
+            (format!("?token={expired}"), "token_expired", "Bearer error=\"invalid_token\""),
+        ] {
+            let refused =
+                http::request(server.http, "GET", &format!("{path}{query}"), &[]).expect("an answer");
+            assert_eq!(
+                (refused.status, refused.header("www-authenticate")),
+                (401, Some(challenge)),
+                "{path}"
+            );
+            assert_eq!(refused.json()["error"]["code"], code, "{path}");
+            assert!(!refused.text().contains(&own) && !refused.text().contains(&expired));
+        }
     }
     assert_eq!(status("/live/mill.flv", &format!("?token={player}")), 200);
     let mut viewer = RtmpClient::play(server.rtmp, &format!("live/mill?token={player}"));
@@ -114,6 +132,28 @@ fn sessions_end_with_their_token_where_that_is_configured() {
     let mut again = RtmpClient::play(server.rtmp, &format!("live/mill?token={again}"));
     publisher.send_tags(&sample_tags()[60..120]);
     again.take_frames(50);
+}
+
+#[test]
+fn a_download_is_broken_off_with_its_token_where_that_is_configured() {
+    const LENGTH: u64 = 1 << 30;
+    let dir = ScratchDir::new();
+    let file = std::fs::File::create(dir.path().join("film.mp4")).expect("a file");
+    file.set_len(LENGTH).expect("a file of holes");
+    let auth = config("jwt_ends_sessions = true\njwt_leeway_seconds = 0");
+    let server = Server::start(&format!("{auth}[vod]\nroot = '{}'\n", dir.path().display()));
+    let brief = token("vod/files/*", "play", 3);
+    let path = format!("/vod/files/film.mp4?token={brief}");
+    let mut download = http::open(server.http, "GET", &path, &[]).expect("an answer");
+    assert_eq!(download.status, 200);
+    let (mut read, mut buffer) = (0, vec![0; 64 << 10]);
+    while let Ok(count @ 1..) = download.read(&mut buffer) {
+        read += count as u64;
+        // It would take a minute or more.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(0 < read && read < LENGTH, "{read}");
+    assert_eq!(http::request(server.http, "GET", &path, &[]).expect("an answer").status, 401);
 }
 
 #[test]

@@ -282,9 +282,9 @@ fn tokens_are_asked_for_and_carry_over() {
     );
     let path = "/vod/files/a.mp4";
     for object in ["", "/index.m3u8", "/manifest.mpd"] {
-        assert_eq!(get(&server, &format!("{path}{object}")).status, 403, "{object}");
+        assert_eq!(get(&server, &format!("{path}{object}")).status, 401, "{object}");
     }
-    assert_eq!(get(&server, "/vod/files/none.mp4").status, 403, "nobody learns which there are");
+    assert_eq!(get(&server, "/vod/files/none.mp4").status, 401, "nobody learns which there are");
     let text = get(&server, &format!("{path}/index.m3u8?token=open%26sesame&start=3")).text();
     let video = text.lines().find(|line| !line.starts_with('#')).expect("a playlist");
     assert!(video.ends_with("?token=open%26sesame&start=3"), "{text}");
@@ -293,7 +293,7 @@ fn tokens_are_asked_for_and_carry_over() {
     let folder = video.rsplit_once('/').expect("a folder").0;
     assert_eq!(get(&server, &format!("{path}/{folder}/{segment}")).status, 200);
     let bare = segment.split('?').next().expect("a path");
-    assert_eq!(get(&server, &format!("{path}/{folder}/{bare}")).status, 403);
+    assert_eq!(get(&server, &format!("{path}/{folder}/{bare}")).status, 401);
     let mpd = get(&server, &format!("{path}/manifest.mpd?token=open%26sesame")).text();
     assert!(mpd.contains("$Number$.m4s?token=open%26sesame\""), "{mpd}");
     let listed = http::request(server.http, "GET", "/vod/", &[("X-Forwarded-For", "192.0.2.1")]);

@@ -28,9 +28,9 @@ use crate::net::listen::Accepted;
 use crate::net::{Interest, Readiness, Token};
 use crate::stats::columns::Columns;
 use crate::timers::Timers;
-use worker_api::EndReason;
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::Protocol;
+use worker_api::{EndReason, Refused};
 
 /// Bytes read per call from a connection that does not publish.
 pub(crate) const COMMAND_READ_BYTES: usize = 16 << 10;
@@ -78,8 +78,8 @@ pub(crate) enum ClientRequest {
     Stream(MediaRequest),
     /// Something by HTTP that the control side answers.
     Control,
-    /// Something by HTTP that is refused with a status and a reason.
-    Bad(u16, &'static str),
+    /// Something by HTTP that is refused.
+    Bad(Refused),
 }
 
 /// What came of reading a connection.
@@ -316,7 +316,8 @@ impl Connections {
             State::HttpHead(head) if head.waits || !session.body.is_empty() => {
                 // Answers leave in the order of requests: the next one waits for its turn.
                 let is_too_much = head.bytes.len() > http::HEAD_BYTES_MAX;
-                is_too_much.then_some(ClientRequest::Bad(431, "too many requests before their answers"))
+                let too_much = Refused::new(431, "too many requests before their answers");
+                is_too_much.then_some(ClientRequest::Bad(too_much))
             }
             State::HttpHead(head) => {
                 // A head cannot be complete without a line end; a client that drips bytes costs no parsing.
@@ -327,7 +328,7 @@ impl Connections {
                 head.seen = head.bytes.len();
                 match http::parse(&head.bytes, &self.rtmp_config.names) {
                     http::Request::Incomplete => None,
-                    http::Request::Bad { status, reason } => Some(ClientRequest::Bad(status, reason)),
+                    http::Request::Bad(refused) => Some(ClientRequest::Bad(refused)),
                     http::Request::Control => Some(ClientRequest::Control),
                     http::Request::Media(request) => {
                         head.bytes.drain(..request.head_bytes);
@@ -417,7 +418,8 @@ impl Connections {
             Some((format, false)) if format.http_body().is_some() => {
                 let fields = http::common_fields(ctx.settings.cors_allow_origin.as_deref(), false);
                 let status = if matches!(reason, EndReason::NotCarried(_)) { 406 } else { 404 };
-                http::write_answer(&mut session.pending.bytes, status, reason.text(), &fields, true);
+                let refused = Refused::new(status, reason.text());
+                http::write_refusal(&mut session.pending.bytes, &refused, &fields, true);
             }
             Some((format, true)) => write_end(format, &mut session.pending.bytes),
             _ => {}

@@ -5,12 +5,12 @@
 //! of a stream stay here; every other connection, and all of HTTP/2, goes to the control side with
 //! all bytes read.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 
 use rtmp::name::{NameRules, query_value};
 
 use crate::proto::websocket;
+use worker_api::Refused;
 use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip, is_on_demand};
 
 /// Largest request head, bytes; a longer one is answered 431.
@@ -32,7 +32,7 @@ pub(crate) enum Request {
     /// The head has not arrived completely.
     Incomplete,
     /// Not HTTP/1, or a head too long.
-    Bad { status: u16, reason: &'static str },
+    Bad(Refused),
     /// Not media: for the control side.
     Control,
     /// A stream.
@@ -105,9 +105,9 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Request::Incomplete,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Request::Bad { status: 431, reason: "request head too large" };
+            return Request::Bad(Refused::new(431, "request head too large"));
         }
-        Err(_) => return Request::Bad { status: 400, reason: "not an HTTP/1 request" },
+        Err(_) => return Request::Bad(Refused::new(400, "not an HTTP/1 request")),
     };
     let target = origin_form(request.path.unwrap_or(""));
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -124,14 +124,14 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let Some((app, stream)) =
         path.rsplit_once('/').and_then(|(app, stream)| Some((decode(app)?, decode(stream)?)))
     else {
-        return Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" };
+        return Request::Bad(Refused::new(404, "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd"));
     };
     if let Err(error) = names.check(&app, &stream) {
-        return Request::Bad { status: 400, reason: error.reason() };
+        return Request::Bad(Refused::new(400, error.reason()));
     }
     let names_host = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("host"));
     if request.version == Some(1) && !names_host {
-        return Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" };
+        return Request::Bad(Refused::new(400, "HTTP/1.1 needs a Host field"));
     }
     let field = |name: &str| {
         let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
@@ -152,7 +152,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     let form = match segments.map(|target| ObjectRequest::read(target, query, accepts_gzip)) {
         None => whole.map_or(Form::Flv, |(_, form)| form),
         Some(Ok(request)) => Form::Segments(request.with_range(field("range"), field("if-range").is_some())),
-        Some(Err((status, reason))) => return Request::Bad { status, reason },
+        Some(Err(refused)) => return Request::Bad(refused),
     };
     Request::Media(Box::new(MediaRequest {
         app,
@@ -194,17 +194,25 @@ fn decode(text: &str) -> Option<String> {
     percent_encoding::percent_decode_str(text).decode_utf8().ok().map(String::from)
 }
 
-/// A whole answer with a short text body, which `fields` say more about.
-pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, text: &str, fields: &str, with_body: bool) {
-    let extra = if status == 405 { "Allow: GET, HEAD, OPTIONS\r\n" } else { "" };
-    let extra = if status == 426 { "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" } else { extra };
-    let mut head =
-        format!("HTTP/1.1 {status} {}\r\nContent-Type: text/plain; charset=utf-8\r\n", phrase(status));
-    let _ = write!(head, "Content-Length: {}\r\n{extra}{fields}\r\n", text.len() + 1);
-    out.extend_from_slice(head.as_bytes());
+/// A refusal, which `fields` say more about. Its body is that of the API's errors.
+pub(crate) fn write_refusal(out: &mut Vec<u8>, refused: &Refused, fields: &str, with_body: bool) {
+    let Refused { status, code, reason, challenge } = *refused;
+    // A text in ASCII is quoted in JSON as here.
+    let body = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":{reason:?}}}}}\n");
+    let extra = match (status, challenge) {
+        (_, Some(challenge)) => format!("WWW-Authenticate: {challenge}\r\n"),
+        (405, _) => "Allow: GET, HEAD, OPTIONS\r\n".to_owned(),
+        (426, _) => "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n".to_owned(),
+        _ => String::new(),
+    };
+    let _ = write!(
+        out,
+        "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{extra}{fields}\r\n",
+        phrase(status),
+        body.len(),
+    );
     if with_body {
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'\n');
+        out.extend_from_slice(body.as_bytes());
     }
 }
 
@@ -268,6 +276,7 @@ pub(crate) fn common_fields(origin: Option<&str>, stays: bool) -> String {
 fn phrase(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
@@ -286,6 +295,7 @@ fn phrase(status: u16) -> &'static str {
 mod tests {
     use super::*;
     use rtmp::name::NameError;
+    use worker_api::auth::Denied;
 
     fn media(head: &str) -> MediaRequest {
         match parse(head.as_bytes(), &NameRules::default()) {
@@ -325,6 +335,25 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_has_the_body_of_the_apis_errors_and_says_whether_a_token_would_help() {
+        let answer = |refused: Refused, with_body| {
+            let mut out = Vec::new();
+            write_refusal(&mut out, &refused, "Connection: close\r\n", with_body);
+            String::from_utf8(out).expect("text")
+        };
+        let text = answer(Refused::new(404, "no \"a\" here"), true);
+        let body = "{\"error\":{\"code\":\"not_found\",\"message\":\"no \\\"a\\\" here\"}}\n";
+        let length = body.len();
+        let head = "HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n";
+        assert_eq!(text, format!("{head}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"));
+        let text = answer(Denied::TokenMissing.into(), false);
+        assert!(text.starts_with("HTTP/1.1 401 Unauthorized\r\n"), "{text}");
+        assert!(text.contains("\r\nWWW-Authenticate: Bearer\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+        let text = answer(Denied::Closed.into(), false);
+        assert!(text.starts_with("HTTP/1.1 403 Forbidden\r\n") && !text.contains("WWW-"), "{text}");
+    }
+
+    #[test]
     fn absolute_form_names_the_same_stream() {
         let request = media("GET http://host:8080/live/a.flv?token=t HTTP/1.0\r\n\r\n");
         assert_eq!((request.app.as_str(), request.stream.as_str()), ("live", "a"));
@@ -337,13 +366,10 @@ mod tests {
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0", Request::Control),
             ("PRI * HTTP/2.0\r\n\r\n", Request::Incomplete),
             ("P", Request::Incomplete),
-            (
-                "PRI * HTTP/2.0\r\n\r\nsm\r\n\r\n",
-                Request::Bad { status: 400, reason: "not an HTTP/1 request" },
-            ),
+            ("PRI * HTTP/2.0\r\n\r\nsm\r\n\r\n", Request::Bad(Refused::new(400, "not an HTTP/1 request"))),
             (
                 "GET /live/a.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 400, reason: "HTTP/1.1 needs a Host field" },
+                Request::Bad(Refused::new(400, "HTTP/1.1 needs a Host field")),
             ),
             ("GET /live/a.flv HTTP/1.1\r\nHost", Request::Incomplete),
             ("GET /api/v1/recordings/live/a/20261127T190500.123Z.flv HTTP/1.1\r\n\r\n", Request::Control),
@@ -351,25 +377,25 @@ mod tests {
             ("POST /api/v1/streams HTTP/1.1\r\n\r\n", Request::Control),
             (
                 "GET /a.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" },
+                Request::Bad(Refused::new(404, "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd")),
             ),
             (
                 "GET /live/..%2fa.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 400, reason: NameError::Slash.reason() },
+                Request::Bad(Refused::new(400, NameError::Slash.reason())),
             ),
             (
                 "GET /live/%2e%2e/a.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 400, reason: NameError::Dot.reason() },
+                Request::Bad(Refused::new(400, NameError::Dot.reason())),
             ),
             (
                 "GET /live/a%20b.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 400, reason: NameError::Character.reason() },
+                Request::Bad(Refused::new(400, NameError::Character.reason())),
             ),
             (
                 "GET /live/%ff.flv HTTP/1.1\r\n\r\n",
-                Request::Bad { status: 404, reason: "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd" },
+                Request::Bad(Refused::new(404, "a stream is /{app}/{stream}.flv, .ts, .m3u8 or .mpd")),
             ),
-            ("\x16\x03\x01", Request::Bad { status: 400, reason: "not an HTTP/1 request" }),
+            ("\x16\x03\x01", Request::Bad(Refused::new(400, "not an HTTP/1 request"))),
         ];
         for (head, expected) in rows {
             assert_eq!(parse(head.as_bytes(), &NameRules::default()), expected, "{head:?}");
@@ -381,7 +407,7 @@ mod tests {
         let head = format!("GET /live/a.flv HTTP/1.1\r\nX: {}", "a".repeat(HEAD_BYTES_MAX));
         assert_eq!(
             parse(head.as_bytes(), &NameRules::default()),
-            Request::Bad { status: 431, reason: "request head too large" }
+            Request::Bad(Refused::new(431, "request head too large"))
         );
     }
 
