@@ -25,9 +25,15 @@ BIN_MS = 100
 # Longer than everything that is waited for takes on a busy machine.
 PATIENCE = 40
 
-# Publishers' uplinks, kbit/s; how long they send, and from when on it counts. Pion's `gcc` begins at 300 kbit/s and grows by
-# 8 % a second: 28 s to 2500.
-PUBLISH_LIMITS = [400, 1000, 2500]
+# Publishers' uplinks, kbit/s from second on; how long they send, and from when on it counts. Pion's `gcc` begins at 300 kbit/s
+# and grows by 8 % a second: 28 s to 2500.
+PUBLISH_CASES = {
+    "publish_400k": [(0, 400)],
+    "publish_700k": [(0, 700)],
+    "publish_2500k": [(0, 2500)],
+    "publish_step": [(0, 2500), (40, 700)],
+}
+PUBLISH_QUICK = ["publish_700k", "publish_2500k", "publish_step"]
 PUBLISH_SECONDS = 55
 PUBLISH_FROM = 30
 
@@ -227,11 +233,13 @@ class Real(RtcBench):
             *["-through", address, "-seconds", seconds, url],
         )
 
-    def push(self, kind, limit):
+    def push(self, kind, steps):
         """A publisher behind a bottleneck; figures by name."""
+        limit = max(kbit for _, kbit in steps)
+        rate = ",".join(f"{second}:{kbit}" for second, kbit in steps)
         stream = f"{PUBLISHED.split('/')[0]}/adapt{next(self.numbers)}"
         window = ["--from", PUBLISH_FROM, "--until", PUBLISH_SECONDS]
-        relay, address = self.bottleneck("--limit", "up", "--rate", limit, *window)
+        relay, address = self.bottleneck("--limit", "up", "--rate", rate, *window)
         url = self.url("whip", stream)
         if kind == "chromium":
             publisher = self.program(
@@ -250,7 +258,7 @@ class Real(RtcBench):
         # Without the relay its DELETE still gets through: that is HTTP.
         sent = publisher.finish("done")
         self.stop(relay.process)
-        return pushed(limit, report, sent)
+        return pushed(steps, report, sent)
 
 
 def encode_layer(kbit, size, file):
@@ -356,13 +364,14 @@ def settle_s(case, bins, could):
     return longest
 
 
-def pushed(limit, report, sent):
+def pushed(steps, report, sent):
     first, last = PUBLISH_FROM * 1000 // BIN_MS, PUBLISH_SECONDS * 1000 // BIN_MS
+    could = sum(BIN_MS * [kbit for second, kbit in steps if second * 1000 <= at * BIN_MS][-1] for at in range(first, last))
     passed = [0] * last
     for flow in report["flows"]:
         for at, bits in enumerate(flow["passed_bits"][:last]):
             passed[at] += bits
-    found = {"utilisation": sum(passed[first:last]) / (limit * (last - first) * BIN_MS), "queue_ms_p95": report["wait_ms_p95"]}
+    found = {"utilisation": sum(passed[first:last]) / could, "queue_ms_p95": report["wait_ms_p95"]}
     packets = sum(flow["packets"] for flow in report["flows"])
     notes = {key: value for key, value in sent.items() if key != "event"}
     notes["loss_percent"] = 100 * sum(flow["overflowed"] for flow in report["flows"]) / packets if packets else None
@@ -447,6 +456,8 @@ def watched(bench, options, kinds):
     known = cases(options.quick)
     names = options.case.split(",") if options.case else QUICK if options.quick else list(known)
     names = [name for name in names if name in known]
+    if not names:
+        return []
     bench.begin()
     lines = []
     for kind in kinds:
@@ -465,13 +476,15 @@ def watched(bench, options, kinds):
 
 
 def published(bench, options, kinds):
-    limits = PUBLISH_LIMITS[1:] if options.quick else PUBLISH_LIMITS
+    names = options.case.split(",") if options.case else PUBLISH_QUICK if options.quick else list(PUBLISH_CASES)
+    plan = [(kind, name) for kind in kinds for name in names if name in PUBLISH_CASES]
+    if not plan:
+        return []
     bench.begin()
-    plan = [(kind, limit) for kind in kinds for limit in limits]
-    works = [(f"publish {kind} {limit}", lambda kind=kind, limit=limit: bench.push(kind, limit)) for kind, limit in plan]
+    works = [(f"{name} {kind}", lambda kind=kind, name=name: bench.push(kind, PUBLISH_CASES[name])) for kind, name in plan]
     lines = []
-    for (kind, limit), result in zip(plan, Crew(PUBLISH_AT_ONCE).run(works)):
-        label = f"adapt-publish kind={kind} limit={limit}"
+    for (kind, name), result in zip(plan, Crew(PUBLISH_AT_ONCE).run(works)):
+        label = f"adapt case={name} kind={kind}"
         lines.append(f"FAILED {label}: {result}" if isinstance(result, str) else f"RESULT {label} {text(result[0])}")
     bench.stop(bench.server.process)
     return lines

@@ -82,8 +82,11 @@ class Figures(unittest.TestCase):
 
     def test_an_uplink_is_used_by_what_passed_late_enough(self):
         flow = {"packets": 10, "overflowed": 1, "lost": 0, "passed_bits": [0] * 300 + [90_000] * 250 + [10**9]}
-        found, notes = real.pushed(1000, {"flows": [flow], "wait_ms_p95": 12.5}, {"event": "done", "pli": 1})
+        report, sent = {"flows": [flow], "wait_ms_p95": 12.5}, {"event": "done", "pli": 1}
+        found, notes = real.pushed([(0, 1000)], report, sent)
         self.assertEqual((found, notes), ({"utilisation": 0.9, "queue_ms_p95": 12.5}, {"pli": 1, "loss_percent": 10.0}))
+        found, _ = real.pushed([(0, 1000), (50, 500)], report, sent)
+        self.assertAlmostEqual(found["utilisation"], 25 * 900 / (20 * 1000 + 5 * 500))
 
     def test_figures_are_printed_as_the_virtual_part_prints_them(self):
         for value, expected in [(None, "nan"), (0.94217, "0.942"), (12.345, "12.3"), (1700, "1700")]:

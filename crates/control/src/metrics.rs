@@ -241,7 +241,7 @@ const WORKER_SECONDS: [Counter; 2] = [
 ];
 
 /// Gauges per worker.
-const WORKER_GAUGES: [WorkerGauge; 10] = [
+const WORKER_GAUGES: [WorkerGauge; 12] = [
     ("millstream_sessions", "Open sessions of any role", |w| w.counters.sessions as f64),
     ("millstream_publishers", "Publishing sessions", |w| w.counters.publishers as f64),
     ("millstream_players", "Playing sessions, waiting ones included", |w| w.counters.players as f64),
@@ -255,6 +255,16 @@ const WORKER_GAUGES: [WorkerGauge; 10] = [
         "millstream_rtc_stopped_sessions",
         "WHEP players that nothing is sent to, since they report nothing",
         |w| w.counters.rtc.viewers_stopped as f64,
+    ),
+    (
+        "millstream_rtc_estimate_bits_per_second",
+        "What the paths of WHEP players that report packets are estimated to carry, in all",
+        |w| w.counters.rtc.estimate_bits_per_second as f64,
+    ),
+    (
+        "millstream_rtc_target_bits_per_second",
+        "What is sent to these players at most now: less than the estimate while queues are to go away",
+        |w| w.counters.rtc.target_bits_per_second as f64,
     ),
     ("millstream_worker_load_ratio", "CPU time of the worker in the last second, in cores", |w| {
         f64::from(w.load_percent) / 100.0

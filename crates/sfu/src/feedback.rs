@@ -441,7 +441,8 @@ const ARRIVALS_MAX: usize = 4_096;
 const ARRIVALS_KEPT: usize = 128;
 /// Unit of arrival times.
 const MICROS_PER_TICK: i64 = 250;
-/// Time between transport feedbacks. Browsers adapt their rate about this often.
+/// Time between transport feedbacks. Browsers adapt their rate about this often: with half of it Chromium's
+/// estimate of its uplink was no higher (0.87 of 0.7 Mbit/s, before 0.89; 0.86 and 0.87 of 2.5).
 const TRANSPORT_FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
 /// So many packets are reported at once: as many as a feedback of 720 bytes holds however they came
 /// (20 of head, 298 of statuses for 1024 numbers, two for each arrival), so that one always fits.

@@ -52,6 +52,7 @@ mod limits;
 mod mirrored;
 mod nack;
 mod outlet;
+mod own_loss;
 mod pacer;
 mod packet;
 mod packet_cache;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use congestion::{Bottleneck, Config, Controller, Kind, PacketReport};
 use rtp::FIXED_HEADER_LEN;
-use rtp::rtcp::{CongestionFeedback, Remb, ReportBlock, TransportFeedback};
+use rtp::rtcp::{CongestionFeedback, Remb, TransportFeedback};
 
 use super::header_profile::{HEADER_LEN_MAX, set_transport_number};
 use super::socket_rate::SocketRate;
@@ -244,7 +244,7 @@ impl Pacer {
     }
 
     /// Whether the viewer reports each packet.
-    pub(crate) fn reports_packets(&self) -> bool {
+    pub fn reports_packets(&self) -> bool {
         self.reports_packets
     }
 
@@ -286,9 +286,9 @@ impl Pacer {
         self.controller.remb(remb.bits_per_second, now);
     }
 
-    /// Takes a receiver report on video, or on audio if there is no video.
-    pub(crate) fn report(&mut self, now: Instant, block: &ReportBlock, round_trip: Option<Duration>) {
-        self.controller.receiver_report(block.fraction_lost, round_trip, now);
+    /// Takes what the path has lost by a receiver report on video, or on audio if there is no video.
+    pub(crate) fn report(&mut self, now: Instant, fraction_lost: u8, round_trip: Option<Duration>) {
+        self.controller.receiver_report(fraction_lost, round_trip, now);
     }
 
     /// What to show.

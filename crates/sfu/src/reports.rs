@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use rtp::payload::MediaKind;
 use rtp::rtcp::{
-    Bye, NtpMiddle, ReceiverReport, ReportBlock, ReportBlocks, Rtcp, SenderInfo, SenderReport,
-    SourceDescription, packets,
+    Bye, NtpMiddle, ReceiverReport, ReportBlocks, Rtcp, SenderInfo, SenderReport, SourceDescription, packets,
 };
 
 use super::clock::WallClock;
@@ -181,15 +180,16 @@ impl PacketStream {
     /// are none of its tracks.
     fn report_losses(&self, now: Instant, id: ViewerId, blocks: ReportBlocks<'_>, pacer: &mut Pacer) -> bool {
         let Some(viewer) = self.viewers.get(id) else { return false };
-        let track_of = |block: &ReportBlock| Some(viewer.cold.tracks[viewer.track_of(block.ssrc)?].track);
+        let reported =
+            || blocks.iter().filter_map(|block| viewer.cold.tracks.get(viewer.track_of(block.ssrc)?));
         let of_kind = |kind| {
-            let of_kind = blocks.iter().filter(|block| track_of(block).is_some_and(|it| it.kind() == kind));
-            of_kind.max_by_key(|block| block.fraction_lost)
+            let of_kind = reported().filter(|cold| cold.track.kind() == kind);
+            of_kind.map(|cold| cold.own_fraction_lost).max()
         };
         let Some(worst) = of_kind(MediaKind::Video).or_else(|| of_kind(MediaKind::Audio)) else {
             return false;
         };
-        pacer.report(now, &worst, viewer.cold.round_trip);
+        pacer.report(now, worst, viewer.cold.round_trip);
         true
     }
 
@@ -334,11 +334,15 @@ impl Viewer {
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
-            let clock_rate = tracks.get(self.cold.tracks[at].track).map_or(0, |track| track.clock_rate);
+            let Some(track) = tracks.get(self.cold.tracks[at].track) else { continue };
+            let clock_rate = track.clock_rate;
             is_any = true;
-            let lost_share = f32::from(block.fraction_lost) / 256.0;
             let round_trip = self.cold.round_trip;
-            if let Some(protection) = &mut self.cold.tracks[at].protection {
+            let cold = &mut self.cold.tracks[at];
+            cold.own_fraction_lost =
+                cold.own_fraction_lost(at_time, &self.tracks[track.index], track, &block);
+            let lost_share = f32::from(cold.own_fraction_lost) / 256.0;
+            if let Some(protection) = &mut cold.protection {
                 protection.handle_report(at_time, lost_share, round_trip);
             }
             worst = worst.max(block.fraction_lost);

@@ -180,10 +180,8 @@ struct Stretch<'a> {
 impl Stretch<'_> {
     /// The packet that the viewer was sent under this number.
     fn find(&self, sequence_number: u16) -> Option<(&ViewerTrack, u64, &CachedPacket)> {
-        let newest = self.cache.end().min(self.track.until).checked_sub(1)?;
-        let back = self.track.sequence_number(newest).wrapping_sub(sequence_number);
-        let number = newest.checked_sub(u64::from(back))?;
-        if number < self.track.from || self.pending.contains(number) {
+        let number = self.track.number_of(self.cache, sequence_number)?;
+        if self.pending.contains(number) {
             return None;
         }
         Some((&self.track, number, self.cache.get(number)?))

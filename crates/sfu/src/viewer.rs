@@ -144,6 +144,9 @@ pub(crate) struct ColdTrack {
     /// What was sent last, from the cache, is not the end of a picture.
     pub(crate) is_mid_picture: bool,
     pub(crate) fir_sequence: Option<u8>,
+    /// When it reported, the highest number, and what its own path had lost then, of 256.
+    pub(crate) reported: Option<(Instant, u32)>,
+    pub(crate) own_fraction_lost: u8,
     /// What a viewer gets that has had a target; the main output without.
     pub(crate) layers: Option<Box<ViewerLayers>>,
     pub(crate) layer_control: LayerControl,
@@ -173,6 +176,8 @@ impl ColdTrack {
             state: Progress::Waiting,
             is_mid_picture: false,
             fir_sequence: None,
+            reported: None,
+            own_fraction_lost: 0,
             layers: None,
             layer_control: LayerControl::default(),
             protection: input.fec.map(|(payload_type, ssrc)| {

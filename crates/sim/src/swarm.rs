@@ -69,6 +69,8 @@ pub struct Config {
     pub storms: u64,
     /// WebRTC streams of ten that have simulcast layers, among which viewers choose all the time.
     pub layers: u64,
+    /// The same of streams that all nodes of a cluster have.
+    pub shared_layers: u64,
     /// Some WebRTC clients whose address changes are on another host then.
     pub roams: bool,
     /// Caches are so small that some groups of pictures do not fit.
@@ -264,6 +266,7 @@ impl Config {
         config.storms = pick(hostile, &[0, 0, 2, 5]);
         config.layers = pick(&mut Random::new(seed ^ 0x6c61_7965_7273), &[0, 0, 3, 8]);
         config.audit_every = pick(&mut Random::new(seed ^ 0x6175_6469_7400), &[1, 7, 7, 7]);
+        config.shared_layers = pick(&mut Random::new(seed ^ 0x7368_6c61_7965), &[0, 5, 10]);
         config.roams = hostile.chance(0.5);
         config.has_small_caches = hostile.chance(0.2);
         config.backlog = hostile.chance(0.1).then(|| hostile.below(3) as usize);
@@ -313,6 +316,7 @@ impl Config {
             strangers: 0,
             storms: 0,
             layers: 0,
+            shared_layers: 0,
             roams: false,
             has_small_caches: false,
             backlog: None,
@@ -339,7 +343,7 @@ impl Config {
     /// or not, but for where they meet in time.
     pub fn shrink(&self, outcome: &Outcome) -> (Self, Vec<String>) {
         type Change = (&'static str, fn(&mut Config));
-        const CHANGES: [Change; 37] = [
+        const CHANGES: [Change; 38] = [
             ("no scheduler delays", |config| config.schedule = Schedule::default()),
             ("no faults", |config| config.faults = Faults::default()),
             ("no partial reads", |config| config.faults.partial_read = 0.0),
@@ -357,6 +361,7 @@ impl Config {
             ("no strangers", |config| config.strangers = 0),
             ("no storms", |config| config.storms = 0),
             ("no layers", |config| config.layers = 0),
+            ("no layers between nodes", |config| config.shared_layers = 0),
             ("no other hosts", |config| config.roams = false),
             ("caches of the usual size", |config| config.has_small_caches = false),
             ("the usual backlog", |config| config.backlog = None),
@@ -821,8 +826,12 @@ impl Config {
         };
         // The same for all of a stream, whoever publishes it.
         let of_stream = (key.server as u64) << 48 | (key.stream as u64) << 32;
-        let is_layered = (100..SHARED_FROM).contains(&key.stream)
-            && Random::new(self.seed ^ of_stream ^ 0x6c61_7965_7200).below(10) < self.layers;
+        let layered = match key.stream {
+            ..100 => 0,
+            100..SHARED_FROM => self.layers,
+            _ => self.shared_layers,
+        };
+        let is_layered = Random::new(self.seed ^ of_stream ^ 0x6c61_7965_7200).below(10) < layered;
         let own = &mut Random::new(self.seed ^ u64::from(host) << 32 ^ 0x0073_746f_726d);
         let is_wild = role == RtcRole::Play && own.below(10) < self.storms;
         let is_impostor = is_wild && own.chance(0.3);

@@ -279,6 +279,10 @@ pub struct RtcCounters {
     pub viewers_audio_only: u64,
     /// Gauge: viewers that nothing is sent to, since they report nothing (RFC 8083 section 4).
     pub viewers_stopped: u64,
+    /// Gauge: what the paths of viewers that report packets are estimated to carry, bits per second in all.
+    pub estimate_bits_per_second: u64,
+    /// Gauge: what is to be sent to them at most now, less while queues are to go away.
+    pub target_bits_per_second: u64,
 }
 
 /// One stream as one worker sees it.

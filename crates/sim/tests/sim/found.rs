@@ -9,6 +9,7 @@ fn without_strangers(seed: u64) -> Config {
         strangers: 0,
         storms: 0,
         layers: 0,
+        shared_layers: 0,
         roams: false,
         has_small_caches: false,
         backlog: None,

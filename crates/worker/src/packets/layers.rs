@@ -55,8 +55,14 @@ impl Packets {
         for (peer, session) in self.sessions.iter().filter(|(_, session)| session.is_connected()) {
             let pacer = self.transports.get(peer).and_then(|transport| transport.pacer.as_ref());
             if let Some(pacer) = pacer {
-                counters.probes += pacer.stats(now).probes;
-                counters.viewers_stopped += u64::from(pacer.is_stopped());
+                let path = pacer.stats(now);
+                counters.probes += path.probes;
+                counters.viewers_stopped += u64::from(path.is_stopped);
+                // Without reports of packets the estimate is what may be sent, mostly, and nothing known.
+                if pacer.reports_packets() {
+                    counters.estimate_bits_per_second += path.estimate_bits_per_second;
+                    counters.target_bits_per_second += path.target_bits_per_second;
+                }
             }
             for (stream, viewer) in self.viewers_of(session) {
                 let stats = stream.sfu.viewer_stats(viewer).unwrap_or_default();

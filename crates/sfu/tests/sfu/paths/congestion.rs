@@ -108,6 +108,34 @@ fn viewers_that_report_losses_only_get_what_their_limit_says() {
     assert!(world.seats[&1].seen.pictures.len() >= 245);
 }
 
+/// It sees a gap in the numbers either way: one that its path has made, or one that was there before.
+#[test]
+fn what_was_lost_before_the_server_is_not_taken_for_the_loss_of_a_viewers_path() {
+    for (make, name) in [(World::new as fn(_, _) -> _, "publisher"), (World::relayed, "link")] {
+        let bits = |upstream: Option<u64>, path: Option<u64>| {
+            let mut world = make(1.5e6, Some(25));
+            world.join(1, 10e6, false);
+            world.lost_upstream = upstream;
+            world.seats.get_mut(&1).expect("it").lost_each = path;
+            world.run(30 * SECOND);
+            let sent = world.seats[&1].seen.sent_bytes.range(20..).map(|(_, bytes)| bytes).sum::<u64>();
+            let estimate = world.seats[&1].pacer.as_ref().expect("one").stats(world.clock.now());
+            let estimate = estimate.estimate_bits_per_second;
+            println!("{name}, {upstream:?}, {path:?}: {} kbit/s, {estimate}", sent * 8 / 10_000);
+            (sent as f64, estimate)
+        };
+        let (clean, _) = bits(None, None);
+        let (behind_a_bad_link, estimate) = bits(Some(5), None);
+        assert!(behind_a_bad_link > 0.75 * clean, "{name}: {behind_a_bad_link}, {clean} without loss");
+        assert!(estimate >= 10_000_000, "{name}: {estimate}");
+        // Its own loss counts as before, with that of the link or without.
+        for upstream in [None, Some(5)] {
+            let (_, estimate) = bits(upstream, Some(5));
+            assert!(estimate < 1_000_000, "{name}: {estimate}");
+        }
+    }
+}
+
 #[test]
 fn a_viewer_that_joins_on_a_wide_path_misses_nothing_and_is_live_soon() {
     for (rate, live_within) in [(1.6e6, 450), (3e6, 750), (6e6, 900)] {
@@ -171,7 +199,7 @@ fn all_of_the_video_comes_back_in_time_with_every_kind_of_reports() {
         (terms(true, Reports::Packets), 5),
         (terms(false, Reports::Packets), 5),
         (terms(false, Reports::Remb), 20),
-        (terms(false, Reports::Losses), 30),
+        (terms(false, Reports::Losses), 32),
     ] {
         let mut world = World::new(1.5e6, Some(50));
         world.join_as(1, 3e6, terms);

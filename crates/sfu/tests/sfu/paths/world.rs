@@ -19,13 +19,13 @@ use rtp::rtcp::{
     Remb, ReportBlock, TransportFeedback,
 };
 use sfu::{
-    HEADER_LEN_MAX, Limits, Outlet, Pacer, PacerInput, PacketStream, Resend, TrackInput, ViewerId,
-    ViewerStats, WallClock,
+    HEADER_LEN_MAX, Limits, Outlet, Pacer, PacerInput, PacketStream, RelayedTrack, Resend, TrackInput,
+    ViewerId, ViewerStats, WallClock,
 };
 
 use crate::packets::common::{
-    AUDIO_SSRC, H264, OPUS, VIDEO_SSRC, audio_input, audio_ssrc, publisher, rtx_ssrc, video_input,
-    video_ssrc, viewer,
+    AUDIO_SSRC, H264, OPUS, VIDEO_SSRC, audio, audio_input, audio_ssrc, publisher, rtx_ssrc, video,
+    video_input, video_ssrc, viewer,
 };
 
 const NUMBER_ID: u8 = 5;
@@ -121,10 +121,13 @@ pub(crate) struct Seat {
     /// What it takes the path to carry.
     remb: f64,
     reports: u8,
-    /// Packets that came and were lost since the last report; bytes that came since the last REMB, and what
-    /// they waited at least.
+    /// Numbers of video, unwrapped: the first, the highest, and how many came.
+    first_number: Option<u64>,
+    highest_number: u64,
     came: u64,
-    lost: u64,
+    /// How many were expected and came when it reported last.
+    reported_numbers: (u64, u64),
+    /// Bytes that came since the last REMB, and what they waited at least.
     came_bytes: u64,
     queued: Duration,
     /// What was sent under each number.
@@ -162,6 +165,12 @@ pub(crate) struct World {
     pub(crate) trace: Option<Trace>,
     /// Pictures between two key frames; `None`: only when asked for.
     pub(crate) gop: Option<u32>,
+    /// Each so manyth packet of the publisher is lost before it gets here.
+    pub(crate) lost_upstream: Option<u64>,
+    published_packets: u64,
+    /// SSRCs of encodings, and of audio.
+    video_ssrcs: Vec<u32>,
+    audio_ssrc: u32,
     picture: u32,
     /// Of each encoding.
     key_due: Vec<bool>,
@@ -191,6 +200,37 @@ impl World {
         let ssrcs = (0..rates.len()).map(|at| (ssrc_of(at), None)).collect();
         let video = TrackInput { ssrcs, ..video_input() };
         stream.publisher_started(start, 1, publisher(vec![video, audio_input()]));
+        let video_ssrcs = (0..rates.len()).map(ssrc_of).collect();
+        Self::of(stream, clock, rates, gop, (video_ssrcs, AUDIO_SSRC))
+    }
+
+    /// Of another node, over a link.
+    pub(crate) fn relayed(rate: f64, gop: Option<u32>) -> Self {
+        let clock = Clock::new();
+        let start = clock.now();
+        let mut stream = PacketStream::new(
+            Limits::default(),
+            WallClock { at: start, ntp: NtpTime(0xe000_0000_0000_0000) },
+        );
+        let tracks = [video_input(), audio_input()].map(|track| RelayedTrack {
+            kind: track.kind,
+            payloads: track.payloads,
+            encodings: 1,
+            rids: Vec::new(),
+        });
+        stream.relayed_publisher_started(start, 1, tracks);
+        let ssrcs = (vec![video().relayed_ssrc(0)], audio().relayed_ssrc(0));
+        Self::of(stream, clock, &[rate], gop, ssrcs)
+    }
+
+    fn of(
+        stream: PacketStream,
+        clock: Clock,
+        rates: &[f64],
+        gop: Option<u32>,
+        (video_ssrcs, audio_ssrc): (Vec<u32>, u32),
+    ) -> Self {
+        let start = clock.now();
         Self {
             clock,
             start,
@@ -200,6 +240,10 @@ impl World {
             rates: rates.to_vec(),
             trace: None,
             gop,
+            lost_upstream: None,
+            published_packets: 0,
+            video_ssrcs,
+            audio_ssrc,
             picture: 0,
             key_due: vec![true; rates.len()],
             next_frame: start,
@@ -268,8 +312,10 @@ impl World {
             terms,
             remb: 0.0,
             reports: 0,
+            first_number: None,
+            highest_number: 1 << 16,
             came: 0,
-            lost: 0,
+            reported_numbers: (0, 0),
             came_bytes: 0,
             queued: Duration::MAX,
             datagrams: BTreeMap::new(),
@@ -321,7 +367,7 @@ impl World {
                 payload_type: OPUS,
                 sequence_number: self.audio_number,
                 timestamp: u32::from(self.audio_number).wrapping_mul(960),
-                ssrc: AUDIO_SSRC,
+                ssrc: self.audio_ssrc,
             };
             self.audio_number = self.audio_number.wrapping_add(1);
             let since = (now - self.start).as_millis() as u32;
@@ -350,6 +396,10 @@ impl World {
                 let at = (0..self.rates.len()).find(|at| ssrc_of(*at) == pli.media_ssrc);
                 self.key_due[at.expect("an encoding")] = true;
             }
+        }
+        while self.stream.poll_key_frame_request(now).is_some() {
+            self.key_frames_asked.push(now);
+            self.key_due[0] = true;
         }
     }
 
@@ -380,7 +430,7 @@ impl World {
                 payload_type: H264,
                 sequence_number: self.video_numbers[at],
                 timestamp: picture.wrapping_mul(3_600),
-                ssrc: ssrc_of(at),
+                ssrc: self.video_ssrcs[at],
             };
             self.video_numbers[at] = self.video_numbers[at].wrapping_add(1);
             self.receive(now, &fields, &payload);
@@ -391,7 +441,10 @@ impl World {
         let mut bytes = vec![0; 12];
         fields.write(&[], &mut bytes);
         bytes.extend(payload);
-        self.stream.receive(now, &bytes).expect("taken in");
+        self.published_packets += 1;
+        if self.lost_upstream.is_none_or(|each| !self.published_packets.is_multiple_of(each)) {
+            self.stream.receive(now, &bytes).expect("taken in");
+        }
     }
 
     /// As a worker does it.
@@ -475,10 +528,7 @@ impl World {
             seat.next_report = TransportFeedback::write(&mut rtcp, &head, &arrivals).next_base;
         }
         if seat.reports.is_multiple_of(20) {
-            let (came, lost) = (std::mem::take(&mut seat.came), std::mem::take(&mut seat.lost));
-            let fraction_lost = (lost * 256 / (came + lost).max(1)).min(255) as u8;
-            let block = ReportBlock { ssrc: video_ssrc(token), fraction_lost, ..ReportBlock::default() };
-            ReceiverReport::write(&mut rtcp, 7, &[block]);
+            ReceiverReport::write(&mut rtcp, 7, &[seat.report_block(video_ssrc(token))]);
         }
         let mut resends = Vec::new();
         let id = seat.id;
@@ -534,7 +584,6 @@ impl World {
                 streams.entry(packet.ssrc()).or_default().insert(full, (arrives, ecn));
             }
             seat.seen.waits.push((arrives - DELAY - waited, waited));
-            seat.came += 1;
             seat.came_bytes += bytes.len() as u64;
             seat.queued = seat.queued.min(waited);
             if packet.ssrc() == audio_ssrc(token) {
@@ -554,6 +603,7 @@ impl World {
                 }
                 (number, payload)
             } else {
+                seat.count(packet.sequence_number());
                 (packet.sequence_number(), packet.payload())
             };
             let field = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
@@ -593,7 +643,6 @@ impl Seat {
         let waited = self.free_at.saturating_duration_since(now);
         if waited > QUEUE_MAX && !self.is_tcp {
             self.seen.overflowed += 1;
-            self.lost += 1;
             return;
         }
         if self.lost_each.is_some_and(|each| self.seen.sent.is_multiple_of(each)) {
@@ -666,6 +715,34 @@ impl Seat {
             true => 0.85 * came.min(self.remb),
             false => (1.04 * self.remb).min(1.5 * came + 10e3).max(self.remb),
         };
+    }
+
+    /// A packet of video came, for the first time under its number.
+    fn count(&mut self, number: u16) {
+        let apart = number.wrapping_sub(self.highest_number as u16).cast_signed();
+        let full = match self.first_number {
+            Some(_) => self.highest_number.wrapping_add_signed(apart.into()),
+            None => (1 << 16) + u64::from(number),
+        };
+        self.first_number.get_or_insert(full);
+        self.highest_number = self.highest_number.max(full);
+        self.came += 1;
+    }
+
+    /// RFC 3550 appendix A.3.
+    fn report_block(&mut self, ssrc: u32) -> ReportBlock {
+        let expected = self.first_number.map_or(0, |first| self.highest_number - first + 1);
+        let (expected_before, came_before) =
+            std::mem::replace(&mut self.reported_numbers, (expected, self.came));
+        let interval = expected - expected_before;
+        let lost = interval.saturating_sub(self.came - came_before);
+        ReportBlock {
+            ssrc,
+            fraction_lost: (lost * 256).checked_div(interval).unwrap_or(0).min(255) as u8,
+            cumulative_lost: expected.saturating_sub(self.came) as i32,
+            highest_sequence_number: (self.highest_number - (1 << 16)) as u32,
+            ..ReportBlock::default()
+        }
     }
 
     fn shown_before(&self, number: u16) -> bool {

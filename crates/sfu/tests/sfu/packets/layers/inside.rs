@@ -1,5 +1,7 @@
 //! Temporal and spatial layers inside an encoding.
 
+use sfu::LayersWanted;
+
 use super::*;
 
 fn temporal(encoding: u8, temporal: u8) -> Layer {
@@ -119,9 +121,7 @@ fn vp9_picture(at: u16, key: bool) -> Vec<Rtp> {
     vec![packet(0), packet(1)]
 }
 
-#[test]
-fn spatial_layers_of_vp9_are_left_out_at_once_and_come_back_with_a_key_frame() {
-    let mut world = World::new(Limits::default());
+fn vp9_publisher(world: &mut World) {
     let mut track = video_input();
     track.payloads.push(TrackPayload {
         payload_type: 100,
@@ -131,6 +131,9 @@ fn spatial_layers_of_vp9_are_left_out_at_once_and_come_back_with_a_key_frame() {
         red: None,
     });
     world.publish(vec![audio_input(), track]);
+}
+
+fn vp9_viewer(world: &mut World) -> ViewerId {
     let mut input = viewer(1);
     input.tracks[1].payloads.push(ViewerPayload {
         codec: Codec::Vp9,
@@ -138,7 +141,32 @@ fn spatial_layers_of_vp9_are_left_out_at_once_and_come_back_with_a_key_frame() {
         rtx: None,
         red: None,
     });
-    let id = world.join_as(&input);
+    world.join_as(&input)
+}
+
+/// Pictures of both layers, then of the lower one, then of both: what the viewer got of each picture. Those
+/// with both begin with a key frame.
+fn check_vp9(got: &[&Got]) -> Vec<usize> {
+    let pictures: Vec<&[&Got]> = got.chunk_by(|one, other| one.timestamp() == other.timestamp()).collect();
+    let sizes: Vec<usize> = pictures.iter().map(|picture| picture.len()).collect();
+    for picture in &pictures {
+        let (last, others) = picture.split_last().unwrap();
+        assert!(last.packet().marker() && others.iter().all(|one| !one.packet().marker()));
+        let descriptor = rtp::payload::vp9::Descriptor::parse(last.packet().payload()).unwrap();
+        let at = (last.timestamp() / 3_600) as u16;
+        assert_eq!(descriptor.picture_id, Some(PictureId::Long(at)), "references are differences");
+    }
+    let back = sizes.iter().rposition(|size| *size == 1).unwrap() + 1;
+    let first = rtp::payload::vp9::Descriptor::parse(pictures[back][0].packet().payload()).unwrap();
+    assert!(!first.inter_predicted, "with a key frame");
+    sizes
+}
+
+#[test]
+fn spatial_layers_of_vp9_are_left_out_at_once_and_come_back_with_a_key_frame() {
+    let mut world = World::new(Limits::default());
+    vp9_publisher(&mut world);
+    let id = vp9_viewer(&mut world);
     let (mut at, mut key, mut requests) = (0, true, 0);
     let mut play = |world: &mut World, pictures: u16| {
         for _ in 0..pictures {
@@ -160,21 +188,64 @@ fn spatial_layers_of_vp9_are_left_out_at_once_and_come_back_with_a_key_frame() {
     assert_eq!(play(&mut world, 20), before, "no key frame is needed");
     world.stream.set_layer(world.now, id, video(), Layer::of(0));
     assert_eq!(play(&mut world, 20), before + 1);
-    let got = in_order(world.video(1));
-    let pictures: Vec<&[&Got]> = got.chunk_by(|one, other| one.timestamp() == other.timestamp()).collect();
-    assert_eq!(pictures.len(), 100);
-    let sizes: Vec<usize> = pictures.iter().map(|picture| picture.len()).collect();
+    let sizes = check_vp9(&in_order(world.video(1)));
+    assert_eq!(sizes.len(), 100);
     let least = sizes.iter().filter(|size| **size == 1).count();
     assert!((18..=22).contains(&least), "{sizes:?}");
-    for (at, picture) in pictures.iter().enumerate() {
-        let (last, others) = picture.split_last().unwrap();
-        assert!(last.packet().marker() && others.iter().all(|one| !one.packet().marker()));
-        let descriptor = rtp::payload::vp9::Descriptor::parse(last.packet().payload()).unwrap();
-        assert_eq!(descriptor.picture_id, Some(PictureId::Long(at as u16)), "references are differences");
-        assert_eq!(last.timestamp(), at as u32 * 3_600);
-    }
-    let upper = |size: &usize| *size == 2;
-    let back = sizes.iter().rposition(|size| !upper(size)).unwrap() + 1;
-    let first = rtp::payload::vp9::Descriptor::parse(pictures[back][0].packet().payload()).unwrap();
-    assert!(!first.inter_predicted, "with a key frame");
+}
+
+/// The home says which layers there are; the other worker leaves out the upper one itself.
+#[test]
+fn spatial_layers_of_vp9_change_on_another_worker_as_at_home() {
+    let mut home = World::new(Limits::default());
+    vp9_publisher(&mut home);
+    home.settle();
+    home.crossing = Some(Vec::new());
+    let mut mirror = World::new(Limits::default());
+    (mirror.start, mirror.now, mirror.wants) = (home.start, home.now, Some(Vec::new()));
+    let mut wanted = LayersWanted::MAIN;
+    home.stream.set_mirrored(home.now, video(), wanted);
+    mirror.stream.mirror_started(mirror.now, home.epoch, &home.stream.layers_report(home.now));
+    let id = vp9_viewer(&mut mirror);
+    let (mut at, mut key, mut requests) = (0, true, 0);
+    let mut play = |home: &mut World, mirror: &mut World, pictures: u16| {
+        for _ in 0..pictures {
+            for packet in vp9_picture(at, key) {
+                home.receive(&packet).unwrap();
+            }
+            home.wait(FRAME);
+            if let Some(report) = home.stream.poll_layers_report(home.now) {
+                mirror.stream.layers_reported(mirror.now, home.epoch, &report);
+            }
+            for (packet, outputs) in std::mem::take(home.crossing.as_mut().unwrap()) {
+                if let Some(outputs) = wanted.of(&packet, outputs) {
+                    let _ = mirror.stream.receive_mirrored(mirror.now, &packet, outputs);
+                }
+            }
+            mirror.wait(FRAME);
+            for (track, now_wanted) in mirror.wants.as_mut().unwrap().drain(..) {
+                wanted = now_wanted;
+                home.stream.set_mirrored(home.now, track, wanted);
+            }
+            for request in mirror.requests.drain(..) {
+                home.stream.request_key_frame_of(home.now, request);
+            }
+            home.settle();
+            key = !home.key_frame_requests().is_empty();
+            requests += u32::from(key);
+            at += 1;
+        }
+        requests
+    };
+    let before = play(&mut home, &mut mirror, 60);
+    let base = Layer { spatial: 0, ..Layer::of(0) };
+    assert_eq!(home.stream.layers(home.now, video()), mirror.stream.layers(home.now, video()));
+    mirror.stream.set_layer(mirror.now, id, video(), base);
+    assert_eq!(play(&mut home, &mut mirror, 40), before, "no key frame is needed");
+    mirror.stream.set_layer(mirror.now, id, video(), Layer::of(0));
+    assert_eq!(play(&mut home, &mut mirror, 40), before + 1);
+    let sizes = check_vp9(&in_order(mirror.video(1)));
+    let least = sizes.iter().filter(|size| **size == 1).count();
+    assert!((37..=44).contains(&least), "{sizes:?}");
+    assert!(sizes.len() >= 138, "{} pictures", sizes.len());
 }

@@ -1,0 +1,82 @@
+//! What a viewer's own path has lost of what its receiver reports say is missing.
+//!
+//! A packet that never got here, from the publisher, over a link between nodes or between workers, leaves a
+//! gap in the numbers that viewers are sent ([`rtp_rewriter`](super::rtp_rewriter)). A viewer cannot tell
+//! it from loss on its own path, and reports both. Here both are known: the packet cache has what was sent.
+//! Congestion control and repair packets are given what is left.
+//!
+//! What is older than the cache counts like the rest of the report's interval.
+
+use std::time::{Duration, Instant};
+
+use rtp::rtcp::ReportBlock;
+
+use super::packet_cache::PacketCache;
+use super::track::Track;
+use super::viewer::{ColdTrack, ViewerTrack};
+
+impl ColdTrack {
+    /// Takes a report on this track; what its viewer's path has lost, as a share of 256.
+    pub(crate) fn own_fraction_lost(
+        &mut self,
+        now: Instant,
+        hot: &ViewerTrack,
+        track: &Track,
+        block: &ReportBlock,
+    ) -> u8 {
+        let highest = block.highest_sequence_number;
+        if self.reported.is_some_and(|(at, _)| now.saturating_duration_since(at) < LOOKED_EACH) {
+            return self.own_fraction_lost.min(block.fraction_lost);
+        }
+        let before = self.reported.replace((now, highest));
+        // Nearly always: nothing is to be looked for.
+        if block.fraction_lost == 0 {
+            return 0;
+        }
+        let interval =
+            before.map_or(NUMBERS_MAX, |(_, before)| highest.wrapping_sub(before).min(NUMBERS_MAX));
+        let (mut known, mut unsent) = (0_u32, 0_u32);
+        for back in 0..interval {
+            if let Some(is_here) = self.was_here(hot, track, highest.wrapping_sub(back) as u16) {
+                known += 1;
+                unsent += u32::from(!is_here);
+            }
+        }
+        if unsent == 0 {
+            return block.fraction_lost;
+        }
+        let unsent = f64::from(unsent) / f64::from(known);
+        let lost = f64::from(block.fraction_lost) / 256.0;
+        let own = (lost - unsent) / (1.0 - unsent);
+        // What was not lost came, so that there was something: no division by nothing.
+        if own.is_finite() { (own * 256.0).clamp(0.0, 255.0) as u8 } else { 0 }
+    }
+
+    /// Whether the packet that a viewer has under this number was here to be sent, if that is still known.
+    fn was_here(&self, hot: &ViewerTrack, track: &Track, sequence_number: u16) -> Option<bool> {
+        let current = (self.rendition(), *hot);
+        let before = self.layers.iter().flat_map(|layers| layers.previous.iter().rev());
+        let all = std::iter::once(current).chain(before.map(|before| (before.rendition, before.track)));
+        all.filter_map(|(rendition, stretch)| {
+            let cache = &track.rendition(rendition)?.cache;
+            let number = stretch.number_of(cache, sequence_number)?;
+            (number >= cache.first()).then(|| cache.get(number).is_some())
+        })
+        .next()
+    }
+}
+
+impl ViewerTrack {
+    /// Which number of its output the viewer has under this one, if it is one of this stretch.
+    pub(crate) fn number_of(&self, cache: &PacketCache, sequence_number: u16) -> Option<u64> {
+        let newest = cache.end().min(self.until).checked_sub(1)?;
+        let back = self.sequence_number(newest).wrapping_sub(sequence_number);
+        newest.checked_sub(u64::from(back)).filter(|number| *number >= self.from)
+    }
+}
+
+/// A report that comes sooner is read with what the one before has shown: a viewer that sends thousands of
+/// them is not worth as many looks.
+const LOOKED_EACH: Duration = Duration::from_millis(100);
+/// Numbers of one report that are looked up: 5 s of some 800 packets, which is more than is kept.
+const NUMBERS_MAX: u32 = 4_096;
