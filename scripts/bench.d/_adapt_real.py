@@ -77,6 +77,14 @@ def cases(quick):
 QUICK = ["constant_250k", "constant_700k", "constant_2500k", "step"]
 SINGLE = "single"
 LAYERED = "layered"
+# Chromium's publications: codec and layers. Only Chromium watches them, which knows layers by their height.
+BROWSER = {
+    "vp8_simulcast": ("VP8", "simulcast"),
+    "vp9_svc": ("VP9", "L3T3_KEY"),
+    "av1_svc": ("AV1", "L3T3_KEY"),
+    "av1_temporal": ("AV1", "L1T3"),
+}
+BROWSER_CASES = ["constant_250k", "constant_700k", "constant_2500k"]
 
 
 class Failed(Exception):
@@ -199,13 +207,10 @@ class Real(RtcBench):
     def watch(self, name, case, kind, source):
         """Runs a case; figures by name."""
         stream = f"{PUBLISHED.split('/')[0]}/adapt{next(self.numbers)}"
-        files = self.layer_files() if source == LAYERED else self.layer_file(LAYERS[-1][0])
-        publisher = self.program(
-            "publish", self.folder / "adapt", "publish", "-layers", files, "-audio", self.audio_file(), self.url("whip", stream)
-        )
+        publisher = self.publisher(source, self.url("whip", stream))
         publisher.wait_for("connected")
-        # Long enough for the server to have seen what it describes.
-        time.sleep(1.0)
+        # Long enough for the server to have seen what it describes, and for a browser to have got up to its rates.
+        time.sleep(8.0 if source in BROWSER else 1.0)
         window = ["--from", int(case.counts_from), "--until", int(case.seconds)]
         relay, address = self.bottleneck("--rate", case.rate, *window, *case.more)
         viewers = []
@@ -224,6 +229,15 @@ class Real(RtcBench):
             self.stop(program.process)
         sent = publisher.finish("done")
         return figures(case, source, began_ns, seen, report, sent)
+
+    def publisher(self, source, url):
+        if source in BROWSER:
+            codec, layers = BROWSER[source]
+            return self.program(
+                "chromium-publish", "node", ROOT / "web/e2e/adapt.mjs", "publish", "--codec", codec, "--layers", layers, url
+            )
+        files = self.layer_files() if source == LAYERED else self.layer_file(LAYERS[-1][0])
+        return self.program("publish", self.folder / "adapt", "publish", "-layers", files, "-audio", self.audio_file(), url)
 
     def viewer(self, kind, url, address, seconds):
         if kind == "chromium":
@@ -324,7 +338,7 @@ def figures(case, source, began_ns, seen, report, sent):
         "pli": [viewer["pli"] for viewer in seen],
         "missing": [viewer["missing"] for viewer in seen],
         "audio_missing": [viewer["audio_missing"] for viewer in seen],
-        "published": {key: sent[key] for key in ("keys", "pli")},
+        "published": {key: value for key, value in sent.items() if key != "event"},
         **seen[0].get("notes", {}),
     }
     return found, notes
@@ -464,11 +478,13 @@ def watched(bench, options, kinds):
         plan = [(name, LAYERED) for name in names]
         if kind == "pion" and not options.case:
             plan.append(("constant_700k", SINGLE))
+        if kind == "chromium" and options.browser:
+            plan = [(name, source) for source in options.browser.split(",") for name in names if name in BROWSER_CASES]
         works = [
             (f"{name} {kind} {source}", lambda name=name, kind=kind, source=source: bench.watch(name, known[name], kind, source))
             for name, source in plan
         ]
-        for (name, source), result in zip(plan, Crew(AT_ONCE[kind]).run(works)):
+        for (name, source), result in zip(plan, Crew(1 if options.browser else AT_ONCE[kind]).run(works)):
             label = f"adapt case={name} kind={kind} source={source}"
             lines.append(f"FAILED {label}: {result}" if isinstance(result, str) else f"RESULT {label} {text(result[0])}")
     bench.stop(bench.server.process)
@@ -511,7 +527,8 @@ def cost(bench, quick):
                 n = step["sessions"]
                 say(
                     f"  cost n={n} {'with' if with_feedback else 'without'}: {decimal(step['us_per_packet'], 3)} us/packet, "
-                    f"lost {step['lost']}, reports {step['transport_reports_sent']}, generator {step['generator_core_percent']:.0f} %"
+                    f"lost {step['lost']}, reports {step['transport_reports_sent']}, "
+                    f"p99 {decimal((step['latency'] or {}).get('p99_ms'), 2)} ms, generator {step['generator_core_percent']:.0f} %"
                 )
                 found.setdefault((n, with_feedback), []).append(step["us_per_packet"])
                 reported[n] = reported.get(n, 0) + step["transport_reports_sent"]

@@ -1,10 +1,11 @@
 /**
  * Chromium as a client of the benchmark of adaptation (scripts/bench adapt --real):
- * `node e2e/adapt.mjs watch|push --through ADDRESS [--seconds N] [--most KBIT] URL`.
+ * `node e2e/adapt.mjs watch|push|publish [--through ADDRESS] [--seconds N] [--most KBIT] [--codec CODEC] [--layers LAYERS] URL`.
  *
  * ADDRESS is put in place of the server's. Watching, its statistics are looked at ten times a second for N
- * seconds from the first packet of video on; what is printed is what interop/pion/adapt prints. Publishing
- * is of moving noise, with KBIT kbit/s at most, until standard input ends.
+ * seconds from the first packet of video on; what is printed is what interop/pion/adapt prints. Pushing
+ * is of moving noise, with KBIT kbit/s at most, until standard input ends; publishing is of the same with
+ * LAYERS: `simulcast`, or a scalability mode as L3T3_KEY, by CODEC (VP8, VP9, AV1 or H264).
  */
 import { launch, openPage } from './browser.mjs';
 
@@ -24,21 +25,53 @@ async function connect({ through }) {
     const [host, port] = through.split(':');
     const answer = (await response.text())
       .replace(/^a=candidate:\S+ \d+ tcp .*\r?\n/gim, '')
-      .replace(/^(a=candidate:\S+ \d+ udp \d+) \S+ \d+ typ host.*?(\r?)$/gim, `$1 ${host} ${port} typ host$2`);
+      .replace(/^(a=candidate:\S+ \d+ udp \d+) \S+ \d+ typ host.*?(\r?)$/gim, (line, head, end) => (port ? `${head} ${host} ${port} typ host${end}` : line));
     await peer.setRemoteDescription({ type: 'answer', sdp: answer });
     while (peer.connectionState !== 'connected') {
       if (peer.connectionState === 'failed') throw new Error('the connection failed');
       await new Promise((resolve) => peer.addEventListener('connectionstatechange', resolve, { once: true }));
     }
-    return { transport_cc: answer.includes('transport-cc') };
+    return { transport_cc: answer.includes('transport-cc'), simulcast: answer.includes('a=simulcast') };
+  };
+
+  /** Moving noise, little enough of it for every picture to fit into a small rate, coarsely; and a tone. */
+  window.film = async (width, height, tickMs) => {
+    const canvas = document.createElement('canvas');
+    [canvas.width, canvas.height] = [width, height];
+    const pen = canvas.getContext('2d');
+    const noise = document.createElement('canvas');
+    [noise.width, noise.height] = [2 * width, 2 * height];
+    const grain = noise.getContext('2d').createImageData(2 * width, 2 * height);
+    for (let at = 0; at < grain.data.length; at += 4) {
+      const light = 108 + Math.random() * 40;
+      grain.data.set([light, light, light, 255], at);
+    }
+    noise.getContext('2d').putImageData(grain, 0, 0);
+    const picture = canvas.captureStream(0).getVideoTracks()[0];
+    picture.contentHint = 'motion';
+    setInterval(() => {
+      pen.drawImage(noise, -Math.floor(Math.random() * width), -Math.floor(Math.random() * height));
+      picture.requestFrame();
+    }, tickMs);
+    const context = new AudioContext({ sampleRate: 48000 });
+    await context.resume();
+    const tone = new OscillatorNode(context, { frequency: 440 });
+    const speaker = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
+    tone.connect(speaker);
+    tone.start();
+    return [picture, speaker.stream.getAudioTracks()[0]];
   };
 }
 
-async function watch({ url, seconds }) {
-  const LAYERS = { 180: 0, 360: 1, 720: 2 };
+async function watch({ url, seconds, descriptors }) {
+  const LAYERS = { 180: 0, 360: 1, 720: 2, 135: 0, 270: 1, 540: 2 };
   const LOOK_MS = 100;
   const peer = new RTCPeerConnection();
-  peer.addTransceiver('video', { direction: 'recvonly' });
+  const transceiver = peer.addTransceiver('video', { direction: 'recvonly' });
+  // As the player page does: else nothing says which frames of AV1 are of which layer.
+  const extensions = descriptors ? (transceiver.getHeaderExtensionsToNegotiate?.() ?? []) : [];
+  for (const entry of extensions) if (entry.uri.includes('dependency-descriptor')) entry.direction = 'sendrecv';
+  if (extensions.length > 0) transceiver.setHeaderExtensionsToNegotiate(extensions);
   peer.addTransceiver('audio', { direction: 'recvonly' });
   const screen = document.createElement('video');
   [screen.autoplay, screen.srcObject] = [true, new MediaStream()];
@@ -90,6 +123,8 @@ async function watch({ url, seconds }) {
       size: `${video.frameWidth}x${video.frameHeight}`,
       jitter_buffer_ms: Math.round((1000 * video.jitterBufferDelay) / Math.max(1, video.jitterBufferEmittedCount)),
       nack: video.nackCount,
+      codec: [...(await peer.getStats()).values()].find(({ id }) => id === video.codecId)?.mimeType,
+      keys: video.keyFramesDecoded,
       concealed: audio?.concealedSamples,
     },
   };
@@ -99,37 +134,10 @@ async function watch({ url, seconds }) {
 }
 
 async function push({ url, most }) {
-  const TICK_MS = 40;
-  const [width, height] = [640, 360];
-  const canvas = document.createElement('canvas');
-  [canvas.width, canvas.height] = [width, height];
-  const pen = canvas.getContext('2d');
-  const noise = document.createElement('canvas');
-  [noise.width, noise.height] = [2 * width, 2 * height];
-  const grain = noise.getContext('2d').createImageData(2 * width, 2 * height);
-  for (let at = 0; at < grain.data.length; at += 4) {
-    // Little enough of it for every picture to fit into a small rate, coarsely.
-    const light = 108 + Math.random() * 40;
-    grain.data.set([light, light, light, 255], at);
-  }
-  noise.getContext('2d').putImageData(grain, 0, 0);
-  const picture = canvas.captureStream(0).getVideoTracks()[0];
-  picture.contentHint = 'motion';
-  setInterval(() => {
-    pen.drawImage(noise, -Math.floor(Math.random() * width), -Math.floor(Math.random() * height));
-    picture.requestFrame();
-  }, TICK_MS);
-
-  const context = new AudioContext({ sampleRate: 48000 });
-  await context.resume();
-  const tone = new OscillatorNode(context, { frequency: 440 });
-  const speaker = new MediaStreamAudioDestinationNode(context, { channelCount: 1 });
-  tone.connect(speaker);
-  tone.start();
-
+  const [picture, sound] = await window.film(640, 360, 40);
   const peer = new RTCPeerConnection();
   const video = peer.addTransceiver(picture, { direction: 'sendonly', sendEncodings: [{ maxBitrate: most * 1000 }] });
-  peer.addTransceiver(speaker.stream.getAudioTracks()[0], { direction: 'sendonly' });
+  peer.addTransceiver(sound, { direction: 'sendonly' });
   const known = RTCRtpSender.getCapabilities('video').codecs;
   video.setCodecPreferences(known.filter(({ mimeType }) => ['video/vp8', 'video/rtx'].includes(mimeType.toLowerCase())));
   window.connection = await window.join(peer, url);
@@ -152,6 +160,33 @@ async function push({ url, most }) {
   };
 }
 
+/** Layers of about 150, 500 and 1700 kbit/s. */
+async function publish({ url, codec, layers }) {
+  const [picture, sound] = await window.film(960, 540, 50);
+  const peer = new RTCPeerConnection();
+  const rates = [150_000, 500_000, 1_700_000];
+  const isSimulcast = layers === 'simulcast';
+  const encodings = isSimulcast
+    ? ['q', 'h', 'f'].map((rid, at) => ({ rid, scaleResolutionDownBy: 4 / 2 ** at, maxBitrate: rates[at] }))
+    : [{ scalabilityMode: layers, maxBitrate: rates.reduce((sum, rate) => sum + rate) }];
+  const video = peer.addTransceiver(picture, { direction: 'sendonly', sendEncodings: encodings });
+  peer.addTransceiver(sound, { direction: 'sendonly' });
+  const known = RTCRtpSender.getCapabilities('video').codecs;
+  const wanted = (name) => known.filter(({ mimeType }) => mimeType.toLowerCase() === `video/${name}`);
+  video.setCodecPreferences([...wanted(codec.toLowerCase()), ...wanted('rtx')]);
+  window.connection = await window.join(peer, url);
+  const parameters = video.sender.getParameters();
+  parameters.degradationPreference = 'maintain-resolution';
+  await video.sender.setParameters(parameters);
+  window.finish = async () => {
+    const sent = [...(await peer.getStats()).values()].filter(({ type, kind }) => type === 'outbound-rtp' && kind === 'video');
+    await fetch(window.session, { method: 'DELETE' });
+    peer.close();
+    const of = (field) => sent.map((one) => one[field]);
+    return { keys: of('keyFramesEncoded'), pli: of('pliCount'), frames: of('framesEncoded'), heights: of('frameHeight'), mode: of('scalabilityMode'), kbytes: of('bytesSent').map((bytes) => Math.round(bytes / 1000)) };
+  };
+}
+
 const browser = await launch([`--unsafely-treat-insecure-origin-as-secure=${new URL(url).origin}`]);
 try {
   const { page } = await openPage(browser, url, { bypassCSP: true });
@@ -160,7 +195,7 @@ try {
   await page.evaluate(connect, { through: option('through', '') });
   const isConnected = () => page.waitForFunction(() => window.connection);
   if (action === 'watch') {
-    const watched = page.evaluate(watch, { url, seconds: Number(option('seconds', '20')) });
+    const watched = page.evaluate(watch, { url, seconds: Number(option('seconds', '20')), descriptors: option('descriptors', 'yes') === 'yes' });
     const connection = await Promise.race([isConnected(), watched.then(() => isConnected())]);
     say('connected', await connection.jsonValue());
     say('done', await watched);
@@ -169,8 +204,13 @@ try {
     say('connected', await (await isConnected()).jsonValue());
     await new Promise((resolve) => process.stdin.on('end', resolve).resume());
     say('done', await page.evaluate(() => window.finish()));
+  } else if (action === 'publish') {
+    await page.evaluate(publish, { url, codec: option('codec', 'VP8'), layers: option('layers', 'simulcast') });
+    say('connected', await (await isConnected()).jsonValue());
+    await new Promise((resolve) => process.stdin.on('end', resolve).resume());
+    say('done', await page.evaluate(() => window.finish()));
   } else {
-    throw new Error('usage: adapt.mjs watch|push --through ADDRESS [--seconds N] [--most KBIT] URL');
+    throw new Error('usage: adapt.mjs watch|push|publish [--through ADDRESS] [--seconds N] [--most KBIT] [--codec CODEC] [--layers LAYERS] URL');
   }
 } catch (error) {
   say('failed', { reason: error.message });

@@ -69,6 +69,11 @@ impl HeaderProfile {
         self.extensions.id_of(Extension::TransportCc).is_some_and(|id| self.form == Form::Either || id <= 14)
     }
 
+    /// Whether its viewers get dependency descriptors.
+    pub(crate) fn has_descriptors(&self) -> bool {
+        self.extensions.id_of(Extension::DependencyDescriptor).is_some()
+    }
+
     /// The payload types for a packet; `None` if viewers of this profile do not take its codec.
     pub(crate) fn payload_of(&self, packet: &Packet) -> Option<&ViewerPayload> {
         self.payloads.iter().find(|payload| payload.codec == packet.meta.codec)

@@ -372,7 +372,10 @@ impl PacketStream {
             let Some(output) = track.rendition(cold.rendition()) else { continue };
             let end = output.cache.end().min(hot.until);
             let newest = (hot.from.min(end)..end).rev().take(PADDING_LOOKED_AT);
-            let kept = newest.filter_map(|number| Some((number, output.cache.get(number)?)));
+            // What it is about to get live is nothing that it has.
+            let pending = self.batches.pending(id.slot(), index, cold.rendition());
+            let kept = newest.filter(|number| !pending.contains(*number));
+            let kept = kept.filter_map(|number| Some((number, output.cache.get(number)?)));
             let kept = kept
                 .filter_map(|(number, kept)| Some((number, kept, profile.payload_of(&kept.packet)?.rtx?)));
             let apart = |cached: &CachedPacket| cached.packet.payload().len().abs_diff(bytes);

@@ -15,7 +15,7 @@
 use std::time::{Duration, Instant};
 
 use congestion::Bottleneck;
-use rtp::payload::MediaKind;
+use rtp::payload::{Codec, MediaKind};
 
 use super::layers::{Layer, LayerRate};
 use super::pacer::Pacer;
@@ -343,6 +343,13 @@ impl PacketStream {
         let top = choices.last().map(|top| top.layer);
         let height_max = self.viewers.get(id)?.cold.height_max;
         let fitting = height_max.map(|most| no_higher_than(most, choices));
+        let viewer = self.viewers.get(id)?;
+        let profile = self.profiles.get(viewer.tracks[index].profile);
+        let is_plain = profile.is_some_and(|profile| !profile.has_descriptors());
+        let fitting = match is_plain && track.needs_descriptors() {
+            true => Some(lowest_pictures(track, fitting.as_deref().unwrap_or(choices))),
+            false => fitting,
+        };
         if choices.len() < 2 {
             let all = percent(track.bits_per_second(now), 105);
             let cold = self.viewers.get_mut(id)?.cold.tracks.get_mut(at)?;
@@ -419,6 +426,17 @@ fn no_higher_than(most: u16, choices: &[LayerRate]) -> Vec<LayerRate> {
     if fitting.is_empty() { choices.iter().take(1).copied().collect() } else { fitting }
 }
 
+/// Of at least one choice those without spatial layers above the lowest, or the least of all.
+fn lowest_pictures(track: &Track, choices: &[LayerRate]) -> Vec<LayerRate> {
+    let is_one = |encoding: Option<u8>| {
+        let encoding = encoding.and_then(|at| track.encodings.get(usize::from(at)));
+        encoding.is_none_or(|encoding| encoding.highest_layers().0 == 0)
+    };
+    let is_lowest = |choice: &&LayerRate| choice.layer.spatial == 0 || is_one(choice.layer.encoding);
+    let lowest: Vec<LayerRate> = choices.iter().filter(is_lowest).copied().collect();
+    if lowest.is_empty() { choices.iter().take(1).copied().collect() } else { lowest }
+}
+
 impl Viewer {
     /// With less than all it gets nothing live: packets are chosen where they come from the cache.
     fn hold_back(&mut self, tracks: &Tracks, share: Share) {
@@ -438,6 +456,14 @@ impl Viewer {
 }
 
 impl Track {
+    /// Whether spatial layers can be told apart by dependency descriptors only: decoders of AV1 without them
+    /// take each layer for a picture of its own, and Chromium's decodes none.
+    fn needs_descriptors(&self) -> bool {
+        let newest = self.main.cache.end().checked_sub(1).and_then(|newest| self.main.cache.get(newest));
+        newest.is_some_and(|newest| newest.packet.codec() == Codec::Av1)
+            && self.encodings.iter().any(|encoding| encoding.highest_layers().0 > 0)
+    }
+
     /// Of what is forwarded, over the last seconds.
     pub(crate) fn bits_per_second(&self, now: Instant) -> u64 {
         self.main.recent.as_ref().map_or(0, |recent| recent.bits_per_second(now))

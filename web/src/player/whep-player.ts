@@ -5,7 +5,7 @@
  * lost, what to tell the person watching, and how long to wait before the next try.
  */
 import { always } from '../lib/trouble';
-import { wantCaptureTime } from '../rtc/codecs';
+import { wantExtensions } from '../rtc/codecs';
 import { Connection, type Link } from '../rtc/connection';
 import type { Layers } from '../rtc/layers';
 import { entries, FiguresSampler, type ConnectionFigures } from '../rtc/stats';
@@ -142,7 +142,7 @@ export class WhepPlayer extends BasePlayer<WhepPlayerOptions> implements StreamP
 
   #prepare(peer: RTCPeerConnection, media: MediaStream): void {
     for (const kind of ['video', 'audio'])
-      wantCaptureTime(peer.addTransceiver(kind, { direction: 'recvonly' }));
+      wantExtensions(peer.addTransceiver(kind, { direction: 'recvonly' }));
     peer.addEventListener('track', ({ track }) => {
       media.addTrack(track);
       if (this.video.srcObject === media) return;

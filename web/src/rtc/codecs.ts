@@ -62,17 +62,21 @@ interface WithExtensions {
 /** Carries the moment of capture with the frames; off unless asked for. */
 const CAPTURE_TIME = 'http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time';
 
-/** Asks for capture times on this track, where the browser can. */
-export function wantCaptureTime(transceiver: RTCRtpTransceiver): void {
+/** Says which frames of AV1 are of which layer: without it no more than the smallest pictures can be played. */
+const DEPENDENCIES =
+  'https://aomediacodec.github.io/av1-rtp-spec/#dependency-descriptor-rtp-header-extension';
+
+/** Asks for capture times and layers on this track, where the browser can. */
+export function wantExtensions(transceiver: RTCRtpTransceiver): void {
   const able = transceiver as unknown as WithExtensions;
   const entries = able.getHeaderExtensionsToNegotiate?.();
   if (entries === undefined || able.setHeaderExtensionsToNegotiate === undefined) return;
-  const wanted = entries.find(({ uri }) => uri === CAPTURE_TIME);
-  if (wanted === undefined) return;
-  wanted.direction = 'sendrecv';
+  const wanted = entries.filter(({ uri }) => uri === CAPTURE_TIME || uri === DEPENDENCIES);
+  if (wanted.length === 0) return;
+  for (const entry of wanted) entry.direction = 'sendrecv';
   try {
     able.setHeaderExtensionsToNegotiate(entries);
   } catch {
-    // Only a figure less.
+    // A figure less, and fewer layers.
   }
 }

@@ -3,7 +3,7 @@
  */
 import { backoffDelay } from '../lib/backoff';
 import type { Trouble } from '../lib/trouble';
-import { preferredCodecs, wantCaptureTime, type VideoCodec } from './codecs';
+import { preferredCodecs, wantExtensions, type VideoCodec } from './codecs';
 import { Connection, type Link } from './connection';
 import { withStartBitrate, withStereo } from './sdp';
 
@@ -211,7 +211,7 @@ function addTracks(peer: RTCPeerConnection, stream: MediaStream, target: Publish
       streams: [stream],
       ...(video ? { sendEncodings: [{ maxBitrate: target.videoBitsPerSecond }] } : {}),
     });
-    wantCaptureTime(transceiver);
+    wantExtensions(transceiver);
     if (!video) continue;
     const capabilities = RTCRtpSender.getCapabilities('video')?.codecs;
     // Missing in old browsers; then theirs is the choice.

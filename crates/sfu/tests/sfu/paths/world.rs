@@ -142,7 +142,7 @@ pub(crate) struct Seat {
     taken_at: Option<Instant>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Slice {
     picture: u32,
     part: u16,
@@ -159,6 +159,8 @@ pub(crate) struct World {
     pub(crate) seats: BTreeMap<u64, Seat>,
     /// When key frames were asked for.
     pub(crate) key_frames_asked: Vec<Instant>,
+    /// And of which encodings.
+    pub(crate) encodings_asked: Vec<usize>,
     /// Bits per second of each encoding of the video.
     rates: Vec<f64>,
     /// Bits per second of all paths over time, in steps; else they are as they are set.
@@ -237,6 +239,7 @@ impl World {
             stream,
             seats: BTreeMap::new(),
             key_frames_asked: Vec::new(),
+            encodings_asked: Vec::new(),
             rates: rates.to_vec(),
             trace: None,
             gop,
@@ -394,11 +397,14 @@ impl World {
             if let rtp::rtcp::Rtcp::Pli(pli) = packet.expect("well formed") {
                 self.key_frames_asked.push(now);
                 let at = (0..self.rates.len()).find(|at| ssrc_of(*at) == pli.media_ssrc);
-                self.key_due[at.expect("an encoding")] = true;
+                let at = at.expect("an encoding");
+                self.encodings_asked.push(at);
+                self.key_due[at] = true;
             }
         }
         while self.stream.poll_key_frame_request(now).is_some() {
             self.key_frames_asked.push(now);
+            self.encodings_asked.push(0);
             self.key_due[0] = true;
         }
     }
@@ -799,7 +805,7 @@ impl Seat {
             let is_other = self.seen.layers.last().is_some_and(|layer| *layer != slice.layer);
             // Another encoding begins with a picture that it may have had of the one before.
             let is_later = self.shown.is_none_or(|shown| shown < slice.picture + u32::from(is_other));
-            assert!(is_later || is_other, "back in time");
+            assert!(is_later || is_other, "back in time: {slice:?}, shown {:?}", self.shown);
             let follows = !is_other && self.shown.is_some_and(|shown| shown + 1 == slice.picture);
             if follows || slice.is_key {
                 self.seen.layers.push(slice.layer);

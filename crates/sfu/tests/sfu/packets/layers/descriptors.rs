@@ -503,3 +503,35 @@ fn ten_thousand_changes_leave_nothing_behind() {
     }
     assert_eq!(svc.requests, requests, "no key frame was needed");
 }
+
+/// Without descriptors a decoder of AV1 cannot tell the frames of a picture apart.
+#[test]
+fn who_takes_no_descriptors_gets_the_lowest_pictures_of_av1() {
+    for (has_descriptors, encoder) in
+        [(true, Encoder::l3t3()), (false, Encoder::l3t3()), (false, Encoder::l1t3())]
+    {
+        let mut svc = Svc::new(encoder, 5);
+        let (spatial_max, _) = svc.layers();
+        let mut input = av1_viewer(1);
+        if !has_descriptors {
+            input.tracks[1].extensions = Default::default();
+        }
+        let id = svc.world.join_as(&input);
+        let most_bits_per_second = 50_000_000;
+        let input = sfu::PacerInput {
+            reports_packets: true,
+            reports_streams: false,
+            start_bits_per_second: most_bits_per_second,
+            most_bits_per_second,
+        };
+        let mut pacer = sfu::Pacer::new(svc.world.now, input);
+        for _ in 0..100 {
+            svc.play(1);
+            svc.world.stream.adapt(svc.world.now, id, &mut pacer);
+            svc.world.settle();
+        }
+        let (current, _) = svc.world.stream.layer_of(id, video()).unwrap();
+        let is_lowest = current.spatial == 0;
+        assert_eq!(is_lowest, !has_descriptors && spatial_max > 0, "{has_descriptors} {current:?}");
+    }
+}
