@@ -7,7 +7,7 @@
 //!
 //! What is older than the cache counts like the rest of the report's interval.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtp::rtcp::ReportBlock;
 
@@ -16,19 +16,19 @@ use super::track::Track;
 use super::viewer::{ColdTrack, ViewerTrack};
 
 impl ColdTrack {
-    /// Takes a report on this track; what its viewer's path has lost, as a share of 256.
+    /// Takes a report on this track, so long after its viewer joined; what its path has lost, as a share of 256.
     pub(crate) fn own_fraction_lost(
         &mut self,
-        now: Instant,
+        since_joined: Duration,
         hot: &ViewerTrack,
         track: &Track,
         block: &ReportBlock,
     ) -> u8 {
-        let highest = block.highest_sequence_number;
-        if self.reported.is_some_and(|(at, _)| now.saturating_duration_since(at) < LOOKED_EACH) {
+        let (at_ms, highest) = (since_joined.as_millis() as u32, block.highest_sequence_number);
+        if self.reported.is_some_and(|(before_ms, _)| at_ms.wrapping_sub(before_ms) < LOOKED_EACH_MS) {
             return self.own_fraction_lost.min(block.fraction_lost);
         }
-        let before = self.reported.replace((now, highest));
+        let before = self.reported.replace((at_ms, highest));
         // Nearly always: nothing is to be looked for.
         if block.fraction_lost == 0 {
             return 0;
@@ -77,6 +77,6 @@ impl ViewerTrack {
 
 /// A report that comes sooner is read with what the one before has shown: a viewer that sends thousands of
 /// them is not worth as many looks.
-const LOOKED_EACH: Duration = Duration::from_millis(100);
+const LOOKED_EACH_MS: u32 = 100;
 /// Numbers of one report that are looked up: 5 s of some 800 packets, which is more than is kept.
 const NUMBERS_MAX: u32 = 4_096;

@@ -46,6 +46,8 @@ pub struct Pacer {
     streams: Option<Box<StreamNumbers>>,
     most_bits_per_second: u64,
     demand: u64,
+    /// When it was looked at what the viewer gets, and what its path carried then.
+    reviewed: (Instant, u64),
     /// When to look next whether the viewer has been silent for too long; `None`: with the next call.
     check_at: Option<Instant>,
 }
@@ -104,6 +106,7 @@ impl Pacer {
             streams,
             most_bits_per_second,
             demand: 0,
+            reviewed: (now, u64::MAX),
             check_at: None,
         }
     }
@@ -253,6 +256,19 @@ impl Pacer {
         self.reports_packets && self.demand > self.estimate() + self.estimate() / 20
     }
 
+    /// Whether a report may change what the viewer gets. Where its path carries more than there is to send, and
+    /// no less than before, that is looked at now and then: it costs as much as the report itself.
+    pub(crate) fn is_review_due(&mut self, now: Instant) -> bool {
+        let estimate = self.estimate();
+        let (at, before) = self.reviewed;
+        let is_settled = self.reports_packets && !self.wants_more() && estimate + estimate / 16 >= before;
+        if is_settled && now.saturating_duration_since(at) < REVIEW_INTERVAL {
+            return false;
+        }
+        self.reviewed = (now, estimate);
+        true
+    }
+
     /// Whether packets are to leave as ECT(1) (RFC 9331): the viewer reports marks, and nothing was seen to
     /// take them off on the way.
     #[inline]
@@ -307,6 +323,8 @@ impl Pacer {
 
 /// IPv4 and UDP headers: links carry them as well, and of a packet of audio they are a fourth.
 const OVERHEAD_BYTES: usize = 28;
+/// How often it is looked at what a viewer gets whose path carries all of it.
+const REVIEW_INTERVAL: Duration = Duration::from_millis(250);
 /// How often silence is looked for at least.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// How often a stopped transport is asked again: the report that ends it does not wake the viewer.

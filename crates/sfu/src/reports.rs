@@ -107,7 +107,9 @@ impl PacketStream {
                 _ => {}
             }
         }
-        if let Some(pacer) = pacer.filter(|_| is_about_path) {
+        if let Some(pacer) = pacer.filter(|_| is_about_path)
+            && pacer.is_review_due(now)
+        {
             self.adapt(now, id, pacer);
         }
         events
@@ -331,6 +333,7 @@ impl Viewer {
         blocks: ReportBlocks<'_>,
         tracks: &Tracks,
     ) -> bool {
+        let since_joined = at_time.saturating_duration_since(self.cold.joined_at);
         let (mut worst, mut lost, mut jitter, mut is_any) = (0, 0, Duration::ZERO, false);
         for block in blocks.iter() {
             let Some(at) = self.track_of(block.ssrc) else { continue };
@@ -340,7 +343,7 @@ impl Viewer {
             let round_trip = self.cold.round_trip;
             let cold = &mut self.cold.tracks[at];
             cold.own_fraction_lost =
-                cold.own_fraction_lost(at_time, &self.tracks[track.index], track, &block);
+                cold.own_fraction_lost(since_joined, &self.tracks[track.index], track, &block);
             let lost_share = f32::from(cold.own_fraction_lost) / 256.0;
             if let Some(protection) = &mut cold.protection {
                 protection.handle_report(at_time, lost_share, round_trip);

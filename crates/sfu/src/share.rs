@@ -408,6 +408,7 @@ impl PacketStream {
         let mut choices = self.layers(now, index);
         choices.retain(|choice| choice.is_live && choice.bits_per_second > 0);
         let Some(track) = self.tracks.get_mut(index) else { return };
+        choices.retain(|choice| is_smooth(track, choice.layer));
         for choice in &mut choices {
             let before = track.choices.iter().find(|before| before.layer == choice.layer);
             if let Some(before) = before.map(|before| before.bits_per_second) {
@@ -424,6 +425,14 @@ fn no_higher_than(most: u16, choices: &[LayerRate]) -> Vec<LayerRate> {
     let fits = |choice: &&LayerRate| choice.size.is_none_or(|size| size.height <= most);
     let fitting: Vec<LayerRate> = choices.iter().filter(fits).copied().collect();
     if fitting.is_empty() { choices.iter().take(1).copied().collect() } else { fitting }
+}
+
+/// Whether a layer has at least half of the pictures, or lowest ones: a quarter of large ones takes as much
+/// as all of the next smaller spatial layer, to which a viewer can go down at any picture.
+fn is_smooth(track: &Track, layer: Layer) -> bool {
+    let encoding = layer.encoding.and_then(|at| track.encodings.get(usize::from(at)));
+    let (spatial_max, temporal_max) = encoding.map_or((0, 0), |encoding| encoding.highest_layers());
+    spatial_max == 0 || layer.spatial == 0 || layer.temporal.saturating_add(1) >= temporal_max
 }
 
 /// Of at least one choice those without spatial layers above the lowest, or the least of all.

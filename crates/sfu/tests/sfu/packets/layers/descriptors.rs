@@ -535,3 +535,33 @@ fn who_takes_no_descriptors_gets_the_lowest_pictures_of_av1() {
         assert_eq!(is_lowest, !has_descriptors && spatial_max > 0, "{has_descriptors} {current:?}");
     }
 }
+
+/// Whatever a path carries: large pictures come at half of their rate at least, or smaller ones do.
+#[test]
+fn paths_choose_no_quarter_of_large_pictures() {
+    let mut svc = Svc::new(Encoder::l3t3(), 6);
+    let id = svc.world.join_as(&av1_viewer(1));
+    svc.play(60);
+    let rates: Vec<u64> =
+        svc.world.stream.layers(svc.world.now, video()).iter().map(|layer| layer.bits_per_second).collect();
+    let mut chosen = Vec::new();
+    for rate in rates {
+        let most_bits_per_second = rate * 112 / 100;
+        let input = sfu::PacerInput {
+            reports_packets: true,
+            reports_streams: false,
+            start_bits_per_second: most_bits_per_second,
+            most_bits_per_second,
+        };
+        let mut pacer = sfu::Pacer::new(svc.world.now, input);
+        for _ in 0..30 {
+            svc.world.stream.adapt(svc.world.now, id, &mut pacer);
+            svc.play(1);
+        }
+        let (_, wanted) = svc.world.stream.layer_of(id, video()).unwrap();
+        assert!(wanted.spatial == 0 || wanted.temporal >= 1, "{rate}: {wanted:?}");
+        chosen.push((wanted.spatial, wanted.temporal));
+    }
+    chosen.dedup();
+    assert!(chosen.len() >= 4, "{chosen:?}");
+}
