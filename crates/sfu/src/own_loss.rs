@@ -16,7 +16,8 @@ use super::track::Track;
 use super::viewer::{ColdTrack, ViewerTrack};
 
 impl ColdTrack {
-    /// Takes a report on this track, so long after its viewer joined; what its path has lost, as a share of 256.
+    /// Takes a report on this track, so long after its viewer joined; what its path has lost, as a share
+    /// of 256.
     pub(crate) fn own_fraction_lost(
         &mut self,
         since_joined: Duration,

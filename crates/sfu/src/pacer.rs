@@ -256,8 +256,8 @@ impl Pacer {
         self.reports_packets && self.demand > self.estimate() + self.estimate() / 20
     }
 
-    /// Whether a report may change what the viewer gets. Where its path carries more than there is to send, and
-    /// no less than before, that is looked at now and then: it costs as much as the report itself.
+    /// Whether a report may change what the viewer gets. Where its path carries more than there is to send,
+    /// and no less than before, that is looked at now and then: it costs as much as the report itself.
     pub(crate) fn is_review_due(&mut self, now: Instant) -> bool {
         let estimate = self.estimate();
         let (at, before) = self.reviewed;
