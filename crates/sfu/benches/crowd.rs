@@ -26,7 +26,8 @@ fn main() {
             let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
             lines.push(format!(
                 "case=crowd kind=sim contender=ours caps={kind} beside={with} viewers={} \
-                 utilisation={:.3} least={:.3} queue_ms_p95={:.1} audio_ms_p99={:.1} loss_percent={:.3} freeze_ms={:.0}",
+                 utilisation={:.3} least={:.3} queue_ms_p95={:.1} audio_ms_p99={:.1} \
+                 loss_percent={:.3} freeze_ms={:.0}",
                 figures.viewers,
                 figures.utilisation,
                 figures.least,
