@@ -405,8 +405,7 @@ impl Worker {
         redirected(&base, &request.target)
     }
 
-    /// Answers a request that gets no stream, or one that is refused. The
-    /// connection stays open as it does after an answer of control.
+    /// Answers a request that gets no stream. The connection stays open as after an answer of control.
     pub(crate) fn answer_request(
         &mut self,
         conn: ConnId,
