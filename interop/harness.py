@@ -152,7 +152,7 @@ class Server(Served):
         self.process = subprocess.Popen(
             [binary, "--workers", str(workers), "--ports-file", ports, "--rtmp-listen", "127.0.0.1:0"]
             + ["--http-listen", f"{host}:0", "--rtc-udp-listen", f"{host}:0"]
-            + ["--rtc-tcp-listen", f"{host}:0", *more],
+            + ["--rtc-tcp-listen", f"{host}:0", "--srt-listen", f"{host}:0", *more],
             stdout=self.log,
             stderr=self.log,
         )

@@ -151,6 +151,8 @@ class RtcBench(Bench):
             f'listen = "{net.server_address}:{rtmp}"',
             "[http]",
             f'listen = "{net.server_address}:{http}"',
+            "[srt]",
+            "listen = []",
             "[rtc]",
             f'udp_listen = "{net.server_address}:0"',
             "tcp_listen = []",

@@ -11,8 +11,16 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 7] =
-    ["application", "auth.publish", "auth.play", "pull", "channel", "record.rule", "vod.remote"];
+pub const LISTS: [&str; 8] = [
+    "application",
+    "auth.publish",
+    "auth.play",
+    "pull",
+    "channel",
+    "record.rule",
+    "srt.stream",
+    "vod.remote",
+];
 
 /// One `key = value`.
 #[derive(Debug, Clone)]

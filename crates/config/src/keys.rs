@@ -5,9 +5,11 @@
 //! values become for the workers is in `resolve.rs`.
 
 mod record;
+mod srt;
 mod vod;
 
 pub use record::{Record, RecordRule, Upload};
+pub use srt::{Srt, SrtStream};
 pub use vod::{Vod, VodRemote};
 
 use super::section::section;

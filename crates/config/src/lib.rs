@@ -14,6 +14,7 @@ pub mod resolve;
 mod rtc;
 pub mod section;
 mod sources;
+mod srt;
 pub mod tls;
 mod udp_backend;
 mod upload;
@@ -23,7 +24,9 @@ mod vod;
 use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, key_suggestion, suggestion};
-use keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, Stream, VodRemote};
+use keys::{
+    ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, SrtStream, Stream, VodRemote,
+};
 use section::{Key, Section};
 use value::Raw;
 
@@ -49,6 +52,8 @@ macro_rules! config {
             pub channels: Vec<ChannelledEntry>,
             /// `[[record.rule]]` entries in order.
             pub record_rules: Vec<RecordEntry>,
+            /// `[[srt.stream]]` entries in order.
+            pub srt_streams: Vec<SrtStreamEntry>,
             /// `[[vod.remote]]` entries in order.
             pub vod_remotes: Vec<VodRemoteEntry>,
             /// Where each key that is not at its default was set.
@@ -95,6 +100,7 @@ config! {
     http: Http,
     https: Https,
     rtc: Rtc,
+    srt: Srt,
     tls: Tls,
     limits: Limits,
     stream: Stream,
@@ -158,6 +164,15 @@ pub struct ChannelledEntry {
     /// Its values.
     pub channel: ChannelEntry,
     /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[srt.stream]]`.
+#[derive(Debug, Clone)]
+pub struct SrtStreamEntry {
+    /// Its values.
+    pub stream: SrtStream,
+    /// Where it was written.
     pub origin: Origin,
 }
 
@@ -268,6 +283,10 @@ impl Config {
             match table.list {
                 "application" => self.apply_application(table, errors),
                 "record.rule" => self.apply_record_rule(table, errors),
+                "srt.stream" => {
+                    let stream = list_entry(&table, errors);
+                    self.srt_streams.push(SrtStreamEntry { stream, origin: table.origin });
+                }
                 "vod.remote" => {
                     let remote = list_entry(&table, errors);
                     self.vod_remotes.push(VodRemoteEntry { remote, origin: table.origin });

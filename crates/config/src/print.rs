@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use super::error::Origin;
 use super::file::LISTS;
-use super::keys::{ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, Stream, VodRemote};
+use super::keys::{
+    ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, SrtStream, Stream, VodRemote,
+};
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
 
@@ -79,6 +81,7 @@ pub fn markdown() -> String {
     let names: Vec<String> = super::record_rule_keys().iter().map(|key| format!("`{}`", key.name)).collect();
     out.push('\n');
     wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
+    list::<SrtStream>(&mut out, "`[[srt.stream]]`");
     list::<VodRemote>(&mut out, "`[[vod.remote]]`");
     out.push_str(EXAMPLES);
     out
@@ -141,6 +144,18 @@ fn lists(out: &mut String, config: &Config) {
         let _ = writeln!(out, "\n[[pull]]\nstream = {}", super::value::toml_string(&entry.pull.stream));
         // It may hold a password.
         let _ = writeln!(out, "# url is set and not shown");
+    }
+    for entry in &config.srt_streams {
+        let stream = super::value::toml_string(&entry.stream.stream);
+        let _ = writeln!(out, "\n[[srt.stream]]\nstream = {stream}");
+        for (name, passphrase) in [
+            ("publish_passphrase", &entry.stream.publish_passphrase),
+            ("play_passphrase", &entry.stream.play_passphrase),
+        ] {
+            if !passphrase.is_empty() {
+                let _ = writeln!(out, "# {name} is set and not shown");
+            }
+        }
     }
     for entry in &config.vod_remotes {
         let name = super::value::toml_string(&entry.remote.name);
@@ -207,6 +222,7 @@ const LISTS_DOC: &str = "Lists of tables:
   [[record.rule]]            # streams that are recorded; the first match decides
   stream = \"live/*\"
   directory = \"/srv/recordings\"
+  [[srt.stream]]             # passphrases of SRT
   [[vod.remote]]             # a server whose MP4 files are played
   name = \"store\"
   url = \"https://media.example/films/\"

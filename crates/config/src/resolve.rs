@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice};
-use super::{Config, cluster, policy, record, rtc, sources, tls, upload, vod};
+use super::{Config, cluster, policy, record, rtc, sources, srt, tls, upload, vod};
 use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
 use ::sources::pull::PullSpec;
@@ -131,6 +131,7 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
         workers,
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
+        srt: srt::settings(config, ipv6, errors),
         relay: cluster::relay(config, ipv6),
         transcoding: transcoding(config),
         segments: segments(config),

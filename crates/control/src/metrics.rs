@@ -183,6 +183,30 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     rtc.padding_bytes: "millstream_rtc_padding_bytes", "Bytes of padding sent for probes";
     rtc.times_behind: "millstream_rtc_times_behind",
         "Times that video waited for a player's path for so long that it went on with the next key frame";
+    srt.accepted: "millstream_srt_sessions_accepted", "SRT callers that were let in";
+    srt.refused: "millstream_srt_callers_refused", "SRT callers that were refused";
+    srt.inductions: "millstream_srt_inductions", "SRT callers that were given a cookie, of which nothing is kept";
+    srt.wrong_cookies: "millstream_srt_wrong_cookies",
+        "SRT handshakes with a wrong cookie, which are not answered";
+    srt.unknown: "millstream_srt_unknown_datagrams", "Datagrams that are for no SRT session";
+    srt.invalid: "millstream_srt_invalid_packets", "Packets that make no sense to their SRT session";
+    srt.packets_in: "millstream_srt_received_packets", "SRT data packets received, each once";
+    srt.lost_in: "millstream_srt_lost_packets", "SRT data packets of publishers found missing";
+    srt.retransmitted_in: "millstream_srt_received_again_packets",
+        "SRT data packets of publishers that came when they were sent again";
+    srt.dropped_in: "millstream_srt_dropped_packets",
+        "SRT data packets of publishers given up, because the next one was due";
+    srt.late_in: "millstream_srt_late_packets", "SRT data packets that came twice, or too late";
+    srt.no_room_in: "millstream_srt_no_room_packets", "SRT data packets for which there was no room";
+    srt.undecrypted_in: "millstream_srt_undecrypted_packets", "SRT data packets that could not be decrypted";
+    srt.packets_out: "millstream_srt_sent_packets",
+        "SRT data packets sent for the first time, summed over players";
+    srt.lost_out: "millstream_srt_players_lost_packets", "SRT data packets that players reported missing";
+    srt.retransmitted_out: "millstream_srt_sent_again_packets", "SRT data packets sent again";
+    srt.dropped_out: "millstream_srt_players_dropped_packets",
+        "SRT data packets given up, because they were too old for their player";
+    srt.send_failures: "millstream_srt_send_failures",
+        "Datagrams of SRT that a socket had no room for or refused";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";
     bridges.transcoders_refused: "millstream_bridge_transcoders_refused",
         "Bridges that run without audio because no transcoder was free";

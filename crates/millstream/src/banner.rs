@@ -38,6 +38,14 @@ pub(crate) fn text(
     lines(&mut out, "WHIP", rtc, "/whip/live/STREAM");
     lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
     media_ports(&mut out, addresses);
+    if !addresses.srt.is_empty() {
+        let _ = writeln!(
+            out,
+            "  {:10}srt: UDP {}, stream id publish:live/STREAM or read:live/STREAM",
+            "",
+            ports(&addresses.srt)
+        );
+    }
     lines(&mut out, "play", &rtmp, "/live/STREAM");
     lines(&mut out, "", &web, "/live/STREAM.flv");
     let others = if serves.segments { ".ts, .m3u8 (HLS), .mpd (DASH)" } else { ".ts" };

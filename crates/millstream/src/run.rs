@@ -110,6 +110,7 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
         "https": texts(&addresses.https),
         "rtc_udp": texts(&addresses.rtc_udp),
         "rtc_tcp": texts(&addresses.rtc_tcp),
+        "srt": texts(&addresses.srt),
         "nodes": texts(&addresses.nodes),
     });
     let temporary = format!("{path}.{}", std::process::id());

@@ -419,8 +419,9 @@ fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
         ("https.listen", &settings.https),
         ("rtc.udp_listen", &settings.rtc.udp),
         ("rtc.tcp_listen", &settings.rtc.tcp),
+        ("srt.listen", &settings.srt.listen),
     ];
-    // With WebRTC the address that was tried follows the configured one, in parentheses.
+    // With WebRTC and SRT the address that was tried follows the configured one, in parentheses.
     let named = |address: &SocketAddr| {
         text.contains(&format!("{address}:")) || text.contains(&format!("{address} ("))
     };

@@ -7,6 +7,13 @@ pub struct SequenceNumber(u32);
 impl SequenceNumber {
     const MASK: u32 = 0x7fff_ffff;
 
+    /// A number that nobody can guess.
+    pub fn random() -> Self {
+        let mut bytes = [0; 4];
+        aws_lc_rs::rand::fill(&mut bytes).expect("the system has random bytes");
+        Self::new(u32::from_be_bytes(bytes))
+    }
+
     /// The number in the lower 31 bits.
     pub fn new(number: u32) -> Self {
         Self(number & Self::MASK)

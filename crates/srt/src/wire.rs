@@ -38,6 +38,16 @@ pub const TS_PAYLOAD_BYTES: usize = 7 * 188;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
+impl SocketId {
+    /// One that nobody can guess.
+    pub fn random() -> Self {
+        let mut bytes = [0; 4];
+        aws_lc_rs::rand::fill(&mut bytes).expect("the system has random bytes");
+        // The two highest bits are of other kinds of sockets in libsrt.
+        Self((u32::from_be_bytes(bytes) & 0x3fff_ffff).max(1))
+    }
+}
+
 /// Why bytes are no packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireError {

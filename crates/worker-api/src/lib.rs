@@ -15,6 +15,7 @@ pub mod handoff;
 pub mod internal;
 pub mod pattern;
 pub mod publications;
+pub mod rate;
 mod refused;
 pub mod relay;
 pub mod rtc;
@@ -53,6 +54,8 @@ pub struct ListenAddresses {
     pub rtc_udp: Vec<SocketAddr>,
     /// WebRTC over TCP, of all workers.
     pub rtc_tcp: Vec<SocketAddr>,
+    /// SRT.
+    pub srt: Vec<SocketAddr>,
     /// Links of other nodes of the cluster.
     pub nodes: Vec<SocketAddr>,
     /// Packets between nodes.

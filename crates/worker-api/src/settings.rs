@@ -58,6 +58,8 @@ pub struct WorkerSettings {
     pub applications: Vec<Application>,
     /// WebRTC: WHIP and WHEP.
     pub rtc: RtcSettings,
+    /// SRT.
+    pub srt: SrtSettings,
     /// Packets between nodes, on the first worker; `None` on a node without others.
     pub relay: Option<RelaySettings>,
     /// Transcoding of audio.
@@ -125,6 +127,71 @@ pub struct RtcSettings {
     pub start_bits_per_second: u64,
     /// Most that is sent to one viewer.
     pub player_bits_per_second_max: u64,
+}
+
+/// Settings of SRT, on every worker the same.
+#[derive(Debug, Clone)]
+pub struct SrtSettings {
+    /// Addresses for SRT, shared by all workers; port 0 picks a free one. Empty: no SRT.
+    pub listen: Vec<SocketAddr>,
+    /// Least delay of what is received and sent; a caller may ask for more.
+    pub latency: Duration,
+    /// Most delay of what is received.
+    pub latency_max: Duration,
+    /// What callers are to have for which streams: the first that matches decides.
+    pub passphrases: Vec<SrtPassphrases>,
+    /// Sessions of one worker; further ones are refused.
+    pub sessions_max: usize,
+    /// Sessions of one worker of which nothing has come since they were accepted; with more, callers are
+    /// refused.
+    pub pending_max: usize,
+    /// Sessions that one address (IPv6: /64) may ask for in a second, on average; twice as many at once.
+    /// Zero: any.
+    pub handshakes_per_second_max: u32,
+    /// A session that sends nothing for this long is over.
+    pub silence_max: Duration,
+    /// Bytes of received packets that a session may hold.
+    pub buffer_bytes_max: usize,
+    /// Most that is sent to one player.
+    pub player_bits_per_second_max: u64,
+    /// How datagrams are sent.
+    pub udp_backend: UdpBackend,
+}
+
+/// Passphrases of the streams of a pattern.
+#[derive(Debug, Clone)]
+pub struct SrtPassphrases {
+    /// Over `app/stream`.
+    pub pattern: Pattern,
+    /// Of publishers; `None`: they send in clear.
+    pub publish: Option<srt::Passphrase>,
+    /// Of players; `None`: they get it in clear.
+    pub play: Option<srt::Passphrase>,
+}
+
+impl SrtSettings {
+    /// The passphrases of a stream.
+    pub fn passphrases_of(&self, app: &str, stream: &str) -> Option<&SrtPassphrases> {
+        self.passphrases.iter().find(|rule| rule.pattern.matches_parts(app, stream))
+    }
+}
+
+impl Default for SrtSettings {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            latency: Duration::from_millis(120),
+            latency_max: Duration::from_secs(8),
+            passphrases: Vec::new(),
+            sessions_max: 1_000,
+            pending_max: 256,
+            handshakes_per_second_max: 20,
+            silence_max: Duration::from_secs(5),
+            buffer_bytes_max: 8 << 20,
+            player_bits_per_second_max: 100_000_000,
+            udp_backend: UdpBackend::Auto,
+        }
+    }
 }
 
 /// Settings of the packets between nodes.
@@ -348,6 +415,7 @@ impl Default for WorkerSettings {
             cors_allow_origin: Some("*".to_owned()),
             applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
             rtc: RtcSettings::default(),
+            srt: SrtSettings::default(),
             relay: None,
             transcoding: TranscodingSettings::default(),
             segments: Some(SegmentsSettings::default()),

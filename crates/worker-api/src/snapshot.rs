@@ -154,6 +154,8 @@ pub struct WorkerCounters {
     pub loop_busy_us: u64,
     /// WebRTC alone.
     pub rtc: RtcCounters,
+    /// SRT alone.
+    pub srt: SrtCounters,
     /// Packets between nodes alone.
     pub relay: RelayCounters,
     /// Bridges alone.
@@ -192,6 +194,69 @@ pub struct BridgeCounters {
     pub broken: u64,
     /// Audio frames the transcoders had no room for.
     pub audio_dropped: u64,
+}
+
+/// SRT counters of one worker since start (gauges are named so).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SrtCounters {
+    /// Gauge: sessions.
+    pub sessions: u64,
+    /// Gauge: sessions of which nothing has come since they were accepted.
+    pub pending: u64,
+    /// Sessions accepted.
+    pub accepted: u64,
+    /// Callers refused.
+    pub refused: u64,
+    /// Requests for a cookie answered, of which nothing is kept.
+    pub inductions: u64,
+    /// Requests for a connection with a wrong cookie, which are not answered.
+    pub wrong_cookies: u64,
+    /// Datagrams that are for no session.
+    pub unknown: u64,
+    /// Datagrams that make no sense to their session.
+    pub invalid: u64,
+    /// Data packets received, each once.
+    pub packets_in: u64,
+    /// Data packets found missing.
+    pub lost_in: u64,
+    /// Those of them that came when they were sent again.
+    pub retransmitted_in: u64,
+    /// Data packets given up, because the next one was due.
+    pub dropped_in: u64,
+    /// Data packets that came twice, or too late.
+    pub late_in: u64,
+    /// Data packets for which there was no room.
+    pub no_room_in: u64,
+    /// Data packets that could not be decrypted.
+    pub undecrypted_in: u64,
+    /// Data packets sent for the first time.
+    pub packets_out: u64,
+    /// Data packets that players reported missing.
+    pub lost_out: u64,
+    /// Data packets sent again.
+    pub retransmitted_out: u64,
+    /// Data packets given up, because they were too old.
+    pub dropped_out: u64,
+    /// Datagrams that the system had no room for, or refused.
+    pub send_failures: u64,
+}
+
+impl SrtCounters {
+    /// Adds what a session has counted.
+    pub fn add(&mut self, session: &srt::Counters) {
+        self.invalid += session.invalid_in;
+        self.packets_in += session.packets_in;
+        self.lost_in += session.lost_in;
+        self.retransmitted_in += session.retransmitted_in;
+        self.dropped_in += session.dropped_in;
+        self.late_in += session.late_in;
+        self.no_room_in += session.no_room_in;
+        self.undecrypted_in += session.undecrypted_in;
+        self.packets_out += session.packets_out;
+        self.lost_out += session.lost_out;
+        self.retransmitted_out += session.retransmitted_out;
+        self.dropped_out += session.dropped_out;
+    }
 }
 
 /// WebRTC counters of one worker since start (gauges are named so).
@@ -494,11 +559,13 @@ pub enum Protocol {
     HttpTs,
     /// The same over TLS.
     HttpsTs,
+    /// A transport stream by SRT.
+    Srt,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -517,6 +584,7 @@ impl Protocol {
         Self::Recording,
         Self::HttpTs,
         Self::HttpsTs,
+        Self::Srt,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -540,6 +608,7 @@ impl Protocol {
             Self::Recording => "recording",
             Self::HttpTs => "http-ts",
             Self::HttpsTs => "https-ts",
+            Self::Srt => "srt",
         }
     }
 }
@@ -575,6 +644,17 @@ pub struct SessionSnapshot {
     pub user_agent: Option<String>,
     /// What only WebRTC sessions have.
     pub rtc: Option<RtcSessionSnapshot>,
+    /// What only SRT sessions have.
+    pub srt: Option<SrtSessionSnapshot>,
+}
+
+/// The connection of one SRT session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SrtSessionSnapshot {
+    /// What happened since it began.
+    pub counters: srt::Counters,
+    /// How it is now.
+    pub status: srt::Status,
 }
 
 /// The connection of one WebRTC session, as it is and as reports describe it.

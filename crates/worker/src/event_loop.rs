@@ -30,6 +30,7 @@ use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
 use crate::segments::{SegmentQueues, Segments};
+use crate::srt::Srt;
 use crate::stats::columns::Outbox;
 use worker_api::command::Command;
 use worker_api::handoff::{Handoff, ReturnQueue};
@@ -67,6 +68,8 @@ pub(crate) struct Worker {
     pub(crate) bridges: Bridges,
     /// Packets to and from other nodes: on the first worker of a node that has others.
     pub(crate) relay: Option<Box<PacketRelay>>,
+    /// Callers by SRT.
+    pub(crate) srt: Srt,
     pub(crate) acceptor: Acceptor,
     pub(crate) connections: Connections,
     /// HTTP connections between two requests.
@@ -84,12 +87,14 @@ impl Worker {
         packets: Packets,
         bridges: Bridges,
         relay: Option<Box<PacketRelay>>,
+        srt: Srt,
         listeners: Listeners,
     ) -> io::Result<Self> {
         packets.register(&ctx.events)?;
         if let Some(relay) = &relay {
             relay.register(&ctx.events)?;
         }
+        srt.register(&ctx.events)?;
         let acceptor = Acceptor::new(listeners, &ctx.events)?;
         let connections = Connections::new(&ctx.settings);
         Ok(Self {
@@ -100,6 +105,7 @@ impl Worker {
             packets,
             bridges,
             relay,
+            srt,
             acceptor,
             connections,
             idle: IdleConnections::default(),
@@ -162,6 +168,7 @@ impl Worker {
                 Token::IceTcp(connection) => self.packets.tcp_event(&mut self.ctx, connection, socket),
                 Token::IceListener(listener) => self.packets.listener_event(listener),
                 Token::Relay => self.relay_readable(),
+                Token::Srt(port) => self.srt.port_event(port),
             }
         }
         // After all events: a new session may get the id of one that has just ended, and must not get an
@@ -170,6 +177,7 @@ impl Worker {
         self.packets.input(&mut self.ctx, &mut self.received);
         self.carry_out_actions();
         self.receive_from_nodes();
+        self.receive_srt();
         self.accept();
         if self.acceptor.is_paused() {
             // Descriptors go to connections with a request before those that only may have one later.
@@ -203,7 +211,9 @@ impl Worker {
         self.carry_out_actions();
         self.packets.flush(&mut self.ctx);
         self.run_relay_timers();
+        self.run_srt_timers();
         self.serve_due_players();
+        self.send_srt();
 
         // Deadlines, a few times a second.
         if self.ctx.now_ms >= self.next_sweep_ms {
@@ -254,6 +264,7 @@ impl Worker {
         let now = self.ctx.now;
         let relay = self.relay.as_ref().map_or(Duration::MAX, |relay| relay.timeout(now));
         let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(relay);
+        let subsystems = subsystems.min(self.srt.timeout(now));
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 

@@ -25,6 +25,7 @@ mod requests;
 mod segments;
 #[cfg(feature = "simulated")]
 pub mod simulated;
+mod srt;
 mod stats;
 mod timeouts;
 mod timers;
@@ -126,6 +127,9 @@ impl Workers {
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
+        let (srt_addresses, srt_sockets) = net::srt_port::bind(&settings.srt, settings.workers)?;
+        addresses.srt = srt_addresses;
+        let srt_shared = Arc::new(srt::SrtShared::new(Clock::now(), &settings.srt));
         let mut relay =
             settings.relay.as_ref().map(|relay| PacketRelay::open(relay, &settings)).transpose()?;
         addresses.relay = relay.as_ref().map(PacketRelay::address);
@@ -156,8 +160,8 @@ impl Workers {
         let (wanted, wanted_of_thread) = mpsc::channel(WANTED_MAX);
         let mut segment_updates = Vec::new();
         let mut loops = Vec::with_capacity(settings.workers);
-        let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
-        for (index, (((events, listeners), mailboxes), sockets)) in own.enumerate() {
+        let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets).zip(srt_sockets);
+        for (index, ((((events, listeners), mailboxes), sockets), srt_sockets)) in own.enumerate() {
             let (commands, received) = sync_channel(COMMANDS_MAX);
             let (returns, returned) = mpsc::channel(RETURNS_MAX);
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
@@ -196,7 +200,8 @@ impl Workers {
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
             let relay = relay.take().map(Box::new);
-            loops.push(Worker::new(ctx, control, packets, bridges, relay, listeners)?);
+            let srt = srt::Srt::new(srt_sockets, &settings.srt, Arc::clone(&srt_shared))?;
+            loops.push(Worker::new(ctx, control, packets, bridges, relay, srt, listeners)?);
         }
         let updates = segment_updates;
         let end = SegmentsEnd { wanted: wanted_of_thread, sender: wanted, updates };

@@ -552,6 +552,9 @@ impl Worker {
         self.ctx.counters.bytes_out += written.bytes;
         self.ctx.counters.frames_out += written.messages;
         self.ctx.load.bytes_out += written.bytes;
+        if let State::Srt(link) = &mut session.state {
+            self.srt.mark_dirty(conn, link);
+        }
         if let Err(reason) = result {
             let is_told = matches!(reason, EndReason::NotCarried(_));
             return if is_told { self.end(conn, reason) } else { self.remove(conn, reason) };
@@ -600,6 +603,9 @@ impl Worker {
             let Some(mut session) = self.connections.take(&self.ctx, conn) else { return };
             if let Some(connection) = &mut session.connection {
                 connection.finish();
+            }
+            if let State::Srt(link) = session.state {
+                self.srt.ended(*link, self.ctx.now, self.ctx.now_ms);
             }
             tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");
         }

@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 use worker_api::command::Listed;
 use worker_api::snapshot::{
     BridgeDirection, BridgeSnapshot, Role, RtcLayer, RtcLayerSnapshot, RtcPathSnapshot, RtcSessionSnapshot,
-    SessionId, SessionSnapshot, WorkerSnapshot,
+    SessionId, SessionSnapshot, SrtSessionSnapshot, WorkerSnapshot,
 };
 
 use super::reason::reason;
@@ -385,6 +385,59 @@ pub(super) struct Session {
     pub(super) user_agent: Option<String>,
     /// Of WebRTC sessions only.
     pub(super) rtc: Option<RtcSession>,
+    /// Of SRT sessions only.
+    pub(super) srt: Option<SrtSession>,
+}
+
+/// The connection of an SRT session, in the direction of its media.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct SrtSession {
+    /// Data packets, each once.
+    pub(super) packets: u64,
+    /// Data packets that the receiver found missing, before they were sent again.
+    pub(super) lost_packets: u64,
+    /// Data packets that came when they were sent again, or were sent again.
+    pub(super) retransmitted_packets: u64,
+    /// Data packets given up: the receiver does not get them.
+    pub(super) dropped_packets: u64,
+    /// Data packets that came twice, or too late.
+    pub(super) late_packets: u64,
+    /// Data packets that could not be decrypted.
+    pub(super) undecrypted_packets: u64,
+    pub(super) rtt_ms: Option<f32>,
+    /// Delay that was agreed on.
+    pub(super) latency_ms: u32,
+    /// What waits to be given out, or to be acknowledged.
+    pub(super) buffer_packets: u64,
+    pub(super) buffer_bytes: u64,
+    pub(super) buffer_ms: u32,
+    pub(super) encrypted: bool,
+}
+
+impl SrtSession {
+    fn new(srt: &SrtSessionSnapshot, role: Role) -> Self {
+        let SrtSessionSnapshot { counters, status } = srt;
+        let is_publisher = role == Role::Publisher;
+        let of = |publisher: u64, player: u64| if is_publisher { publisher } else { player };
+        let (latency, (packets, bytes, time)) = match is_publisher {
+            true => (status.receive_latency, status.receive_buffer),
+            false => (status.send_latency, status.send_buffer),
+        };
+        Self {
+            packets: of(counters.packets_in, counters.packets_out),
+            lost_packets: of(counters.lost_in, counters.lost_out),
+            retransmitted_packets: of(counters.retransmitted_in, counters.retransmitted_out),
+            dropped_packets: of(counters.dropped_in, counters.dropped_out),
+            late_packets: of(counters.late_in, 0),
+            undecrypted_packets: of(counters.undecrypted_in, 0),
+            rtt_ms: status.round_trip.map(|time| time.as_secs_f32() * 1000.0),
+            latency_ms: latency.as_millis() as u32,
+            buffer_packets: packets as u64,
+            buffer_bytes: bytes as u64,
+            buffer_ms: time.as_millis() as u32,
+            encrypted: status.is_encrypted,
+        }
+    }
 }
 
 /// The connection of a WebRTC session. Losses are those of the media's receiver: ours of a
@@ -536,6 +589,7 @@ impl From<&SessionSnapshot> for Session {
             dropped_frames: session.dropped_frames,
             user_agent: session.user_agent.clone(),
             rtc: session.rtc.as_ref().map(RtcSession::from),
+            srt: session.srt.as_ref().map(|srt| SrtSession::new(srt, session.role)),
         }
     }
 }

@@ -10,10 +10,10 @@ use rtp::payload::MediaKind;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::listeners::Listeners;
-use super::rate::RateLimit;
 use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
 use worker_api::HomeOf;
+use worker_api::rate::RateLimit;
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::settings::RtcSettings;
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};

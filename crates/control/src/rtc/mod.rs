@@ -19,7 +19,6 @@ mod headers;
 mod layer;
 mod listeners;
 mod open;
-mod rate;
 mod refusal;
 mod registry;
 mod session;

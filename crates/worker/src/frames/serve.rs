@@ -1,6 +1,7 @@
 //! Frames out: players join, are served when due, and leave.
 
 use std::io::{self, IoSlice};
+use std::time::Instant;
 
 use delivery::{Cursor, PlayerAction, PlayerId, SlotId};
 
@@ -8,8 +9,10 @@ use super::Frames;
 use super::stream::{Format, write_file_header};
 use crate::context::Context;
 use crate::ids::{ConnId, FrameStreamId};
+use crate::net::connection::Connection;
 use crate::proto::http;
-use crate::proto::session::{ANSWER_BYTES_MAX, Pending, Session, Written};
+use crate::proto::session::{ANSWER_BYTES_MAX, Pending, Session, State, Written};
+use crate::srt::SrtLink;
 use worker_api::EndReason;
 
 /// Slices of one write: private bytes and log segments.
@@ -29,6 +32,36 @@ pub(crate) struct Player {
     /// RTMP `pause`: nothing is sent until it is undone.
     paused: bool,
     pub(crate) joined_ms: u64,
+}
+
+/// What takes a player's bytes.
+enum Output<'a> {
+    Connection(&'a mut Connection),
+    Srt(&'a mut SrtLink),
+}
+
+impl Output<'_> {
+    fn write(&mut self, now: Instant, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Connection(connection) => connection.write(slices),
+            Self::Srt(link) => link.write(now, slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Connection(connection) => connection.flush(),
+            Self::Srt(_) => Ok(true),
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self, Self::Connection(connection) if connection.is_tls())
+    }
+
+    fn holds_ciphertext(&self) -> bool {
+        matches!(self, Self::Connection(connection) if connection.holds_ciphertext())
+    }
 }
 
 impl Frames {
@@ -172,7 +205,11 @@ impl Frames {
         let Some(player) = self.players.get_mut(id) else { return Ok(()) };
         let stream = &self.streams[player.stream];
         let now_ms = ctx.now_ms;
-        let Some(connection) = &mut session.connection else { return Ok(()) };
+        let mut output = match (&mut session.connection, &mut session.state) {
+            (Some(connection), _) => Output::Connection(connection),
+            (None, State::Srt(link)) => Output::Srt(link),
+            (None, _) => return Ok(()),
+        };
         let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
         let log = &channel.log;
         if let Some(refusal) = channel.refusal() {
@@ -240,11 +277,11 @@ impl Frames {
             let slices = &slices[..first + count];
             let offered: usize = slices.iter().map(|slice| slice.len()).sum();
             if offered == 0 {
-                session.blocked = !connection.flush().map_err(|_| EndReason::ConnectionFailed)?;
+                session.blocked = !output.flush().map_err(|_| EndReason::ConnectionFailed)?;
                 return Ok(());
             }
             written.writes += 1;
-            let bytes = match connection.write(slices) {
+            let bytes = match output.write(ctx.now, slices) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     (session.blocked, session.written_ms) = (true, now_ms);
@@ -257,10 +294,10 @@ impl Frames {
             let shared = if first == 1 { session.pending.advance(bytes) } else { bytes };
             written.messages += player.cursor.advance(log, shared as u64, now_ms);
             // TLS takes only so much at a time; a plain socket that takes less than offered is full.
-            session.blocked = bytes < offered && !connection.is_tls();
+            session.blocked = bytes < offered && !output.is_tls();
             let more = session.pending.len() > 0 || player.cursor.lag_bytes(log) > 0;
             if session.blocked || !more {
-                session.blocked |= connection.holds_ciphertext();
+                session.blocked |= output.holds_ciphertext();
                 return Ok(());
             }
         }

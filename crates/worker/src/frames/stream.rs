@@ -30,6 +30,10 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// each of the others, however many streams they have.
 const MERGED_WAIT_MS: u64 = 5;
 
+/// Longest time that frames wait to be sent together by SRT, milliseconds: its receivers play each packet as
+/// late as it was sent, so that what is merged comes in bursts.
+const SRT_MERGE_MS: u64 = 10;
+
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
 const ORDER_PICTURES: u32 = 24;
 
@@ -241,7 +245,10 @@ impl FrameStream {
 
     /// The channel of a format, made when its first player comes.
     pub(crate) fn channel_mut(&mut self, format: Format, now_ms: u64) -> &mut Channel {
-        let merge_ms = self.settings.merge_latency.as_millis() as u64;
+        let mut merge_ms = self.settings.merge_latency.as_millis() as u64;
+        if format == Format::Srt {
+            merge_ms = merge_ms.min(SRT_MERGE_MS);
+        }
         let delivery = &self.delivery;
         self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, delivery, now_ms))
     }
@@ -322,11 +329,13 @@ pub(crate) enum Format {
     TsChunked,
     /// A transport stream, as the body of an HTTP/1.0 response.
     Ts,
+    /// A transport stream by SRT.
+    Srt,
 }
 
 impl Format {
     /// Number of formats; each indexes an array by `as usize`.
-    pub(crate) const COUNT: usize = 6;
+    pub(crate) const COUNT: usize = 7;
 
     /// What answers a request for a stream.
     pub(crate) fn of_body(form: &http::Form, chunked: bool) -> Self {
@@ -345,7 +354,7 @@ impl Format {
             Self::Flv => Some((http::CONTENT_FLV, false)),
             Self::TsChunked => Some((http::CONTENT_TS, true)),
             Self::Ts => Some((http::CONTENT_TS, false)),
-            Self::Rtmp | Self::WsFlv => None,
+            Self::Rtmp | Self::WsFlv | Self::Srt => None,
         }
     }
 
@@ -361,7 +370,7 @@ impl Format {
 
     /// Whether it is a transport stream; all others are FLV or carry the same bodies.
     pub(crate) fn is_ts(self) -> bool {
-        matches!(self, Self::TsChunked | Self::Ts)
+        matches!(self, Self::TsChunked | Self::Ts | Self::Srt)
     }
 }
 
@@ -596,7 +605,7 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
             websocket::write_binary_header(out, length);
             write(out);
         }
-        Format::Flv | Format::Rtmp | Format::Ts => write(out),
+        Format::Flv | Format::Rtmp | Format::Ts | Format::Srt => write(out),
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
 pub(crate) mod relay_port;
+pub(crate) mod srt_port;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.

@@ -22,6 +22,8 @@ pub(crate) enum Token {
     Port(PortId),
     /// The socket for other nodes.
     Relay,
+    /// A socket for SRT.
+    Srt(usize),
 }
 
 /// What is to be reported of a socket.
@@ -56,6 +58,7 @@ impl Token {
             Self::IceListener(index) => (4, index),
             Self::Port(id) => (5, id.index()),
             Self::Relay => (6, 0),
+            Self::Srt(index) => (7, index),
         };
         kind << INDEX_BITS | index
     }
@@ -70,7 +73,8 @@ impl Token {
             3 => Self::IceTcp(IceTcpId::at(index)),
             4 => Self::IceListener(index),
             5 => Self::Port(PortId::at(index)),
-            _ => Self::Relay,
+            6 => Self::Relay,
+            _ => Self::Srt(index),
         }
     }
 }
@@ -91,6 +95,7 @@ mod tests {
                 Token::IceListener(index),
                 Token::Port(PortId::at(index)),
                 Token::Relay,
+                Token::Srt(index),
             ] {
                 assert_eq!(Token::from_number(token.to_number()), token);
                 assert_ne!(token.to_number(), usize::MAX);

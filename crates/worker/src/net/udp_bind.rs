@@ -103,7 +103,7 @@ fn port_of(wanted: SocketAddr, worker: usize) -> io::Result<u16> {
 
 /// The addresses a listen address stands for: `0.0.0.0` all IPv4 addresses of this host, `[::]` all
 /// of both kinds.
-fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
+pub(super) fn addresses_of(wanted: SocketAddr, local: &[IpAddr]) -> Vec<IpAddr> {
     if !wanted.ip().is_unspecified() {
         return vec![wanted.ip()];
     }
@@ -117,7 +117,7 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Names the address in an error: as configured, and what it stands for here.
-fn named<T>(result: io::Result<T>, wanted: SocketAddr, address: SocketAddr) -> io::Result<T> {
+pub(super) fn named<T>(result: io::Result<T>, wanted: SocketAddr, address: SocketAddr) -> io::Result<T> {
     let place = if wanted == address { wanted.to_string() } else { format!("{wanted} ({address})") };
     result.map_err(|error| io::Error::new(error.kind(), format!("{place}: {error}")))
 }

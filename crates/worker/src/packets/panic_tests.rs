@@ -22,6 +22,7 @@ use crate::net::listen::Listeners;
 use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::{Published, StreamId};
+use crate::srt::{Srt, SrtShared};
 use crate::stats::columns::Outbox;
 use worker_api::AddressSlots;
 use worker_api::EndReason;
@@ -83,7 +84,9 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 worker_api::thread::spawn,
             );
             let bridges = Bridges::new(Transcoding::new(pool, || ()));
-            (Worker::new(ctx, control, packets, bridges, None, listeners).expect("a worker"), noted)
+            let shared = Arc::new(SrtShared::new(Clock::now(), &settings.srt));
+            let srt = Srt::new(Vec::new(), &settings.srt, shared).expect("no sockets");
+            (Worker::new(ctx, control, packets, bridges, None, srt, listeners).expect("a worker"), noted)
         })
         .collect()
 }

@@ -338,7 +338,7 @@ impl Connections {
                     }
                 }
             }
-            State::HttpBody | State::WebSocket(_) | State::Internal(_) | State::Tap => None,
+            State::HttpBody | State::WebSocket(_) | State::Internal(_) | State::Tap | State::Srt(_) => None,
         }
     }
 
@@ -433,7 +433,7 @@ impl Connections {
             }
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
             State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
-            State::HttpHead(_) | State::HttpBody | State::Internal(_) | State::Tap => {}
+            State::HttpHead(_) | State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => {}
         }
         session.blocked = false;
     }
@@ -463,7 +463,7 @@ impl Session {
                 head.bytes.extend_from_slice(input);
                 None
             }
-            State::HttpBody | State::Internal(_) | State::Tap => None,
+            State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => None,
             State::WebSocket(frames) => match frames.handle_input(input, &mut self.pending.bytes) {
                 ClientInput::Continue => None,
                 ClientInput::Close => Some(EndReason::ClosedByPeer),

@@ -14,6 +14,7 @@ use crate::ids::{ConnId, FrameStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
+use crate::srt::SrtLink;
 use worker_api::AddressSlot;
 use worker_api::EndReason;
 use worker_api::internal::FrameReceiver;
@@ -66,6 +67,8 @@ pub(crate) enum State {
     Internal(Box<FrameReceiver>),
     /// Nothing: a player inside this process takes frames.
     Tap,
+    /// SRT, in datagrams.
+    Srt(Box<SrtLink>),
 }
 
 /// An HTTP connection on which a request is expected.

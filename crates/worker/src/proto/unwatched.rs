@@ -7,7 +7,7 @@
 //! docs/decisions/0006-unwatched-publishers.md.
 
 use super::connections::Connections;
-use super::session::Media;
+use super::session::{Media, State};
 use crate::context::Context;
 use crate::ids::ConnId;
 
@@ -34,7 +34,9 @@ impl Connections {
         let session = &self.sessions[conn];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };
-        if session.is_tls() || publish.read_at_ms.is_none() == is_watched {
+        // Datagrams are taken as they come.
+        let is_srt = matches!(session.state, State::Srt(_));
+        if session.is_tls() || is_srt || publish.read_at_ms.is_none() == is_watched {
             return;
         }
         if !is_watched {

@@ -62,6 +62,7 @@ impl Worker {
         (counters.ring_messages_out, counters.worker_wake_ups) = (messages, wake_ups);
         self.packets.count(self.ctx.now, &mut counters);
         counters.bridges = self.bridges.counters();
+        counters.srt = self.srt_counters();
         if let Some(relay) = &self.relay {
             counters.relay = relay.counters();
             counters.bytes_out += counters.relay.bytes_out;
@@ -120,6 +121,7 @@ impl Worker {
         SessionSnapshot {
             stream: stream.map(|stream| stream.publication.key.to_string()),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
+            srt: self.srt_snapshot(session),
             ..of_columns
         }
     }

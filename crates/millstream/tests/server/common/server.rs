@@ -75,6 +75,7 @@ impl Server {
             .arg(&path)
             .args(["--rtmp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
             .args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"])
+            .args(["--srt-listen", "127.0.0.1:0"])
             .output()
             .expect("it runs");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -313,7 +314,7 @@ fn flags(workers: u32, config: &str) -> Vec<(&'static str, String)> {
     let rtc: &[&str] =
         if config.contains("udp_listen") { &[] } else { &["rtc.udp_listen", "rtc.tcp_listen"] };
     let http: &[&str] = if config.contains("[http]\nlisten") { &[] } else { &["http.listen"] };
-    let listen = ["rtmp.listen"].iter().chain(http).chain(tls).chain(rtc);
+    let listen = ["rtmp.listen", "srt.listen"].iter().chain(http).chain(tls).chain(rtc);
     let listen = listen.map(|key| (*key, "127.0.0.1:0".to_owned()));
     listen.chain([("server.workers", workers.to_string())]).collect()
 }

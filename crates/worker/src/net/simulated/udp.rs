@@ -21,6 +21,11 @@ impl UdpSocket {
         kernel::UdpSocket::bind(address).map(|socket| Self(socket.into()))
     }
 
+    /// The same: hosts of a simulation have one worker at an address.
+    pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
+        Self::bind(address)
+    }
+
     /// The address it is bound to.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()

@@ -24,6 +24,19 @@ impl UdpSocket {
         Ok(Self(socket.into()))
     }
 
+    /// The same, with others at one address (`SO_REUSEPORT`): the kernel gives all datagrams of one sender
+    /// to one of them.
+    pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_reuse_port(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        Ok(Self(socket.into()))
+    }
+
     /// The address it is bound to.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()

@@ -20,6 +20,7 @@ impl Worker {
         let begun = Clock::thread_cpu_time();
         self.connections.columns.sample(elapsed_ms, self.connections.sessions.rows());
         self.note_queues();
+        self.note_srt();
         self.packets.note_reception(self.ctx.now);
         self.packets.sample(elapsed_ms);
         let mut snapshot = self.control.outbox.take_empty();

@@ -219,6 +219,7 @@ impl Columns {
             dropped_frames: stats.dropped_frames[row],
             user_agent: None,
             rtc: None,
+            srt: None,
         }
     }
 

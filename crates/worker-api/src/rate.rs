@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use worker_api::network;
+use crate::network;
 
 /// Addresses with a bucket of their own.
 const ADDRESSES_MAX: usize = 8192;
@@ -18,7 +18,7 @@ const BURST_SECONDS: u32 = 2;
 
 /// Requests of all addresses.
 #[derive(Debug)]
-pub(super) struct RateLimit {
+pub struct RateLimit {
     /// Requests a second; 0 sets no limit.
     per_second: u32,
     buckets: Mutex<Buckets>,
@@ -38,12 +38,12 @@ struct Bucket {
 
 impl RateLimit {
     /// `per_second` requests of one address on average, twice as many at once.
-    pub(super) fn new(per_second: u32) -> Self {
+    pub fn new(per_second: u32) -> Self {
         Self { per_second, buckets: Mutex::default() }
     }
 
     /// Takes one request of `address` at `now`; the error says how long to wait.
-    pub(super) fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+    pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         if self.per_second == 0 {
             return Ok(());
         }

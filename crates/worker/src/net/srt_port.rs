@@ -1,0 +1,170 @@
+//! The UDP sockets of SRT: one set per worker on the same addresses.
+//!
+//! `SO_REUSEPORT` gives each worker a socket of its own, and the kernel deals out by a hash of both
+//! addresses: what a caller sends comes to the same worker from its first packet to its last. A wildcard
+//! address becomes a socket for each address of this host, since a caller takes answers from the address
+//! alone that it has sent to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use group_send::{BatchLimits, Envelope, SendBatch};
+
+use super::udp_bind::{addresses_of, named};
+use crate::net::{
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses, udp_backend,
+};
+use worker_api::settings::SrtSettings;
+
+/// Datagrams of one flush at most.
+const BATCH: BatchLimits = BatchLimits { bytes: 2 << 20, datagrams: 1024 };
+/// What waits longer than this for room in the kernel is dropped, milliseconds: the peer asks for it again.
+const WAIT_MS_MAX: u64 = 100;
+
+/// Binds every address once per worker, and says which they are.
+pub(crate) fn bind(
+    settings: &SrtSettings,
+    workers: usize,
+) -> io::Result<(Vec<SocketAddr>, Vec<Vec<UdpSocket>>)> {
+    let mut bound = Vec::new();
+    let mut sockets: Vec<Vec<UdpSocket>> = (0..workers).map(|_| Vec::new()).collect();
+    if settings.listen.is_empty() {
+        return Ok((bound, sockets));
+    }
+    let local = local_addresses(None);
+    for &wanted in &settings.listen {
+        let mut port = wanted.port();
+        for ip in addresses_of(wanted, &local) {
+            // Without SO_REUSEPORT first: another server on the port must be an error.
+            if port != 0 {
+                drop(named(UdpSocket::bind((ip, port).into()), wanted, (ip, port).into())?);
+            }
+            for sockets in &mut sockets {
+                let address = SocketAddr::new(ip, port);
+                let socket = named(UdpSocket::bind_shared(address), wanted, address)?;
+                port = socket.local_addr()?.port();
+                sockets.push(socket);
+            }
+            bound.push(SocketAddr::new(ip, port));
+        }
+    }
+    Ok((bound, sockets))
+}
+
+/// A socket, and the datagrams that wait for the next flush.
+pub(crate) struct SrtPort {
+    socket: UdpSocket,
+    local: SocketAddr,
+    /// More may wait in the kernel than was read.
+    pub(crate) readable: bool,
+    sender: UdpSender,
+    batch: SendBatch,
+    /// The kernel had no room the last time.
+    blocked: bool,
+    /// Datagrams that were dropped or refused.
+    pub(crate) failures: u64,
+}
+
+impl std::fmt::Debug for SrtPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SrtPort").field("local", &self.local).finish_non_exhaustive()
+    }
+}
+
+impl SrtPort {
+    /// Takes a bound socket.
+    pub(crate) fn new(socket: UdpSocket, settings: &SrtSettings) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        socket.enlarge()?;
+        let sender = socket.sender(&udp_backend::config(settings.udp_backend, None, None))?;
+        for reason in sender.not_chosen() {
+            tracing::warn!(%local, "SRT is sent by {}, not by {reason}", sender.backend());
+        }
+        let batch = SendBatch::new(BATCH);
+        Ok(Self { socket, local, readable: false, sender, batch, blocked: false, failures: 0 })
+    }
+
+    /// Puts it into the event queue.
+    pub(crate) fn register(&self, index: usize, events: &EventQueue) -> io::Result<()> {
+        events.add(&self.socket, Token::Srt(index), Interest::Read)
+    }
+
+    /// Receives once. It stays `readable` while more may wait.
+    pub(crate) fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<usize> {
+        let result = self.socket.receive(batch);
+        self.readable = match &result {
+            Ok(_) => batch.is_full(),
+            // Something may wait behind the error.
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        };
+        result
+    }
+
+    /// Whether there is room for another datagram, after a flush if it takes one.
+    pub(crate) fn has_room(&mut self, now_ms: u64) -> bool {
+        let is_low = self.batch.datagrams_free() == 0 || self.batch.bytes_free() < srt::DATAGRAM_BYTES_MAX;
+        if is_low && !self.blocked {
+            self.flush(now_ms);
+            return !self.blocked;
+        }
+        !is_low
+    }
+
+    /// Lets `write` make a datagram in the place that it is sent from. Whether it made one; there is
+    /// [room](Self::has_room) for it.
+    pub(crate) fn datagram(
+        &mut self,
+        destination: SocketAddr,
+        now_ms: u64,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let envelope = Envelope { stamp: now_ms, ..destination.into() };
+        let Ok(id) = self.batch.reserve(envelope, srt::DATAGRAM_BYTES_MAX) else {
+            self.failures += 1;
+            return false;
+        };
+        let len = write(self.batch.buffer(id));
+        match len {
+            Some(len) => self.batch.set_len(id, len),
+            None => self.batch.discard(id),
+        }
+        len.is_some()
+    }
+
+    /// Sends a datagram, which is dropped where there is no room.
+    pub(crate) fn send(&mut self, destination: SocketAddr, datagram: &[u8], now_ms: u64) {
+        if !self.has_room(now_ms) {
+            self.failures += 1;
+            return;
+        }
+        self.datagram(destination, now_ms, |out| {
+            out[..datagram.len()].copy_from_slice(datagram);
+            Some(datagram.len())
+        });
+    }
+
+    /// Sends what waits. What finds no room is tried again with the next flush, and dropped when it is too
+    /// old.
+    pub(crate) fn flush(&mut self, now_ms: u64) {
+        if self.batch.is_empty() {
+            // Discarded datagrams have taken room.
+            self.batch.clear();
+            self.blocked = false;
+            return;
+        }
+        let progress = self.sender.flush(&mut self.batch, usize::MAX);
+        self.failures += progress.failed as u64;
+        self.blocked = progress.blocked;
+        if progress.blocked {
+            let before = self.batch.len();
+            self.batch.retain(|envelope, _| envelope.stamp + WAIT_MS_MAX >= now_ms);
+            self.failures += (before - self.batch.len()) as u64;
+        }
+    }
+
+    /// When to flush again, if the kernel had no room: it does not say when it has.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.blocked.then_some(Duration::from_millis(1))
+    }
+}

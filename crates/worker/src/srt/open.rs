@@ -1,0 +1,181 @@
+//! Callers that ask for a connection: what for, whether they may, and with which passphrase.
+
+use std::net::SocketAddr;
+
+use mpegts::{DemuxSettings, Demuxer};
+use rtmp::name::query_value;
+use srt::{Accept, Incoming, Limits, Mode, Reject, SocketId, StreamId};
+
+use super::SrtLink;
+use crate::event_loop::Worker;
+use crate::frames::stream::Format;
+use crate::net::Clock;
+use crate::proto::session::State;
+use crate::publication::{Credential, PlayRefusal, PublishRefusal};
+use worker_api::EndReason;
+use worker_api::auth::{Bearer, Denied};
+use worker_api::snapshot::Protocol;
+
+impl Worker {
+    /// A caller whose cookie is right asks for a connection.
+    pub(super) fn open_srt(&mut self, port: usize, source: SocketAddr, datagram: &[u8]) {
+        let since = self.ctx.now.saturating_duration_since(self.srt.shared.began);
+        let shared = std::sync::Arc::clone(&self.srt.shared);
+        let Ok(Incoming::Conclusion(request)) = shared.secret.handle(since, source, datagram) else { return };
+        // It may have come twice in one batch.
+        if self.srt.by_caller.contains_key(&(source, request.socket())) {
+            return;
+        }
+        match self.accept_srt(port, source, request) {
+            Ok(()) => self.srt.counters.accepted += 1,
+            Err(reject) => {
+                self.srt.counters.refused += 1;
+                tracing::debug!(address = %source, reason = reject.reason(), "SRT caller refused");
+                let answer = request.reject(reject);
+                self.srt.ports[port].send(source, &answer, self.ctx.now_ms);
+            }
+        }
+    }
+
+    fn accept_srt(
+        &mut self,
+        port: usize,
+        source: SocketAddr,
+        request: srt::Request<'_>,
+    ) -> Result<(), Reject> {
+        let settings = &self.ctx.settings.srt;
+        if self.ctx.draining_until.is_some() {
+            return Err(Reject::Unavailable);
+        }
+        // Before anything is read: what follows costs more.
+        if self.srt.shared.handshakes.take(source.ip(), self.ctx.now).is_err() {
+            return Err(Reject::Overload);
+        }
+        let is_full = self.srt.by_socket.len() >= settings.sessions_max
+            || self.srt.counters.pending >= settings.pending_max as u64;
+        if is_full {
+            self.ctx.counters.refused_full += 1;
+        }
+        if is_full || self.connections.is_full(&mut self.ctx) {
+            return Err(Reject::Overload);
+        }
+        let asked = request.read()?;
+        let bad_request = |reason: &'static str| {
+            tracing::info!(address = %source, reason, "SRT caller refused");
+            Reject::BadRequest
+        };
+        let id = StreamId::parse(asked.stream_id()).map_err(bad_request)?;
+        let (app, name) = id.resource.rsplit_once('/').unwrap_or_default();
+        self.ctx.settings.names.check(app, name).map_err(|_| bad_request("the name is not a valid one"))?;
+        let token = id.token.map(str::to_owned).or_else(|| query_value(id.query, "token"));
+        let token = token.as_deref();
+        // Deriving a key takes half a millisecond: only for those who may come in.
+        let bearer = Bearer { token, peer: source.ip(), now: Clock::since_1970() };
+        let permit = match id.mode {
+            Mode::Publish => self.ctx.policy.may_publish(app, name, &bearer),
+            Mode::Request => self.ctx.policy.may_play(app, name, &bearer),
+        };
+        if let Err(denied) = permit {
+            self.ctx.counters.unauthorized += 1;
+            let stream = id.resource;
+            tracing::info!(address = %source, stream, reason = denied.reason(), "SRT caller refused");
+            return Err(denied_as(denied));
+        }
+        let settings = &self.ctx.settings.srt;
+        let rule = settings.passphrases_of(app, name);
+        let passphrase = rule.and_then(|rule| match id.mode {
+            Mode::Publish => rule.publish.clone(),
+            Mode::Request => rule.play.clone(),
+        });
+        let accept = Accept {
+            socket: self.srt.vacant_socket(),
+            latency: settings.latency,
+            latency_max: settings.latency_max,
+            passphrase,
+            limits: Limits {
+                receive_bytes_max: settings.buffer_bytes_max,
+                send_bits_per_second_max: settings.player_bits_per_second_max,
+                silence_max: settings.silence_max,
+                ..Limits::default()
+            },
+        };
+        let (connection, answer) = asked.accept(self.ctx.now, &accept).inspect_err(|reject| {
+            let stream = id.resource;
+            tracing::info!(address = %source, stream, reason = reject.reason(), "SRT caller refused");
+        })?;
+        let demux =
+            DemuxSettings { program: None, pes_bytes_max: self.ctx.settings.message_bytes_max as usize };
+        let link = SrtLink {
+            demuxer: (id.mode == Mode::Publish).then(|| Box::new(Demuxer::new(demux))),
+            port,
+            peer: source,
+            answer: answer.clone().into(),
+            due: None,
+            is_dirty: false,
+            is_confirmed: false,
+            received: (0, 0),
+            connection,
+        };
+        let caller = (source, link.connection.peer());
+        let state = State::Srt(Box::new(link));
+        let conn = self.connections.add(&mut self.ctx, None, source, state, Protocol::Srt);
+        self.srt.by_socket.insert(accept.socket, conn);
+        self.srt.by_caller.insert(caller, conn);
+        self.srt.counters.pending += 1;
+        let (major, minor, patch) = asked.version();
+        let user = id.user.map(|user| format!(", {user}")).unwrap_or_default();
+        let agent: String = format!("SRT {major}.{minor}.{patch}{user}").chars().take(128).collect();
+        self.connections.sessions[conn].user_agent = Some(agent.into());
+        let refused = match id.mode {
+            Mode::Publish => {
+                let outcome = self.publish(conn, (app, name), Credential::Token(token));
+                outcome.err().map(|refusal| (publish_refused(refusal), refusal.reason()))
+            }
+            Mode::Request => {
+                let outcome = self.play(conn, (app, name), token, Format::Srt);
+                outcome.err().map(|refusal| (play_refused(refusal), refusal.reason()))
+            }
+        };
+        if let Some((reject, reason)) = refused {
+            self.remove(conn, EndReason::Refused(reason));
+            return Err(reject);
+        }
+        self.srt.ports[port].send(source, &answer, self.ctx.now_ms);
+        if let State::Srt(link) = &mut self.connections.sessions[conn].state {
+            self.srt.mark_dirty(conn, link);
+        }
+        Ok(())
+    }
+}
+
+impl super::Srt {
+    fn vacant_socket(&self) -> SocketId {
+        loop {
+            let socket = SocketId::random();
+            if !self.by_socket.contains_key(&socket) {
+                return socket;
+            }
+        }
+    }
+}
+
+fn denied_as(denied: Denied) -> Reject {
+    if denied.is_about_token() { Reject::Unauthorized } else { Reject::Forbidden }
+}
+
+fn publish_refused(refusal: PublishRefusal) -> Reject {
+    match refusal {
+        PublishRefusal::Denied(denied) => denied_as(denied),
+        PublishRefusal::Taken(_) => Reject::Conflict,
+        PublishRefusal::Draining => Reject::Unavailable,
+    }
+}
+
+fn play_refused(refusal: PlayRefusal) -> Reject {
+    match refusal {
+        PlayRefusal::Denied(denied) => denied_as(denied),
+        PlayRefusal::NotFound => Reject::NotFound,
+        PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => Reject::NotSupported,
+        PlayRefusal::Draining => Reject::Unavailable,
+    }
+}
