@@ -224,6 +224,8 @@ struct Acks {
     confirmed: SequenceNumber,
     /// What was acknowledged last, and when.
     last: (SequenceNumber, Instant),
+    /// Packets for which there was room then.
+    room: usize,
     /// Packets since the last acknowledgement.
     packets: u32,
 }
@@ -315,6 +317,7 @@ impl Connection {
                 sent: VecDeque::new(),
                 confirmed: agreed.receive_first,
                 last: (agreed.receive_first, now),
+                room: window,
                 packets: 0,
             },
             rate: Rate { since: now, packets: 0, bytes: 0, per_second: (0, 0) },
@@ -420,6 +423,7 @@ impl Connection {
                 self.receiver.sample_clock(now, control.timestamp);
             }
             Body::Nak(list) => {
+                // A report that left before what is sent again arrived says nothing new.
                 let round_trip = self.round_trip.mean();
                 let (next, mut gone) = (self.sender.next(), std::mem::take(&mut self.losses));
                 gone.clear();
@@ -503,7 +507,8 @@ impl Connection {
         let is_news = next.since(last) > 0;
         let is_unanswered = last.since(self.acks.confirmed) > 0
             && now.saturating_duration_since(last_at) >= self.round_trip.long();
-        if is_news || is_unanswered {
+        if is_news || is_unanswered || self.has_opened() {
+            self.acks.room = self.receiver.room();
             // 0 is a light one's.
             self.acks.number = self.acks.number.wrapping_add(1).max(1);
             let (packets_per_second, bytes_per_second) = self.rate.per_second;
@@ -511,7 +516,7 @@ impl Connection {
                 rtt_us: self.round_trip.mean().as_micros() as u32,
                 rtt_variance_us: self.round_trip.variance().as_micros() as u32,
                 // 2 at least: a sender that may send nothing would not notice when it may again.
-                room_packets: self.receiver.room().max(2) as u32,
+                room_packets: self.acks.room.max(2) as u32,
                 packets_per_second,
                 // Not measured: live senders do not use it.
                 capacity_packets_per_second: packets_per_second.max(1000),
@@ -560,6 +565,15 @@ impl Connection {
     /// Gives out the payloads that are due, in order.
     pub fn deliver(&mut self, now: Instant, to: impl FnMut(&[u8])) {
         self.receiver.deliver(now, to);
+        if self.has_opened() {
+            self.acks.next_at.get_or_insert(now + ACK_INTERVAL);
+        }
+    }
+
+    /// Whether a sender that was told of little room would like to know that there is more.
+    fn has_opened(&self) -> bool {
+        let window = self.limits.window_packets;
+        self.acks.room < window / 2 && self.receiver.room() >= self.acks.room + window / 8
     }
 
     /// Longest payload of a packet.

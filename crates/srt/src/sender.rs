@@ -15,6 +15,9 @@ use crate::wire::KeyFlag;
 const SPARE_MAX: usize = 256;
 /// Requests to send again that wait, at most: more are asked for again.
 const REPEATS_MAX: usize = 8192;
+/// What is waited for besides a long round trip before packets are sent again unasked: acknowledgements
+/// come every 10 ms, and whoever sends them may be busy.
+const TIMEOUT_EXTRA: Duration = Duration::from_millis(50);
 /// Packets of the beginning that are sent again when nothing is acknowledged any more.
 const REPEATED_AT_ONCE: usize = 16;
 
@@ -156,6 +159,8 @@ impl Sender {
         round_trip: Duration,
         gone: &mut Vec<(SequenceNumber, SequenceNumber)>,
     ) {
+        // The peer knows what it misses, and asks until it has it: there is nothing to guess.
+        self.progress_at = now;
         let (from, to) = (first.since(self.base), last.since(self.base));
         if from < 0 && from >= -(self.window as i32) {
             gone.push((first, self.base.plus(to.min(-1) as u32)));
@@ -191,7 +196,7 @@ impl Sender {
     /// When to send again without being asked: the last packets may be lost, of which the peer does not
     /// know.
     pub(crate) fn next_timeout(&self, long_round_trip: Duration) -> Option<Instant> {
-        let wait = (long_round_trip + Duration::from_millis(20)) * (1 << self.timeouts.min(4));
+        let wait = (long_round_trip + TIMEOUT_EXTRA) * (1 << self.timeouts.min(4));
         (self.sent > 0).then(|| self.progress_at + wait)
     }
 
