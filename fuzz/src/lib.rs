@@ -26,6 +26,7 @@ pub mod rtp_depacketize;
 pub mod rtp_fec;
 pub mod rtp_packetize;
 pub mod sfu;
+pub mod srt;
 pub mod srtp;
 pub mod ssrc_map;
 pub mod transcode;

@@ -182,6 +182,25 @@ export interface Session {
   user_agent: string | null;
   /** Null or absent for sessions of other protocols. */
   rtc?: RtcSession | null;
+  /** The same. */
+  srt?: SrtSession | null;
+}
+
+/** The connection of an SRT session, in the direction of its media. */
+export interface SrtSession {
+  packets: number;
+  /** As the receiving side reports, before they were sent again. */
+  lost_packets: number;
+  retransmitted_packets: number;
+  dropped_packets: number;
+  late_packets: number;
+  undecrypted_packets: number;
+  rtt_ms: number | null;
+  latency_ms: number;
+  buffer_packets: number;
+  buffer_bytes: number;
+  buffer_ms: number;
+  encrypted: boolean;
 }
 
 export interface SessionPage {

@@ -3,7 +3,7 @@
  * connection.
  */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { RtcPath, RtcSession, Session } from '../api/types';
+import type { RtcPath, RtcSession, Session, SrtSession } from '../api/types';
 import { bitrate, bytes, count, duration, milliseconds, percent, UNKNOWN } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
@@ -153,7 +153,23 @@ function Facts({ session, details }: { session: LiveSession; details: Session | 
       <Fact name="Program">{details?.user_agent ?? UNKNOWN}</Fact>
       <Fact name="Session">{`${session.id}, worker ${session.worker}`}</Fact>
       {details?.rtc && <RtcFacts rtc={details.rtc} />}
+      {details?.srt && <SrtFacts srt={details.srt} />}
     </dl>
+  );
+}
+
+function SrtFacts({ srt }: { srt: SrtSession }) {
+  return (
+    <>
+      <Fact name="Latency">{milliseconds(srt.latency_ms)}</Fact>
+      <Fact name="Round trip">{milliseconds(srt.rtt_ms)}</Fact>
+      <Fact name="Sent again">{`${count(srt.retransmitted_packets)} of ${count(srt.lost_packets)} lost`}</Fact>
+      <Fact name="Given up">
+        <span class={srt.dropped_packets > 0 ? 'warn' : ''}>{count(srt.dropped_packets)}</span>
+      </Fact>
+      <Fact name="Buffer">{`${bytes(srt.buffer_bytes)}, ${milliseconds(srt.buffer_ms)}`}</Fact>
+      <Fact name="Encryption">{srt.encrypted ? 'AES' : 'none'}</Fact>
+    </>
   );
 }
 

@@ -198,9 +198,14 @@ fn nodes_that_do_not_belong_together_say_so_on_both_sides() {
     // A second node of a name ends with a message, before it listens for clients.
     let second = config::load(&config::Sources {
         file: Some(("second.toml".to_owned(), cluster.config("a", ""))),
-        flags: [("rtmp.listen", "127.0.0.1:0"), ("http.listen", "127.0.0.1:0"), ("rtc.udp_listen", ""), ("srt.listen", "")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned(), key.to_owned()))
-            .to_vec(),
+        flags: [
+            ("rtmp.listen", "127.0.0.1:0"),
+            ("http.listen", "127.0.0.1:0"),
+            ("rtc.udp_listen", ""),
+            ("srt.listen", ""),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned(), key.to_owned()))
+        .to_vec(),
         ..config::Sources::default()
     });
     let error = millstream::Server::start(second.expect("it loads"), std::io::sink()).err();

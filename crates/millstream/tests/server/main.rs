@@ -97,6 +97,8 @@ mod shutdown;
 mod signed_tokens;
 mod slow_player;
 mod source_secrets;
+mod srt_doors;
+mod srt_hostile;
 mod stats_access;
 mod stats_once;
 mod stats_readers;

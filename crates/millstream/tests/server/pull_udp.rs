@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::origin::wait_for_pull;
 use crate::common::server::Server;
-use crate::common::tools::{Frames, Player, Running, ffmpeg, frames_of, frames_with, sample};
+use crate::common::tools::{Player, Running, compare, ffmpeg, frames_of, frames_with, sample};
 
 /// A port that nobody has.
 fn free_port() -> u16 {
@@ -29,24 +29,6 @@ fn send(rate: u32, options: &[&str], url: &str) -> Running {
     command.args(["-readrate", &rate.to_string(), "-i"]).arg(sample()).args(["-c", "copy"]);
     command.args(options).arg(url);
     Running::start(command, "ffmpeg sending")
-}
-
-/// Compares what was played with the sample, of which so many packets may be missing at the end.
-fn compare(played: &Frames, source: &Frames, missing_max: usize) {
-    for (name, played, source) in
-        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
-    {
-        let missing = source.len().checked_sub(played.len()).expect("no more than was sent");
-        assert!(missing <= missing_max, "{name}: {missing} packets are missing");
-        // The last one that came may be cut.
-        let checked = played.len() - usize::from(missing_max > 1);
-        for (index, (got, want)) in played[..checked].iter().zip(source).enumerate() {
-            assert_eq!((got.size, &got.checksum), (want.size, &want.checksum), "{name} packet {index}");
-            // Ticks of 90 kHz, back in milliseconds, beside an audio frame's.
-            let off = [got.dts - want.dts, got.pts - want.pts];
-            assert!(off.iter().all(|off| (-2..=2).contains(off)), "{name} packet {index}: {off:?} ms");
-        }
-    }
 }
 
 fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {

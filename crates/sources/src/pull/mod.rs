@@ -1,5 +1,5 @@
-//! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS, and
-//! MPEG-TS by UDP.
+//! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS,
+//! SRT, and MPEG-TS by UDP.
 //!
 //! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
 //! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
@@ -10,11 +10,13 @@ mod http_flv;
 mod rtmp_play;
 mod source;
 mod spec;
+mod srt;
 mod status;
 mod task;
 mod udp;
 
 pub use spec::PullSpec;
+pub use srt::SrtUrl;
 pub use status::{State, Status};
 pub use task::Pull;
 pub use udp::UdpUrl;

@@ -10,6 +10,7 @@ use rtmp::flv::{FlvError, read_frames};
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
 use super::spec::Origin;
+use super::srt::SrtPlay;
 use super::udp::UdpTs;
 use crate::settings::{SourceSettings, explain};
 
@@ -46,6 +47,7 @@ impl From<io::Error> for Failure {
 pub(super) enum Source {
     Http(Box<HttpFlv>),
     Rtmp(Box<RtmpPlay>),
+    Srt(Box<SrtPlay>),
     Udp(Box<UdpTs>),
 }
 
@@ -58,6 +60,7 @@ impl Source {
         Ok(match origin {
             Origin::Http(url) => Self::Http(Box::new(HttpFlv::open(url, settings).await?)),
             Origin::Udp(url) => Self::Udp(Box::new(UdpTs::open(url, settings)?)),
+            Origin::Srt(url) => Self::Srt(Box::new(SrtPlay::open(url, settings).await?)),
             Origin::Rtmp(url) => Self::Rtmp(Box::new(RtmpPlay::open(url, settings).await?)),
         })
     }
@@ -67,6 +70,7 @@ impl Source {
         match self {
             Self::Http(source) => source.fill().await,
             Self::Rtmp(source) => source.fill().await,
+            Self::Srt(source) => source.fill().await,
             Self::Udp(source) => source.fill().await,
         }
     }
@@ -76,14 +80,17 @@ impl Source {
         Ok(match self {
             Self::Http(source) => source.next_message()?.map(read_frames),
             Self::Rtmp(source) => source.next_message()?.map(read_frames),
+            Self::Srt(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Udp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
         })
     }
 
     /// Nothing more comes: what has no end but the beginning of the next has ended.
     pub(super) fn finish(&mut self) {
-        if let Self::Udp(source) = self {
-            source.finish();
+        match self {
+            Self::Srt(source) => source.finish(),
+            Self::Udp(source) => source.finish(),
+            Self::Http(_) | Self::Rtmp(_) => {}
         }
     }
 
@@ -114,6 +121,7 @@ impl Source {
         match self {
             Self::Http(source) => source.peer(),
             Self::Rtmp(source) => source.peer(),
+            Self::Srt(source) => Some(source.peer()),
             Self::Udp(source) => source.peer(),
         }
     }

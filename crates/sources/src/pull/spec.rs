@@ -7,6 +7,7 @@ use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use url::Url;
 
+use super::srt::SrtUrl;
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
 
@@ -28,6 +29,8 @@ pub enum Origin {
     Rtmp(RtmpUrl),
     /// FLV as an answer by `http` or `https`.
     Http(Url),
+    /// `srt`, as a caller.
+    Srt(SrtUrl),
     /// MPEG-TS in datagrams that are sent here.
     Udp(UdpUrl),
 }
@@ -58,6 +61,7 @@ impl Origin {
         match self {
             Self::Rtmp(url) => settings.check_host(&url.host),
             Self::Http(url) => settings.check_host(url.host_str().unwrap_or_default()),
+            Self::Srt(url) => settings.check_host(&url.host),
             // Nothing is connected to; but whoever uses the API would open ports of this host.
             Self::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
                 Err("udp:// is for the configuration, as `sources.allow_private_addresses` is not set"
@@ -86,13 +90,14 @@ impl Origin {
                 Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
                 _ => Err("cannot use its URL: it is not a valid one".to_owned()),
             },
+            "srt" => SrtUrl::parse(text).map(Self::Srt),
             "udp" => UdpUrl::parse(text).map(Self::Udp),
             "" if !text.is_empty() => {
                 Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"https://\"".to_owned())
             }
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
-                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http, https and udp"))
+                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http, https, srt and udp"))
             }
         }
     }
@@ -113,6 +118,7 @@ impl std::fmt::Display for Origin {
                 let hidden = if url.stream.contains('?') { "?..." } else { "" };
                 write!(f, "{}/{stream}{hidden}", url.tc_url())
             }
+            Self::Srt(url) => url.fmt(f),
             Self::Udp(url) => url.fmt(f),
             Self::Http(url) => {
                 let mut shown = url.clone();
@@ -158,6 +164,7 @@ mod tests {
             ("https://media.example:8443/cam.flv", "https://media.example:8443/cam.flv"),
             ("rtmp://media.example/live/cam?token=secret", "rtmp://media.example:1935/live/cam?..."),
             ("rtmps://[2001:db8::1]/a/b/cam", "rtmps://[2001:db8::1]:443/a/b/cam"),
+            ("srt://h:9000?streamid=read:a/b?token=secret&passphrase=secret secret", "srt://h:9000?..."),
         ];
         for (url, shown) in cases {
             let spec = pull("live/cam", url).unwrap_or_else(|error| panic!("{url}: {error}"));

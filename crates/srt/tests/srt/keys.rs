@@ -47,7 +47,7 @@ fn keys_change_without_a_packet_lost() {
 fn a_passphrase_has_to_be_the_same_and_on_both_ends() {
     let with = encrypted(KeyLength::Aes128);
     let other = Passphrase::new("wrong horse").expect("long enough");
-    let mut cases = vec![with.clone(), with.clone(), with];
+    let mut cases = [with.clone(), with.clone(), with];
     cases[0].call.encryption = Some((other, KeyLength::Aes128));
     cases[1].call.encryption = None;
     cases[2].accept.passphrase = None;

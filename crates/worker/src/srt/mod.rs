@@ -152,6 +152,8 @@ impl Srt {
         while port.has_room(now_ms)
             && port.datagram(link.peer, now_ms, |out| link.connection.poll_transmit(now, out))
         {}
+        // The worker may end with this turn.
+        port.flush(now_ms);
     }
 }
 

@@ -156,8 +156,11 @@ impl Srt {
                 let handle = || link.connection.handle_packet(ctx.now, datagram);
                 match catch_unwind(AssertUnwindSafe(handle)) {
                     Ok(handled) => {
-                        link.received.0 += datagram.len() as u64;
-                        link.received.1 += 1;
+                        // A publisher that only says that it is there sends nothing.
+                        if datagram[0] & 0x80 == 0 {
+                            link.received.0 += datagram.len() as u64;
+                            link.received.1 += 1;
+                        }
                         if handled.is_ok() && !std::mem::replace(&mut link.is_confirmed, true) {
                             self.counters.pending -= 1;
                         }

@@ -25,6 +25,7 @@ pub(crate) struct Server {
     pub(crate) rtmps: Option<SocketAddr>,
     pub(crate) http: SocketAddr,
     pub(crate) https: Option<SocketAddr>,
+    pub(crate) srt: Option<SocketAddr>,
 }
 
 /// Where a server runs.
@@ -60,6 +61,7 @@ impl Server {
             rtmps: addresses.rtmps.first().copied(),
             http: addresses.http[0],
             https: addresses.https.first().copied(),
+            srt: addresses.srt.first().copied(),
             runs: Runs::Here { _server: Box::new(server) },
             dir,
         }
@@ -124,6 +126,7 @@ impl Server {
             rtmps: first("rtmps"),
             http: first("http").expect("an HTTP address"),
             https: first("https"),
+            srt: first("srt"),
             runs: Runs::Process(child),
             dir,
         };
@@ -150,6 +153,12 @@ impl Server {
     /// `rtmp://` URL of `app/stream`.
     pub(crate) fn rtmp_url(&self, stream: &str) -> String {
         format!("rtmp://{}/{stream}", self.rtmp)
+    }
+
+    /// `srt://` URL with this stream ID.
+    pub(crate) fn srt_url(&self, stream_id: &str) -> String {
+        let address = self.srt.expect("SRT is on");
+        format!("srt://{address}?streamid={stream_id}&pkt_size=1316&latency=200000")
     }
 
     /// `http://` URL of the FLV of `app/stream`.

@@ -177,6 +177,24 @@ impl Player {
     }
 }
 
+/// Compares what was played with the sample, of which so many packets may be missing at the end.
+pub(crate) fn compare(played: &Frames, source: &Frames, missing_max: usize) {
+    for (name, played, source) in
+        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
+    {
+        let missing = source.len().checked_sub(played.len()).expect("no more than was sent");
+        assert!(missing <= missing_max, "{name}: {missing} packets are missing");
+        // The last one that came may be cut.
+        let checked = played.len() - usize::from(missing_max > 1);
+        for (index, (got, want)) in played[..checked].iter().zip(source).enumerate() {
+            assert_eq!((got.size, &got.checksum), (want.size, &want.checksum), "{name} packet {index}");
+            // Ticks of 90 kHz, back in milliseconds, beside an audio frame's.
+            let off = [got.dts - want.dts, got.pts - want.pts];
+            assert!(off.iter().all(|off| (-2..=2).contains(off)), "{name} packet {index}: {off:?} ms");
+        }
+    }
+}
+
 /// A program that runs beside the test; killed when dropped.
 pub(crate) struct Running {
     child: Child,

@@ -1,0 +1,111 @@
+//! ffmpeg and libsrt's own tool publish and play by SRT: every frame arrives unchanged, at every door.
+
+use std::process::Command;
+
+use crate::common::eventually;
+use crate::common::origin::wait_for_pull;
+use crate::common::server::Server;
+use crate::common::tools::{Frames, Player, Running, compare, ffmpeg, frames_of, frames_with, sample};
+
+/// What a transport stream puts around pictures is left out on both sides.
+const UNITS: &str = "filter_units=remove_types=7-9";
+/// Packets at the end that libsrt does not send any more: it closes without waiting.
+const UNSENT: usize = 8;
+
+fn publish(url: &str) -> Running {
+    let mut command = ffmpeg();
+    command.args(["-readrate", "2", "-i"]).arg(sample());
+    command.args(["-c", "copy", "-f", "mpegts", "-muxdelay", "0", url]);
+    Running::start(command, "ffmpeg publishing by SRT")
+}
+
+fn play_ts(server: &Server, url: &str, listing: &str) -> Player {
+    let options = [&["-bsf:v", UNITS][..], &["-bsf:a", "aac_adtstoasc"]];
+    Player::start_with(url, server.dir.path().join(listing), options)
+}
+
+fn source_of_ts() -> Frames {
+    frames_with(&sample(), &["-bsf:v", &format!("h264_mp4toannexb,{UNITS}")])
+}
+
+/// Plays `stream` by RTMP, FLV, HTTP and SRT while `publish` runs, and compares.
+fn plays_everywhere(server: &Server, stream: &str, read: &str, publish: impl FnOnce() -> Running) {
+    let flv = Player::start(&server.flv_url(stream), server.dir.path().join("flv"));
+    let rtmp = Player::start(&server.rtmp_url(stream), server.dir.path().join("rtmp"));
+    let http = play_ts(server, &format!("http://{}/{stream}.ts", server.http), "http-ts");
+    let srt = play_ts(server, &server.srt_url(read), "srt");
+    server.wait_for_players(stream, 4);
+    let publisher = publish();
+    server.wait_for_publisher(stream, true);
+    let session = eventually("the session is listed", || {
+        let sessions = server.sessions("role=publisher");
+        sessions.into_iter().find(|session| session["srt"]["packets"].as_u64() > Some(50))
+    });
+    assert_eq!((&session["protocol"], &session["stream"]), (&"srt".into(), &stream.into()));
+    assert_eq!((&session["srt"]["latency_ms"], &session["srt"]["dropped_packets"]), (&200.into(), &0.into()));
+    publisher.finish();
+    server.wait_for_publisher(stream, false);
+    compare(&flv.frames_after_end(), &frames_of(&sample()), UNSENT);
+    compare(&rtmp.frames_after_end(), &frames_of(&sample()), UNSENT);
+    compare(&http.frames_after_end().of_transport_stream(), &source_of_ts(), UNSENT + 1);
+    compare(&srt.frames_after_end().of_transport_stream(), &source_of_ts(), UNSENT + 1);
+}
+
+#[test]
+fn what_ffmpeg_publishes_by_srt_plays_everywhere() {
+    let server = Server::start_workers(2, "");
+    plays_everywhere(&server, "live/cam", "read:live/cam", || publish(&server.srt_url("publish:live/cam")));
+}
+
+#[test]
+fn with_passphrases_of_each_direction_and_a_token() {
+    let server = Server::start(
+        "[auth]\npublish_token = \"sesame\"\n[[srt.stream]]\nstream = \"live/*\"\n\
+         publish_passphrase = \"of publishers\"\nplay_passphrase = \"of the players\"\n",
+    );
+    let read = "#!::r=live/cam,m=request&passphrase=of the players";
+    plays_everywhere(&server, "live/cam", read, || {
+        let id = "#!::r=live/cam,m=publish,u=me,t=sesame&passphrase=of publishers&pbkeylen=32";
+        publish(&server.srt_url(id))
+    });
+}
+
+#[test]
+fn libsrts_own_tool_passes_streams_on() {
+    let server = Server::start("");
+    let copy = play_ts(&server, &server.srt_url("read:live/copy"), "copy");
+    server.wait_for_players("live/copy", 1);
+    let mut command = Command::new("srt-live-transmit");
+    command.args(["-q", "-chunk:1316"]);
+    command.args([server.srt_url("read:live/cam"), server.srt_url("publish:live/copy")]);
+    let _transmit = Running::start(command, "srt-live-transmit");
+    server.wait_for_players("live/cam", 1);
+    let publisher = publish(&server.srt_url("publish:live/cam"));
+    publisher.finish();
+    server.wait_for_publisher("live/cam", false);
+    compare(&copy.frames_after_end().of_transport_stream(), &source_of_ts(), UNSENT + 1);
+}
+
+#[test]
+fn a_stream_is_pulled_from_another_server() {
+    let origin = Server::start("[srt]\npassphrase = \"correct horse\"\n");
+    let address = origin.srt.expect("SRT is on");
+    let server = Server::start(&format!(
+        "[sources]\nretry_min_ms = 50\n[[pull]]\nstream = \"live/copy\"\n\
+         url = \"srt://{address}?streamid=read:live/cam&passphrase=correct%20horse&pbkeylen=24&latency=200\"\n"
+    ));
+    let flv = Player::start(&server.flv_url("live/copy"), server.dir.path().join("flv"));
+    server.wait_for_players("live/copy", 1);
+    origin.wait_for_players("live/cam", 1);
+    let publisher = publish(&origin.srt_url("publish:live/cam&passphrase=correct horse"));
+    let pull = wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live");
+    assert!(pull["url"].as_str().is_some_and(|url| url.ends_with("?...")), "{pull}");
+    publisher.finish();
+    origin.wait_for_publisher("live/cam", false);
+    compare(&flv.frames_after_end(), &frames_of(&sample()), UNSENT);
+    // Who is removed here learns why it is over there.
+    drop(origin);
+    wait_for_pull(&server, "copy", "why it ended", |pull| {
+        pull["last_error"].as_str().is_some_and(|error| error.contains("the listener"))
+    });
+}

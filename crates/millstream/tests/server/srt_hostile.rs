@@ -1,0 +1,191 @@
+//! Callers by SRT that may not come in, come too often, or send what makes no sense.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use srt::{
+    Call, CallError, Caller, Connection, DATAGRAM_BYTES_MAX, End, KeyLength, Limits, Passphrase, Reject,
+    SequenceNumber, SocketId,
+};
+
+use crate::common::server::Server;
+use crate::common::{TIMEOUT, eventually};
+
+/// A client of one socket.
+struct Client {
+    socket: UdpSocket,
+    connection: Connection,
+}
+
+fn socket(server: &Server) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    socket.connect(server.srt.expect("SRT is on")).expect("an address");
+    socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
+    socket
+}
+
+fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -> Result<Client, CallError> {
+    let socket = socket(server);
+    let passphrase = passphrase.map(|text| Passphrase::new(text).expect("a length"));
+    let call = Call {
+        socket: SocketId::random(),
+        initial: SequenceNumber::random(),
+        stream_id: stream_id.to_owned(),
+        receive_latency: Duration::from_millis(20),
+        send_latency: Duration::from_millis(20),
+        latency_max: Duration::from_secs(1),
+        encryption: passphrase.map(|passphrase| (passphrase, KeyLength::Aes128)),
+        timeout: TIMEOUT,
+        limits: Limits::default(),
+    };
+    let mut caller = Caller::new(Instant::now(), call);
+    let (mut out, mut input) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
+    loop {
+        if let Some(len) = caller.poll_transmit(Instant::now(), &mut out)? {
+            socket.send(&out[..len]).expect("it is sent");
+        }
+        let Ok(len) = socket.recv(&mut input) else { continue };
+        if let Some(connection) = caller.handle_packet(Instant::now(), &input[..len])? {
+            return Ok(Client { socket, connection });
+        }
+    }
+}
+
+impl Client {
+    /// Sends and receives for a moment.
+    fn turn(&mut self) {
+        let (mut out, mut input) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
+        while let Some(len) = self.connection.poll_transmit(Instant::now(), &mut out) {
+            let _ = self.socket.send(&out[..len]);
+        }
+        if let Ok(len) = self.socket.recv(&mut input) {
+            let _ = self.connection.handle_packet(Instant::now(), &input[..len]);
+        }
+        self.connection.handle_timeout(Instant::now());
+    }
+}
+
+fn rejected(server: &Server, stream_id: &str, passphrase: Option<&str>) -> u32 {
+    match call(server, stream_id, passphrase).err() {
+        Some(CallError::Rejected(code)) => code,
+        other => panic!("{stream_id}: {other:?}"),
+    }
+}
+
+#[test]
+fn who_may_not_come_in_is_told_why() {
+    let mut server = Server::start(
+        "[auth]\npublish_token = \"sesame\"\n[stream]\nwait_for_publisher_seconds = 0\n\
+         [[srt.stream]]\nstream = \"secret/*\"\npublish_passphrase = \"correct horse\"\n",
+    );
+    let cases = [
+        ("", None, Reject::BadRequest),
+        ("live/cam", None, Reject::BadRequest),
+        ("publish:cam", None, Reject::BadRequest),
+        ("publish:live/../cam", None, Reject::BadRequest),
+        ("publish:live/cam", None, Reject::Unauthorized),
+        ("publish:live/cam?token=wrong", None, Reject::Unauthorized),
+        ("#!::m=publish,r=live/cam,t=wrong", None, Reject::Unauthorized),
+        ("read:live/cam", None, Reject::NotFound),
+        ("publish:secret/cam?token=sesame", None, Reject::Unsecure),
+        ("publish:secret/cam?token=sesame", Some("wrong horse"), Reject::BadSecret),
+        ("publish:live/cam?token=sesame", Some("correct horse"), Reject::Unsecure),
+    ];
+    for (stream_id, passphrase, reject) in cases {
+        assert_eq!(rejected(&server, stream_id, passphrase), reject.code(), "{stream_id}");
+    }
+    assert_eq!(server.counter("millstream_srt_callers_refused_total"), cases.len() as u64);
+    assert_eq!(server.session_count(), 0);
+    let mut one = call(&server, "publish:secret/cam?token=sesame", Some("correct horse")).expect("let in");
+    let code = rejected(&server, "publish:secret/cam?token=sesame", Some("correct horse"));
+    assert_eq!(code, Reject::Conflict.code());
+    assert!(!server.log().contains("sesame") && !server.log().contains("horse"));
+    // Its end is told at once, and leaves the name free.
+    one.connection.close(Instant::now());
+    one.turn();
+    server.wait_for_publisher("secret/cam", false);
+    call(&server, "publish:secret/cam?token=sesame", Some("correct horse")).expect("the name is free");
+    server.assert_healthy();
+}
+
+#[test]
+fn sessions_and_handshakes_are_limited() {
+    let server = Server::start("[srt]\nsessions_per_worker = 3\nhandshakes_per_second = 0\n");
+    let mut clients: Vec<Client> =
+        (0..3).map(|at| call(&server, &format!("publish:live/{at}"), None).expect("room")).collect();
+    assert_eq!(rejected(&server, "publish:live/x", None), Reject::Overload.code());
+    // Those that say nothing any more make room.
+    drop(clients.pop());
+    eventually("there is room again", || {
+        clients.iter_mut().for_each(Client::turn);
+        call(&server, "publish:live/x", None).ok()
+    });
+    assert!(server.log().contains("peer") || server.session_count() <= 3);
+
+    let server = Server::start("[srt]\nhandshakes_per_second = 2\n");
+    let codes: Vec<u32> = (0..20)
+        .filter_map(|at| match call(&server, &format!("publish:live/{at}"), None) {
+            Err(CallError::Rejected(code)) => Some(code),
+            _ => None,
+        })
+        .collect();
+    assert!(!codes.is_empty() && codes.iter().all(|code| *code == Reject::Overload.code()));
+
+    let server = Server::start("[srt]\npending_per_worker = 2\n");
+    let _silent = [0, 1].map(|at| call(&server, &format!("publish:live/{at}"), None).expect("room"));
+    assert_eq!(rejected(&server, "publish:live/x", None), Reject::Overload.code());
+}
+
+#[test]
+fn a_kicked_session_is_told_and_ends_once() {
+    let server = Server::start("");
+    let mut client = call(&server, "publish:live/cam", None).expect("let in");
+    client.turn();
+    let id = server.sessions("")[0]["id"].as_str().expect("an id").to_owned();
+    let kicked = crate::common::http::request(server.http, "DELETE", &format!("/api/v1/sessions/{id}"), &[]);
+    assert_eq!(kicked.expect("an answer").status, 204);
+    eventually("it is told", || {
+        client.turn();
+        (client.connection.end() == Some(End::Shutdown)).then_some(())
+    });
+    assert_eq!(server.counter("millstream_sessions_ended_total{worker=\"0\",cause=\"kicked\"}"), 1);
+}
+
+#[test]
+fn floods_and_nonsense_leave_nothing_behind() {
+    let mut server = Server::spawn("");
+    let mut client = call(&server, "publish:live/cam", None).expect("let in");
+    let before = server.resident_bytes();
+    let socket = socket(&server);
+    let mut induction = [0; 64];
+    (induction[0], induction[19], induction[39]) = (0x80, 4, 1);
+    let mut answers = 0;
+    let mut input = [0; DATAGRAM_BYTES_MAX];
+    socket.set_nonblocking(true).expect("a socket");
+    for count in 0..20_000u32 {
+        induction[40..44].copy_from_slice(&count.to_be_bytes());
+        let _ = socket.send(&induction);
+        while let Ok(len) = socket.recv(&mut input) {
+            answers += 1;
+            assert_eq!(len, 64);
+        }
+        // A conclusion with a cookie that was never given, and data for a socket that nobody has.
+        let mut conclusion = induction;
+        conclusion[19] = 5;
+        conclusion[36..40].fill(0xff);
+        let _ = socket.send(&conclusion);
+        let mut noise = vec![count as u8; (count % 1472) as usize];
+        noise.iter_mut().take(1).for_each(|byte| *byte = if count % 2 == 0 { 0x80 } else { 0 });
+        let _ = socket.send(&noise);
+        if count % 100 == 0 {
+            client.turn();
+        }
+    }
+    assert!(answers > 100, "{answers}");
+    assert_eq!(server.session_count(), 1);
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    client.turn();
+    assert_eq!(client.connection.end(), None);
+    server.assert_healthy();
+}

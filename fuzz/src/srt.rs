@@ -1,0 +1,134 @@
+//! What the fuzz targets of `srt` check: whatever datagrams come and when, no machine panics or holds
+//! more than it may, and a packet that is read says what it was written with.
+//!
+//! `crates/srt/tests/srt/fuzz_corpus.rs` includes this file and replays the kept corpus.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use srt::{
+    Accept, Call, Caller, Connection, CookieSecret, DATAGRAM_BYTES_MAX, Incoming, KeyLength, Limits, Packet,
+    Passphrase, SequenceNumber, SocketId, StreamId,
+};
+
+/// A check: panics if `data` shows something wrong.
+pub type Check = fn(data: &[u8]);
+
+/// All checks, by the name of their target and corpus folder.
+pub const CHECKS: &[(&str, Check)] = &[("srt_connection", srt_connection), ("srt_handshake", srt_handshake)];
+
+const BYTES_MAX: usize = 64 << 10;
+const PACKETS_MAX: usize = 512;
+
+fn limits() -> Limits {
+    Limits { window_packets: PACKETS_MAX, receive_bytes_max: BYTES_MAX, ..Limits::default() }
+}
+
+/// Both ends of a connection, which have not been given anything yet.
+fn pair(now: Instant, is_encrypted: bool) -> Option<(Connection, Connection)> {
+    let passphrase = is_encrypted.then(|| Passphrase::new("correct horse")).flatten();
+    let call = Call {
+        socket: SocketId(1),
+        initial: SequenceNumber::new(0x7fff_fff0),
+        stream_id: "publish:live/a".to_owned(),
+        receive_latency: Duration::from_millis(20),
+        send_latency: Duration::from_millis(20),
+        latency_max: Duration::from_secs(1),
+        encryption: passphrase.clone().map(|passphrase| (passphrase, KeyLength::Aes128)),
+        timeout: Duration::from_secs(3),
+        limits: limits(),
+    };
+    let accept = Accept {
+        socket: SocketId(2),
+        latency: Duration::from_millis(20),
+        latency_max: Duration::from_secs(1),
+        passphrase,
+        limits: limits(),
+    };
+    let (secret, peer) = (CookieSecret::new(&[1; 32]), SocketAddr::from(([192, 0, 2, 1], 1)));
+    let mut caller = Caller::new(now, call);
+    let mut out = [0; DATAGRAM_BYTES_MAX];
+    let len = caller.poll_transmit(now, &mut out).ok()??;
+    let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer, &out[..len]) else { return None };
+    caller.handle_packet(now, &answer).ok()?;
+    let len = caller.poll_transmit(now, &mut out).ok()??;
+    let Ok(Incoming::Conclusion(request)) = secret.handle(Duration::ZERO, peer, &out[..len]) else {
+        return None;
+    };
+    let (listening, answer) = request.read().ok()?.accept(now, &accept).ok()?;
+    Some((caller.handle_packet(now, &answer).ok()??, listening))
+}
+
+/// `| options (1) | { milliseconds (1) | length (2) | datagram }... |`: datagrams for a connection that
+/// also sends.
+pub fn srt_connection(data: &[u8]) {
+    let Some((&options, mut rest)) = data.split_first() else { return };
+    let start = Instant::now();
+    let (sending, receiving) = pair(start, options & 1 != 0).expect("both are ours");
+    let mut connection = if options & 2 != 0 { sending } else { receiving };
+    let mut now = start;
+    let mut out = [0; DATAGRAM_BYTES_MAX];
+    while let Some(([ms, high, low], behind)) = rest.split_first_chunk() {
+        now += Duration::from_millis(u64::from(*ms));
+        let len = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len()).min(1500);
+        let (datagram, behind) = behind.split_at(len);
+        rest = behind;
+        connection.send(now, &[0x47; 188]);
+        let mut datagram = datagram.to_vec();
+        // For its socket, so that it is looked at.
+        if let Some(place) = datagram.get_mut(12..16) {
+            place.copy_from_slice(&connection.local().0.to_be_bytes());
+        }
+        let _ = connection.handle_packet(now, &datagram);
+        connection.handle_timeout(now);
+        connection.deliver(now, |payload| assert!(payload.len() <= 1500));
+        let mut sent = 0;
+        while let Some(len) = connection.poll_transmit(now, &mut out) {
+            assert!(Packet::read(&out[..len]).is_ok());
+            sent += 1;
+        }
+        // What one datagram has it send: all that waits, once, and some answers.
+        assert!(sent <= PACKETS_MAX + 64, "{sent}");
+        if let Some(due) = connection.next_timeout(now) {
+            assert!(due <= now + Duration::from_secs(10));
+        }
+        let status = connection.status(now);
+        for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
+            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * 188));
+        }
+    }
+}
+
+/// A datagram for a listener and a caller, and a stream ID.
+pub fn srt_handshake(data: &[u8]) {
+    let now = Instant::now();
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = StreamId::parse(text);
+    }
+    let mut datagram = data.to_vec();
+    let peer = SocketAddr::from(([192, 0, 2, 1], 1));
+    let secret = CookieSecret::new(&[1; 32]);
+    if let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer, &datagram) {
+        assert!(answer.len() <= datagram.len());
+        // The cookie, so that a conclusion is read as far as it goes.
+        datagram[44..48].copy_from_slice(&answer[44..48]);
+        datagram[36..40].fill(0xff);
+        datagram[16..20].copy_from_slice(&5u32.to_be_bytes());
+    }
+    if let Ok(Incoming::Conclusion(request)) = secret.handle(Duration::ZERO, peer, &datagram) {
+        let passphrase = Passphrase::new("correct horse");
+        let accept = Accept {
+            socket: SocketId(2),
+            latency: Duration::ZERO,
+            latency_max: Duration::from_secs(1),
+            passphrase: passphrase.filter(|_| data.len() % 2 == 0),
+            limits: limits(),
+        };
+        match request.read() {
+            Ok(asked) => {
+                let _ = asked.accept(now, &accept);
+            }
+            Err(reject) => assert_eq!(request.reject(reject).len(), 64),
+        }
+    }
+}
