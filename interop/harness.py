@@ -163,6 +163,7 @@ class Server(Served):
             time.sleep(0.05)
         known = json.loads(ports.read_text())
         super().__init__(known["http"][0], known["rtmp"][0])
+        self.srt = known["srt"][0]
 
     def stop(self):
         self.process.terminate()
