@@ -49,7 +49,9 @@ fn pair(now: Instant, is_encrypted: bool) -> Option<(Connection, Connection)> {
     let mut caller = Caller::new(now, call);
     let mut out = [0; DATAGRAM_BYTES_MAX];
     let len = caller.poll_transmit(now, &mut out).ok()??;
-    let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer, &out[..len]) else { return None };
+    let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer, &out[..len]) else {
+        return None;
+    };
     caller.handle_packet(now, &answer).ok()?;
     let len = caller.poll_transmit(now, &mut out).ok()??;
     let Ok(Incoming::Conclusion(request)) = secret.handle(Duration::ZERO, peer, &out[..len]) else {
@@ -121,7 +123,7 @@ pub fn srt_handshake(data: &[u8]) {
             socket: SocketId(2),
             latency: Duration::ZERO,
             latency_max: Duration::from_secs(1),
-            passphrase: passphrase.filter(|_| data.len() % 2 == 0),
+            passphrase: passphrase.filter(|_| data.len().is_multiple_of(2)),
             limits: limits(),
         };
         match request.read() {

@@ -100,6 +100,7 @@ fn session(worker: usize, serial: u64, role: Role, stream: Option<&str>) -> Sess
         dropped_frames: 0,
         user_agent: None,
         rtc: None,
+        srt: None,
     }
 }
 

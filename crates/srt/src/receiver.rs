@@ -135,7 +135,7 @@ impl Receiver {
         }
         self.bytes += buffer.len();
         let slot = &mut self.slots[at];
-        (slot.payload, slot.at) = (Some(buffer), due);
+        (slot.payload, slot.at, slot.is_given_up) = (Some(buffer), due, false);
         while self.slots.get(self.contiguous).is_some_and(|slot| slot.payload.is_some()) {
             self.contiguous += 1;
         }
@@ -147,7 +147,7 @@ impl Receiver {
         let from = first.since(self.base).max(0) as usize;
         let Ok(to) = usize::try_from(last.since(self.base)) else { return };
         for slot in self.slots.range_mut(from.min(self.slots.len())..(to + 1).min(self.slots.len())) {
-            slot.is_given_up |= slot.payload.is_none();
+            slot.is_given_up = slot.payload.is_none();
         }
     }
 
@@ -155,39 +155,37 @@ impl Receiver {
     pub(crate) fn deliver(&mut self, now: Instant, mut to: impl FnMut(&[u8])) {
         while let Some(first) = self.slots.front() {
             if first.payload.is_none() {
-                // What comes behind it is due, or nothing more will come of it: it is given up.
-                let is_over = first.is_given_up
-                    || self
-                        .slots
-                        .iter()
-                        .find(|slot| slot.payload.is_some())
-                        .is_some_and(|next| next.at <= now);
-                if !is_over {
+                // What comes behind is due, or nothing more will come of it: it is given up, all at once,
+                // since a sender may leave out thousands.
+                let next = self.slots.iter().position(|slot| slot.payload.is_some());
+                let over = match next.filter(|at| self.slots[*at].at <= now) {
+                    Some(next) => next,
+                    None => self.slots.iter().take_while(|slot| slot.is_given_up).count(),
+                };
+                if over == 0 {
                     return;
                 }
-                self.dropped += 1;
-                self.missing -= 1;
-            } else if first.at > now {
+                self.slots.drain(..over);
+                self.base = self.base.plus(over as u32);
+                self.missing -= over;
+                self.dropped += over as u64;
+                while self.slots.get(self.contiguous).is_some_and(|slot| slot.payload.is_some()) {
+                    self.contiguous += 1;
+                }
+                continue;
+            }
+            if first.at > now {
                 return;
             }
-            let Some(Slot { payload, .. }) = self.slots.pop_front() else { return };
+            let Some(Slot { payload: Some(payload), .. }) = self.slots.pop_front() else { return };
             self.base = self.base.plus(1);
-            match payload {
-                Some(payload) => {
-                    self.contiguous -= 1;
-                    self.bytes -= payload.len();
-                    if !payload.is_empty() {
-                        to(&payload);
-                    }
-                    if self.spare.len() < SPARE_MAX {
-                        self.spare.push(payload);
-                    }
-                }
-                None => {
-                    while self.slots.get(self.contiguous).is_some_and(|slot| slot.payload.is_some()) {
-                        self.contiguous += 1;
-                    }
-                }
+            self.contiguous -= 1;
+            self.bytes -= payload.len();
+            if !payload.is_empty() {
+                to(&payload);
+            }
+            if self.spare.len() < SPARE_MAX {
+                self.spare.push(payload);
             }
         }
     }
@@ -368,6 +366,21 @@ mod tests {
         world.receiver.give_up(seq(5), seq(4));
         world.receiver.give_up(seq(1), seq(0x3fff_ffff));
         assert_eq!(world.delivered(120), [3]);
+    }
+
+    #[test]
+    fn what_comes_although_it_was_given_up_is_given_out() {
+        let mut world = World::new();
+        world.packet(30, 3);
+        world.receiver.give_up(seq(0x7fff_fffd), seq(0x7fff_ffff));
+        world.packet(31, 1);
+        assert_eq!(world.delivered(32), []);
+        assert_eq!((world.receiver.dropped, world.receiver.next_missing()), (1, seq(0x7fff_ffff)));
+        assert_eq!(world.delivered(200), [2, 4]);
+        assert_eq!((world.receiver.dropped, world.receiver.next_missing()), (2, seq(1)));
+        world.packet(210, 90);
+        assert_eq!(world.delivered(1_100), [91]);
+        assert_eq!((world.receiver.dropped, world.receiver.room()), (2 + 86, 100));
     }
 
     #[test]

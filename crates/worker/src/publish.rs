@@ -504,6 +504,14 @@ impl Worker {
         Some(id)
     }
 
+    /// A player has left; it may have been the last.
+    pub(crate) fn unsubscribe_unless_played(&mut self, stream: FrameStreamId) {
+        if self.frames.streams[stream].publication.players == 0 {
+            self.update_read_interest(stream);
+            self.unsubscribe(LaneStream::Frames(stream));
+        }
+    }
+
     /// The last player has left (or none came).
     pub(crate) fn unsubscribe(&mut self, stream: LaneStream) {
         match stream {

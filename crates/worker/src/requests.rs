@@ -659,14 +659,6 @@ impl Worker {
         }
     }
 
-    /// A player has left; it may have been the last.
-    fn unsubscribe_unless_played(&mut self, stream: FrameStreamId) {
-        if self.frames.streams[stream].publication.players == 0 {
-            self.update_read_interest(stream);
-            self.unsubscribe(LaneStream::Frames(stream));
-        }
-    }
-
     /// Copies the rest of the message that a player is in to its private bytes, before its stream is left.
     /// False when that is too much.
     fn finish_message(&mut self, conn: ConnId) -> bool {

@@ -123,6 +123,13 @@ fn a_receiver_that_asks_for_everything_all_the_time_gets_each_packet_once_in_a_r
         let _ = pair.sender.handle_packet(now, &nak);
         pair.run_until(now + Duration::from_micros(100));
     }
+    // The same range again and again in one report is none.
+    nak.truncate(16);
+    for _ in 0..180 {
+        nak.extend([0x80, 0, 4, 0x4c, 0, 0, 4, 0x7d]);
+    }
+    let refused = pair.sender.handle_packet(pair.world.now, &nak);
+    assert_eq!(refused, Err(srt::Drop::Invalid));
     let again = pair.sender.counters().retransmitted_out - before;
     assert!(again <= 50 * 4, "{again}");
 }

@@ -21,7 +21,7 @@ fn ten_percent_loss_with_50_ms_round_trip_and_400_ms_latency_loses_nothing() {
         assert!(received.lost_in > 900 && received.retransmitted_in > 900, "{received:?}");
         // Each lost packet is sent again once, and again where that is lost as well.
         let again = sent.retransmitted_out as f64 / received.lost_in as f64;
-        assert!(again < 1.5, "{again}");
+        assert!(again < 1.25, "{again}");
         let round_trip = pair.receiver.round_trip().expect("it was measured");
         assert!((40..70).contains(&round_trip.as_millis()), "{round_trip:?}");
     }

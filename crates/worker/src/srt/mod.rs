@@ -191,3 +191,6 @@ impl SrtLink {
         if taken == 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,6 +130,7 @@ impl Server {
             dropped_frames: 0,
             user_agent: None,
             rtc: Some(rtc),
+            srt: None,
         };
         let snapshot =
             WorkerSnapshot { streams: vec![stream], sessions: vec![session], ..WorkerSnapshot::default() };
