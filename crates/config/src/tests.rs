@@ -484,6 +484,33 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
+fn passphrases_of_srt_have_a_length_are_not_shown_and_the_first_rule_decides() {
+    let file = "[srt]\npassphrase = \"hush for all of them\"\n\
+                [[srt.stream]]\nstream = \"in/*\"\npublish_passphrase = \"hush for encoders\"\n";
+    let config = load(&sources(file, &[], &[])).expect("loads");
+    let shown = print::toml(&config, true, true);
+    assert!(!shown.contains("hush") && shown.contains("[[srt.stream]]\nstream = \"in/*\""), "{shown}");
+    let srt = resolved(file).worker.srt;
+    let has = |app: &str| {
+        let rule = srt.passphrases_of(app, "cam").expect("one for all");
+        (rule.publish.is_some(), rule.play.is_some())
+    };
+    assert_eq!((has("in"), has("live")), ((true, false), (true, true)));
+    let wrong = "[srt]\npassphrase = \"short\"\nlatency_max_ms = 50\nudp_backend = \"af_xdp\"\n\
+                 [[srt.stream]]\nplay_passphrase = \"short\"\n";
+    let text = errors_of(&sources(wrong, &[], &[])).join("\n");
+    for part in [
+        "`srt.passphrase` takes 10 to 80",
+        "srt.latency_max_ms",
+        "needs a `stream`",
+        "`play_passphrase`",
+        "af_xdp",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn every_key_is_described() {
     for key in section_keys() {
         assert!(key.doc.len() > 10 && key.cost.len() > 4 && !key.default.is_empty(), "{}", key.path());

@@ -78,7 +78,7 @@ pub enum End {
 
 /// Why a packet was dropped. Each is counted; none ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drop {
+pub enum DropReason {
     /// It is no packet, or none of an established connection.
     Invalid,
     /// It is for another socket.
@@ -330,28 +330,28 @@ impl Connection {
     }
 
     /// Takes a datagram of the peer, which its address has shown it to be.
-    pub fn handle_packet(&mut self, now: Instant, datagram: &[u8]) -> Result<(), Drop> {
+    pub fn handle_packet(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {
         let handled = match Packet::read(datagram) {
             _ if self.end.is_some() => return Ok(()),
             Ok(Packet::Data(data)) if data.destination == self.local => self.data(now, &data),
             Ok(Packet::Control(control)) if control.destination == self.local => self.control(now, &control),
-            Ok(_) => Err(Drop::Misaddressed),
-            Err(_) => Err(Drop::Invalid),
+            Ok(_) => Err(DropReason::Misaddressed),
+            Err(_) => Err(DropReason::Invalid),
         };
         match handled {
             Ok(()) => {}
-            Err(Drop::Late | Drop::Duplicate) => self.counters.late_in += 1,
-            Err(Drop::NoRoom) => self.counters.no_room_in += 1,
-            Err(Drop::Invalid | Drop::Misaddressed) => self.counters.invalid_in += 1,
+            Err(DropReason::Late | DropReason::Duplicate) => self.counters.late_in += 1,
+            Err(DropReason::NoRoom) => self.counters.no_room_in += 1,
+            Err(DropReason::Invalid | DropReason::Misaddressed) => self.counters.invalid_in += 1,
         }
         // What makes no sense is no sign of life.
-        if !matches!(handled, Err(Drop::Invalid | Drop::Misaddressed)) {
+        if !matches!(handled, Err(DropReason::Invalid | DropReason::Misaddressed)) {
             self.received_at = now;
         }
         handled
     }
 
-    fn data(&mut self, now: Instant, data: &Data<'_>) -> Result<(), Drop> {
+    fn data(&mut self, now: Instant, data: &Data<'_>) -> Result<(), DropReason> {
         self.losses.clear();
         let (sequence, key) = (data.sequence, data.key);
         let mut has_no_key = false;
@@ -369,9 +369,9 @@ impl Connection {
         let id = (sequence, data.timestamp);
         match self.receiver.packet(now, id, data.payload, prepare, &mut self.losses) {
             Arrival::New => {}
-            Arrival::Late => return Err(Drop::Late),
-            Arrival::Duplicate => return Err(Drop::Duplicate),
-            Arrival::NoRoom => return Err(Drop::NoRoom),
+            Arrival::Late => return Err(DropReason::Late),
+            Arrival::Duplicate => return Err(DropReason::Duplicate),
+            Arrival::NoRoom => return Err(DropReason::NoRoom),
         }
         self.counters.packets_in += 1;
         self.counters.bytes_in += data.payload.len() as u64;
@@ -391,7 +391,7 @@ impl Connection {
         Ok(())
     }
 
-    fn control(&mut self, now: Instant, control: &Control<'_>) -> Result<(), Drop> {
+    fn control(&mut self, now: Instant, control: &Control<'_>) -> Result<(), DropReason> {
         match control.body {
             Body::KeepAlive | Body::CongestionWarning | Body::PeerError => {}
             // The answer to it was lost, or is late: whoever has the handshake sends it again.
@@ -399,7 +399,7 @@ impl Connection {
             Body::Ack { number, ack: Ack { next, full } } => {
                 let room = full.map(|full| full.room_packets);
                 if !self.sender.acknowledged(now, next, room) {
-                    return Err(Drop::Invalid);
+                    return Err(DropReason::Invalid);
                 }
                 if let Some(full) = full {
                     self.controls.push(Outgoing::AckAck { number }, self.timestamp(now), self.peer);
@@ -434,7 +434,7 @@ impl Connection {
                     // No peer misses what has not been sent.
                     if next.since(last) <= 0 || named > self.limits.window_packets {
                         self.losses = gone;
-                        return Err(Drop::Invalid);
+                        return Err(DropReason::Invalid);
                     }
                     self.counters.lost_out += last.since(first) as u64 + 1;
                     self.sender.missing(now, (first, last), round_trip, &mut gone);
@@ -448,8 +448,8 @@ impl Connection {
             Body::DropRequest { first, last } => self.receiver.give_up(first, last),
             Body::Shutdown => self.end = Some(End::Shutdown),
             Body::Key { is_response: false, content } => {
-                let Some(encryption) = &mut self.encryption else { return Err(Drop::Invalid) };
-                encryption.receiving.update(content).map_err(|_| Drop::Invalid)?;
+                let Some(encryption) = &mut self.encryption else { return Err(DropReason::Invalid) };
+                encryption.receiving.update(content).map_err(|_| DropReason::Invalid)?;
                 self.controls.push(Outgoing::KeyResponse(content), self.timestamp(now), self.peer);
             }
             Body::Key { is_response: true, content } => {

@@ -35,7 +35,7 @@ mod stream_id;
 mod wire;
 
 pub use caller::{Call, CallError, Caller};
-pub use connection::{Connection, Counters, Drop, End, Limits, Status};
+pub use connection::{Connection, Counters, DropReason, End, Limits, Status};
 pub use handshake::{Handshake, Kind, Reject, STREAM_ID_BYTES_MAX};
 pub use keys::{KeyLength, PASSPHRASE_BYTES, Passphrase};
 pub use listener::{Accept, Asked, CookieSecret, Ignored, Incoming, Request};

@@ -129,7 +129,7 @@ fn a_receiver_that_asks_for_everything_all_the_time_gets_each_packet_once_in_a_r
         nak.extend([0x80, 0, 4, 0x4c, 0, 0, 4, 0x7d]);
     }
     let refused = pair.sender.handle_packet(pair.world.now, &nak);
-    assert_eq!(refused, Err(srt::Drop::Invalid));
+    assert_eq!(refused, Err(srt::DropReason::Invalid));
     let again = pair.sender.counters().retransmitted_out - before;
     assert!(again <= 50 * 4, "{again}");
 }
