@@ -11,6 +11,11 @@ use srt::{
 use crate::common::server::Server;
 use crate::common::{TIMEOUT, eventually};
 
+#[expect(clippy::disallowed_methods, reason = "a client has a clock of its own")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// A client of one socket.
 struct Client {
     socket: UdpSocket,
@@ -38,14 +43,14 @@ fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -> Result<Cl
         timeout: TIMEOUT,
         limits: Limits::default(),
     };
-    let mut caller = Caller::new(Instant::now(), call);
+    let mut caller = Caller::new(now(), call);
     let (mut out, mut input) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
     loop {
-        if let Some(len) = caller.poll_transmit(Instant::now(), &mut out)? {
+        if let Some(len) = caller.poll_transmit(now(), &mut out)? {
             socket.send(&out[..len]).expect("it is sent");
         }
         let Ok(len) = socket.recv(&mut input) else { continue };
-        if let Some(connection) = caller.handle_packet(Instant::now(), &input[..len])? {
+        if let Some(connection) = caller.handle_packet(now(), &input[..len])? {
             return Ok(Client { socket, connection });
         }
     }
@@ -55,13 +60,13 @@ impl Client {
     /// Sends and receives for a moment.
     fn turn(&mut self) {
         let (mut out, mut input) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
-        while let Some(len) = self.connection.poll_transmit(Instant::now(), &mut out) {
+        while let Some(len) = self.connection.poll_transmit(now(), &mut out) {
             let _ = self.socket.send(&out[..len]);
         }
         if let Ok(len) = self.socket.recv(&mut input) {
-            let _ = self.connection.handle_packet(Instant::now(), &input[..len]);
+            let _ = self.connection.handle_packet(now(), &input[..len]);
         }
-        self.connection.handle_timeout(Instant::now());
+        self.connection.handle_timeout(now());
     }
 }
 
@@ -101,7 +106,7 @@ fn who_may_not_come_in_is_told_why() {
     assert_eq!(code, Reject::Conflict.code());
     assert!(!server.log().contains("sesame") && !server.log().contains("horse"));
     // Its end is told at once, and leaves the name free.
-    one.connection.close(Instant::now());
+    one.connection.close(now());
     one.turn();
     server.wait_for_publisher("secret/cam", false);
     call(&server, "publish:secret/cam?token=sesame", Some("correct horse")).expect("the name is free");
