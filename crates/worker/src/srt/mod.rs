@@ -124,6 +124,12 @@ impl Srt {
         self.ports[port].readable = true;
     }
 
+    /// Whether the next turn reads a socket without being woken.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn reads_later(&self, port: usize) -> bool {
+        self.ports[port].readable
+    }
+
     /// How long nothing is due.
     pub(crate) fn timeout(&self, now: Instant) -> Duration {
         if self.ports.iter().any(|port| port.readable) {
