@@ -144,9 +144,11 @@ impl Receiver {
 
     /// The sender has given these up.
     pub(crate) fn give_up(&mut self, first: SequenceNumber, last: SequenceNumber) {
-        let from = first.since(self.base).max(0) as usize;
         let Ok(to) = usize::try_from(last.since(self.base)) else { return };
-        for slot in self.slots.range_mut(from.min(self.slots.len())..(to + 1).min(self.slots.len())) {
+        let end = (to + 1).min(self.slots.len());
+        // A range that ends before it begins is none.
+        let from = (first.since(self.base).max(0) as usize).min(end);
+        for slot in self.slots.range_mut(from..end) {
             slot.is_given_up = slot.payload.is_none();
         }
     }
@@ -365,6 +367,8 @@ mod tests {
         assert_eq!((world.receiver.dropped, world.receiver.next_missing()), (2, seq(0)));
         world.receiver.give_up(seq(5), seq(4));
         world.receiver.give_up(seq(1), seq(0x3fff_ffff));
+        world.packet(20, 9);
+        world.receiver.give_up(seq(5), seq(3));
         assert_eq!(world.delivered(120), [3]);
     }
 
