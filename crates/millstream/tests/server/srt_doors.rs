@@ -92,7 +92,8 @@ fn a_stream_is_pulled_from_another_server() {
     let address = origin.srt.expect("SRT is on");
     let server = Server::start(&format!(
         "[sources]\nretry_min_ms = 50\nallow_private_addresses = true\n[[pull]]\nstream = \"live/copy\"\n\
-         url = \"srt://{address}?streamid=read:live/cam&passphrase=correct%20horse&pbkeylen=24&latency=200\"\n"
+         url = \"srt://{address}?streamid=read:live/cam&passphrase=correct%20horse\
+         &pbkeylen=24&latency=200\"\n"
     ));
     let flv = Player::start(&server.flv_url("live/copy"), server.dir.path().join("flv"));
     server.wait_for_players("live/copy", 1);
