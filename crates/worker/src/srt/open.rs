@@ -160,7 +160,8 @@ impl super::Srt {
 }
 
 fn denied_as(denied: Denied) -> Reject {
-    if denied.is_about_token() { Reject::Unauthorized } else { Reject::Forbidden }
+    // As over HTTP: 401 where another token may be let in, else 403.
+    if denied.challenge().is_some() { Reject::Unauthorized } else { Reject::Forbidden }
 }
 
 fn publish_refused(refusal: PublishRefusal) -> Reject {
