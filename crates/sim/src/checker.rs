@@ -9,6 +9,9 @@ use crate::actors::rtc::{audio_payload, video_payload};
 use crate::content::{FRAME_MS, Stamp, stamp};
 use crate::ledger::{Ledger, ServerView, StreamKey};
 
+/// Pictures, one in 40 ms, that may overtake another by the jitter of a bad path, 100 ms.
+const OVERTAKEN_MAX: u32 = 3;
+
 /// Checks what one player gets.
 #[derive(Debug)]
 pub struct Checker {
@@ -229,8 +232,9 @@ impl Checker {
         let follows = match last {
             Some((last_id, last)) if last_id == id => {
                 // Where the best layer changes there may be a picture of each, and on its way the key frame of
-                // one may have been overtaken by the next picture of the other.
-                let is_again = is_layered && is_key && (last.saturating_sub(1)..=last).contains(&number);
+                // one may have been overtaken by pictures of the other.
+                let earliest = last.saturating_sub(OVERTAKEN_MAX);
+                let is_again = is_layered && is_key && (earliest..=last).contains(&number);
                 is_again || number > last && (!is_video || is_key || number == last + 1)
             }
             Some((last_id, _)) => id > last_id && (!is_video || is_key),

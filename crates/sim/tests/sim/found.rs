@@ -209,11 +209,11 @@ fn what_rules_and_actors_were_wrong_about_stays_right() {
     }
 }
 
-/// A key frame of the best layer was overtaken by the next picture of the layer that was forwarded, and a player
-/// by HTTP-FLV went one picture back, in time that goes on. The rule allowed the same picture again, no more.
+/// A key frame of the best layer was overtaken by pictures of the layer that was forwarded, and a player by
+/// HTTP-FLV went back by one or two, in time that goes on. The rule allowed the same picture again, no more.
 #[test]
-fn a_layer_may_begin_a_picture_earlier() {
-    for seed in [1065, 1575] {
+fn a_layer_may_begin_some_pictures_earlier() {
+    for seed in [1065, 1575, 2917] {
         finds_nothing(seed, &Config::of(seed));
     }
 }
