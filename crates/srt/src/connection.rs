@@ -42,6 +42,8 @@ pub struct Limits {
     pub window_packets: usize,
     /// Bytes of received packets that may be held.
     pub receive_bytes_max: usize,
+    /// Bytes of sent packets that are kept, to be sent again.
+    pub send_bytes_max: usize,
     /// Most that is sent, bits per second; 0 for no limit.
     pub send_bits_per_second_max: u64,
     /// A peer that sends nothing for this long is gone.
@@ -57,6 +59,7 @@ impl Default for Limits {
         Self {
             window_packets: 8192,
             receive_bytes_max: 12 << 20,
+            send_bytes_max: 12 << 20,
             send_bits_per_second_max: 0,
             silence_max: Duration::from_secs(5),
             key_refresh_packets: 1 << 24,
@@ -307,7 +310,7 @@ impl Connection {
             payload_max,
             round_trip: RoundTrip::default(),
             receiver,
-            sender: Sender::new(now, agreed.send_first, window, agreed.peer_window),
+            sender: Sender::new(now, agreed.send_first, (window, limits.send_bytes_max), agreed.peer_window),
             encryption,
             controls: Controls::default(),
             pacer: Pacer::new(now, limits.send_bits_per_second_max),

@@ -279,7 +279,8 @@ impl<'a> Handshake<'a> {
 /// 3.2.1.3).
 fn text(content: &[u8]) -> Vec<u8> {
     let mut text: Vec<u8> = content.chunks(4).flat_map(|word| word.iter().rev().copied()).collect();
-    let len = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    // A zero in between is part of it, and of no name that is taken.
+    let len = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     text.truncate(len);
     text
 }

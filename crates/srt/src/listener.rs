@@ -81,6 +81,11 @@ impl CookieSecret {
         };
         let period = since.as_secs() / COOKIE_PERIOD.as_secs();
         match handshake.kind {
+            // The answer has version 5 and goes to the caller's socket: it is no induction itself, so that a
+            // datagram with the address of a listener as its source starts no exchange without end.
+            Kind::Induction if handshake.version != 4 || handshake.socket == SocketId(0) => {
+                Err(Ignored::NoHandshake)
+            }
             Kind::Induction => {
                 let mut answer = Vec::with_capacity(HEADER_BYTES + 48);
                 let writing = Writing {
@@ -154,7 +159,7 @@ pub struct Accept {
     pub socket: SocketId,
     /// The least delay, in both directions.
     pub latency: Duration,
-    /// The most of what is received.
+    /// The most, in both directions: a caller that wants to have more may, of packets that it holds itself.
     pub latency_max: Duration,
     /// What the caller has to have.
     pub passphrase: Option<Passphrase>,
@@ -290,7 +295,7 @@ impl Latencies {
         let ours = ms(accept.latency);
         Self {
             receive_ms: theirs.send_delay_ms.max(ours).min(ms(accept.latency_max)),
-            send_ms: theirs.receive_delay_ms.max(ours),
+            send_ms: theirs.receive_delay_ms.max(ours).min(ms(accept.latency_max)),
         }
     }
 }
@@ -361,6 +366,21 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_not_answered() {
+        let secret = CookieSecret::new(&[7; 32]);
+        let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer(1), &induction()) else {
+            panic!("an induction is answered");
+        };
+        let mut to_a_listener = answer.clone();
+        to_a_listener[12..16].fill(0);
+        let mut of_nobody = induction();
+        of_nobody[40..44].fill(0);
+        for datagram in [answer, to_a_listener, of_nobody] {
+            assert_eq!(secret.handle(Duration::ZERO, peer(2), &datagram).err(), Some(Ignored::NoHandshake));
+        }
+    }
+
+    #[test]
     fn a_conclusion_without_what_it_needs_is_refused() {
         let secret = CookieSecret::new(&[7; 32]);
         let cookie = cookie_of(&secret, Duration::ZERO, peer(1));
@@ -398,7 +418,7 @@ mod tests {
             limits: Limits::default(),
         };
         for (receive_delay_ms, send_delay_ms, expected) in
-            [(0, 0, (120, 120)), (500, 80, (120, 500)), (80, 500, (500, 120)), (9_000, 9_000, (8_000, 9_000))]
+            [(0, 0, (120, 120)), (500, 80, (120, 500)), (80, 500, (500, 120)), (9_000, 9_000, (8_000, 8_000))]
         {
             let theirs = Capabilities { receive_delay_ms, send_delay_ms, ..Capabilities::ours(0, 0) };
             let Latencies { receive_ms, send_ms } = Latencies::of_listener(&accept, &theirs);

@@ -104,7 +104,13 @@ impl Receiver {
         losses: &mut Vec<(SequenceNumber, SequenceNumber)>,
     ) -> Arrival {
         let ahead = sequence.since(self.base);
-        let Ok(at) = usize::try_from(ahead) else { return Arrival::Late };
+        let Ok(mut at) = usize::try_from(ahead) else { return Arrival::Late };
+        if at >= self.window && self.missing == self.slots.len() {
+            // Nothing is held that comes before it: what was left out will not come any more.
+            self.slots.clear();
+            self.dropped += at as u64;
+            (self.base, self.contiguous, self.missing, at) = (sequence, 0, 0, 0);
+        }
         if at >= self.window || self.bytes + payload.len() > self.bytes_max {
             return Arrival::NoRoom;
         }
@@ -388,6 +394,19 @@ mod tests {
     }
 
     #[test]
+    fn a_sender_that_jumps_is_followed_once_nothing_is_held() {
+        let mut world = World::new();
+        world.packet(0, 0);
+        world.packet(20, 2);
+        assert_eq!(world.packet(9_000, 900), Arrival::NoRoom, "two are held");
+        assert_eq!(world.delivered(9_000), [1, 3]);
+        assert_eq!(world.packet(9_010, 901), Arrival::New);
+        assert_eq!((world.delivered(9_200).len(), world.receiver.dropped), (1, 1 + 898));
+        world.packet(9_300, 930);
+        assert_eq!(world.packet(9_310, 931), Arrival::New);
+    }
+
+    #[test]
     fn losses_are_reported_again_until_they_have_come() {
         let mut world = World::new();
         for (count, now_ms) in [(0, 0), (2, 20), (6, 60)] {
@@ -416,9 +435,10 @@ mod tests {
     #[test]
     fn memory_is_bounded_in_packets_and_bytes() {
         let mut world = World::new();
+        assert_eq!(world.packet(0, 0), Arrival::New);
         assert_eq!(world.packet(0, 100), Arrival::NoRoom);
         assert_eq!(world.packet(0, 99), Arrival::New);
-        assert_eq!((world.receiver.room(), world.receiver.held()), (0, (1, 1)));
+        assert_eq!((world.receiver.room(), world.receiver.held()), (0, (2, 2)));
         let id = (seq(0x7fff_fffd), 0);
         let now = world.at(0);
         let arrival = world.receiver.packet(now, id, &[0; 10_000], |_| true, &mut Vec::new());

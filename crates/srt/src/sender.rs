@@ -20,6 +20,15 @@ const REPEATS_MAX: usize = 8192;
 const TIMEOUT_EXTRA: Duration = Duration::from_millis(50);
 /// Packets of the beginning that are sent again when nothing is acknowledged any more.
 const REPEATED_AT_ONCE: usize = 16;
+/// Packets that are sent before the peer has acknowledged any: that it has asked says little.
+const UNPROVEN_WINDOW: usize = 128;
+/// Shortest time between two repetitions of a packet, however short the peer says that the round trip is.
+const REPEAT_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Repetitions that a peer may ask for at the beginning, and that it may save up.
+const REPEATS_AT_FIRST: u32 = 512;
+const REPEATS_SAVED_MAX: u32 = 4096;
+/// Packets of the window that one report of what is missing has us look at.
+const LOOKED_AT_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Slot {
@@ -56,6 +65,12 @@ pub(crate) struct Sender {
     /// Packets that the peer has room for behind `base`.
     peer_window: usize,
     window: usize,
+    /// Bytes that are kept, and how many may be.
+    bytes: usize,
+    bytes_max: usize,
+    /// Repetitions that the peer may ask for: one for each packet that is sent. Who asks for more has no path
+    /// for the stream, or wants to have us flood somebody.
+    repeats_left: u32,
     spare: Vec<Vec<u8>>,
     /// When something was acknowledged last, or the first of `slots` was sent.
     progress_at: Instant,
@@ -66,16 +81,25 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Nothing has been sent; `window` packets fit, of which the peer takes `peer_window`.
-    pub(crate) fn new(now: Instant, first: SequenceNumber, window: usize, peer_window: usize) -> Self {
+    /// Nothing has been sent; `window` packets fit and `bytes_max` bytes, and the peer takes `peer_window`
+    /// packets.
+    pub(crate) fn new(
+        now: Instant,
+        first: SequenceNumber,
+        (window, bytes_max): (usize, usize),
+        peer_window: usize,
+    ) -> Self {
         Self {
             base: first,
             slots: VecDeque::new(),
             sent: 0,
             repeats: VecDeque::new(),
             message: 0,
-            peer_window: peer_window.min(window),
+            peer_window: peer_window.min(window).min(UNPROVEN_WINDOW),
             window,
+            bytes: 0,
+            bytes_max,
+            repeats_left: REPEATS_AT_FIRST,
             spare: Vec::new(),
             progress_at: now,
             timeouts: 0,
@@ -106,6 +130,12 @@ impl Sender {
         payload: &[u8],
         prepare: impl FnOnce(SequenceNumber, &mut [u8]) -> KeyFlag,
     ) {
+        // The oldest are given up for the newest: a live stream does not wait.
+        while self.bytes + payload.len() > self.bytes_max && !self.slots.is_empty() {
+            self.remove(1);
+            self.dropped += 1;
+        }
+        self.bytes += payload.len();
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(payload);
@@ -143,6 +173,7 @@ impl Sender {
 
     fn remove(&mut self, count: usize) {
         for Slot { payload, .. } in self.slots.drain(..count) {
+            self.bytes -= payload.len();
             if self.spare.len() < SPARE_MAX {
                 self.spare.push(payload);
             }
@@ -166,20 +197,26 @@ impl Sender {
             gone.push((first, self.base.plus(to.min(-1) as u32)));
         }
         let range = from.max(0) as usize..(to + 1).clamp(0, self.sent as i32) as usize;
-        for at in range {
-            self.repeat(at, now, round_trip);
+        for at in range.take(LOOKED_AT_MAX) {
+            if self.repeats_left == 0 {
+                break;
+            }
+            self.repeats_left -= u32::from(self.repeat(at, now, round_trip.max(REPEAT_INTERVAL_MIN)));
         }
     }
 
-    fn repeat(&mut self, at: usize, now: Instant, unless_within: Duration) {
+    /// Says whether the packet will be sent again for it.
+    fn repeat(&mut self, at: usize, now: Instant, unless_within: Duration) -> bool {
         let sequence = self.base.plus(at as u32);
         let slot = &mut self.slots[at];
         let is_on_its_way =
             slot.sent_at.is_some_and(|sent_at| now.saturating_duration_since(sent_at) < unless_within);
-        if !slot.is_to_be_repeated && !is_on_its_way && self.repeats.len() < REPEATS_MAX {
+        let repeats = !slot.is_to_be_repeated && !is_on_its_way && self.repeats.len() < REPEATS_MAX;
+        if repeats {
             slot.is_to_be_repeated = true;
             self.repeats.push_back(sequence);
         }
+        repeats
     }
 
     /// Gives up packets that are older than `age`.
@@ -237,6 +274,7 @@ impl Sender {
                     self.progress_at = now;
                 }
                 self.sent += 1;
+                self.repeats_left = (self.repeats_left + 1).min(REPEATS_SAVED_MAX);
                 (self.sent - 1, false)
             }
         };
@@ -255,7 +293,7 @@ impl Sender {
 
     /// Packets and bytes that are kept.
     pub(crate) fn held(&self) -> (usize, usize) {
-        (self.slots.len(), self.slots.iter().map(|slot| slot.payload.len()).sum())
+        (self.slots.len(), self.bytes)
     }
 
     /// Age of the oldest packet that is kept.
@@ -278,7 +316,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "any moment does")]
     fn world() -> (Sender, Instant) {
         let now = Instant::now();
-        (Sender::new(now, SequenceNumber::new(0x7fff_fffe), 10, 10), now)
+        (Sender::new(now, SequenceNumber::new(0x7fff_fffe), (10, 1_000), 10), now)
     }
 
     fn give(sender: &mut Sender, now: Instant, count: usize) {
@@ -329,6 +367,43 @@ mod tests {
         sender.acknowledged(now, seq(1), None);
         sender.missing(now, (seq(0), seq(1)), Duration::ZERO, &mut gone);
         assert_eq!((taken(&mut sender, now), gone), (vec![(1, true)], vec![(seq(0), seq(0))]));
+    }
+
+    #[test]
+    fn the_oldest_make_room_for_the_newest_bytes() {
+        let (_, now) = world();
+        let mut sender = Sender::new(now, seq(1), (10, 3), 10);
+        give(&mut sender, now, 2);
+        taken(&mut sender, now);
+        give(&mut sender, now, 2);
+        assert_eq!((sender.held(), sender.dropped, sender.waiting()), ((3, 3), 1, 2));
+        assert_eq!(taken(&mut sender, now), [(3, false), (4, false)]);
+    }
+
+    #[test]
+    fn who_never_acknowledges_gets_a_few_packets() {
+        let (_, now) = world();
+        let mut sender = Sender::new(now, seq(1), (8_192, 1 << 20), 8_192);
+        give(&mut sender, now, 1_000);
+        assert_eq!(taken(&mut sender, now).len(), UNPROVEN_WINDOW);
+        sender.acknowledged(now, seq(1), Some(8_192));
+        assert_eq!(taken(&mut sender, now).len(), 1_000 - UNPROVEN_WINDOW);
+    }
+
+    #[test]
+    fn no_more_is_sent_again_than_was_sent() {
+        let (_, start) = world();
+        let mut sender = Sender::new(start, seq(1), (8_192, 1 << 20), 8_192);
+        sender.acknowledged(start, seq(1), Some(8_192));
+        give(&mut sender, start, 1_000);
+        taken(&mut sender, start);
+        let mut again = 0;
+        for ms in 1..=10_000 {
+            let now = start + Duration::from_millis(ms);
+            sender.missing(now, (seq(1), seq(1_000)), Duration::from_micros(1), &mut Vec::new());
+            again += taken(&mut sender, now).len();
+        }
+        assert_eq!(again, 1_000 + REPEATS_AT_FIRST as usize);
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn a_flood_of_inductions_leaves_nothing_behind() {
     induction[0] = 0x80;
     induction[19] = 4;
     induction[39] = 1;
+    induction[43] = 9;
     for port in 0..50_000u16 {
         match secret.handle(Duration::ZERO, (PEER.0, port).into(), &induction) {
             Ok(Incoming::Induction(answer)) => assert!(answer.len() <= induction.len()),

@@ -87,6 +87,8 @@ pub(crate) struct SrtLink {
     /// When its timer is set to.
     due: Option<Instant>,
     is_dirty: bool,
+    /// It knows that it was accepted.
+    is_answered: bool,
     /// Something has come since it was accepted.
     is_confirmed: bool,
     /// Bytes received and packets, not yet counted for the session.
@@ -153,6 +155,10 @@ impl Srt {
         self.counters.pending -= u64::from(!link.is_confirmed);
         self.by_socket.remove(&link.connection.local());
         self.by_caller.remove(&(link.peer, link.connection.peer()));
+        // Who was never accepted gets a refusal, and nothing before.
+        if !link.is_answered {
+            return;
+        }
         link.connection.close(now);
         let port = &mut self.ports[link.port];
         while port.has_room(now_ms)

@@ -94,6 +94,7 @@ impl Worker {
             passphrase,
             limits: Limits {
                 receive_bytes_max: settings.buffer_bytes_max,
+                send_bytes_max: settings.buffer_bytes_max,
                 send_bits_per_second_max: settings.player_bits_per_second_max,
                 silence_max: settings.silence_max,
                 ..Limits::default()
@@ -112,6 +113,7 @@ impl Worker {
             answer: answer.clone().into(),
             due: None,
             is_dirty: false,
+            is_answered: false,
             is_confirmed: false,
             received: (0, 0),
             connection,
@@ -124,7 +126,8 @@ impl Worker {
         self.srt.counters.pending += 1;
         let (major, minor, patch) = asked.version();
         let user = id.user.map(|user| format!(", {user}")).unwrap_or_default();
-        let agent: String = format!("SRT {major}.{minor}.{patch}{user}").chars().take(128).collect();
+        let agent = format!("SRT {major}.{minor}.{patch}{user}");
+        let agent: String = agent.chars().filter(|char| !char.is_control()).take(128).collect();
         self.connections.sessions[conn].user_agent = Some(agent.into());
         let refused = match id.mode {
             Mode::Publish => {
@@ -142,6 +145,7 @@ impl Worker {
         }
         self.srt.ports[port].send(source, &answer, self.ctx.now_ms);
         if let State::Srt(link) = &mut self.connections.sessions[conn].state {
+            link.is_answered = true;
             self.srt.mark_dirty(conn, link);
         }
         Ok(())

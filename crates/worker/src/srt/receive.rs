@@ -153,11 +153,17 @@ impl Srt {
                 if link.peer != source {
                     return self.counters.unknown += 1;
                 }
+                let is_data = datagram[0] & 0x80 == 0;
+                if is_data && link.demuxer.is_none() {
+                    // What players send is nobody's.
+                    return self.counters.unknown += 1;
+                }
                 let handle = || link.connection.handle_packet(ctx.now, datagram);
                 match catch_unwind(AssertUnwindSafe(handle)) {
                     Ok(handled) => {
-                        // A publisher that only says that it is there sends nothing.
-                        if datagram[0] & 0x80 == 0 {
+                        // A publisher that only says that it is there, or says again what it has said, sends
+                        // nothing.
+                        if is_data && handled.is_ok() {
                             link.received.0 += datagram.len() as u64;
                             link.received.1 += 1;
                         }

@@ -43,6 +43,7 @@ fn link(now: Instant, limits: Limits) -> SrtLink {
         answer: answer.into(),
         due: None,
         is_dirty: false,
+        is_answered: true,
         is_confirmed: false,
         received: (0, 0),
     }
