@@ -217,6 +217,7 @@ impl Checker {
             return ledger.violation(format!("{who}: {} bytes of nobody", body.len()));
         };
         let (of, is_key, is_layered) = (record.key, is_video && at == 10, record.is_layered);
+        let record_at = record.at;
         let sent = if is_video { record.video } else { record.audio.len() as u32 };
         let is_right = if is_video {
             video_payload(id, number).get(1..) == Some(data)
@@ -232,8 +233,10 @@ impl Checker {
         let follows = match last {
             Some((last_id, last)) if last_id == id => {
                 // Where the best layer changes there may be a picture of each, and on its way the key frame of
-                // one may have been overtaken by pictures of the other.
-                let earliest = last.saturating_sub(OVERTAKEN_MAX);
+                // one may have been overtaken by pictures of the other. What a node lacks when a link is back
+                // has packets of encodings that it left out before.
+                let is_sent_again = ledger.has_broken_links && record_at != self.at;
+                let earliest = if is_sent_again { 0 } else { last.saturating_sub(OVERTAKEN_MAX) };
                 let is_again = is_layered && is_key && (earliest..=last).contains(&number);
                 is_again || number > last && (!is_video || is_key || number == last + 1)
             }

@@ -130,6 +130,8 @@ pub struct Ledger {
     pub has_good_links: bool,
     /// They are nodes whose links break.
     pub has_broken_links: bool,
+    /// Streams with layers go from node to node.
+    pub has_shared_layers: bool,
     /// How often a node has let a stream go that it had from another, by name: its players may get parts of it
     /// again when it comes back.
     pub let_go: BTreeMap<(usize, String), u64>,
@@ -181,6 +183,7 @@ impl Ledger {
             is_draining: false,
             has_good_links: false,
             has_broken_links: false,
+            has_shared_layers: false,
             let_go: BTreeMap::new(),
             ends_sessions: false,
             is_plain_http: false,

@@ -447,6 +447,7 @@ impl Config {
         let is_cluster = self.shared > 0;
         ledger.has_good_links = is_cluster && !self.breaks && self.faults.receive_queue.is_none();
         ledger.has_broken_links = is_cluster && self.breaks;
+        ledger.has_shared_layers = is_cluster && self.shared_layers > 0;
         let servers = (0..self.servers).map(|server| {
             let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + server as u8));
             let mut settings = settings.clone();

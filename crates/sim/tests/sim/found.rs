@@ -224,3 +224,16 @@ fn a_layer_may_begin_some_pictures_earlier() {
 fn what_is_late_for_all_others_is_forwarded_to_who_had_the_layer() {
     finds_nothing(3386, &Config::of(3386));
 }
+
+/// When a link was back, its node was sent what it lacked, and with that a key frame, 7 s old, of a layer that it
+/// had left out: a player by RTMP went back for a moment.
+#[test]
+fn a_link_that_is_back_may_bring_layers_that_were_left_out() {
+    finds_nothing(3951, &Config::of(3951));
+}
+
+/// A node that came was sent a stream from the key frame of a layer that was off, older than the key that it had.
+#[test]
+fn a_layer_that_was_off_may_begin_before_the_key_of_a_new_node() {
+    finds_nothing(4829, &Config::of(4829));
+}
