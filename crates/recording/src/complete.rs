@@ -9,6 +9,8 @@
 //! 3. the placeholder's body, its type and last the one byte of its size that makes it the long one: up to
 //!    then it is a small box that readers skip. All of it lies in one sector;
 //! 4. that is on the disk, and only then the file gets its name.
+//!
+//! A complete file that is damaged and cut gets its placeholder back before that.
 
 use std::io;
 
@@ -63,6 +65,12 @@ pub fn complete(
 /// Cuts off what is not whole, and adds the index.
 pub(crate) fn make_whole(file: &mut dyn StoredFile, format: Format, found: &mut Scan) -> io::Result<()> {
     if !(format == Format::Mp4 && found.is_complete) {
+        if found.is_one_mdat {
+            // An index was there: without it, readers have to see fragments.
+            file.write_at(PLACEHOLDER_AT, b"\0\0\0\x10free")?;
+            file.sync()?;
+            found.is_one_mdat = false;
+        }
         if found.whole_bytes < found.bytes {
             file.set_len(found.whole_bytes)?;
         }

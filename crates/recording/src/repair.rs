@@ -58,16 +58,17 @@ pub fn verify(storage: &mut dyn Storage, name: &RecordingName, state: State) -> 
     }
 }
 
-/// Completes a recording that is not, and cuts off what is damaged at its end. A sound one is not touched.
+/// Completes a recording that is not, and cuts off the first damaged fragment and all behind it. A sound one
+/// is not touched.
 pub fn repair(storage: &mut dyn Storage, name: &RecordingName, state: State) -> Repaired {
     match (state, verify(storage, name, state)) {
         (_, Verdict::Unreadable(error)) => Repaired::Failed(error),
         (State::Complete, Verdict::Sound(_)) => Repaired::Nothing,
-        (State::Complete, Verdict::Unfinished(scan) | Verdict::Damaged(scan)) => {
+        (State::Complete, Verdict::Unfinished(before) | Verdict::Damaged(before)) => {
             // It has its name, and keeps it.
-            let lacks = |now: &Scan| scan.bytes.saturating_sub(now.bytes);
+            let lacks = |now: &Scan| before.bytes.saturating_sub(now.bytes);
             let again = storage.open(&name.path(), true).and_then(|mut file| {
-                let mut found = scan_whole(&mut *file, name)?;
+                let mut found = scan(&mut *file, name.format, Check::UpToDamage)?;
                 if found.fragments == 0 {
                     return Err(io::Error::other("there is nothing in it that could be played"));
                 }
@@ -80,7 +81,7 @@ pub fn repair(storage: &mut dyn Storage, name: &RecordingName, state: State) -> 
             }
         }
         (_, Verdict::Sound(before) | Verdict::Unfinished(before) | Verdict::Damaged(before)) => {
-            match complete(storage, name.clone(), None, Check::Newest) {
+            match complete(storage, name.clone(), None, Check::UpToDamage) {
                 Ok(Completed::File(name, scan)) => {
                     Repaired::Completed(name.path(), before.bytes.saturating_sub(scan.bytes))
                 }
@@ -89,9 +90,4 @@ pub fn repair(storage: &mut dyn Storage, name: &RecordingName, state: State) -> 
             }
         }
     }
-}
-
-/// What of a file is whole, whatever its head says.
-fn scan_whole(file: &mut dyn crate::storage::StoredFile, name: &RecordingName) -> io::Result<Scan> {
-    scan(file, name.format, Check::Newest)
 }

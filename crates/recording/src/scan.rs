@@ -33,6 +33,8 @@ pub struct Scan {
     pub wall_clock: Option<(Duration, Duration)>,
     /// Whether all that is whole is what was written, as far as that was asked for and can be known.
     pub is_sound: bool,
+    /// Whether its head makes all in front of an index one `mdat`, be the index there or not.
+    pub(crate) is_one_mdat: bool,
     pub(crate) moov: Vec<u8>,
     pub(crate) tables: Vec<SampleTable>,
 }
@@ -46,6 +48,8 @@ pub enum Check {
     Newest,
     /// All.
     Everything,
+    /// All; what is damaged and all behind it is not taken for whole, an index neither.
+    UpToDamage,
 }
 
 /// How long bytes may have been written, and a power cut takes them: the kernel writes them by itself after
@@ -60,17 +64,20 @@ pub fn scan(file: &mut dyn StoredFile, format: Format, check: Check) -> io::Resu
     match format {
         Format::Flv => scan_flv(file),
         Format::Mp4 => {
-            let (found, damaged_at) = scan_mp4(file, check, u64::MAX)?;
+            let (found, damaged_at) = scan_mp4(file, check, None)?;
             match damaged_at {
-                Some(at) if check == Check::Newest => Ok(scan_mp4(file, Check::Nothing, at)?.0),
+                Some(at) if matches!(check, Check::Newest | Check::UpToDamage) => {
+                    Ok(scan_mp4(file, Check::Nothing, Some(at))?.0)
+                }
                 _ => Ok(found),
             }
         }
     }
 }
 
-/// The same up to `until`, and where the first fragment with a wrong checksum is.
-fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: u64) -> io::Result<(Scan, Option<u64>)> {
+/// The same up to `until`, where a damaged fragment is and no index is taken; and where the first
+/// damaged one is.
+fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: Option<u64>) -> io::Result<(Scan, Option<u64>)> {
     let bytes = file.length()?;
     let mut found = Scan {
         is_complete: false,
@@ -80,6 +87,7 @@ fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: u64) -> io::Result<(
         duration: Duration::ZERO,
         wall_clock: None,
         is_sound: true,
+        is_one_mdat: false,
         moov: Vec::new(),
         tables: Vec::new(),
     };
@@ -90,8 +98,11 @@ fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: u64) -> io::Result<(
         return Ok((found, None));
     }
     let placeholder: [u8; 16] = std::array::from_fn(|index| head[PLACEHOLDER_AT as usize + index]);
-    let mut end = bytes.min(until);
-    if let Some(index_at) = index_at(&placeholder)
+    let mut end = until.unwrap_or(bytes);
+    let index_at = index_at(&placeholder);
+    found.is_one_mdat = index_at.is_some();
+    if until.is_none()
+        && let Some(index_at) = index_at
         && let Some((kind, size)) = reader.box_head(index_at)?
     {
         found.is_complete = &kind == b"moov" && index_at + u64::from(size) == bytes;
@@ -115,14 +126,17 @@ fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: u64) -> io::Result<(
         let first = found.wall_clock.map_or(wall_clock, |(first, _)| first);
         found.wall_clock = Some((first, wall_clock));
     }
+    // Of an index that is there, fragments reach up to it.
+    let mut damaged_at = None;
     if found.is_complete {
         found.is_sound = found.whole_bytes == end;
+        damaged_at = (!found.is_sound && check == Check::UpToDamage).then_some(found.whole_bytes);
         found.whole_bytes = bytes;
     }
     found.duration = found.tables.iter().map(SampleTable::duration).max().unwrap_or_default();
     let from = match (check, found.wall_clock) {
-        (Check::Nothing, _) | (_, None) => return Ok((found, None)),
-        (Check::Everything, _) => Duration::ZERO,
+        (Check::Nothing, _) | (_, None) => return Ok((found, damaged_at)),
+        (Check::Everything | Check::UpToDamage, _) => Duration::ZERO,
         (Check::Newest, Some((_, newest))) => newest.saturating_sub(UNSETTLED),
     };
     for (begin, fragment_end, _) in fragments.into_iter().filter(|(.., wall_clock)| *wall_clock >= from) {
@@ -131,7 +145,7 @@ fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: u64) -> io::Result<(
             return Ok((found, Some(begin)));
         }
     }
-    Ok((found, None))
+    Ok((found, damaged_at))
 }
 
 /// Where the index of a complete file is, as the head of its `mdat` says it.
@@ -261,6 +275,7 @@ fn scan_flv(file: &mut dyn StoredFile) -> io::Result<Scan> {
         duration: Duration::ZERO,
         wall_clock: None,
         is_sound: true,
+        is_one_mdat: false,
         moov: Vec::new(),
         tables: Vec::new(),
     };

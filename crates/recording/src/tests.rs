@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod memory;
 mod power_cut;
+mod repair;
 mod simulated;
 mod torn;
 
