@@ -10,7 +10,8 @@ use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::{Context, Peer, error_response, stats};
+use super::{Context, Peer, RecordingFiles, error_response, stats};
+use worker_api::Refused;
 use worker_api::auth::Denied;
 use worker_api::auth::manage::WebRequest;
 use worker_api::time::since_1970;
@@ -32,6 +33,12 @@ pub(crate) async fn manage(
     let mut asked = web_request(&request, peer);
     asked.token = asked.token.or(shown.as_deref());
     let allowed = context.policy.manage.may_manage(&asked);
+    if let (Err(denied), None) = (allowed, asked.token)
+        && RecordingFiles::is_link(request.method(), request.uri())
+    {
+        let reason = "the link is not valid, or has ended";
+        return error_response::refused(Refused { reason, ..denied.into() });
+    }
     decide(allowed, request, next).await
 }
 

@@ -61,9 +61,16 @@ impl RecordingFiles {
         format!("{path}?until={until}&signature={}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
 
+    /// Whether a request looks as one by a link does, be it valid or not.
+    pub(crate) fn is_link(method: &Method, uri: &Uri) -> bool {
+        matches!(*method, Method::GET | Method::HEAD)
+            && uri.path().starts_with(PATHS)
+            && query_value(uri.query().unwrap_or(""), "signature").is_some()
+    }
+
     /// Whether a request comes by a link of this server that is not too old.
     pub(crate) fn opens(&self, method: &Method, uri: &Uri) -> bool {
-        if !matches!(*method, Method::GET | Method::HEAD) || !uri.path().starts_with(PATHS) {
+        if !Self::is_link(method, uri) {
             return false;
         }
         let query = uri.query().unwrap_or("");

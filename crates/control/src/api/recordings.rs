@@ -15,7 +15,7 @@ use super::{Failure, StreamName};
 use crate::Context;
 use crate::error_response::ErrorBody;
 use ::uploads::{UploadState, Uploads};
-use recording::catalogue::Entry;
+use recording::catalogue::{Entry, State as RecordingState};
 use recording::names::RecordingName;
 use recording::{DirectoryStatus, NotStarted, Recording, Started};
 use worker_api::time;
@@ -206,7 +206,7 @@ impl From<UploadState> for FileUpload {
 impl RecordedFile {
     fn new(directory: &FilePath, name: &RecordingName, entry: &Entry, uploads: Option<&Uploads>) -> Self {
         let (app, stream) = name.stream_name();
-        let is_complete = entry.state == recording::catalogue::State::Complete;
+        let is_complete = entry.state == RecordingState::Complete;
         let path = if is_complete { name.path() } else { name.part_path() };
         Self {
             app,
@@ -325,7 +325,8 @@ pub(super) async fn stop_recording(
 #[utoipa::path(delete, path = "/api/v1/recordings/{app}/{name}/{file}", tag = "recordings", params(FileName), responses(
     (status = 204, description = "It is gone"),
     (status = 400, description = "The path is not valid UTF-8", body = ErrorBody),
-    (status = 404, description = "There is no such recording, or it is not complete", body = ErrorBody),
+    (status = 404, description = "There is no such recording", body = ErrorBody),
+    (status = 409, description = "It is not complete", body = ErrorBody),
 ))]
 pub(super) async fn remove_file(
     State(context): State<Arc<Context>>,
@@ -334,6 +335,17 @@ pub(super) async fn remove_file(
     let Path(FileName { app, name, file }) = path?;
     let none = Failure::NotFound("there is no such recording");
     let Some(recordings) = &context.recordings else { return Err(none) };
-    let Some((directory, known, _)) = recordings.find(&app, &name, &file) else { return Err(none) };
+    let Some((directory, known, entry)) = recordings.find(&app, &name, &file) else { return Err(none) };
+    match entry.state {
+        RecordingState::Complete => {}
+        RecordingState::InProgress => {
+            let message = "the recording is in progress: end it first";
+            return Err(Failure::Conflict("in_progress", message.to_owned()));
+        }
+        RecordingState::Unfinished => {
+            let message = "the recording has ended, and its file is being completed";
+            return Err(Failure::Conflict("unfinished", message.to_owned()));
+        }
+    }
     if recordings.remove(&directory, &known).await { Ok(StatusCode::NO_CONTENT) } else { Err(none) }
 }

@@ -109,6 +109,8 @@ fn the_api_starts_and_stops_recordings_and_removes_files() {
     assert!(part.starts_with("live/mill/") && part.ends_with(".mp4.part"), "{part}");
     // It plays while it grows.
     assert!(!frames_of(&folder.path().join(part)).video.is_empty());
+    let name = listed["files"][0]["file"].as_str().expect("a name");
+    assert_eq!(delete(&server, &format!("/api/v1/recordings/live/mill/{name}")), 409, "in progress");
     assert_eq!(delete(&server, "/api/v1/recordings/live/mill"), 204);
     assert_eq!(delete(&server, "/api/v1/recordings/live/mill"), 404);
     let (file, path) = complete(&server, 1).remove(0);
@@ -260,6 +262,11 @@ fn a_recording_is_read_in_ranges_with_the_token_or_by_a_link() {
     assert!(refused("DELETE", url));
     assert!(refused("GET", &url.replace(&path, "/api/v1/recordings")));
     assert!(refused("GET", &url.replace(".mp4", "-2.mp4")));
+    let other = ask("GET", &url.replace("until=", "until=1"), &[]);
+    assert!(
+        matches!(other.status, 401 | 403) && other.text().contains("the link is not valid, or has ended")
+    );
+    assert!(!ask("GET", &path, &[]).text().contains("link"), "it came by none");
     // Signatures and tokens are in no log.
     let signature = url.rsplit('=').next().expect("a signature");
     let log = server.log();
