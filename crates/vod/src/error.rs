@@ -22,6 +22,19 @@ pub enum VodError {
     Busy,
 }
 
+impl VodError {
+    /// Of the file at this path: one that is neither MP4 nor FLV is not what its name says.
+    pub(crate) fn of_file(self, path: &str) -> Self {
+        let is_flv = path.rsplit_once('.').is_some_and(|(_, kind)| kind.eq_ignore_ascii_case("flv"));
+        match self {
+            Self::Unplayable(reason) if is_flv && reason == Mp4Error::NotMp4.to_string() => {
+                Self::Unplayable("not an FLV file".to_owned())
+            }
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for VodError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -98,7 +98,7 @@ impl FlvWalk {
         reader.read_exact(&mut head).map_err(|_| Mp4Error::Truncated { at: 0 })?;
         let size = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         if !Self::is_flv(&head) || !(9..=1024).contains(&size) {
-            return Err(VodError::Unplayable("it is no FLV file".to_owned()));
+            return Err(VodError::Unplayable("not an FLV file".to_owned()));
         }
         let (at, has_video) = (u64::from(size) + 4, head[4] & 1 != 0);
         Ok(Self {

@@ -437,6 +437,7 @@ impl Inner {
                 Film::read(IndexReader { reader, position: 0, length: input.length }, input)
             }
         };
+        let film = film.map_err(|error| error.of_file(&source.url_path()));
         if let Err(VodError::Unplayable(reason)) = &film {
             self.counters.unplayable.fetch_add(1, Ordering::Relaxed);
             tracing::info!(file = source.url_path(), reason, "a file cannot be played");

@@ -162,6 +162,7 @@ impl Inner {
         let is_recording = matches!(source, Source::Recording { .. });
         let input = self.input(stamp.length, stamp.grows, is_recording, true);
         let codecs = Film::read_codecs(BufReader::with_capacity(16 << 10, file), input);
+        let codecs = codecs.map_err(|error| error.of_file(&source.url_path()));
         let is_known = match &codecs {
             Ok(codecs) => !codecs.is_empty(),
             Err(error) => !stamp.grows && matches!(error, VodError::Unplayable(_)),

@@ -308,6 +308,7 @@ fn requests_that_make_no_sense_and_files_that_lie_are_refused_with_a_reason() {
     std::fs::write(dir.path().join("secret.mp4"), &file).expect("a file");
     std::fs::write(films.join("cut.mp4"), &file[..file.len() / 2]).expect("a file");
     std::fs::write(films.join("text.mp4"), b"no film at all").expect("a file");
+    std::fs::write(films.join("text.flv"), b"no film at all").expect("a file");
     std::fs::write(films.join("notes.txt"), b"notes").expect("a file");
     std::fs::create_dir(films.join("folder.mp4")).expect("a folder");
     std::os::unix::fs::symlink(dir.path().join("secret.mp4"), films.join("out.mp4")).expect("a link");
@@ -331,6 +332,7 @@ fn requests_that_make_no_sense_and_files_that_lie_are_refused_with_a_reason() {
         ("/vod/x.flv".to_owned(), 404),
         ("/vod/files/cut.mp4/index.m3u8".to_owned(), 422),
         ("/vod/files/text.mp4/manifest.mpd".to_owned(), 422),
+        ("/vod/files/text.flv/index.m3u8".to_owned(), 422),
         ("/vod/files/text.mp4".to_owned(), 200),
         (format!("{folder}/99999.m4s"), 404),
         (format!("{folder}/18446744073709551615.m4s"), 404),
@@ -356,14 +358,14 @@ fn requests_that_make_no_sense_and_files_that_lie_are_refused_with_a_reason() {
     let urls: Vec<_> = listed["items"].as_array().expect("a list").iter().map(|item| &item["url"]).collect();
     assert_eq!(
         urls,
-        ["/vod/files/a.mp4", "/vod/files/cut.mp4", "/vod/files/text.mp4"]
+        ["/vod/files/a.mp4", "/vod/files/cut.mp4", "/vod/files/text.flv", "/vod/files/text.mp4"]
             .map(Value::from)
             .iter()
             .collect::<Vec<_>>()
     );
     assert_eq!(listed["items"][0]["codecs"][0].as_str().map(|codec| &codec[..5]), Some("avc1."));
     assert_eq!(listed["items"][0]["unplayable"], Value::Null);
-    for (item, reason) in [(1, "has no index"), (2, "not an MP4 file")] {
+    for (item, reason) in [(1, "has no index"), (2, "not an FLV file"), (3, "not an MP4 file")] {
         let said = listed["items"][item]["unplayable"].as_str().unwrap_or_default();
         assert!(said.contains(reason), "{listed}");
     }

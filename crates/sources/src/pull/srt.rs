@@ -24,6 +24,8 @@ use crate::settings::SourceSettings;
 const LATENCY: Duration = Duration::from_millis(120);
 /// Most delay that a listener may ask for.
 const LATENCY_MAX: Duration = Duration::from_secs(8);
+/// Most that a URL may ask for.
+const LATENCY_ASKED_MS_MAX: u64 = u16::MAX as u64;
 /// Datagrams read at a time.
 const BATCH: usize = 64;
 
@@ -82,7 +84,7 @@ impl SrtUrl {
                     found.stream_id.len() <= STREAM_ID_BYTES_MAX
                 }
                 "latency" => {
-                    let latency = value.parse().ok().filter(|ms| *ms <= u64::from(u16::MAX));
+                    let latency = value.parse().ok().filter(|ms| *ms <= LATENCY_ASKED_MS_MAX);
                     found.latency = latency.map_or(LATENCY, Duration::from_millis);
                     latency.is_some()
                 }
@@ -110,7 +112,15 @@ impl SrtUrl {
                 }
             };
             if !is_taken {
-                return Err(format!("cannot use its URL: `{name}` cannot be what it is"));
+                let allowed = match name {
+                    "streamid" => format!("at most {STREAM_ID_BYTES_MAX} bytes"),
+                    "latency" => format!("milliseconds, at most {LATENCY_ASKED_MS_MAX}"),
+                    "passphrase" => "10 to 80 bytes".to_owned(),
+                    "pbkeylen" => "16, 24 or 32".to_owned(),
+                    "program" => format!("a number from 1 to {}", u16::MAX),
+                    _ => "`caller`".to_owned(),
+                };
+                return Err(format!("cannot use its URL: `{name}` has to be {allowed}"));
             }
         }
         found.passphrase = key.0.map(|passphrase| (passphrase, key.1));
@@ -326,18 +336,19 @@ mod tests {
         let url = SrtUrl::parse("srt://[::1]:9000?streamid=#!::r=live/cam,m=request").expect("a URL");
         assert_eq!(url.stream_id, "#!::r=live/cam,m=request");
         let long = format!("srt://h:1?streamid={}", "x".repeat(513));
-        for text in [
-            "srt://",
-            "srt://media.example",
-            "srt://h:1?passphrase=short",
-            "srt://h:1?pbkeylen=20",
-            "srt://h:1?latency=99999",
-            "srt://h:1?mode=listener",
-            "srt://h:1?transtype=file",
-            "srt://h:1?program=0",
-            &long,
+        for (text, reason) in [
+            ("srt://", "takes a host and a port"),
+            ("srt://media.example", "takes a host and a port"),
+            ("srt://h:1?passphrase=short", "`passphrase` has to be 10 to 80 bytes"),
+            ("srt://h:1?pbkeylen=20", "`pbkeylen` has to be 16, 24 or 32"),
+            ("srt://h:1?latency=99999", "`latency` has to be milliseconds, at most 65535"),
+            ("srt://h:1?mode=listener", "`mode` has to be `caller`"),
+            ("srt://h:1?transtype=file", "has no option `transtype`"),
+            ("srt://h:1?program=0", "`program` has to be a number from 1 to 65535"),
+            (&long, "`streamid` has to be at most 512 bytes"),
         ] {
-            SrtUrl::parse(text).expect_err(text);
+            let error = SrtUrl::parse(text).expect_err(text);
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 }
