@@ -39,11 +39,12 @@ pub(crate) fn text(
     lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
     media_ports(&mut out, addresses);
     if !addresses.srt.is_empty() {
+        let token = if policy.publish_needs_token() { "?token=TOKEN" } else { "" };
+        let ports = ports(&addresses.srt);
         let _ = writeln!(
             out,
-            "  {:10}srt: UDP {}, stream id publish:live/STREAM or read:live/STREAM",
-            "",
-            ports(&addresses.srt)
+            "  {:10}srt: UDP {ports}, stream id publish:live/STREAM{token} or read:live/STREAM",
+            ""
         );
     }
     lines(&mut out, "play", &rtmp, "/live/STREAM");
@@ -124,6 +125,7 @@ mod tests {
             https: at("0.0.0.0:8443"),
             rtc_udp: ["[::1]:8190", "127.0.0.1:8189", "127.0.0.1:8190"].map(|text| at(text)[0]).to_vec(),
             rtc_tcp: at("127.0.0.1:9000"),
+            srt: at("[::]:8890"),
             ..ListenAddresses::default()
         };
         let policy =
@@ -152,6 +154,16 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("rtmps://"), "{text}");
+        assert!(
+            text.contains("srt: UDP 8890, stream id publish:live/STREAM or read:live/STREAM\n"),
+            "{text}"
+        );
+        let token = Access { signed: true, ..Access::default() };
+        let policy = Policy { publish: Rules { rules: vec![], fallback: token }, ..Policy::default() };
+        let serves = Serves { segments: false, on_demand: false };
+        let with_tokens = super::text(&addresses, 2, None, &policy, serves);
+        let srt = "stream id publish:live/STREAM?token=TOKEN or read:live/STREAM\n";
+        assert!(with_tokens.contains(srt), "{with_tokens}");
         let text = of(false, false);
         assert!(!text.contains("m3u8") && !text.contains("/vod/"), "{text}");
     }
