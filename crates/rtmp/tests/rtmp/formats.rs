@@ -93,6 +93,7 @@ fn records_cut_anywhere_or_of_another_kind_give_none() {
 #[test]
 fn formats_are_read_from_configurations_and_frames() {
     let flac = b"\x90fLaCfLaC\x80\x00\x00\x22\x10\x00\x10\x00\x00\x00\x00\x00\x00\x00\x0a\xc4\x42\xf0";
+    let flac = &[&flac[..], &[0; 20]].concat()[..];
     for (codec, body, profile, rate, channels) in [
         (Codec::Aac, &[0xaf, 0, 0x12, 0x10][..], "LC", 44_100, 2),
         (Codec::Aac, &[0xaf, 0, 0x11, 0x90], "LC", 48_000, 2),
