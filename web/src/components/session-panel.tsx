@@ -163,7 +163,9 @@ function SrtFacts({ srt }: { srt: SrtSession }) {
     <>
       <Fact name="Latency">{milliseconds(srt.latency_ms)}</Fact>
       <Fact name="Round trip">{milliseconds(srt.rtt_ms)}</Fact>
-      <Fact name="Sent again">{`${count(srt.retransmitted_packets)} of ${count(srt.lost_packets)} lost`}</Fact>
+      <Fact name="Sent again">
+        {`${count(srt.retransmitted_packets)}, reported lost ${count(srt.lost_packets)}`}
+      </Fact>
       <Fact name="Given up">
         <span class={srt.dropped_packets > 0 ? 'warn' : ''}>{count(srt.dropped_packets)}</span>
       </Fact>
