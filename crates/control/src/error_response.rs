@@ -1,14 +1,11 @@
 //! The JSON body that every error has, whichever part of the server answers.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use worker_api::Refused;
-
-/// When a client that is refused because there is too much to do may come again, seconds.
-pub(crate) const RETRY_AFTER: &str = "2";
 
 /// Body of every error.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,12 +26,11 @@ pub(crate) struct ApiError {
 /// A request for media that is refused.
 pub(crate) fn refused(refused: Refused) -> Response {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut response = error(status, refused.code, refused.reason);
-    if let Some(challenge) = refused.challenge {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-    }
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], refused.body()).into_response();
+    for (name, value) in refused.fields() {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
     }
     response
 }

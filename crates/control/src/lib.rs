@@ -29,6 +29,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
+pub use api::urls::Serves;
 pub use context::{Context, HttpCounters, Peer, RecordingFiles};
 
 use context::BODY_BYTES_MAX;

@@ -183,7 +183,7 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     rtc.padding_bytes: "millstream_rtc_padding_bytes", "Bytes of padding sent for probes";
     rtc.times_behind: "millstream_rtc_times_behind",
         "Times that video waited for a player's path for so long that it went on with the next key frame";
-    srt.accepted: "millstream_srt_sessions_accepted", "SRT callers that were let in";
+    srt.accepted: "millstream_srt_sessions_accepted", "SRT callers that were accepted";
     srt.refused: "millstream_srt_callers_refused", "SRT callers that were refused";
     srt.inductions: "millstream_srt_inductions", "SRT callers that were given a cookie, of which nothing is kept";
     srt.wrong_cookies: "millstream_srt_wrong_cookies",
@@ -195,7 +195,7 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     srt.retransmitted_in: "millstream_srt_received_again_packets",
         "SRT data packets of publishers that came when they were sent again";
     srt.dropped_in: "millstream_srt_dropped_packets",
-        "SRT data packets of publishers given up, because the next one was due";
+        "SRT data packets of publishers dropped because the next one was due";
     srt.late_in: "millstream_srt_late_packets", "SRT data packets that came twice, or too late";
     srt.no_room_in: "millstream_srt_no_room_packets", "SRT data packets for which there was no room";
     srt.undecrypted_in: "millstream_srt_undecrypted_packets", "SRT data packets that could not be decrypted";
@@ -204,7 +204,7 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     srt.lost_out: "millstream_srt_players_lost_packets", "SRT data packets that players reported missing";
     srt.retransmitted_out: "millstream_srt_sent_again_packets", "SRT data packets sent again";
     srt.dropped_out: "millstream_srt_players_dropped_packets",
-        "SRT data packets given up, because they were too old for their player";
+        "SRT data packets dropped because they were too old for their player";
     srt.send_failures: "millstream_srt_send_failures",
         "Datagrams of SRT that a socket had no room for or refused";
     bridges.transcoders_started: "millstream_bridge_transcoders_started", "Audio transcoders started";

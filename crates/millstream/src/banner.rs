@@ -3,15 +3,9 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
+use control::Serves;
 use worker_api::ListenAddresses;
 use worker_api::auth::Policy;
-
-/// What there is besides streams as they are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Serves {
-    pub(crate) segments: bool,
-    pub(crate) on_demand: bool,
-}
 
 /// The banner. `demo` is `app/stream` of the demo channel.
 pub(crate) fn text(

@@ -121,7 +121,7 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
 
 fn print_banner(context: &control::Context) {
     let control::Context { addresses, workers, demo_stream, policy, segments, vod, .. } = context;
-    let serves = banner::Serves { segments: segments.is_some(), on_demand: vod.is_some() };
+    let serves = control::Serves { segments: segments.is_some(), on_demand: vod.is_some() };
     let text = banner::text(addresses, workers.count(), demo_stream.as_deref(), policy, serves);
     let mut out = io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -18,7 +18,7 @@ use super::viewer::{ColdTrack, ViewerTrack};
 impl ColdTrack {
     /// Takes a report on this track, so long after its viewer joined; what its path has lost, as a share
     /// of 256.
-    pub(crate) fn own_fraction_lost(
+    pub(crate) fn take_report(
         &mut self,
         since_joined: Duration,
         hot: &ViewerTrack,

@@ -342,8 +342,7 @@ impl Viewer {
             is_any = true;
             let round_trip = self.cold.round_trip;
             let cold = &mut self.cold.tracks[at];
-            cold.own_fraction_lost =
-                cold.own_fraction_lost(since_joined, &self.tracks[track.index], track, &block);
+            cold.own_fraction_lost = cold.take_report(since_joined, &self.tracks[track.index], track, &block);
             let lost_share = f32::from(cold.own_fraction_lost) / 256.0;
             if let Some(protection) = &mut cold.protection {
                 protection.handle_report(at_time, lost_share, round_trip);

@@ -364,7 +364,7 @@ impl Track {
                 let encoding = self.encodings.get(usize::from(held));
                 held == layer || encoding.is_none_or(|encoding| !encoding.is_live(now))
             });
-            // What came of it ahead of this packet is gone, unless it was held for want of anything else.
+            // What came of it ahead of this packet is gone, unless it was held because there was nothing else.
             let is_newest = || {
                 let encoding = self.encodings.get(usize::from(layer));
                 encoding.and_then(|encoding| encoding.reception.highest()) <= Some(packet.sequence)

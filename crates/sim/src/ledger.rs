@@ -233,8 +233,8 @@ impl Ledger {
         is_contested || self.ends_sessions || self.is_draining || self.is_crowded
     }
 
-    /// Whether a player of this stream at this server may be ended or refused: the same, and for want of a
-    /// publisher that has been there for a while.
+    /// Whether a player of this stream at this server may be ended or refused: for the same, or because no
+    /// publisher has been there for a while.
     pub fn may_end_player(&self, key: StreamKey, at: usize) -> bool {
         let known = Duration::from_secs(2) + self.slack;
         let has_come =

@@ -30,7 +30,7 @@ pub struct Call {
     pub latency_max: Duration,
     /// What payloads are encrypted by.
     pub encryption: Option<(Passphrase, KeyLength)>,
-    /// A listener that has not answered after this long is given up.
+    /// A listener that has not answered after this long is dropped.
     pub timeout: Duration,
     /// Limits of the connection.
     pub limits: Limits,
@@ -89,15 +89,13 @@ pub struct Caller {
     cookie: Option<u32>,
     started_at: Instant,
     next_at: Instant,
-    /// The caller's timestamps count from here.
-    epoch: Instant,
 }
 
 impl Caller {
     /// Begins to call. With encryption it takes about half a millisecond.
     pub fn new(now: Instant, call: Call) -> Self {
         let keys = call.encryption.as_ref().map(|(passphrase, length)| Keys::generate(passphrase, *length));
-        Self { call, keys, cookie: None, started_at: now, next_at: now, epoch: now }
+        Self { call, keys, cookie: None, started_at: now, next_at: now }
     }
 
     /// The number of the socket here.
@@ -139,7 +137,7 @@ impl Caller {
             stream_id: if is_first { "" } else { &self.call.stream_id },
         };
         let mut packet = Vec::with_capacity(DATAGRAM_BYTES_MAX);
-        let timestamp = now.saturating_duration_since(self.epoch).as_micros() as u32;
+        let timestamp = now.saturating_duration_since(self.started_at).as_micros() as u32;
         writing.write(timestamp, SocketId(0), &mut packet);
         out[..packet.len()].copy_from_slice(&packet);
         Ok(Some(packet.len()))
@@ -211,7 +209,7 @@ impl Caller {
             },
             payload_max: payload_max(handshake.mtu),
             keys: self.keys.take(),
-            epoch: self.epoch,
+            epoch: self.started_at,
             limits: self.call.limits,
         };
         Ok(Connection::new(now, agreed))

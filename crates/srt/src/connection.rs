@@ -86,7 +86,7 @@ pub enum DropReason {
     Invalid,
     /// It is for another socket.
     Misaddressed,
-    /// It came after it had been given out or given up.
+    /// It came after it had been delivered or dropped.
     Late,
     /// It has come already.
     Duplicate,
@@ -105,7 +105,7 @@ pub struct Counters {
     pub lost_in: u64,
     /// Packets that came when they were sent again.
     pub retransmitted_in: u64,
-    /// Packets given up, because the next was due.
+    /// Packets dropped, because the next was due.
     pub dropped_in: u64,
     /// Packets that came too late, or twice.
     pub late_in: u64,
@@ -123,7 +123,7 @@ pub struct Counters {
     pub lost_out: u64,
     /// Packets sent again.
     pub retransmitted_out: u64,
-    /// Packets given up, because they were too old.
+    /// Packets dropped, because they were too old.
     pub dropped_out: u64,
     /// Times that this end's key has changed.
     pub keys_changed: u64,
@@ -138,7 +138,7 @@ pub struct Status {
     pub receive_latency: Duration,
     /// Delay of what is sent, at the peer.
     pub send_latency: Duration,
-    /// Packets, bytes and time that wait to be given out.
+    /// Packets, bytes and time that wait to be delivered.
     pub receive_buffer: (usize, usize, Duration),
     /// Packets, bytes and time that wait to be acknowledged.
     pub send_buffer: (usize, usize, Duration),
@@ -502,8 +502,6 @@ impl Connection {
             self.controls.push(Outgoing::KeepAlive, self.timestamp(now), self.peer);
             self.sent_at = now;
         }
-        self.counters.dropped_in = self.receiver.dropped;
-        self.counters.dropped_out = self.sender.dropped;
     }
 
     /// Sends a full acknowledgement, if the peer does not know all it would say.
@@ -568,15 +566,20 @@ impl Connection {
         each.into_iter().flatten().min()
     }
 
-    /// Gives out the payloads that are due, in order.
+    /// Delivers the payloads that are due, in order; after the peer has ended it, all that have come.
     pub fn deliver(&mut self, now: Instant, to: impl FnMut(&[u8])) {
-        self.receiver.deliver(now, to);
+        // Nothing follows, so there is nothing to be late for.
+        let until = match self.end {
+            Some(End::Shutdown) => now + self.receive_latency * 2,
+            _ => now,
+        };
+        self.receiver.deliver(until, to);
         if self.has_opened() {
             self.acks.next_at.get_or_insert(now + ACK_INTERVAL);
         }
     }
 
-    /// Whether a sender that was told of little room would like to know that there is more.
+    /// Whether the sender knows of little room and there is much more now.
     fn has_opened(&self) -> bool {
         let window = self.limits.window_packets;
         self.acks.room < window / 2 && self.receiver.room() >= self.acks.room + window / 8
@@ -693,7 +696,7 @@ impl Connection {
     pub fn status(&self, now: Instant) -> Status {
         let (received, sent) = (self.receiver.held(), self.sender.held());
         Status {
-            round_trip: self.round_trip.is_measured().then(|| self.round_trip.mean()),
+            round_trip: self.round_trip(),
             receive_latency: self.receive_latency,
             send_latency: self.send_latency,
             receive_buffer: (received.0, received.1, self.receiver.held_for()),

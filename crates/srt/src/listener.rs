@@ -5,7 +5,7 @@
 //!   induction, version 4 ─────────────────▶  nothing is kept
 //!   ◀───────── induction, version 5, cookie  of address and time
 //!   conclusion, cookie, extensions ───────▶  cookie checked, then read: [`Request`]
-//!   ◀──── conclusion, extensions, or a code  [`Request::accept`], [`Request::reject`]
+//!   ◀──── conclusion, extensions, or a code  [`Asked::accept`], [`Request::reject`]
 //! ```
 //!
 //! The cookie is a keyed hash of the caller's address and the time, so that an address is known to be
@@ -269,11 +269,6 @@ impl Asked<'_> {
             limits: accept.limits,
         };
         Ok((Connection::new(now, agreed), answer))
-    }
-
-    /// The datagram that refuses it.
-    pub fn reject(&self, reason: Reject) -> Vec<u8> {
-        self.request.reject(reason)
     }
 }
 

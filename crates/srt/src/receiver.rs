@@ -1,14 +1,14 @@
-//! Packets in: what has arrived, what is missing, and when each is given out (draft-sharabayko-srt-01
+//! Packets in: what has arrived, what is missing, and when each is delivered (draft-sharabayko-srt-01
 //! sections 4.5, 4.6 and 4.8).
 //!
 //! ```text
 //!            base      contiguous             end
 //!              v            v                  v
-//!  given out | P P P P P P | - - P P - P P P | nothing has come
+//!  delivered | P P P P P P | - - P P - P P P | nothing has come
 //! ```
 //!
-//! A packet is given out at its time, and not before those ahead of it. Where one is missing when the
-//! next that is there is due, the missing ones are given up (too-late drop). Times are judged by the
+//! A packet is delivered at its time, and not before those ahead of it. Where one is missing when the
+//! next that is there is due, the missing ones are dropped (too-late drop). Times are judged by the
 //! receiver's clock alone, so a sender can neither have packets held without end nor stop a stream.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ const SPARE_MAX: usize = 256;
 pub(crate) enum Arrival {
     /// It was new.
     New,
-    /// It came when it had been given out or given up.
+    /// It came when it had been delivered or dropped.
     Late,
     /// It has come already.
     Duplicate,
@@ -64,7 +64,7 @@ pub(crate) struct Receiver {
     bytes_max: usize,
     spare: Vec<Vec<u8>>,
     next_report: Option<Instant>,
-    /// Packets given up.
+    /// Packets dropped.
     pub(crate) dropped: u64,
 }
 
@@ -159,11 +159,11 @@ impl Receiver {
         }
     }
 
-    /// Gives out what is due, in order.
+    /// Delivers what is due, in order.
     pub(crate) fn deliver(&mut self, now: Instant, mut to: impl FnMut(&[u8])) {
         while let Some(first) = self.slots.front() {
             if first.payload.is_none() {
-                // What comes behind is due, or nothing more will come of it: it is given up, all at once,
+                // What comes behind is due, or nothing more will come of it: it is dropped, all at once,
                 // since a sender may leave out thousands.
                 let next = self.slots.iter().position(|slot| slot.payload.is_some());
                 let over = match next.filter(|at| self.slots[*at].at <= now) {

@@ -1,5 +1,5 @@
 //! Packets out: what has been sent and not been acknowledged, what is to be sent again, and what is
-//! given up (draft-sharabayko-srt-01 sections 4.6 and 4.8).
+//! dropped (draft-sharabayko-srt-01 sections 4.6 and 4.8).
 //!
 //! A packet is encrypted when it is given to the sender and kept so: sending it again costs a copy. One
 //! that was asked for again is not sent twice within a round trip, so that repeated reports, which
@@ -76,7 +76,7 @@ pub(crate) struct Sender {
     progress_at: Instant,
     /// How often all was sent again since.
     timeouts: u32,
-    /// Packets given up.
+    /// Packets dropped.
     pub(crate) dropped: u64,
 }
 
@@ -130,7 +130,7 @@ impl Sender {
         payload: &[u8],
         prepare: impl FnOnce(SequenceNumber, &mut [u8]) -> KeyFlag,
     ) {
-        // The oldest are given up for the newest: a live stream does not wait.
+        // The oldest are dropped for the newest: a live stream does not wait.
         while self.bytes + payload.len() > self.bytes_max && !self.slots.is_empty() {
             self.remove(1);
             self.dropped += 1;
@@ -219,7 +219,7 @@ impl Sender {
         repeats
     }
 
-    /// Gives up packets that are older than `age`.
+    /// Drops packets that are older than `age`.
     pub(crate) fn drop_late(&mut self, now: Instant, age: Duration) {
         let is_late = |slot: &&Slot| now.saturating_duration_since(slot.given_at) > age;
         let late = self.slots.iter().take_while(is_late).count();
@@ -256,7 +256,7 @@ impl Sender {
             let at = usize::try_from(sequence.since(self.base)).ok();
             match at.and_then(|at| self.slots.get(at)) {
                 Some(slot) => return Some(slot.payload.len()),
-                // Acknowledged or given up since.
+                // Acknowledged or dropped since.
                 None => self.repeats.pop_front(),
             };
         }

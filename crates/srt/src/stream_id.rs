@@ -47,7 +47,7 @@ impl<'a> StreamId<'a> {
                         };
                     }
                     "u" => id.user = Some(value),
-                    // The type of the resource, where the draft has it. Nobody's token is that short.
+                    // The type of the resource, where the draft has it. No token is that short.
                     "t" if value == "stream" => {}
                     "t" | "token" => id.token = Some(value),
                     // Host, session, and what other servers add.

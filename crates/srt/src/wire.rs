@@ -34,7 +34,7 @@ pub const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
 /// Payload of a data packet that carries packets of a transport stream: seven of them.
 pub const TS_PAYLOAD_BYTES: usize = 7 * 188;
 
-/// Number by which one end knows a connection. 0 is nobody's: handshakes that begin have it.
+/// Number by which one end knows a connection. 0 in the first packet of a handshake, which knows none yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
@@ -92,7 +92,7 @@ pub struct Data<'a> {
     pub retransmitted: bool,
     /// When it was given to the sender, microseconds of its clock.
     pub timestamp: u32,
-    /// For whom.
+    /// Socket that it is for.
     pub destination: SocketId,
     /// Content, perhaps encrypted.
     pub payload: &'a [u8],
@@ -103,7 +103,7 @@ pub struct Data<'a> {
 pub struct Control<'a> {
     /// When it was sent, microseconds of the sender's clock.
     pub timestamp: u32,
-    /// For whom; 0 for whoever listens.
+    /// Socket that it is for; 0 for a listener.
     pub destination: SocketId,
     /// What it says.
     pub body: Body<'a>,
@@ -134,7 +134,7 @@ pub enum Body<'a> {
         /// Its number.
         number: u32,
     },
-    /// Packets that the sender has given up (3.2.9).
+    /// Packets that the sender has dropped (3.2.9).
     DropRequest {
         /// The first.
         first: SequenceNumber,
@@ -215,7 +215,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// For whom a datagram is, if it is long enough to say.
+/// Socket that a datagram is for, if it is long enough to have one.
 pub fn destination(datagram: &[u8]) -> Option<SocketId> {
     (datagram.len() >= HEADER_BYTES).then(|| SocketId(word(datagram, 12)))
 }
@@ -309,7 +309,7 @@ impl Data<'_> {
     }
 }
 
-/// A control packet to be written: what it says, without its times and for whom it is.
+/// A control packet to be written: its content, without time and destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outgoing<'a> {
     KeepAlive,

@@ -12,13 +12,36 @@ pub struct Refused {
     pub code: &'static str,
     /// For people: one sentence, in ASCII.
     pub reason: &'static str,
-    /// `WWW-Authenticate`, where another token may be let in.
+    /// `WWW-Authenticate`, where another token may be accepted.
     pub challenge: Option<&'static str>,
 }
 
 impl Refused {
     /// The stream is not published.
     pub const NO_STREAM: Self = Self::new(404, "there is no such stream");
+
+    /// Seconds after which a client may come again that is refused because there is too much to do.
+    pub const RETRY_AFTER: &str = "2";
+
+    /// Fields of its answer, besides what every answer has.
+    pub fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let by_status: &[(&str, &str)] = match self.status {
+            405 => &[("Allow", "GET, HEAD, OPTIONS")],
+            426 => &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")],
+            503 => &[("Retry-After", Self::RETRY_AFTER)],
+            _ => &[],
+        };
+        let challenge = self.challenge.map(|challenge| ("WWW-Authenticate", challenge));
+        challenge.into_iter().chain(by_status.iter().copied())
+    }
+
+    /// The body of its answer: that of the API's errors, in JSON.
+    pub fn body(&self) -> String {
+        let Self { code, reason, .. } = self;
+        // A text in ASCII is quoted in JSON as here.
+        debug_assert!(reason.is_ascii());
+        format!("{{\"error\":{{\"code\":\"{code}\",\"message\":{reason:?}}}}}\n")
+    }
 
     /// One whose code follows from its status.
     pub const fn new(status: u16, reason: &'static str) -> Self {
@@ -43,5 +66,21 @@ impl From<Denied> for Refused {
         let challenge = denied.challenge();
         let status = if challenge.is_some() { 401 } else { 403 };
         Self { status, code: denied.code(), reason: denied.reason(), challenge }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_is_json_and_the_fields_follow_from_the_status() {
+        let refused = Refused { reason: "say \"please\"", ..Refused::new(503, "") };
+        let body: serde_json::Value = serde_json::from_str(&refused.body()).unwrap();
+        assert_eq!(body, serde_json::json!({"error": {"code": "unavailable", "message": "say \"please\""}}));
+        assert_eq!(refused.fields().collect::<Vec<_>>(), [("Retry-After", "2")]);
+        let refused = Refused { challenge: Some("Bearer"), ..Refused::new(405, "") };
+        let fields: Vec<_> = refused.fields().collect();
+        assert_eq!(fields, [("WWW-Authenticate", "Bearer"), ("Allow", "GET, HEAD, OPTIONS")]);
     }
 }

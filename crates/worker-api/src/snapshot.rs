@@ -221,7 +221,7 @@ pub struct SrtCounters {
     pub lost_in: u64,
     /// Those of them that came when they were sent again.
     pub retransmitted_in: u64,
-    /// Data packets given up, because the next one was due.
+    /// Data packets dropped because the next one was due.
     pub dropped_in: u64,
     /// Data packets that came twice, or too late.
     pub late_in: u64,
@@ -235,7 +235,7 @@ pub struct SrtCounters {
     pub lost_out: u64,
     /// Data packets sent again.
     pub retransmitted_out: u64,
-    /// Data packets given up, because they were too old.
+    /// Data packets dropped because they were too old.
     pub dropped_out: u64,
     /// Datagrams that the system had no room for, or refused.
     pub send_failures: u64,

@@ -13,7 +13,7 @@ mod recording_files;
 mod recordings;
 mod types;
 mod uploads;
-mod urls;
+pub(crate) mod urls;
 
 use std::sync::Arc;
 

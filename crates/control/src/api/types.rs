@@ -407,7 +407,7 @@ pub(super) struct SrtSession {
     pub(super) rtt_ms: Option<f32>,
     /// Delay that was agreed on.
     pub(super) latency_ms: u32,
-    /// What waits to be given out, or to be acknowledged.
+    /// What waits to be delivered, or to be acknowledged.
     pub(super) buffer_packets: u64,
     pub(super) buffer_bytes: u64,
     pub(super) buffer_ms: u32,

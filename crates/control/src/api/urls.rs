@@ -32,11 +32,11 @@ const SEGMENT: &AsciiSet = &CONTROLS
 
 /// What the server does besides serving streams as they are.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Serves {
+pub struct Serves {
     /// Streams are cut for HLS and DASH.
-    pub(super) segments: bool,
+    pub segments: bool,
     /// Recordings or files are played on demand.
-    pub(super) on_demand: bool,
+    pub on_demand: bool,
 }
 
 impl Serves {

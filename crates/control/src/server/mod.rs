@@ -24,7 +24,8 @@ use tower::ServiceExt;
 
 pub(crate) use self::requests::Endless;
 use crate::context::{Context, Peer};
-use crate::error_response::{self, RETRY_AFTER};
+use crate::error_response;
+use worker_api::Refused;
 use worker_api::handoff::Handoff;
 use worker_api::segments::is_on_demand;
 use worker_api::{AddressSlot, AddressSlots};
@@ -141,7 +142,7 @@ impl Server {
     fn refusal(&self) -> Response {
         let text = "too many requests are being answered, or too many of this address";
         let mut response = error_response::error(StatusCode::TOO_MANY_REQUESTS, "busy", text);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(Refused::RETRY_AFTER));
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         crate::rtc::allow_origin(&self.context, &mut response);
         response

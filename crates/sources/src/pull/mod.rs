@@ -13,6 +13,7 @@ mod spec;
 mod srt;
 mod status;
 mod task;
+mod ts;
 mod udp;
 
 pub use spec::PullSpec;

@@ -80,16 +80,16 @@ impl Source {
         Ok(match self {
             Self::Http(source) => source.next_message()?.map(read_frames),
             Self::Rtmp(source) => source.next_message()?.map(read_frames),
-            Self::Srt(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
-            Self::Udp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
+            Self::Srt(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
+            Self::Udp(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
         })
     }
 
     /// Nothing more comes: what has no end but the beginning of the next has ended.
     pub(super) fn finish(&mut self) {
         match self {
-            Self::Srt(source) => source.finish(),
-            Self::Udp(source) => source.finish(),
+            Self::Srt(source) => source.ts.finish(),
+            Self::Udp(source) => source.ts.finish(),
             Self::Http(_) | Self::Rtmp(_) => {}
         }
     }
@@ -110,7 +110,8 @@ impl Source {
     /// What to say when no message has come for too long.
     pub(super) fn complaint(&self, is_live: bool) -> String {
         let complaint = match self {
-            Self::Udp(source) if !is_live => source.complaint(),
+            Self::Srt(source) if !is_live => source.ts.complaint(),
+            Self::Udp(source) if !is_live => source.ts.complaint(),
             _ => None,
         };
         complaint.unwrap_or_else(|| "the source sends nothing".to_owned())

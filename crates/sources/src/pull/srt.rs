@@ -6,8 +6,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use media::Frame;
-use mpegts::{DemuxSettings, Demuxer};
 use range_reader::error::{Permanent, SourceError};
 use srt::{
     Call, CallError, Caller, Connection, DATAGRAM_BYTES_MAX, End, KeyLength, Limits, Passphrase,
@@ -18,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use url::Url;
 
 use super::source::Failure;
+use super::ts::TsInput;
 use crate::settings::SourceSettings;
 
 /// Delay where the URL names none.
@@ -29,7 +28,7 @@ const LATENCY_ASKED_MS_MAX: u64 = u16::MAX as u64;
 /// Datagrams read at a time.
 const BATCH: usize = 64;
 
-/// Whom to call, and for what: `srt://host:port?streamid=..&latency=..&passphrase=..&pbkeylen=..&program=..`.
+/// A listener to call: `srt://host:port?streamid=..&latency=..&passphrase=..&pbkeylen=..&program=..`.
 #[derive(Clone)]
 pub struct SrtUrl {
     /// Name or address.
@@ -128,7 +127,7 @@ impl SrtUrl {
     }
 }
 
-/// Without what lets in.
+/// Without secrets.
 impl fmt::Display for SrtUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hidden = if self.text.contains('?') { "?..." } else { "" };
@@ -146,7 +145,7 @@ impl fmt::Debug for SrtUrl {
 enum State {
     Calling(Box<Caller>),
     Connected(Box<Connection>),
-    /// It has ended, for this reason, and all that came was given out.
+    /// It has ended, for this reason, and all that came was delivered.
     Over(&'static str),
 }
 
@@ -156,7 +155,7 @@ pub(super) struct SrtPlay {
     peer: SocketAddr,
     state: State,
     input: Box<[u8]>,
-    demuxer: Demuxer,
+    pub(super) ts: TsInput,
 }
 
 impl SrtPlay {
@@ -179,14 +178,12 @@ impl SrtPlay {
             timeout: settings.connect_timeout,
             limits: Limits::default(),
         };
-        let demux =
-            DemuxSettings { program: url.program, pes_bytes_max: settings.message_bytes_max as usize };
         Ok(Self {
             socket,
             peer,
             state: State::Calling(Box::new(Caller::new(Instant::now().into_std(), call))),
             input: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
-            demuxer: Demuxer::new(demux),
+            ts: TsInput::new(url.program, settings),
         })
     }
 
@@ -232,7 +229,7 @@ impl SrtPlay {
     fn receive(&mut self) -> Result<usize, Failure> {
         let now = Instant::now().into_std();
         for _ in 0..BATCH {
-            // An error is the system's word that nobody listens there: whoever is silent is given up.
+            // An error is the system's word that nobody listens there: whoever is silent is dropped.
             let Ok(len) = self.socket.try_recv(&mut self.input) else { break };
             match &mut self.state {
                 State::Calling(caller) => {
@@ -249,33 +246,19 @@ impl SrtPlay {
         let State::Connected(connection) = &mut self.state else { return Ok(0) };
         connection.handle_timeout(now);
         let end = connection.end();
-        let until = match end {
-            Some(End::Shutdown) => now + connection.status(now).receive_latency * 2,
-            _ => now,
-        };
         let mut bytes = 0;
-        connection.deliver(until, |payload| {
+        connection.deliver(now, |payload| {
             bytes += payload.len();
-            self.demuxer.push(payload);
+            self.ts.push(payload);
         });
         if let Some(end) = end {
-            self.demuxer.finish();
+            self.ts.finish();
             self.state = State::Over(match end {
                 End::Silent => "the listener sends nothing any more",
                 End::Shutdown | End::Closed => "the listener ended the connection",
             });
         }
         Ok(bytes)
-    }
-
-    /// Nothing more comes.
-    pub(super) fn finish(&mut self) {
-        self.demuxer.finish();
-    }
-
-    /// The next frame.
-    pub(super) fn next_frame(&mut self) -> Option<Frame> {
-        self.demuxer.next_frame()
     }
 
     /// Who sends it.
@@ -325,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_say_whom_to_call_and_hide_what_lets_in() {
+    fn urls_name_a_listener_and_hide_secrets() {
         let url = "srt://media.example:9000?streamid=read:live/cam?token=secret&latency=400\
                    &passphrase=much%20secret&pbkeylen=32&program=7";
         let url = SrtUrl::parse(url).expect("a URL");

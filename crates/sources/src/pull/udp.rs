@@ -11,14 +11,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use media::Frame;
-use mpegts::{DemuxSettings, Demuxer, PACKET_BYTES};
+use mpegts::PACKET_BYTES;
 use rtp::Packet;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
 use super::source::Failure;
+use super::ts::TsInput;
 use crate::settings::SourceSettings;
 
 /// Time without a datagram after which another sender is taken.
@@ -145,14 +145,12 @@ pub(super) struct UdpTs {
     other: Option<IpAddr>,
     input: Box<[u8]>,
     order: Order,
-    demuxer: Demuxer,
+    pub(super) ts: TsInput,
 }
 
 impl UdpTs {
     pub(super) fn open(url: &UdpUrl, settings: &SourceSettings) -> Result<Self, Failure> {
         let socket = url.open().map_err(|error| Failure::new(format!("cannot listen: {error}")))?;
-        let settings =
-            DemuxSettings { program: url.program, pes_bytes_max: settings.message_bytes_max as usize };
         Ok(Self {
             socket,
             url: *url,
@@ -160,7 +158,7 @@ impl UdpTs {
             other: None,
             input: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
             order: Order::default(),
-            demuxer: Demuxer::new(settings),
+            ts: TsInput::new(url.program, settings),
         })
     }
 
@@ -204,24 +202,14 @@ impl UdpTs {
         };
         self.sender = Some((sender, held_at));
         match content {
-            Some((payload, None)) => self.demuxer.push(payload),
+            Some((payload, None)) => self.ts.push(payload),
             Some((payload, Some(number))) => {
-                let demuxer = &mut self.demuxer;
-                self.order.push(number, payload, |payload| demuxer.push(payload));
+                let ts = &mut self.ts;
+                self.order.push(number, payload, |payload| ts.push(payload));
             }
             None => {}
         }
         length
-    }
-
-    /// Nothing more comes.
-    pub(super) fn finish(&mut self) {
-        self.demuxer.finish();
-    }
-
-    /// The next frame.
-    pub(super) fn next_frame(&mut self) -> Option<Frame> {
-        self.demuxer.next_frame()
     }
 
     /// Who sends it.
@@ -229,32 +217,10 @@ impl UdpTs {
         self.sender.map(|(sender, _)| sender)
     }
 
-    /// Who sends to no avail while nobody is heard.
+    /// A sender that is not the one that is wanted, while that one sends nothing.
     pub(super) fn unheard(&self) -> Option<String> {
         let (other, source) = self.other.zip(self.url.source).filter(|_| self.sender.is_none())?;
         Some(format!("what comes is from {other}, and `source` is {source}"))
-    }
-
-    /// Why nothing of what has come is a frame; `None` if nothing has come.
-    pub(super) fn complaint(&self) -> Option<String> {
-        self.sender?;
-        let counters = self.demuxer.counters();
-        Some(match (self.demuxer.program(), self.url.program) {
-            _ if counters.packets == 0 => "what comes is no MPEG-TS".to_owned(),
-            (None, Some(number)) => format!("what comes has no program {number}"),
-            (None, None) => "what comes has no program".to_owned(),
-            _ if counters.scrambled > 0 => "what comes is scrambled".to_owned(),
-            (Some(number), _) => format!("no frame of program {number} can be read"),
-        })
-    }
-}
-
-/// What was left out says why a stream looks as it does.
-impl Drop for UdpTs {
-    fn drop(&mut self) {
-        if self.sender.is_some() {
-            tracing::debug!(url = %self.url, counters = ?self.demuxer.counters(), "MPEG-TS ended");
-        }
     }
 }
 

@@ -49,7 +49,7 @@ fn packets_of_every_type_and_length_do_no_harm() {
         pair.run_until(pair.world.now + Duration::from_millis(1));
         assert_eq!((pair.sender.end(), pair.receiver.end()), (None, None), "{len}");
     }
-    // Whatever was said, what is sent now is heard: made-up numbers were given up in time.
+    // Whatever was said, what is sent now is heard: made-up numbers were dropped in time.
     pair.run_until(pair.world.now + Duration::from_secs(10));
     assert_eq!(pair.receiver.status(pair.world.now).receive_buffer.0, 0);
 }

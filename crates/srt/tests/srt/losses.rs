@@ -1,4 +1,4 @@
-//! What is lost is sent again in time, and what is not is given up in time.
+//! What is lost is sent again in time, and what is not is dropped in time.
 
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ fn a_fast_sender_waits_for_the_peers_window() {
         assert!(packets <= 64);
     }
     pair.run_until(pair.world.now + Duration::from_secs(20));
-    // A window that is too small for the latency at this rate: what waits for too long is given up.
+    // A window that is too small for the latency at this rate: what waits for too long is dropped.
     let dropped = (pair.sender.counters().dropped_out + pair.receiver.counters().dropped_in) as usize;
     assert!(pair.numbers().len() >= 480 && pair.numbers().len() + dropped >= 500, "{dropped}");
 }

@@ -51,6 +51,15 @@ mod udp_backend;
 pub(crate) mod udp_bind;
 pub(crate) mod udp_port;
 
+/// Whether more may wait in a socket, by what came of receiving from it.
+fn has_more(received: &std::io::Result<usize>, batch: &ReceivedBatch) -> bool {
+    match received {
+        Ok(_) => batch.is_full(),
+        // Something may wait behind the error.
+        Err(error) => error.kind() == std::io::ErrorKind::Interrupted,
+    }
+}
+
 pub(crate) use readiness::{Interest, Readiness, Token};
 pub(crate) use system::clock::Clock;
 pub(crate) use system::event_queue::EventQueue;

@@ -17,7 +17,7 @@ use group_send::{
 use relay::{Limits, OutLinkId, Outgoing, Repair};
 
 use crate::net::{
-    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, interface_of, udp_backend,
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, interface_of, udp_backend,
 };
 use worker_api::settings::{RelaySettings, RtcSettings, UdpBackend};
 
@@ -120,13 +120,9 @@ impl<L: Copy> RelayPort<L> {
 
     /// Receives once. It stays `readable` while more may wait.
     pub(crate) fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<usize> {
-        let result = self.socket.receive(batch);
-        self.readable = match &result {
-            Ok(_) => batch.is_full(),
-            // Something may wait behind the error.
-            Err(error) => error.kind() == io::ErrorKind::Interrupted,
-        };
-        result
+        let received = self.socket.receive(batch);
+        self.readable = has_more(&received, batch);
+        received
     }
 
     /// The link at an address.

@@ -13,7 +13,7 @@ use group_send::{BatchLimits, Envelope, SendBatch};
 
 use super::udp_bind::{addresses_of, named};
 use crate::net::{
-    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses, udp_backend,
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, udp_backend,
 };
 use worker_api::settings::SrtSettings;
 
@@ -92,13 +92,9 @@ impl SrtPort {
 
     /// Receives once. It stays `readable` while more may wait.
     pub(crate) fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<usize> {
-        let result = self.socket.receive(batch);
-        self.readable = match &result {
-            Ok(_) => batch.is_full(),
-            // Something may wait behind the error.
-            Err(error) => error.kind() == io::ErrorKind::Interrupted,
-        };
-        result
+        let received = self.socket.receive(batch);
+        self.readable = has_more(&received, batch);
+        received
     }
 
     /// Whether there is room for another datagram, after a flush if it takes one.

@@ -17,7 +17,7 @@ use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
 use crate::net::{
-    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, local_addresses, udp_backend,
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, udp_backend,
 };
 use worker_api::settings::{RtcSettings, UdpBackend};
 
@@ -159,13 +159,9 @@ impl UdpPort {
 
     /// Receives once. It stays `readable` while more may wait.
     pub(crate) fn receive(&mut self, batch: &mut ReceivedBatch) -> io::Result<usize> {
-        let result = self.socket.receive(batch);
-        self.readable = match &result {
-            Ok(_) => batch.is_full(),
-            // Something may wait behind the error.
-            Err(error) => error.kind() == io::ErrorKind::Interrupted,
-        };
-        result
+        let received = self.socket.receive(batch);
+        self.readable = has_more(&received, batch);
+        received
     }
 
     /// How datagrams leave.

@@ -196,21 +196,18 @@ fn decode(text: &str) -> Option<String> {
 
 /// A refusal, which `fields` say more about. Its body is that of the API's errors.
 pub(crate) fn write_refusal(out: &mut Vec<u8>, refused: &Refused, fields: &str, with_body: bool) {
-    let Refused { status, code, reason, challenge } = *refused;
-    // A text in ASCII is quoted in JSON as here.
-    let body = format!("{{\"error\":{{\"code\":\"{code}\",\"message\":{reason:?}}}}}\n");
-    let extra = match (status, challenge) {
-        (_, Some(challenge)) => format!("WWW-Authenticate: {challenge}\r\n"),
-        (405, _) => "Allow: GET, HEAD, OPTIONS\r\n".to_owned(),
-        (426, _) => "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n".to_owned(),
-        _ => String::new(),
-    };
+    let (status, body) = (refused.status, refused.body());
+    // Writing into a vector does not fail.
     let _ = write!(
         out,
-        "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{extra}{fields}\r\n",
+        "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
         phrase(status),
         body.len(),
     );
+    for (name, value) in refused.fields() {
+        let _ = write!(out, "{name}: {value}\r\n");
+    }
+    let _ = write!(out, "{fields}\r\n");
     if with_body {
         out.extend_from_slice(body.as_bytes());
     }

@@ -6,7 +6,7 @@
 //! frames/serve ─▶ SrtLink::write ─▶ srt::Connection ─▶ send.rs ─▶ net/srt_port
 //! ```
 //!
-//! A caller that is let in is a session like any other (`proto/session.rs`), whose state is an [`SrtLink`]
+//! A caller that is accepted is a session like any other (`proto/session.rs`), whose state is an [`SrtLink`]
 //! in place of a connection: it is listed, counted, kicked and ended as they are. [`Srt`] has what all
 //! links of a worker share: sockets, who has which socket id, when each is due. Nothing is kept of a
 //! caller before its cookie has come back.
@@ -35,7 +35,7 @@ use worker_api::snapshot::SrtCounters;
 
 /// Packets that wait in a link to be sent; a player is given no more before some have left.
 const WAITING_MAX: usize = 128;
-/// Packets are given out and acknowledged on multiples of this, so that the loop wakes less often.
+/// Packets are delivered and acknowledged on multiples of this, so that the loop wakes less often.
 const GATHER: Duration = Duration::from_millis(2);
 
 /// What all workers share.

@@ -164,7 +164,7 @@ impl super::Srt {
 }
 
 fn denied_as(denied: Denied) -> Reject {
-    // As over HTTP: 401 where another token may be let in, else 403.
+    // As over HTTP: 401 where another token may be accepted, else 403.
     if denied.challenge().is_some() { Reject::Unauthorized } else { Reject::Forbidden }
 }
 

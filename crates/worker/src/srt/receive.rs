@@ -17,7 +17,7 @@ use worker_api::EndReason;
 
 /// Datagrams read from a socket per turn at most; the next turn reads the rest.
 const DATAGRAMS_MAX: usize = 4_096;
-/// Callers whose cookie was right, that are let in per turn; the others ask again.
+/// Callers whose cookie was right, that are accepted per turn; the others ask again.
 const OPENING_MAX: usize = 64;
 
 impl Worker {
@@ -71,18 +71,12 @@ impl Worker {
         let end = self.guard_srt(conn, |link| {
             link.connection.handle_timeout(now);
             let end = link.connection.end();
-            // What a publisher sent before its end is not waited for: there is nothing to be late for.
-            let until = match end {
-                Some(End::Shutdown) => now + link.connection.status(now).receive_latency * 2,
-                _ => now,
-            };
+            // What players send is not taken in.
             if let Some(demuxer) = &mut link.demuxer {
-                link.connection.deliver(until, |payload| demuxer.push(payload));
+                link.connection.deliver(now, |payload| demuxer.push(payload));
                 if end.is_some() {
                     demuxer.finish();
                 }
-            } else {
-                link.connection.deliver(until, |_| {});
             }
             end
         });
@@ -155,7 +149,7 @@ impl Srt {
                 }
                 let is_data = datagram[0] & 0x80 == 0;
                 if is_data && link.demuxer.is_none() {
-                    // What players send is nobody's.
+                    // Data of players is not read.
                     return self.counters.unknown += 1;
                 }
                 let handle = || link.connection.handle_packet(ctx.now, datagram);

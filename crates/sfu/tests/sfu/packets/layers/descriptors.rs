@@ -517,14 +517,7 @@ fn who_takes_no_descriptors_gets_the_lowest_pictures_of_av1() {
             input.tracks[1].extensions = Default::default();
         }
         let id = svc.world.join_as(&input);
-        let most_bits_per_second = 50_000_000;
-        let input = sfu::PacerInput {
-            reports_packets: true,
-            reports_streams: false,
-            start_bits_per_second: most_bits_per_second,
-            most_bits_per_second,
-        };
-        let mut pacer = sfu::Pacer::new(svc.world.now, input);
+        let mut pacer = pacer(svc.world.now, 50_000_000, true);
         for _ in 0..100 {
             svc.play(1);
             svc.world.stream.adapt(svc.world.now, id, &mut pacer);
@@ -546,14 +539,7 @@ fn paths_choose_no_quarter_of_large_pictures() {
         svc.world.stream.layers(svc.world.now, video()).iter().map(|layer| layer.bits_per_second).collect();
     let mut chosen = Vec::new();
     for rate in rates {
-        let most_bits_per_second = rate * 112 / 100;
-        let input = sfu::PacerInput {
-            reports_packets: true,
-            reports_streams: false,
-            start_bits_per_second: most_bits_per_second,
-            most_bits_per_second,
-        };
-        let mut pacer = sfu::Pacer::new(svc.world.now, input);
+        let mut pacer = pacer(svc.world.now, rate * 112 / 100, true);
         for _ in 0..30 {
             svc.world.stream.adapt(svc.world.now, id, &mut pacer);
             svc.play(1);

@@ -2,7 +2,7 @@
 //! crosses.
 
 use rtp::payload::MediaKind;
-use sfu::{DropReason, KeyFrameRequest, LayersWanted, Pacer, PacerInput, TrackIndex};
+use sfu::{DropReason, KeyFrameRequest, LayersWanted, Pacer, TrackIndex};
 
 use super::*;
 use crate::packets::common::audio_packet;
@@ -196,15 +196,7 @@ fn only_what_viewers_of_the_mirror_use_crosses_and_each_packet_once() {
 fn paths_decide_on_a_mirror_and_the_best_goes_on_for_those_that_carry_it() {
     let mut pair = Pair::new(14);
     let ids = [1, 2, 3].map(|token| pair.mirror.join(token));
-    let mut pacers = [100_000, 300_000, 5_000_000].map(|most_bits_per_second| {
-        let input = PacerInput {
-            reports_packets: true,
-            reports_streams: false,
-            start_bits_per_second: most_bits_per_second,
-            most_bits_per_second,
-        };
-        Pacer::new(pair.mirror.now, input)
-    });
+    let mut pacers = [100_000, 300_000, 5_000_000].map(|rate| pacer(pair.mirror.now, rate, true));
     let adapt = |pair: &mut Pair, pacers: &mut [Pacer; 3], pictures: usize| {
         for _ in 0..pictures {
             for (id, pacer) in ids.iter().zip(pacers.iter_mut()) {

@@ -11,7 +11,7 @@ mod relayed;
 mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netsim::Random;
 use rtp::HeaderFields;
@@ -19,7 +19,7 @@ use rtp::extension::{DependencyDescriptor, Extension};
 use rtp::payload::Codec;
 use rtp::payload::vp8::PictureId;
 use rtp::rtcp::{Nack, NtpTime, Pli, Rtcp, SenderInfo, SenderReport};
-use sfu::{Layer, Limits, TrackInput, TrackPayload, ViewerId, ViewerPayload};
+use sfu::{Layer, Limits, Pacer, PacerInput, TrackInput, TrackPayload, ViewerId, ViewerPayload};
 
 use crate::packets::common::{
     DESCRIPTOR_ID, Got, H264, Rtp, VIDEO_SSRC, VP8, World, audio_input, frame, video, video_input,
@@ -28,6 +28,17 @@ use crate::packets::common::{
 
 const SSRCS: [u32; 3] = [0x3000, 0x3001, 0x3002];
 const RIDS: [&str; 3] = ["q", "h", "f"];
+/// The pacer of a path that carries so much, and whose viewer reports packets or does not.
+fn pacer(now: Instant, bits_per_second: u64, reports_packets: bool) -> Pacer {
+    let input = PacerInput {
+        reports_packets,
+        reports_streams: false,
+        start_bits_per_second: bits_per_second,
+        most_bits_per_second: bits_per_second,
+    };
+    Pacer::new(now, input)
+}
+
 /// Packets of a frame of each layer, and bytes of each packet.
 const PARTS: [u16; 3] = [1, 2, 3];
 const BYTES: [usize; 3] = [200, 500, 1_000];

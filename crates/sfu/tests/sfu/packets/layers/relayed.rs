@@ -2,9 +2,7 @@
 //! use crosses.
 
 use rtp::payload::MediaKind;
-use sfu::{
-    ENCODINGS_REPORT_INTERVAL, EncodingSet, KeyFrameRequest, LayersWanted, Pacer, PacerInput, RelayedTrack,
-};
+use sfu::{ENCODINGS_REPORT_INTERVAL, EncodingSet, KeyFrameRequest, LayersWanted, Pacer, RelayedTrack};
 
 use super::*;
 use crate::packets::common::{OPUS, audio_packet};
@@ -211,15 +209,7 @@ fn only_encodings_that_are_used_cross_and_one_that_is_asked_for_begins_at_once()
 fn paths_decide_at_another_node_too() {
     let mut pair = Pair::new(14);
     let ids = [1, 2, 3].map(|token| pair.edge.join(token));
-    let mut pacers = [100_000, 300_000, 5_000_000].map(|most_bits_per_second| {
-        let input = PacerInput {
-            reports_packets: true,
-            reports_streams: false,
-            start_bits_per_second: most_bits_per_second,
-            most_bits_per_second,
-        };
-        Pacer::new(pair.edge.now, input)
-    });
+    let mut pacers = [100_000, 300_000, 5_000_000].map(|rate| pacer(pair.edge.now, rate, true));
     let adapt = |pair: &mut Pair, pacers: &mut [Pacer; 3], pictures: usize| {
         for _ in 0..pictures {
             for (id, pacer) in ids.iter().zip(pacers.iter_mut()) {

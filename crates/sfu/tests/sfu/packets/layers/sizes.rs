@@ -3,19 +3,11 @@
 use std::time::Duration;
 
 use rtp::payload::PictureSize;
-use sfu::{Pacer, PacerInput};
 
 use super::*;
 
 fn wide(scene: &Scene) -> Pacer {
-    let bits = 50_000_000;
-    let input = PacerInput {
-        reports_packets: false,
-        reports_streams: false,
-        start_bits_per_second: bits,
-        most_bits_per_second: bits,
-    };
-    Pacer::new(scene.world.now, input)
+    pacer(scene.world.now, 50_000_000, false)
 }
 
 /// Plays on, and lets the path decide every second.
