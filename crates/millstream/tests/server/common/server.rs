@@ -109,6 +109,9 @@ impl Server {
         for (key, value) in flags(workers, config) {
             command.arg("--set").arg(format!("{key}={value}"));
         }
+        // Where the system gives the allocator pages of 2 MB, memory grows by those, whatever of them is used:
+        // tests that count memory see the ordinary ones.
+        command.env("MIMALLOC_ALLOW_THP", "0");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("second handle of the log")).stderr(log);
         let mut child = command.spawn().expect("start the server");
         let ports = eventually("the server writes its ports file", || {
