@@ -26,6 +26,7 @@ use worker_api::segments::{
     FIRST_VIEW_WAIT, ObjectRequest, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, Target,
     accepts_gzip,
 };
+use worker_api::snapshot::kept_user_agent;
 use worker_api::streams::Published;
 use worker_api::time::since_1970;
 use worker_api::viewers::Viewer;
@@ -62,7 +63,7 @@ struct Asked {
     object: ObjectRequest,
     is_head: bool,
     address: IpAddr,
-    user_agent: Option<String>,
+    user_agent: Option<Box<str>>,
     token: Option<String>,
 }
 
@@ -111,7 +112,7 @@ fn check(
         is_head: request.method() == Method::HEAD,
         address: peer.address.ip(),
         // As much of it as workers keep.
-        user_agent: field(header::USER_AGENT).map(|agent| agent.chars().take(128).collect()),
+        user_agent: field(header::USER_AGENT).map(kept_user_agent),
         token,
     }))
 }
@@ -155,7 +156,7 @@ fn respond(asked: &Asked, mut body: hls::Body, updates: watch::Receiver<Segments
         Ranged::Whole | Ranged::Part { .. } => {}
     }
     put(&mut response, header::CONTENT_TYPE, body.content_type);
-    put(&mut response, header::CACHE_CONTROL, &body.cache.control());
+    put(&mut response, header::CACHE_CONTROL, &body.cache.to_string());
     let growing = body.grows_from.zip(asked.object.segment());
     if growing.is_none() {
         put(&mut response, header::CONTENT_LENGTH, &body.len().to_string());

@@ -188,7 +188,7 @@ async fn respond(
                     let text = gzip.unwrap_or(text);
                     let mut response = Response::new(Body::empty());
                     put(&mut response, header::CONTENT_TYPE, content_type);
-                    put(&mut response, header::CACHE_CONTROL, &lifetime.control());
+                    put(&mut response, header::CACHE_CONTROL, &lifetime.to_string());
                     put(&mut response, header::CONTENT_LENGTH, &text.len().to_string());
                     put(&mut response, header::VARY, "Accept-Encoding");
                     if is_gzip {
@@ -203,7 +203,7 @@ async fn respond(
                     let mut response = media(*body, etag.as_deref(), headers, is_head, asked.until);
                     if response.status() != StatusCode::RANGE_NOT_SATISFIABLE {
                         put(&mut response, header::CONTENT_TYPE, content_type);
-                        put(&mut response, header::CACHE_CONTROL, &lifetime.control());
+                        put(&mut response, header::CACHE_CONTROL, &lifetime.to_string());
                     }
                     if is_file {
                         let name = source.file_name();

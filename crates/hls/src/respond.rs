@@ -4,6 +4,7 @@
 //! it asks again when the window has changed, until the time that the answer names is over.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -60,13 +61,13 @@ pub enum Cache {
     Never,
 }
 
-impl Cache {
-    /// Value of `Cache-Control`.
-    pub fn control(self) -> String {
+impl fmt::Display for Cache {
+    /// The value of `Cache-Control`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seconds(seconds) => format!("max-age={seconds}"),
-            Self::Immutable => "max-age=86400, immutable".to_owned(),
-            Self::Never => "no-store".to_owned(),
+            Self::Seconds(seconds) => write!(f, "max-age={seconds}"),
+            Self::Immutable => f.write_str("max-age=86400, immutable"),
+            Self::Never => f.write_str("no-store"),
         }
     }
 }

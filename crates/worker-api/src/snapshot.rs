@@ -771,3 +771,9 @@ impl RtcState {
         }
     }
 }
+/// What is kept of the name that a client gives of itself: it may send any.
+pub fn kept_user_agent(name: &str) -> Box<str> {
+    name[..name.floor_char_boundary(USER_AGENT_BYTES_MAX)].into()
+}
+
+const USER_AGENT_BYTES_MAX: usize = 128;

@@ -260,6 +260,11 @@ impl Directory {
         }
     }
 
+    /// Whether this node is one of a cluster.
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.elsewhere.is_some()
+    }
+
     /// Base URL of the node where an HTTP player of the stream is to go instead, if it is to go.
     pub(crate) fn redirect(&self, key: &str, is_full: bool) -> Option<String> {
         self.elsewhere.as_ref()?.redirect(key, is_full)

@@ -34,7 +34,7 @@ use worker_api::cluster::redirected;
 use worker_api::columns::NO_STREAM;
 use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
-use worker_api::snapshot::{Protocol, Role};
+use worker_api::snapshot::{Protocol, Role, kept_user_agent};
 use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
 use worker_api::{EndReason, Refused};
 
@@ -286,7 +286,7 @@ impl Worker {
         let conn = self.connections.add(&mut self.ctx, None, address, state, protocol);
         let session = &mut self.connections.sessions[conn];
         let id = session.id;
-        session.user_agent = (!detail.is_empty()).then(|| detail.chars().take(128).collect());
+        session.user_agent = (!detail.is_empty()).then(|| kept_user_agent(&detail));
         if let State::Internal(frames) = &session.state {
             frames.on_ready(self.control.internal.notifier(conn, id));
         }
@@ -333,7 +333,7 @@ impl Worker {
         let tap = self.frames.join_tap(&self.ctx, stream, conn, frames);
         let session = &mut self.connections.sessions[conn];
         let id = session.id;
-        session.user_agent = (!detail.is_empty()).then(|| detail.chars().take(128).collect());
+        session.user_agent = (!detail.is_empty()).then(|| kept_user_agent(&detail));
         session.media = Media::Tap(tap);
         self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
         tracing::info!(session = %id, %address, stream = key, "tap joined");
@@ -396,7 +396,7 @@ impl Worker {
 
     /// Where a player that may play the stream is to go instead. WebSocket clients follow nobody.
     pub(crate) fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
-        if !matches!(request.method, Method::Get | Method::Head) {
+        if !matches!(request.method, Method::Get | Method::Head) || !self.ctx.directory.has_other_nodes() {
             return None;
         }
         let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);

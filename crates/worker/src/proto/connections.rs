@@ -29,7 +29,7 @@ use crate::net::{Interest, Readiness, Token};
 use crate::stats::columns::Columns;
 use crate::timers::Timers;
 use worker_api::settings::WorkerSettings;
-use worker_api::snapshot::Protocol;
+use worker_api::snapshot::{Protocol, kept_user_agent};
 use worker_api::{EndReason, Refused};
 
 /// Bytes read per call from a connection that does not publish.
@@ -296,7 +296,7 @@ impl Connections {
                         rtmp.token = query_value(&request.query, "token");
                         rtmp.app = request.app;
                         rtmp.machine.accept_connect();
-                        session.user_agent = Some(request.flash_version.chars().take(128).collect());
+                        session.user_agent = Some(kept_user_agent(&request.flash_version));
                         continue;
                     }
                     ServerEvent::Publish(request) => {

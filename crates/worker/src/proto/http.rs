@@ -6,12 +6,14 @@
 //! all bytes read.
 
 use std::io::Write as _;
+use std::mem::MaybeUninit;
 
 use rtmp::name::{NameRules, query_value};
 
 use crate::proto::websocket;
 use worker_api::Refused;
 use worker_api::segments::{ObjectRequest, Ranged, Target, accepts_gzip, is_on_demand};
+use worker_api::snapshot::kept_user_agent;
 
 /// Largest request head, bytes; a longer one is answered 431.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -49,7 +51,7 @@ pub(crate) struct MediaRequest {
     /// Path and query, as they came.
     pub(crate) target: String,
     pub(crate) method: Method,
-    pub(crate) user_agent: Option<String>,
+    pub(crate) user_agent: Option<Box<str>>,
     /// The client understands chunked bodies (HTTP/1.1).
     pub(crate) chunked: bool,
     /// Another request may follow on the connection (RFC 9112 section 9.3): the client does not close it, and
@@ -99,9 +101,9 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
     if HTTP2_PREFACE.starts_with(bytes) {
         return Request::Incomplete;
     }
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut request = httparse::Request::new(&mut headers);
-    let head_bytes = match request.parse(bytes) {
+    let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let head_bytes = match request.parse_with_uninit_headers(bytes, &mut headers) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Request::Incomplete,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
@@ -145,9 +147,11 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
                 .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
     });
     // Whatever they say: what cannot be read is no reason to take a body for the next request.
-    let tells_of_body =
-        |name: &str| ["content-length", "transfer-encoding"].contains(&&*name.to_ascii_lowercase());
-    let has_body = request.headers.iter().any(|header| tells_of_body(header.name));
+    let body_fields = ["content-length", "transfer-encoding"];
+    let has_body = request
+        .headers
+        .iter()
+        .any(|header| body_fields.iter().any(|field| header.name.eq_ignore_ascii_case(field)));
     let accepts_gzip = field("accept-encoding").is_some_and(accepts_gzip);
     let form = match segments.map(|target| ObjectRequest::read(target, query, accepts_gzip)) {
         None => whole.map_or(Form::Flv, |(_, form)| form),
@@ -162,7 +166,7 @@ pub(crate) fn parse(bytes: &[u8], names: &NameRules) -> Request {
         token: query_value(query, "token"),
         target: target.to_owned(),
         method: method_of(request.method.unwrap_or(""), field),
-        user_agent: field("user-agent").map(|agent| agent.chars().take(128).collect()),
+        user_agent: field("user-agent").map(kept_user_agent),
         chunked: request.version == Some(1),
         head_bytes,
     }))
@@ -234,25 +238,27 @@ pub(crate) fn write_stream_head(out: &mut Vec<u8>, (content_type, chunked): (&st
 
 /// Head of an answer with part of a stream. Objects that never change can be asked for by ranges.
 pub(crate) fn write_object_head(out: &mut Vec<u8>, body: &hls::Body, ranged: Ranged, fields: &str) {
-    let (status, content_range) = match ranged {
-        Ranged::Part { first, last, of } => {
-            ("206 Partial Content", format!("Content-Range: bytes {first}-{last}/{of}\r\n"))
-        }
-        _ if body.cache == hls::Cache::Immutable => ("200 OK", "Accept-Ranges: bytes\r\n".to_owned()),
-        _ => ("200 OK", String::new()),
+    // A player asks for several objects a second: nothing is allocated on the way. Writing into a vector does
+    // not fail.
+    out.extend_from_slice(match ranged {
+        Ranged::Part { .. } => b"HTTP/1.1 206 Partial Content\r\n",
+        _ => b"HTTP/1.1 200 OK\r\n",
+    });
+    let _ = match body.grows_from {
+        Some(_) => write!(out, "Transfer-Encoding: chunked\r\n"),
+        None => write!(out, "Content-Length: {}\r\n", body.len()),
     };
-    let length = match body.grows_from {
-        Some(_) => "Transfer-Encoding: chunked".to_owned(),
-        None => format!("Content-Length: {}", body.len()),
+    let _ = write!(out, "Content-Type: {}\r\nCache-Control: {}\r\n", body.content_type, body.cache);
+    let _ = match ranged {
+        Ranged::Part { first, last, of } => write!(out, "Content-Range: bytes {first}-{last}/{of}\r\n"),
+        _ if body.cache == hls::Cache::Immutable => write!(out, "Accept-Ranges: bytes\r\n"),
+        _ => Ok(()),
     };
-    let coding = if body.is_gzip { "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n" } else { "" };
-    let (content_type, cache_control) = (body.content_type, body.cache.control());
-    // Writing into a vector does not fail.
-    let _ = write!(
-        out,
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}\r\n\
-         Cache-Control: {cache_control}\r\n{content_range}{coding}{fields}\r\n"
-    );
+    if body.is_gzip {
+        out.extend_from_slice(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n");
+    }
+    out.extend_from_slice(fields.as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Answer to a WebSocket handshake.
