@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use recording::settings::{Format, RecordSettings};
-use uploads::settings::{Credentials, Destination, Keys, S3Settings, UploadSettings};
+use uploads::settings::{Credentials, Destination, Keys, MirrorSettings, S3Settings, UploadSettings};
+use worker_api::pattern::Pattern;
 
 use super::Config;
 use super::resolve::{Errors, ms, to_u64, to_usize};
 use super::sources::certificates;
+use super::value::HlsChoice;
 
-/// Where recordings are sent; `None`: they are not.
+/// Where recordings and segments are sent; `None`: they are not.
 pub(super) fn settings(
     config: &Config,
     record: Option<&RecordSettings>,
@@ -27,19 +29,40 @@ pub(super) fn settings(
             return None;
         }
     };
-    if record.is_none() {
+    if record.is_none() && upload.segments.is_empty() {
         let key = if upload.bucket.is_empty() { "upload.directory" } else { "upload.bucket" };
-        errors.add(&config.origin(key), format!("`{key}` needs recordings: set `record.directory`"));
+        let message = format!("`{key}` needs recordings or segments: set `record.directory` or `upload.segments`");
+        errors.add(&config.origin(key), message);
     }
     if upload.retry_min_ms > upload.retry_max_ms {
         let message = "`upload.retry_min_ms` must not be larger than `upload.retry_max_ms`";
         errors.add(&config.origin("upload.retry_min_ms"), message);
     }
-    let prefix = upload.prefix.trim_matches('/').to_owned();
-    if prefix.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !prefix.is_empty())) {
-        let message = format!("`upload.prefix`: `{}` has an empty part, `.` or `..`", upload.prefix);
-        errors.add(&config.origin("upload.prefix"), message);
+    let mut prefix = |key: &str, value: &str| {
+        let prefix = value.trim_matches('/').to_owned();
+        if prefix.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !prefix.is_empty())) {
+            let message = format!("`{key}`: `{value}` has an empty part, `.` or `..`");
+            errors.add(&config.origin(key), message);
+        }
+        prefix
+    };
+    let segments_prefix = prefix("upload.segments_prefix", &upload.segments_prefix);
+    let prefix = prefix("upload.prefix", &upload.prefix);
+    if !upload.segments.is_empty() && config.hls.mode != HlsChoice::Always {
+        let message = "`upload.segments` needs `hls.mode = \"always\"`: else streams are cut for players alone";
+        errors.add(&config.origin("upload.segments"), message);
     }
+    if !upload.segments.is_empty() && segments_prefix.is_empty() {
+        // What is deleted there must not be among recordings.
+        errors.add(&config.origin("upload.segments_prefix"), "`upload.segments_prefix` must not be empty");
+    }
+    let mirror = (!upload.segments.is_empty()).then(|| MirrorSettings {
+        streams: Pattern::new(&upload.segments),
+        prefix: segments_prefix,
+        listed: ms(upload.segments_seconds * 1_000),
+        deletes: upload.segments_delete,
+        waiting_bytes: to_usize(upload.segments_queue_mb) << 20,
+    });
     Some(UploadSettings {
         destination,
         prefix,
@@ -51,6 +74,7 @@ pub(super) fn settings(
         retry_max: ms(upload.retry_max_ms),
         delete_local_after: upload.delete_local.then(|| ms(upload.delete_local_after_seconds * 1_000)),
         suffixes: Format::ALL.map(|format| format!(".{}", format.extension())).to_vec(),
+        mirror,
     })
 }
 

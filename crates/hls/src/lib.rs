@@ -6,12 +6,14 @@
 //! asks for again; a [`Query`] is read and checked here. What does not fit into memory can go to disk:
 //! [`Window::to_store`] and [`Answer::Recall`] say when and what, the server moves the bytes.
 //!
-//! [`on_demand`] has playlists of files that are cut when somebody plays them.
+//! [`on_demand`] has playlists of files that are cut when somebody plays them, [`mirror`] those of live
+//! streams whose segments are files elsewhere.
 //!
 //! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, as `on_demand.rs` does, what
 //! `variant.rs` has in common; `respond.rs` decides.
 
 mod master;
+pub mod mirror;
 mod mpd;
 mod names;
 pub mod on_demand;

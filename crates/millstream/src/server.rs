@@ -28,8 +28,9 @@ use control::stats;
 use nodes::ClusterMembership;
 use recording::names::RecordingName;
 use recording::settings::RecordSettings;
+use recording::names::encode;
 use recording::{Change, Needed, RecordingInput, RecordingThread, Recordings};
-use segments::{SegmentsInput, SegmentsThread};
+use segments::{OnCut, SegmentsInput, SegmentsThread};
 use sources::channels::Channels;
 use sources::demo;
 use sources::key_set;
@@ -189,8 +190,9 @@ impl Running {
         )
         .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
-        let segments = segments_thread(&settings, &mut workers)?;
         let (recordings, uploads) = recording_threads(record, upload, &mut workers)?;
+        let segments =
+            segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
         let handles = WorkerHandles::new(workers.handles().to_vec());
@@ -306,6 +308,7 @@ fn keep_alive_slots(settings: &KeepAliveSettings) -> AddressSlots {
 fn segments_thread(
     settings: &WorkerSettings,
     workers: &mut Workers,
+    uploads: Option<Uploads>,
 ) -> Result<Option<SegmentsThread>, String> {
     let (Some(segments), Some(end)) = (settings.segments.clone(), workers.take_segments()) else {
         return Ok(None);
@@ -315,6 +318,12 @@ fn segments_thread(
         workers: WorkerHandles::new(workers.handles().to_vec()),
         home: Box::new(workers.home()),
         end,
+        cut: uploads.map(|uploads| -> Box<OnCut> {
+            Box::new(move |app, name, views| {
+                let folder = format!("{}/{}", encode(app), encode(name));
+                uploads.mirror(app, name, folder, views);
+            })
+        }),
     };
     let thread = SegmentsThread::start(input);
     thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))
@@ -328,11 +337,11 @@ fn recording_threads(
 ) -> Result<(Option<RecordingThread>, Option<UploadsThread>), String> {
     // Dropped where nobody wants to know.
     let published = workers.take_published();
-    let (Some(settings), Some(published)) = (record, published) else { return Ok((None, None)) };
     // Uploads come first: no recording is removed for its age before they say what they need.
     let (later, recordings) = watch::channel(None);
-    let uploads = upload.map(|upload| uploads_thread(upload, &settings, recordings));
+    let uploads = upload.map(|upload| uploads_thread(upload, record.as_ref(), recordings));
     let uploads = uploads.transpose()?;
+    let (Some(settings), Some(published)) = (record, published) else { return Ok((None, uploads)) };
     let needed = uploads.as_ref().map(|thread| {
         let uploads = thread.uploads();
         Needed(Arc::new(move |path| uploads.is_followed(path) && !uploads.is_confirmed(path)))
@@ -352,10 +361,11 @@ fn recording_threads(
 
 fn uploads_thread(
     settings: UploadSettings,
-    record: &RecordSettings,
+    record: Option<&RecordSettings>,
     recordings: watch::Receiver<Option<Recordings>>,
 ) -> Result<UploadsThread, String> {
-    let directories: BTreeSet<PathBuf> = record.files().map(|files| files.directory.clone()).collect();
+    let recorded = record.into_iter().flat_map(|record| record.files());
+    let directories: BTreeSet<PathBuf> = recorded.map(|files| files.directory.clone()).collect();
     let runtime = tokio::runtime::Handle::current();
     let remove = Box::new(move |path: &Path| {
         let (mut recordings, path) = (recordings.clone(), path.to_owned());

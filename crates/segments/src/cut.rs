@@ -24,6 +24,7 @@ use worker_api::viewers::Viewers;
 use worker_api::{HomeOf, WorkerHandles};
 
 use crate::store::{Done, Store, StreamStore};
+use crate::thread::OnCut;
 
 /// How soon an update that found no room is sent again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     /// Where long windows are kept.
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) known: Arc<Known>,
+    pub(crate) cut: Option<Box<OnCut>>,
 }
 
 /// Streams that can be requested, whether they are published at present or not.
@@ -100,6 +102,9 @@ pub(crate) async fn run(
             tracing::info!(stream = %key, "cut into segments");
             let known = (Arc::clone(&key), cut.control.clone());
             shared.known.lock().unwrap_or_else(PoisonError::into_inner).insert(known.0, known.1);
+            if let Some(on_cut) = &shared.cut {
+                on_cut(&key[..app_bytes], &key[app_bytes + 1..], cut.control.subscribe());
+            }
             cut.follow(&mut tap, &mut wants, &mut recalls).await;
         }
         Ok(Err(refusal)) => tracing::debug!(stream = %key, ?refusal, "not cut into segments"),

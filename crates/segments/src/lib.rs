@@ -16,4 +16,4 @@ mod store;
 mod thread;
 
 pub use store::StoreStatus;
-pub use thread::{Segments, SegmentsInput, SegmentsThread};
+pub use thread::{OnCut, Segments, SegmentsInput, SegmentsThread};

@@ -36,7 +36,13 @@ pub struct SegmentsInput {
     pub home: Box<HomeOf>,
     /// To and from workers.
     pub end: SegmentsEnd,
+    /// Gets each stream that is cut from now on: app, name, and what can be requested as it changes. It must
+    /// not wait. Who watches so does not keep a stream from ending, unless `hls.mode` is `on_demand`.
+    pub cut: Option<Box<OnCut>>,
 }
+
+/// Who wants to know of streams that are cut.
+pub type OnCut = dyn Fn(&str, &str, watch::Receiver<SegmentsUpdate>) + Send + Sync;
 
 /// Owns the thread, which ends when this is dropped.
 #[derive(Debug)]
@@ -167,6 +173,7 @@ async fn run(input: SegmentsInput, store: Option<Arc<Store>>, known: Arc<Known>)
         updates,
         store,
         known,
+        cut: input.cut,
     });
     let mut streams: HashMap<Arc<str>, Cutting> = HashMap::new();
     let mut tasks: JoinSet<Arc<str>> = JoinSet::new();

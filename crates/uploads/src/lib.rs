@@ -6,6 +6,8 @@
 //!                                                                       '-> store.rs (object_store) --> client.rs
 //! ```
 //!
+//! Live streams are sent as well, as segments and playlists (`mirror.rs`).
+//!
 //! A file is confirmed when the store has answered, after it was sent, that it has an object of this key,
 //! length and hash. Until then the local copy must stay, and whatever happens only delays: the journal and
 //! the directory say at the next start what is left to do. Who writes files, and when one is complete, is
@@ -15,6 +17,7 @@ mod backoff;
 mod bandwidth;
 mod client;
 mod journal;
+mod mirror;
 mod scan;
 mod send;
 pub mod settings;
@@ -24,5 +27,6 @@ mod table;
 mod thread;
 
 pub use journal::JOURNAL;
+pub use mirror::MirrorTotals;
 pub use status::{Cause, UploadState, UploadStatus, UploadTotals};
 pub use thread::{Remove, UploadInput, Uploads, UploadsThread};

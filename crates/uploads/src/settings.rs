@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use worker_api::pattern::Pattern;
+
 /// All that the thread of uploads has to know.
 #[derive(Debug, Clone)]
 pub struct UploadSettings {
@@ -27,6 +29,23 @@ pub struct UploadSettings {
     pub delete_local_after: Option<Duration>,
     /// Endings of the names of complete files, such as `.mp4`.
     pub suffixes: Vec<String>,
+    /// Live streams that are sent as segments; `None`: none.
+    pub mirror: Option<MirrorSettings>,
+}
+
+/// Live streams in the store: segments and playlists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MirrorSettings {
+    /// Which streams, by `app/stream`.
+    pub streams: Pattern,
+    /// Folder of all of them, below [`UploadSettings::prefix`].
+    pub prefix: String,
+    /// Time that playlists list.
+    pub listed: Duration,
+    /// Whether segments are deleted that playlists no longer list, and all of a stream that is over.
+    pub deletes: bool,
+    /// Bytes of segments of all streams together that may wait for the store.
+    pub waiting_bytes: usize,
 }
 
 /// A store.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AwsCredential};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::local::LocalFileSystem;
@@ -149,8 +149,58 @@ impl Store {
         content: Bytes,
         sha256: &str,
     ) -> Result<Option<String>, Failure> {
+        self.create(key, content, self.attributes(key, sha256)).await
+    }
+
+    /// The same for a segment, which caches may keep.
+    pub(crate) async fn put_segment(
+        &self,
+        key: &Path,
+        content: Bytes,
+        sha256: &str,
+    ) -> Result<Option<String>, Failure> {
+        let mut attributes = self.attributes(key, sha256);
+        if self.s3.is_some() {
+            attributes.insert(Attribute::CacheControl, "public, max-age=31536000, immutable".into());
+        }
+        self.create(key, content, attributes).await
+    }
+
+    /// Writes a playlist, over the one that is there.
+    pub(crate) async fn replace(&self, key: &Path, content: Bytes) -> Result<(), Failure> {
+        let mut attributes = Attributes::new();
+        if self.s3.is_some() {
+            attributes.insert(Attribute::ContentType, "application/vnd.apple.mpegurl".into());
+            attributes.insert(Attribute::CacheControl, "max-age=1".into());
+        }
+        let options = PutOptions { mode: PutMode::Overwrite, attributes, ..PutOptions::default() };
+        let put = self.objects.put_opts(key, PutPayload::from_bytes(content), options).await;
+        put.map(|_| ()).map_err(|error| self.explain(&error))
+    }
+
+    /// Deletes an object; one that is not there is none.
+    pub(crate) async fn delete(&self, key: &Path) -> Result<(), Failure> {
+        match self.objects.delete(key).await.map_err(|error| self.explain(&error)) {
+            Err(Failure { cause: Cause::Missing, .. }) => Ok(()),
+            deleted => deleted,
+        }
+    }
+
+    /// Names of all objects below a folder.
+    pub(crate) fn list(
+        &self,
+        folder: &Path,
+    ) -> impl Stream<Item = Result<Path, Error>> + Send + Unpin + 'static {
+        self.objects.list(Some(folder)).map(|object| object.map(|object| object.location))
+    }
+
+    async fn create(
+        &self,
+        key: &Path,
+        content: Bytes,
+        attributes: Attributes,
+    ) -> Result<Option<String>, Failure> {
         let payload = PutPayload::from_bytes(content);
-        let attributes = self.attributes(key, sha256);
         if !self.is_unconditional.load(Ordering::Relaxed) {
             let options =
                 PutOptions { mode: PutMode::Create, attributes: attributes.clone(), ..PutOptions::default() };
@@ -220,7 +270,7 @@ impl Store {
             return Attributes::new();
         }
         let content_type = match key.extension() {
-            Some("mp4") => "video/mp4",
+            Some("mp4" | "m4s") => "video/mp4",
             Some("flv") => "video/x-flv",
             _ => "application/octet-stream",
         };

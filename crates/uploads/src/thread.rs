@@ -7,13 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use worker_api::directory_lock::DirectoryLock;
+use worker_api::segments::SegmentsUpdate;
 
 use crate::backoff::pause;
 use crate::journal::{Journal, JournalFile};
+use crate::mirror::{self, MirrorTotals, MirroredStream};
 use crate::scan::{self, Found};
 use crate::send::{self, Outcome};
 use crate::settings::UploadSettings;
@@ -54,6 +56,7 @@ pub struct UploadsThread {
 pub struct Uploads {
     shared: Arc<Shared>,
     messages: Sender<PathBuf>,
+    streams: Sender<MirroredStream>,
 }
 
 /// What the thread and its handles have in common.
@@ -62,6 +65,7 @@ pub(crate) struct Shared {
     pub(crate) settings: UploadSettings,
     pub(crate) store: Store,
     pub(crate) directories: Vec<Directory>,
+    pub(crate) mirror: mirror::Counts,
     table: Mutex<Table>,
 }
 
@@ -89,16 +93,25 @@ impl UploadsThread {
                 Directory::open(&path, store.label()).map_err(explain)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let shared = Arc::new(Shared { settings, store, directories, table: Mutex::default() });
+        let shared = Arc::new(Shared {
+            settings,
+            store,
+            directories,
+            mirror: mirror::Counts::default(),
+            table: Mutex::default(),
+        });
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("the runtime of uploads: {error}"))?;
         let (running, ended) = oneshot::channel::<()>();
         let (messages, completed) = mpsc::channel(MESSAGES_MAX);
+        let (streams, begun) = mpsc::channel(mirror::STREAMS_WAITING_MAX);
+        let started_ms = wall_ms();
         let of_thread = Arc::clone(&shared);
         let thread = worker_api::thread::spawn("uploads", move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = run(of_thread, completed, remove) => {}
+                    () = run(Arc::clone(&of_thread), completed, remove) => {}
+                    () = mirror::run(of_thread, begun, started_ms) => {}
                     // Whether it is sent or dropped does not matter.
                     _ = ended => {}
                 }
@@ -107,7 +120,7 @@ impl UploadsThread {
             runtime.shutdown_background();
         });
         let thread = thread.map_err(|error| format!("the thread of uploads: {error}"))?;
-        let uploads = Uploads { shared, messages };
+        let uploads = Uploads { shared, messages, streams };
         Ok(Self { uploads, _running: running, ended: Some(thread) })
     }
 
@@ -130,6 +143,22 @@ impl Uploads {
     pub fn completed(&self, path: &Path) {
         // With too many at once, the next scan finds it.
         let _ = self.messages.try_send(path.to_owned());
+    }
+
+    /// A live stream is cut into segments, which go to `folder` below the prefix for streams, if they are to
+    /// be sent. Never waits.
+    pub fn mirror(&self, app: &str, name: &str, folder: String, views: watch::Receiver<SegmentsUpdate>) {
+        let mirror = self.shared.settings.mirror.as_ref();
+        if mirror.is_some_and(|mirror| mirror.streams.matches_parts(app, name))
+            && self.streams.try_send(MirroredStream { folder, views }).is_err()
+        {
+            tracing::warn!(app, name, "too many streams begin: its segments are not sent to the store");
+        }
+    }
+
+    /// Live streams in the store.
+    pub fn mirror_totals(&self) -> MirrorTotals {
+        self.shared.mirror.totals()
     }
 
     /// Where files are sent to.

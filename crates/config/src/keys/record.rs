@@ -78,8 +78,8 @@ section! {
 }
 
 section! {
-    /// Uploads: complete recordings are sent to a bucket of S3, or of what speaks its protocol, or to another
-    /// directory. Keys of the bucket come from the environment (`AWS_ACCESS_KEY_ID`,
+    /// Uploads: complete recordings and HLS segments are sent to a bucket of S3, or of what speaks its
+    /// protocol, or to another directory. Keys of the bucket come from the environment (`AWS_ACCESS_KEY_ID`,
     /// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`) or from a file. See [uploads.md](uploads.md).
     Upload = "upload" {
         /// Bucket that complete recordings are sent to. Empty: none.
@@ -149,5 +149,28 @@ section! {
         /// How long after that.
         delete_local_after_seconds: i64 = 3_600, unit "seconds", range 0..=315_360_000,
         cost "Room on the disk.";
+
+        /// Pattern over `app/stream`, such as `"live/*"`: of these streams HLS segments and playlists are sent
+        /// as they come. It needs `hls.mode = "always"`. Empty: none.
+        segments: String = String::new(),
+        cost "The bytes of the streams. Three requests to the store for each segment of each rendition.";
+
+        /// Folder below `prefix` for them: `{segments_prefix}/{app}/{stream}/index.m3u8`.
+        segments_prefix: String = "hls".to_owned(),
+        cost "None.";
+
+        /// Time that these playlists list, and three segments at least.
+        segments_seconds: i64 = 60, unit "seconds", range 6..=14_400,
+        cost "150 bytes per segment in each playlist, which is sent with each new segment.";
+
+        /// Whether segments are deleted from the store that playlists have ceased to list for as long, and all
+        /// of a stream that ended so long ago. Else they stay for ever.
+        segments_delete: bool = false,
+        cost "A request to the store for each segment. What other programs put under the same names goes too.";
+
+        /// Segments of all streams together that may wait in memory for the store. Beyond, the oldest are left
+        /// out: playlists say that they are missing.
+        segments_queue_mb: i64 = 64, unit "MiB", range 1..=65_536,
+        cost "This much memory while the store is slow or away.";
     }
 }

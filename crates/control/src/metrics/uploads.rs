@@ -35,6 +35,25 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
     ] {
         counter(encoder, name, help, value)?;
     }
+    let segments = context.uploads.as_ref().map(Uploads::mirror_totals).unwrap_or_default();
+    let help = "Streams whose segments are sent, or are yet to be deleted";
+    gauge(encoder, "millstream_upload_streams", help, segments.streams as f64)?;
+    let help = "Bytes of segments that wait for the store";
+    gauge(encoder, "millstream_upload_segments_waiting_bytes", help, segments.waiting_bytes as f64)?;
+    for (name, help, value) in [
+        ("millstream_upload_segments_sent", "Segments that the store has confirmed", segments.sent),
+        ("millstream_upload_segments_sent_bytes", "Bytes of them", segments.sent_bytes),
+        ("millstream_upload_playlists_written", "Playlists written to the store", segments.playlists),
+        (
+            "millstream_upload_segments_left_out",
+            "Segments that were left out because the store was slow, away, or had another object",
+            segments.left_out,
+        ),
+        ("millstream_upload_segments_deleted", "Segments and playlists deleted", segments.deleted),
+        ("millstream_upload_segments_failures", "Requests for segments that failed", segments.failures),
+    ] {
+        counter(encoder, name, help, value)?;
+    }
     let causes = Cause::ALL.into_iter().zip(totals.failures);
     let causes = causes.map(|(cause, failures)| ([("cause", cause.name())], failures));
     counters(encoder, "millstream_upload_failures", "Attempts that failed", causes)

@@ -63,6 +63,7 @@ pub(crate) fn settings(store: &FakeStore) -> UploadSettings {
         retry_max: Duration::from_millis(100),
         delete_local_after: None,
         suffixes: vec![".mp4".into(), ".flv".into()],
+        mirror: None,
     }
 }
 
