@@ -31,7 +31,8 @@ pub(super) fn settings(
     };
     if record.is_none() && upload.segments.is_empty() {
         let key = if upload.bucket.is_empty() { "upload.directory" } else { "upload.bucket" };
-        let message = format!("`{key}` needs recordings or segments: set `record.directory` or `upload.segments`");
+        let message =
+            format!("`{key}` needs recordings or segments: set `record.directory` or `upload.segments`");
         errors.add(&config.origin(key), message);
     }
     if upload.retry_min_ms > upload.retry_max_ms {
@@ -40,7 +41,8 @@ pub(super) fn settings(
     }
     let mut prefix = |key: &str, value: &str| {
         let prefix = value.trim_matches('/').to_owned();
-        if prefix.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !prefix.is_empty())) {
+        if prefix.split('/').any(|part| matches!(part, "." | "..") || (part.is_empty() && !prefix.is_empty()))
+        {
             let message = format!("`{key}`: `{value}` has an empty part, `.` or `..`");
             errors.add(&config.origin(key), message);
         }
@@ -49,7 +51,8 @@ pub(super) fn settings(
     let segments_prefix = prefix("upload.segments_prefix", &upload.segments_prefix);
     let prefix = prefix("upload.prefix", &upload.prefix);
     if !upload.segments.is_empty() && config.hls.mode != HlsChoice::Always {
-        let message = "`upload.segments` needs `hls.mode = \"always\"`: else streams are cut for players alone";
+        let message =
+            "`upload.segments` needs `hls.mode = \"always\"`: else streams are cut for players alone";
         errors.add(&config.origin("upload.segments"), message);
     }
     if !upload.segments.is_empty() && segments_prefix.is_empty() {

@@ -78,6 +78,8 @@ impl Store {
                     .with_virtual_hosted_style_request(!s3.path_style)
                     .with_credentials(Arc::new(CurrentKeys(s3.credentials.clone())))
                     .with_retry(once)
+                    // A request of its own for each: not all servers know the other.
+                    .with_disable_bulk_delete(true)
                     .with_http_connector(connector);
                 let mut label = format!("s3://{}", s3.bucket);
                 if let Some(endpoint) = &s3.endpoint {

@@ -4,6 +4,8 @@
 /// A media playlist.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Playlist {
+    /// 9 with parts; 8 is that of files, which has none.
+    version: u64,
     pub(crate) target: u64,
     pub(crate) part_target: f64,
     pub(crate) media_sequence: u64,
@@ -232,7 +234,7 @@ fn read(text: &str) -> Playlist {
             entry.lines.push(line.to_owned());
         }
         match tag {
-            "#EXT-X-VERSION" => assert_eq!(value, "9"),
+            "#EXT-X-VERSION" => read.version = value.parse().unwrap(),
             "#EXT-X-TARGETDURATION" => read.target = value.parse().unwrap(),
             "#EXT-X-SERVER-CONTROL" => {
                 let of = attributes(value);
@@ -285,11 +287,17 @@ fn read(text: &str) -> Playlist {
             other => panic!("unknown tag {other}"),
         }
     }
-    for tag in ["#EXT-X-VERSION", "#EXT-X-TARGETDURATION", "#EXT-X-PART-INF", "#EXT-X-MEDIA-SEQUENCE"] {
+    for tag in ["#EXT-X-VERSION", "#EXT-X-TARGETDURATION", "#EXT-X-MEDIA-SEQUENCE"] {
         assert!(once.contains(&tag), "{tag} is missing");
     }
+    let has_parts = read.version == 9;
+    assert!(has_parts || read.version == 8, "a version that what it has needs: {}", read.version);
+    for tag in ["#EXT-X-PART-INF", "#EXT-X-SERVER-CONTROL"] {
+        assert_eq!(once.contains(&tag), has_parts, "{tag}");
+    }
+    assert!(has_parts || read.segments.iter().all(|entry| entry.parts.is_empty()));
     assert!(extinf.is_none() && entry.uri.is_empty());
-    assert!(read.is_ended != read.hint.is_some(), "a hint until the end");
+    assert_eq!(has_parts && !read.is_ended, read.hint.is_some(), "a hint until the end");
     assert!(read.is_ended || read.segments.iter().all(|entry| entry.date > 0), "a date for each segment");
     let mut uris: Vec<_> = read.segments.iter().map(|entry| &entry.uri).collect();
     uris.sort();

@@ -166,11 +166,13 @@ impl Rendition {
             if !is_gap {
                 names.push(format!("{prefix}{}", Object::Segment(self.id, segment.msn)));
             }
-            let Some(number) = segment.init.filter(|number| init != Some((prefix, *number))) else { continue };
+            let Some(number) = segment.init.filter(|number| init != Some((prefix, *number))) else {
+                continue;
+            };
             init = Some((prefix, number));
-            let is_needed = self.listed.iter().any(|other| {
-                other.prefix == *prefix && other.segment.init == Some(number)
-            }) || self.waiting.iter().any(|other| other.needs() == Some((prefix, number)));
+            let is_needed =
+                self.listed.iter().any(|other| other.prefix == *prefix && other.segment.init == Some(number))
+                    || self.waiting.iter().any(|other| other.needs() == Some((prefix, number)));
             if !is_needed {
                 names.push(format!("{prefix}{}", Object::Init(self.id, number)));
             }

@@ -64,13 +64,16 @@ struct WrittenIndex {
 }
 
 /// Sends a stream until it is over and nothing of it is left to do. Its folder.
-pub(super) async fn run(mirror: Arc<Mirror>, folder: String, mut messages: mpsc::Receiver<Message>) -> String {
+pub(super) async fn run(
+    mirror: Arc<Mirror>,
+    folder: String,
+    mut messages: mpsc::Receiver<Message>,
+) -> String {
     if let Err(Failure { why, .. }) = mirror.key(&folder, "index.m3u8") {
         tracing::warn!(folder, why, "its segments are not sent to the store");
         return folder;
     }
-    let stream =
-        Stream { mirror: &mirror, folder: &folder, state: Mutex::default(), news: Notify::new() };
+    let stream = Stream { mirror: &mirror, folder: &folder, state: Mutex::default(), news: Notify::new() };
     let mut views: Option<watch::Receiver<SegmentsUpdate>> = None;
     loop {
         let mut work = std::pin::pin!(stream.work());
@@ -182,7 +185,8 @@ impl Stream<'_> {
         // Who finds no room makes some: the oldest of its own go.
         while counts.waiting_bytes.load(Ordering::Relaxed) > self.mirror.settings.waiting_bytes {
             let waiting = state.renditions.values_mut().flat_map(Rendition::waiting_mut);
-            let oldest = waiting.filter(|waiting| !waiting.is_gap()).min_by_key(|waiting| waiting.segment.msn);
+            let oldest =
+                waiting.filter(|waiting| !waiting.is_gap()).min_by_key(|waiting| waiting.segment.msn);
             let Some(oldest) = oldest else { break };
             counts.waiting_bytes.fetch_sub(oldest.bytes(), Ordering::Relaxed);
             oldest.segment.content.clear();
@@ -390,8 +394,9 @@ impl Stream<'_> {
         let Some(index) = index else { return Ok(false) };
         self.write(&Object::Multivariant.to_string(), index.text.clone()).await?;
         let mut state = self.state();
-        // Renditions that only an earlier run had.
-        let is_gone = |rendition: &Rendition| *rendition.tag() != index.tag;
+        // Renditions that only an earlier run had. The next may have begun while this was written.
+        let is_newest = index.tag == state.tag;
+        let is_gone = |rendition: &Rendition| is_newest && *rendition.tag() != index.tag;
         let gone: Vec<_> =
             state.renditions.iter().filter(|(_, each)| is_gone(each)).map(|(id, _)| *id).collect();
         for id in gone {

@@ -41,6 +41,10 @@ pub(crate) enum On {
     Begin,
     Part,
     Complete,
+    /// A playlist.
+    Playlist,
+    Delete,
+    List,
     Any,
 }
 
@@ -68,6 +72,8 @@ struct State {
     at_once_max: usize,
     drops_metadata: bool,
     is_unconditional: bool,
+    playlists: Vec<(String, String)>,
+    untrue: Vec<String>,
 }
 
 /// The store. It ends when this is dropped.
@@ -143,6 +149,16 @@ impl FakeStore {
         self.state().uploads.clear();
     }
 
+    /// Playlists in the order in which they were written: key and text.
+    pub(crate) fn playlists(&self) -> Vec<(String, String)> {
+        self.state().playlists.clone()
+    }
+
+    /// What a playlist has named, when it was written, or what was deleted while one named it.
+    pub(crate) fn untrue(&self) -> Vec<String> {
+        self.state().untrue.clone()
+    }
+
     /// Requests of a kind so far.
     pub(crate) fn count(&self, on: On) -> usize {
         self.state().log.iter().filter(|(kind, _)| on == On::Any || *kind == on).count()
@@ -195,6 +211,9 @@ async fn answer(
         (&Method::HEAD, _) => On::Head,
         (&Method::POST, "uploads" | "uploads=") => On::Begin,
         (&Method::POST, _) => On::Complete,
+        (&Method::PUT, "") if key.ends_with(".m3u8") => On::Playlist,
+        (&Method::DELETE, query) if !query.contains("uploadId") => On::Delete,
+        (&Method::GET, query) if query.contains("list-type") => On::List,
         (&Method::PUT, "") => On::Put,
         (&Method::PUT, _) => On::Part,
         _ => On::Any,
@@ -284,6 +303,37 @@ fn handle(
             state.objects.insert(key.to_owned(), StoredObject { content, sha256 });
             done
         }
+        On::Playlist => {
+            let text = String::from_utf8(content.clone()).expect("text");
+            let missing = named(key, &text).into_iter().filter(|name| !state.objects.contains_key(name));
+            state.untrue.extend(missing.map(|name| format!("{key} names {name}, which is not there")));
+            state.playlists.push((key.to_owned(), text));
+            let done = tagged(200, &content);
+            state.objects.insert(key.to_owned(), StoredObject { content, sha256: None });
+            done
+        }
+        On::Delete => {
+            state.objects.remove(key);
+            let naming = state.objects.iter().filter(|(name, _)| name.ends_with(".m3u8"));
+            let naming = naming.filter(|(name, object)| {
+                named(name, &String::from_utf8_lossy(&object.content)).iter().any(|name| name == key)
+            });
+            let untrue = naming.map(|(name, _)| format!("{key} is deleted, and {name} names it"));
+            let untrue: Vec<_> = untrue.collect();
+            state.untrue.extend(untrue);
+            reply(204, String::new())
+        }
+        On::List => {
+            let prefix = of_query("prefix").unwrap_or_default().replace("%2F", "/");
+            let found = state.objects.iter().filter(|(key, _)| key.starts_with(&prefix));
+            let found = found.map(|(key, object)| {
+                let bytes = object.content.len();
+                let date = "2026-11-27T19:00:00.000Z";
+                format!("<Contents><Key>{key}</Key><Size>{bytes}</Size><LastModified>{date}</LastModified></Contents>")
+            });
+            let found: String = found.collect();
+            reply(200, format!("<ListBucketResult>{found}</ListBucketResult>"))
+        }
         On::Begin => {
             state.uploads_begun += 1;
             let id = format!("upload-{}", state.uploads_begun);
@@ -330,6 +380,24 @@ fn handle(
             None => reply(404, "<Error><Code>NoSuchKey</Code></Error>".to_owned()),
         },
     }
+}
+
+/// Keys of what a playlist has files for.
+fn named(key: &str, text: &str) -> Vec<String> {
+    let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut is_gap = false;
+    let mut names = Vec::new();
+    for line in text.lines() {
+        is_gap |= line == "#EXT-X-GAP";
+        let uri = match line.split_once("URI=\"") {
+            Some((_, rest)) => rest.split('"').next().expect("a quote ends it"),
+            None if line.starts_with('#') => continue,
+            None if std::mem::take(&mut is_gap) => continue,
+            None => line,
+        };
+        names.push(format!("{folder}/{uri}"));
+    }
+    names
 }
 
 fn no_upload() -> Response<Full<Bytes>> {
