@@ -64,13 +64,12 @@ pub fn scan(file: &mut dyn StoredFile, format: Format, check: Check) -> io::Resu
     match format {
         Format::Flv => scan_flv(file),
         Format::Mp4 => {
-            let (found, damaged_at) = scan_mp4(file, check, None)?;
-            match damaged_at {
-                Some(at) if matches!(check, Check::Newest | Check::UpToDamage) => {
-                    Ok(scan_mp4(file, Check::Nothing, Some(at))?.0)
-                }
-                _ => Ok(found),
+            let (mut found, mut damaged_at) = scan_mp4(file, check, None)?;
+            // What is damaged may have said that what is in front of it is old: it is looked at as well.
+            while let Some(at) = damaged_at.filter(|_| matches!(check, Check::Newest | Check::UpToDamage)) {
+                (found, damaged_at) = scan_mp4(file, check, Some(at))?;
             }
+            Ok(found)
         }
     }
 }
@@ -139,7 +138,10 @@ fn scan_mp4(file: &mut dyn StoredFile, check: Check, until: Option<u64>) -> io::
         (Check::Everything | Check::UpToDamage, _) => Duration::ZERO,
         (Check::Newest, Some((_, newest))) => newest.saturating_sub(UNSETTLED),
     };
-    for (begin, fragment_end, _) in fragments.into_iter().filter(|(.., wall_clock)| *wall_clock >= from) {
+    // All behind the first that is new, whatever their clocks say, which may be what is damaged; and the one
+    // in front of it for the same reason.
+    let first_new = fragments.iter().position(|(.., wall_clock)| *wall_clock >= from).unwrap_or(0);
+    for (begin, fragment_end, _) in fragments.into_iter().skip(first_new.saturating_sub(1)) {
         if !is_sound(&mut reader, begin, fragment_end)? {
             found.is_sound = false;
             return Ok((found, Some(begin)));

@@ -15,6 +15,7 @@ fn mistakes_are_errors_that_say_where_and_what_would_be_right() {
         ("[stream]\nsecond_publisher = 'takeover'\n", &["millstream.toml:2", "take_over"]),
         ("[[application]]\nname = 'live'\nmerge_latncy_ms = 0\n", &["millstream.toml:3", "merge_latency_ms"]),
         ("[rtmp]\nlisten = ['somewhere']\n", &["millstream.toml:2", "listen"]),
+        ("[upload]\ndirectory = '/x'\nsegments = '*'\n", &["`upload.segments`", "`hls.mode = \"always\"`"]),
         ("[rtmp\n", &["millstream.toml:1"]),
         ("[tls]\ncertificate = '/no/such/file.pem'\nkey = '/no/such/key.pem'\n", &["/no/such/file.pem"]),
     ] {

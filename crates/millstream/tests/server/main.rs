@@ -93,6 +93,7 @@ mod rtc_security_signalling;
 mod rtmp_ffmpeg;
 mod rtmp_rtmpdump;
 mod second_publisher;
+mod segments_store;
 mod shutdown;
 mod signed_tokens;
 mod slow_player;

@@ -91,3 +91,27 @@ fn a_repair_may_end_between_any_two_writes() {
         }
     }
 }
+
+#[test]
+fn a_clock_that_is_damaged_hides_no_damage() {
+    let (memory, _, path, _) = recorded();
+    let complete = memory.files()[&path].clone();
+    let index_at = complete.windows(4).rposition(|window| window == b"moov").expect("an index") - 4;
+    let begins: Vec<usize> = complete[..index_at]
+        .windows(8)
+        .enumerate()
+        .filter(|(_, window)| window == b"\0\0\0\x20prft")
+        .map(|(at, _)| at)
+        .collect();
+    let [.., before, last] = begins[..] else { panic!("{begins:?}") };
+    // The wall clock (ISO/IEC 14496-12 section 8.16.5) as it is before 1970, and far ahead.
+    for (damaged, clock) in [(before, [0; 8]), (last, [0; 8]), (last, [0xff; 8])] {
+        let mut growing = complete[..index_at].to_vec();
+        growing[damaged + 16..damaged + 24].copy_from_slice(&clock);
+        // And media in front of the last one, if that is what says that all else is old.
+        growing[last - 20] ^= 0x10;
+        memory.state().files.insert(path.clone(), growing);
+        let found = scanned(&memory, &path, Check::Newest);
+        assert_eq!(found.whole_bytes, before as u64, "{clock:?} at {damaged}");
+    }
+}
