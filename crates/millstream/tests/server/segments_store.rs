@@ -13,7 +13,7 @@ fn facts(packets: &[Packet]) -> Vec<(u64, String)> {
 
 fn config(store: &Path) -> String {
     format!(
-        "[hls]\nmode = \"always\"\n\
+        "[stream]\nwait_for_publisher_seconds = 1\n[hls]\nmode = \"always\"\n\
          [upload]\ndirectory = \"{}\"\nsegments = \"live/*\"\nsegments_seconds = 600\n",
         store.display()
     )
