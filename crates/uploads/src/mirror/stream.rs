@@ -261,7 +261,7 @@ impl Stream<'_> {
             did_something = true;
             let sent = next.iter().map(|(id, waiting, init, is_late)| async {
                 let sent = self.send(*id, waiting, init.clone(), *is_late).await;
-                self.done(*id, waiting, init.is_some(), sent)
+                self.done(*id, waiting, sent)
             });
             join_all(sent).await.into_iter().collect::<Result<(), _>>()?;
         }
@@ -297,6 +297,9 @@ impl Stream<'_> {
         if let (Some(init), Some(number)) = (init, waiting.segment.init) {
             let key = self.mirror.key(self.folder, &name(Object::Init(id, number)))?;
             self.mirror.ask(self.mirror.put(&key, init)).await?;
+            if let Some(rendition) = self.state().renditions.get_mut(&id) {
+                rendition.has_init(waiting);
+            }
         }
         if is_late || waiting.is_gap() {
             return Ok(false);
@@ -311,30 +314,25 @@ impl Stream<'_> {
     }
 
     /// Notes how sending went.
-    fn done(
-        &self,
-        id: TrackId,
-        waiting: &Waiting,
-        has_sent_init: bool,
-        sent: Result<bool, Failure>,
-    ) -> Result<(), Failure> {
-        let is_there = match sent {
-            Ok(is_there) => is_there,
+    fn done(&self, id: TrackId, waiting: &Waiting, sent: Result<bool, Failure>) -> Result<(), Failure> {
+        let (is_there, is_ours) = match sent {
+            Ok(is_there) => (is_there, true),
             Err(Failure { cause: Cause::Conflict, why }) => {
                 tracing::warn!(folder = self.folder, why, "a segment is left out");
-                false
+                (false, false)
             }
             Err(failure) => return Err(failure),
         };
         let mut state = self.state();
         let listed = self.listed(&state);
         let Some(rendition) = state.renditions.get_mut(&id) else { return Ok(()) };
-        if has_sent_init {
-            rendition.has_init(waiting);
-        }
         let bytes: usize = rendition.waiting().next().map_or(0, Waiting::bytes);
         let (count, is_needed) = (rendition.waiting().count(), waiting.segment.init.is_some());
-        let retired = rendition.list(waiting, !is_there, listed);
+        let mut retired = rendition.list(waiting, !is_there, listed);
+        if !is_there && is_ours && is_needed {
+            // An attempt whose answer was lost may have brought it there all the same.
+            retired.push(format!("{}{}", waiting.prefix, Object::Segment(id, waiting.segment.msn)));
+        }
         let counts = self.mirror.counts();
         if rendition.waiting().count() < count {
             counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);

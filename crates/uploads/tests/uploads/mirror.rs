@@ -212,7 +212,8 @@ fn a_store_that_fails_delays_segments_and_nothing_is_untrue() {
                 (from..107).all(|msn| is_whole(&store, &live, TrackId::VIDEO, msn)),
                 "{fault:?} on {on:?}"
             );
-            assert_eq!(thread.uploads().mirror_totals().left_out, 0);
+            let totals = thread.uploads().mirror_totals();
+            assert_eq!((totals.sent, totals.left_out), (16, 0), "{fault:?} on {on:?}: each once");
         }
     }
 }
@@ -271,6 +272,28 @@ fn what_playlists_have_ceased_to_list_is_deleted_where_asked_and_all_after_the_e
     until("nothing of it is left", || thread.uploads().mirror_totals().streams == 0);
     let totals = thread.uploads().mirror_totals();
     assert_eq!(totals.deleted, totals.sent + 3, "media and three playlists");
+}
+
+#[test]
+fn a_segment_that_is_left_out_after_an_answer_was_lost_is_deleted_too() {
+    let (folder, store) = (Folder::new(), FakeStore::start());
+    let mut settings = deleting(&store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(3);
+    let thread = start(&folder, settings);
+    let mut live = Live::new(&later(), 100);
+    mirror(&thread, &live);
+    live.publish_slowly(4, &thread);
+    until("all playlists are there", || store.object(INDEX).is_some());
+    // What comes now is in the store, which does not say so until it is too late.
+    store.fail(On::Head, usize::MAX, Fault::LoseAnswer);
+    live.publish(1);
+    until("it is there", || thread.uploads().mirror_totals().failures > 0);
+    live.publish(8);
+    store.recover();
+    live.end();
+    until("nothing of it is left", || store.keys().is_empty());
+    assert!(thread.uploads().mirror_totals().left_out > 0);
+    assert_eq!(store.untrue(), [""; 0]);
 }
 
 /// A tag of this process, whose objects are not taken for those of an earlier one.
