@@ -62,8 +62,8 @@ impl Window {
         self.rendition(id).and_then(init).map(|Init { bytes, .. }| bytes)
     }
 
-    /// The multivariant playlist, whose other playlists are beside it, and which those are; `None` while there
-    /// is nothing to play.
+    /// The multivariant playlist, whose other playlists are beside it, and which those are; `None` while
+    /// there is nothing to play.
     pub fn multivariant(&self) -> Option<(Bytes, Vec<TrackId>)> {
         let text = self.multivariant_playlist("")?;
         let active = self.renditions.iter().filter(|rendition| rendition.is_active());

@@ -27,10 +27,9 @@ use tokio::time::{Instant, sleep_until};
 use worker_api::segments::SegmentsUpdate;
 
 use crate::backoff::pause;
-use crate::settings::MirrorSettings;
+use crate::settings::{MirrorSettings, UploadSettings};
 use crate::status::{Cause, Failure};
-use crate::store::hex;
-use crate::thread::Shared;
+use crate::store::{Store, hex};
 
 /// Requests to the store for segments that are under way at a time.
 const REQUESTS_MAX: usize = 64;
@@ -77,7 +76,10 @@ pub struct MirrorTotals {
 /// What the tasks of all streams have in common.
 #[derive(Debug)]
 pub(crate) struct Mirror {
-    shared: Arc<Shared>,
+    store: Arc<Store>,
+    counts: Arc<Counts>,
+    /// Of all uploads, for pauses.
+    uploads: UploadSettings,
     settings: MirrorSettings,
     requests: Semaphore,
     pace: Mutex<Pace>,
@@ -130,12 +132,16 @@ enum Message {
 }
 
 /// Sends all streams that come.
-pub(crate) async fn run(shared: Arc<Shared>, mut streams: mpsc::Receiver<MirroredStream>, started_ms: u64) {
-    // Where none is to be sent, the other end of the channel is gone.
-    let Some(settings) = shared.settings.mirror.clone() else { return std::future::pending().await };
+pub(crate) async fn run(
+    (store, uploads, counts): (Arc<Store>, UploadSettings, Arc<Counts>),
+    mut streams: mpsc::Receiver<MirroredStream>,
+    started_ms: u64,
+) {
+    // Then none comes.
+    let Some(settings) = uploads.mirror.clone() else { return std::future::pending().await };
     let deletes = settings.deletes;
     let requests = Semaphore::new(REQUESTS_MAX);
-    let mirror = Arc::new(Mirror { shared, settings, requests, pace: Mutex::default() });
+    let mirror = Arc::new(Mirror { store, counts, uploads, settings, requests, pace: Mutex::default() });
     let mut tasks: JoinSet<String> = JoinSet::new();
     let mut known: HashMap<String, mpsc::Sender<Message>> = HashMap::new();
     let mut left = std::pin::pin!(mirror.left(started_ms));
@@ -189,12 +195,12 @@ fn pass(
 
 impl Mirror {
     fn counts(&self) -> &Counts {
-        &self.shared.mirror
+        &self.counts
     }
 
     /// Path of an object in the store.
     fn key(&self, folder: &str, name: &str) -> Result<Path, Failure> {
-        self.shared.store.key(&join(&self.settings.prefix, &join(folder, name)))
+        self.store.key(&join(&self.settings.prefix, &join(folder, name)))
     }
 
     /// Waits until the store may be asked, asks, and notes how that went.
@@ -227,7 +233,7 @@ impl Mirror {
         if pace.failures == 1 {
             tracing::warn!(cause = cause.name(), why, "segments do not reach the store; it is tried again");
         }
-        pace.not_before = Some(Instant::now() + pause(pace.failures, &self.shared.settings).min(PAUSE_MAX));
+        pace.not_before = Some(Instant::now() + pause(pace.failures, &self.uploads).min(PAUSE_MAX));
     }
 
     fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
@@ -236,7 +242,7 @@ impl Mirror {
 
     /// Brings a segment to the store, which has it once under its name.
     async fn put(&self, key: &Path, content: Bytes) -> Result<(), Failure> {
-        let store = &self.shared.store;
+        let store = &self.store;
         let (bytes, sha256) = (content.len() as u64, hex(&Sha256::digest(&content)));
         let e_tag = match store.put_segment(key, content, &sha256).await {
             Ok(e_tag) => e_tag,
@@ -276,7 +282,7 @@ impl Mirror {
     }
 
     async fn list(&self, started_ms: u64) -> Result<BTreeMap<String, (Vec<Path>, Vec<Path>)>, Failure> {
-        let store = &self.shared.store;
+        let store = &self.store;
         let root = store.key(&self.settings.prefix)?;
         let mut found = store.list(&root).take(LEFT_MAX);
         let mut left: BTreeMap<String, (Vec<Path>, Vec<Path>)> = BTreeMap::new();

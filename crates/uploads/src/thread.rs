@@ -63,9 +63,9 @@ pub struct Uploads {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: UploadSettings,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<Store>,
     pub(crate) directories: Vec<Directory>,
-    pub(crate) mirror: mirror::Counts,
+    mirror: Arc<mirror::Counts>,
     table: Mutex<Table>,
 }
 
@@ -85,7 +85,7 @@ impl UploadsThread {
     /// system gives no thread.
     pub fn start(input: UploadInput) -> Result<Self, String> {
         let UploadInput { settings, directories, remove } = input;
-        let store = Store::new(&settings)?;
+        let store = Arc::new(Store::new(&settings)?);
         let directories = directories
             .into_iter()
             .map(|path| {
@@ -97,7 +97,7 @@ impl UploadsThread {
             settings,
             store,
             directories,
-            mirror: mirror::Counts::default(),
+            mirror: Arc::default(),
             table: Mutex::default(),
         });
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -106,12 +106,13 @@ impl UploadsThread {
         let (messages, completed) = mpsc::channel(MESSAGES_MAX);
         let (streams, begun) = mpsc::channel(mirror::STREAMS_WAITING_MAX);
         let started_ms = wall_ms();
+        let of_mirror = (Arc::clone(&shared.store), shared.settings.clone(), Arc::clone(&shared.mirror));
         let of_thread = Arc::clone(&shared);
         let thread = worker_api::thread::spawn("uploads", move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = run(Arc::clone(&of_thread), completed, remove) => {}
-                    () = mirror::run(of_thread, begun, started_ms) => {}
+                    () = run(of_thread, completed, remove) => {}
+                    () = mirror::run(of_mirror, begun, started_ms) => {}
                     // Whether it is sent or dropped does not matter.
                     _ = ended => {}
                 }

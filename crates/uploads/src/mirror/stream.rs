@@ -356,7 +356,7 @@ impl Stream<'_> {
 
     async fn write(&self, name: &str, text: Bytes) -> Result<(), Failure> {
         let key = self.mirror.key(self.folder, name)?;
-        self.mirror.ask(self.mirror.shared.store.replace(&key, text)).await?;
+        self.mirror.ask(self.mirror.store.replace(&key, text)).await?;
         self.mirror.counts().playlists.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -434,7 +434,7 @@ impl Stream<'_> {
             let due = state.doomed.iter().take_while(|(at, _)| *at <= now).take(DELETED_AT_ONCE);
             due.map(|(_, key)| key.clone()).collect()
         };
-        let deleted = due.iter().map(|key| self.mirror.ask(self.mirror.shared.store.delete(key)));
+        let deleted = due.iter().map(|key| self.mirror.ask(self.mirror.store.delete(key)));
         let deleted = join_all(deleted).await;
         {
             let mut state = self.state();

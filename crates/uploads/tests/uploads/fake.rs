@@ -329,7 +329,8 @@ fn handle(
             let found = found.map(|(key, object)| {
                 let bytes = object.content.len();
                 let date = "2026-11-27T19:00:00.000Z";
-                format!("<Contents><Key>{key}</Key><Size>{bytes}</Size><LastModified>{date}</LastModified></Contents>")
+                let about = format!("<Size>{bytes}</Size><LastModified>{date}</LastModified>");
+                format!("<Contents><Key>{key}</Key>{about}</Contents>")
             });
             let found: String = found.collect();
             reply(200, format!("<ListBucketResult>{found}</ListBucketResult>"))
