@@ -9,7 +9,7 @@ use crate::common::server::Server;
 #[test]
 fn all_viewers_share_one_packetiser_and_one_transcoder() {
     let viewers = if full_size() { 1000 } else { 100 };
-    crate::common::raise_descriptor_limit(viewers as u64 * 2 + 200);
+    let _turn = crate::common::many_descriptors(viewers as u64 * 2 + 200);
     let server = Server::start_workers(2, "");
     let _publisher = LivePublisher::start(server.rtmp, "live/mill", sample_tags());
     let mut clients: Vec<(Client, Viewed)> = Vec::new();

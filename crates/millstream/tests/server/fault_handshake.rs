@@ -64,7 +64,7 @@ fn a_wrong_version_is_closed_at_once() {
 #[test]
 fn five_thousand_half_open_handshakes_are_cheap_and_end() {
     const COUNT: usize = 5_000;
-    crate::common::raise_descriptor_limit(2 * COUNT as u64);
+    let _turn = crate::common::many_descriptors(2 * COUNT as u64);
     let mut server = Server::spawn("[limits]\nhandshake_timeout_ms = 15000\n");
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let mut player = RtmpClient::play(server.rtmp, "live/mill");

@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn a_thousand_connections_that_announce_16_mb_on_64_chunk_streams_each() {
     const COUNT: usize = 1_000;
-    crate::common::raise_descriptor_limit(2 * COUNT as u64 + 200);
+    let _turn = crate::common::many_descriptors(2 * COUNT as u64 + 200);
     for message_max_bytes in [16_777_215_u32, 8_388_608] {
         let mut server = Server::spawn(&format!("[limits]\nmessage_max_bytes = {message_max_bytes}\n"));
         let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");

@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn five_hundred_players_that_stop_reading_disturb_nobody() {
-    crate::common::raise_descriptor_limit(4 * STALLED as u64);
+    let _turn = crate::common::many_descriptors(4 * STALLED as u64);
     let mut server =
         Server::spawn("[stream]\nplayer_stall_timeout_ms = 2000\nplayer_queue_max_bytes = 2097152\n");
     let tags = sample_tags();

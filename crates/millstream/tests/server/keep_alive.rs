@@ -52,7 +52,7 @@ fn wait_for_idle(server: &Server, count: u64) {
 fn ten_thousand_idle_connections_take_at_most_four_kilobytes_each() {
     const COUNT: usize = 9_500;
     const WARM_UP: usize = 500;
-    crate::common::raise_descriptor_limit(COUNT as u64 + WARM_UP as u64 + 500);
+    let _turn = crate::common::many_descriptors(COUNT as u64 + WARM_UP as u64 + 500);
     let mut server =
         Server::spawn("[http]\nkeep_alive_connections_per_address = 20000\nkeep_alive_seconds = 600\n");
     let open = |count: usize| -> Vec<TcpStream> {

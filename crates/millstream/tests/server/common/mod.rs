@@ -26,6 +26,7 @@ pub(crate) mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
@@ -85,10 +86,15 @@ pub(crate) fn nobody_listens() -> (Socket, SocketAddr) {
     (socket, address)
 }
 
-/// Lets this process, and the servers it starts, open as many descriptors as the system permits.
-pub(crate) fn raise_descriptor_limit(needed: u64) {
+/// Lets this process, and the servers it starts, open as many descriptors as the system permits. Tests that
+/// need many take turns, as they are threads of one process: this one's lasts until the guard is dropped.
+#[must_use]
+pub(crate) fn many_descriptors(needed: u64) -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("read the limit");
     assert!(hard >= needed, "this test opens {needed} descriptors and the hard limit (ulimit -Hn) is {hard}");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("raise the soft limit to the hard one");
+    // One that failed has left nothing open.
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
