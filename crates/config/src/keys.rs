@@ -5,10 +5,12 @@
 //! values become for the workers is in `resolve.rs`.
 
 mod record;
+mod rtsp;
 mod srt;
 mod vod;
 
 pub use record::{Record, RecordRule, Upload};
+pub use rtsp::{Rtsp, Rtsps};
 pub use srt::{Srt, SrtStream};
 pub use vod::{Vod, VodRemote};
 

@@ -100,6 +100,8 @@ config! {
     http: Http,
     https: Https,
     rtc: Rtc,
+    rtsp: Rtsp,
+    rtsps: Rtsps,
     srt: Srt,
     tls: Tls,
     limits: Limits,

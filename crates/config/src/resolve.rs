@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
-use super::keys::{Https, Rtmps, Stream};
-use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice};
+use super::keys::{Https, Rtmps, Rtsps, Stream};
+use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
 use super::{Config, cluster, policy, record, rtc, sources, srt, tls, upload, vod};
 use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
@@ -24,8 +24,8 @@ use uploads::settings::UploadSettings;
 use worker_api::auth::Policy;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, SecondPublisher, SegmentsSettings,
-    TranscodingSettings, WorkerSettings,
+    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, RtspSettings, SecondPublisher,
+    SegmentsSettings, TranscodingSettings, WorkerSettings,
 };
 
 /// Most transcoding threads when their number is not configured: on a large machine they would only
@@ -106,6 +106,7 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
     let secured = [
         ("rtmps.listen", &config.rtmps.listen, Rtmps::default().listen),
         ("https.listen", &config.https.listen, Https::default().listen),
+        ("rtsps.listen", &config.rtsps.listen, Rtsps::default().listen),
     ];
     for (key, listen, default) in secured {
         // The default waits for a certificate; another address is a choice that must not be dropped silently.
@@ -116,6 +117,9 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
                 format!("`{key}` needs `tls.certificate` and `tls.key`, or `tls.self_signed` for a trial"),
             );
         }
+    }
+    if config.rtsp.udp_backend == UdpBackendChoice::AfXdp {
+        errors.add(&config.origin("rtsp.udp_backend"), "`rtsp.udp_backend` cannot be \"af_xdp\"");
     }
     let cores = cores(config, errors);
     let encrypted = |addresses: &super::value::Listen| match tls {
@@ -132,6 +136,17 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
         cores,
         rtc: rtc::settings(config, ipv6, workers, errors),
         srt: srt::settings(config, ipv6, errors),
+        rtsp: RtspSettings {
+            listen: config.rtsp.listen.addresses(ipv6),
+            tls_listen: encrypted(&config.rtsps.listen),
+            udp: match config.rtsp.listen.0.is_empty() {
+                true => Vec::new(),
+                false => config.rtsp.udp_listen.addresses(ipv6),
+            },
+            udp_backend: config.rtsp.udp_backend.into(),
+            reorder: ms(config.rtsp.reorder_ms),
+            silence_max: ms(config.rtsp.silence_timeout_ms),
+        },
         relay: cluster::relay(config, ipv6),
         transcoding: transcoding(config),
         segments: segments(config),

@@ -111,6 +111,9 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
         "rtc_udp": texts(&addresses.rtc_udp),
         "rtc_tcp": texts(&addresses.rtc_tcp),
         "srt": texts(&addresses.srt),
+        "rtsp": texts(&addresses.rtsp),
+        "rtsps": texts(&addresses.rtsps),
+        "rtsp_udp": texts(&addresses.rtsp_udp),
         "nodes": texts(&addresses.nodes),
     });
     let temporary = format!("{path}.{}", std::process::id());

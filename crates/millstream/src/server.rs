@@ -430,8 +430,11 @@ fn explain_start(settings: &WorkerSettings, error: &io::Error) -> String {
         ("rtc.udp_listen", &settings.rtc.udp),
         ("rtc.tcp_listen", &settings.rtc.tcp),
         ("srt.listen", &settings.srt.listen),
+        ("rtsp.listen", &settings.rtsp.listen),
+        ("rtsps.listen", &settings.rtsp.tls_listen),
+        ("rtsp.udp_listen", &settings.rtsp.udp),
     ];
-    // With WebRTC and SRT the address that was tried follows the configured one, in parentheses.
+    // With WebRTC, SRT and RTP the address that was tried follows the configured one, in parentheses.
     let named = |address: &SocketAddr| {
         text.contains(&format!("{address}:")) || text.contains(&format!("{address} ("))
     };

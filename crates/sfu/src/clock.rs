@@ -57,14 +57,14 @@ impl NtpRtpMapping {
 /// clock that was set from a report that was delayed: nobody sets them, they go on by the time that
 /// passed.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RemoteClock {
+pub struct RemoteClock {
     known: Option<(NtpTime, Instant)>,
 }
 
 impl RemoteClock {
     /// The instant of `ntp` of the publisher's clock, in a report that has arrived at `now`.
     /// `continued` is the same instant by the last report of the same source and its timestamps.
-    pub(crate) fn instant_of(&mut self, ntp: NtpTime, continued: Option<Instant>, now: Instant) -> Instant {
+    pub fn instant_of(&mut self, ntp: NtpTime, continued: Option<Instant>, now: Instant) -> Instant {
         let instant = match (self.translate(ntp), continued) {
             (Some(instant), Some(continued)) if distance_of(instant, continued) <= AGREE => Some(instant),
             (instant, continued) => {

@@ -80,7 +80,7 @@ mod viewer;
 mod viewers;
 
 pub use batch::{Batch, BatchPackets};
-pub use clock::{NtpRtpMapping, WallClock};
+pub use clock::{NtpRtpMapping, RemoteClock, WallClock};
 pub use header_profile::HEADER_LEN_MAX;
 pub use inputs::{PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput};
 pub use joining::JoinError;

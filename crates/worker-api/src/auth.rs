@@ -16,7 +16,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jwt::{Action, Verifier};
+pub use jwt::Action;
+use jwt::Verifier;
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::pattern::{self, Pattern};
@@ -234,8 +235,12 @@ impl Rules {
         bearer: &Bearer<'_>,
         signed: impl FnOnce() -> Option<Result<Permit, Denied>>,
     ) -> Result<Permit, Denied> {
+        self.access(app, stream).check(bearer, signed)
+    }
+
+    fn access(&self, app: &str, stream: &str) -> &Access {
         let rule = self.rules.iter().find(|rule| rule.pattern.matches_parts(app, stream));
-        rule.map_or(&self.fallback, |rule| &rule.access).check(bearer, signed)
+        rule.map_or(&self.fallback, |rule| &rule.access)
     }
 
     fn accesses(&self) -> impl Iterator<Item = &Access> {
@@ -276,6 +281,30 @@ impl Policy {
     ) -> Option<Result<Permit, Denied>> {
         let matches = |pattern: &str| pattern::matches_parts(pattern, app, stream);
         Signed::check(self.signed.as_ref(), bearer.token, bearer.now, action, matches)
+    }
+
+    /// Whether a client may show that it knows a token for `app/stream` without showing it: only the server's
+    /// own tokens can be shown so, not those that others sign.
+    pub fn takes_proofs(&self, action: Action, app: &str, stream: &str) -> bool {
+        let access = self.rules_of(action).access(app, stream);
+        !access.tokens.is_empty() && !access.signed
+    }
+
+    /// The token of the configuration for `app/stream` that `is_known` says a client knows. All are asked, so
+    /// that time tells nothing about which one it is.
+    pub fn proven(
+        &self,
+        action: Action,
+        app: &str,
+        stream: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Option<&str> {
+        let tokens = &self.rules_of(action).access(app, stream).tokens.0;
+        tokens.iter().fold(None, |known, token| if is_known(token) { Some(&**token) } else { known })
+    }
+
+    fn rules_of(&self, action: Action) -> &Rules {
+        if action == Action::Publish { &self.publish } else { &self.play }
     }
 
     /// Whether no stream can be published from another machine.

@@ -56,6 +56,12 @@ pub struct ListenAddresses {
     pub rtc_tcp: Vec<SocketAddr>,
     /// SRT.
     pub srt: Vec<SocketAddr>,
+    /// RTSP.
+    pub rtsp: Vec<SocketAddr>,
+    /// RTSP over TLS.
+    pub rtsps: Vec<SocketAddr>,
+    /// RTP of RTSP by UDP, of all workers; RTCP is at the next port each.
+    pub rtsp_udp: Vec<SocketAddr>,
     /// Links of other nodes of the cluster.
     pub nodes: Vec<SocketAddr>,
     /// Packets between nodes.

@@ -60,6 +60,8 @@ pub struct WorkerSettings {
     pub rtc: RtcSettings,
     /// SRT.
     pub srt: SrtSettings,
+    /// RTSP.
+    pub rtsp: RtspSettings,
     /// Packets between nodes, on the first worker; `None` on a node without others.
     pub relay: Option<RelaySettings>,
     /// Transcoding of audio.
@@ -156,6 +158,37 @@ pub struct SrtSettings {
     pub player_bits_per_second_max: u64,
     /// How datagrams are sent.
     pub udp_backend: UdpBackend,
+}
+
+/// Settings of RTSP, on every worker the same.
+#[derive(Debug, Clone)]
+pub struct RtspSettings {
+    /// Addresses for RTSP; port 0 picks a free one, the same for all workers. Empty: no RTSP.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses for RTSP over TLS; they need the certificate of RTMPS.
+    pub tls_listen: Vec<SocketAddr>,
+    /// Addresses for RTP: worker `i` takes port + 2 `i`, and the next one for RTCP; port 0 picks free ones.
+    /// Empty: packets go in the connection only.
+    pub udp: Vec<SocketAddr>,
+    /// How datagrams are sent.
+    pub udp_backend: UdpBackend,
+    /// Longest that a packet of a publisher is waited for.
+    pub reorder: Duration,
+    /// A session by UDP of which nothing is heard for this long is over.
+    pub silence_max: Duration,
+}
+
+impl Default for RtspSettings {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            tls_listen: Vec::new(),
+            udp: Vec::new(),
+            udp_backend: UdpBackend::Auto,
+            reorder: Duration::from_millis(200),
+            silence_max: Duration::from_secs(75),
+        }
+    }
 }
 
 /// Passphrases of the streams of a pattern.
@@ -416,6 +449,7 @@ impl Default for WorkerSettings {
             applications: vec![Application { pattern: Pattern::new("*"), settings: Arc::default() }],
             rtc: RtcSettings::default(),
             srt: SrtSettings::default(),
+            rtsp: RtspSettings::default(),
             relay: None,
             transcoding: TranscodingSettings::default(),
             segments: Some(SegmentsSettings::default()),

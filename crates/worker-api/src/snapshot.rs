@@ -156,6 +156,8 @@ pub struct WorkerCounters {
     pub rtc: RtcCounters,
     /// SRT alone.
     pub srt: SrtCounters,
+    /// RTSP alone.
+    pub rtsp: RtspCounters,
     /// Packets between nodes alone.
     pub relay: RelayCounters,
     /// Bridges alone.
@@ -194,6 +196,27 @@ pub struct BridgeCounters {
     pub broken: u64,
     /// Audio frames the transcoders had no room for.
     pub audio_dropped: u64,
+}
+
+/// RTSP counters of one worker since start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RtspCounters {
+    /// Requests to publish that were let in.
+    pub published: u64,
+    /// Requests to play that were let in.
+    pub played: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// RTP and RTCP packets received.
+    pub packets_in: u64,
+    /// Those that made no sense, or were of no track that is carried.
+    pub dropped: u64,
+    /// Interleaved packets of channels that nobody set up, and datagrams of no session.
+    pub unknown: u64,
+    /// Packets sent in datagrams.
+    pub datagrams_out: u64,
+    /// Packets that a player by UDP was not sent because there was no room, and datagrams the system refused.
+    pub send_failures: u64,
 }
 
 /// SRT counters of one worker since start (gauges are named so).
@@ -561,11 +584,15 @@ pub enum Protocol {
     HttpsTs,
     /// A transport stream by SRT.
     Srt,
+    /// RTSP.
+    Rtsp,
+    /// The same over TLS.
+    Rtsps,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -585,6 +612,8 @@ impl Protocol {
         Self::HttpTs,
         Self::HttpsTs,
         Self::Srt,
+        Self::Rtsp,
+        Self::Rtsps,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -609,6 +638,8 @@ impl Protocol {
             Self::HttpTs => "http-ts",
             Self::HttpsTs => "https-ts",
             Self::Srt => "srt",
+            Self::Rtsp => "rtsp",
+            Self::Rtsps => "rtsps",
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::packets::Packets;
 use crate::proto::connections::Connections;
 use crate::proto::idle::IdleConnections;
 use crate::proto::internal::ReadyPublishers;
+use crate::rtsp::Rtsp;
 use crate::segments::{SegmentQueues, Segments};
 use crate::srt::Srt;
 use crate::stats::columns::Outbox;
@@ -56,6 +57,13 @@ pub(crate) struct ControlQueues {
     pub(crate) published: PublishedSender,
 }
 
+/// What takes and sends datagrams beside WebRTC.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    pub(crate) srt: Srt,
+    pub(crate) rtsp: Rtsp,
+}
+
 /// A worker. Lives on its thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -70,6 +78,8 @@ pub(crate) struct Worker {
     pub(crate) relay: Option<Box<PacketRelay>>,
     /// Callers by SRT.
     pub(crate) srt: Srt,
+    /// Clients by RTSP.
+    pub(crate) rtsp: Rtsp,
     pub(crate) acceptor: Acceptor,
     pub(crate) connections: Connections,
     /// HTTP connections between two requests.
@@ -87,16 +97,19 @@ impl Worker {
         packets: Packets,
         bridges: Bridges,
         relay: Option<Box<PacketRelay>>,
-        srt: Srt,
+        datagrams: Datagrams,
         listeners: Listeners,
     ) -> io::Result<Self> {
         packets.register(&ctx.events)?;
         if let Some(relay) = &relay {
             relay.register(&ctx.events)?;
         }
+        let Datagrams { srt, rtsp } = datagrams;
         srt.register(&ctx.events)?;
+        rtsp.register(&ctx.events)?;
         let acceptor = Acceptor::new(listeners, &ctx.events)?;
-        let connections = Connections::new(&ctx.settings);
+        let mut connections = Connections::new(&ctx.settings);
+        connections.rtsp_ports = rtsp.addresses();
         Ok(Self {
             ctx,
             control,
@@ -106,6 +119,7 @@ impl Worker {
             bridges,
             relay,
             srt,
+            rtsp,
             acceptor,
             connections,
             idle: IdleConnections::default(),
@@ -169,6 +183,7 @@ impl Worker {
                 Token::IceListener(listener) => self.packets.listener_event(listener),
                 Token::Relay => self.relay_readable(),
                 Token::Srt(port) => self.srt.port_event(port),
+                Token::Rtsp(port) => self.rtsp.port_event(port),
             }
         }
         // After all events: a new session may get the id of one that has just ended, and must not get an
@@ -178,6 +193,7 @@ impl Worker {
         self.carry_out_actions();
         self.receive_from_nodes();
         self.receive_srt();
+        self.receive_rtsp();
         self.accept();
         if self.acceptor.is_paused() {
             // Descriptors go to connections with a request before those that only may have one later.
@@ -212,8 +228,10 @@ impl Worker {
         self.packets.flush(&mut self.ctx);
         self.run_relay_timers();
         self.run_srt_timers();
+        self.describe_rtsp();
         self.serve_due_players();
         self.send_srt();
+        self.send_rtsp();
 
         // Deadlines, a few times a second.
         if self.ctx.now_ms >= self.next_sweep_ms {
@@ -264,7 +282,7 @@ impl Worker {
         let now = self.ctx.now;
         let relay = self.relay.as_ref().map_or(Duration::MAX, |relay| relay.timeout(now));
         let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(relay);
-        let subsystems = subsystems.min(self.srt.timeout(now));
+        let subsystems = subsystems.min(self.srt.timeout(now)).min(self.rtsp.timeout());
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 

@@ -22,6 +22,7 @@ mod publication;
 mod publish;
 mod registry;
 mod requests;
+mod rtsp;
 mod segments;
 #[cfg(feature = "simulated")]
 pub mod simulated;
@@ -51,7 +52,7 @@ use worker_api::settings::WorkerSettings;
 
 use bridges::{Bridges, Transcoding};
 use context::Context;
-use event_loop::{ControlQueues, Worker};
+use event_loop::{ControlQueues, Datagrams, Worker};
 use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
 use proto::internal::ReadyPublishers;
@@ -127,8 +128,11 @@ impl Workers {
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
-        let (srt_addresses, srt_sockets) = net::srt_port::bind(&settings.srt, settings.workers)?;
+        let (srt_addresses, srt_sockets) = net::datagram_port::bind_shared(&settings.srt, settings.workers)?;
         addresses.srt = srt_addresses;
+        let (rtsp_addresses, rtsp_sockets) =
+            net::datagram_port::bind_pairs(&settings.rtsp, settings.workers)?;
+        addresses.rtsp_udp = rtsp_addresses;
         let srt_shared = Arc::new(srt::SrtShared::new(Clock::now(), &settings.srt));
         let mut relay =
             settings.relay.as_ref().map(|relay| PacketRelay::open(relay, &settings)).transpose()?;
@@ -160,8 +164,10 @@ impl Workers {
         let (wanted, wanted_of_thread) = mpsc::channel(WANTED_MAX);
         let mut segment_updates = Vec::new();
         let mut loops = Vec::with_capacity(settings.workers);
-        let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets).zip(srt_sockets);
-        for (index, ((((events, listeners), mailboxes), sockets), srt_sockets)) in own.enumerate() {
+        let own = queues.into_iter().zip(listeners).zip(mailboxes).zip(rtc_sockets);
+        let own = own.zip(srt_sockets.into_iter().zip(rtsp_sockets));
+        for (index, ((((events, listeners), mailboxes), sockets), others)) in own.enumerate() {
+            let (srt_sockets, rtsp_sockets) = others;
             let (commands, received) = sync_channel(COMMANDS_MAX);
             let (returns, returned) = mpsc::channel(RETURNS_MAX);
             let (give_back, used) = sync_channel(SNAPSHOTS_MAX);
@@ -201,7 +207,9 @@ impl Workers {
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
             let relay = relay.take().map(Box::new);
             let srt = srt::Srt::new(srt_sockets, &settings.srt, Arc::clone(&srt_shared))?;
-            loops.push(Worker::new(ctx, control, packets, bridges, relay, srt, listeners)?);
+            let rtsp = rtsp::Rtsp::new(rtsp_sockets, &settings.rtsp)?;
+            let datagrams = Datagrams { srt, rtsp };
+            loops.push(Worker::new(ctx, control, packets, bridges, relay, datagrams, listeners)?);
         }
         let updates = segment_updates;
         let end = SegmentsEnd { wanted: wanted_of_thread, sender: wanted, updates };

@@ -170,8 +170,11 @@ impl Worker {
     /// Whether a format has a place for what is known of the stream. What is not known yet is seen when it
     /// comes.
     fn check_carried(&self, key: &str, format: Format) -> Result<(), PlayRefusal> {
-        let codecs = if format.is_ts() { self.ctx.directory.codecs(key) } else { Vec::new() };
-        let is_carried = |codec: &Codec| Muxer::carries(*codec);
+        let codecs = if format.is_flv() { Vec::new() } else { self.ctx.directory.codecs(key) };
+        let is_carried = |codec: &Codec| match format {
+            Format::Rtsp => rtsp::Outgoing::carries(*codec),
+            _ => Muxer::carries(*codec),
+        };
         let mut video = codecs.iter().filter(|codec| codec.kind() == MediaKind::Video).peekable();
         let has_video = video.peek().is_some();
         let may_be_carried = if has_video { video.any(is_carried) } else { codecs.iter().any(is_carried) };

@@ -117,6 +117,7 @@ impl Worker {
                     Form::Flv | Form::Ts => self.stream_request(conn, request),
                     Form::Segments(_) => self.segment_request(conn, request),
                 },
+                ClientRequest::Rtsp(event) => self.rtsp_event(conn, event),
                 ClientRequest::Control => self.give_to_control(conn),
                 ClientRequest::Bad(refused) => {
                     self.ctx.counters.protocol_errors += 1;
@@ -128,10 +129,18 @@ impl Worker {
         if session.closing_at_ms.is_some() {
             return;
         }
+        let ends = match &mut session.state {
+            State::Rtsp(link) => {
+                link.note_input(self.ctx.now_ms);
+                ends.or(link.ends())
+            }
+            _ => ends,
+        };
         if let Some(reason) = ends {
+            session.collect_output();
             if let EndReason::Protocol(error) = reason {
                 self.ctx.counters.protocol_errors += 1;
-                tracing::debug!(session = %session.id, address = %session.address, error, "RTMP error");
+                tracing::debug!(session = %session.id, address = %session.address, error, "protocol error");
             }
             return self.end(conn, reason);
         }
@@ -540,6 +549,9 @@ impl Worker {
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
         let mut written = Written::default();
         let result = match session.media {
+            Media::Play(player) if session.is_served_apart() => {
+                self.frames.serve_apart(&mut self.ctx, player, session, &mut written)
+            }
             Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
             Media::None | Media::Publish(_) | Media::Tap(_) => {
                 session.write_pending(self.ctx.now_ms, &mut written)
@@ -552,8 +564,10 @@ impl Worker {
         self.ctx.counters.bytes_out += written.bytes;
         self.ctx.counters.frames_out += written.messages;
         self.ctx.load.bytes_out += written.bytes;
-        if let State::Srt(link) = &mut session.state {
-            self.srt.mark_dirty(conn, link);
+        match &mut session.state {
+            State::Srt(link) => self.srt.mark_dirty(conn, link),
+            State::Rtsp(link) => self.rtsp.mark_dirty(conn, link),
+            _ => {}
         }
         if let Err(reason) = result {
             let is_told = matches!(reason, EndReason::NotCarried(_));
@@ -604,15 +618,17 @@ impl Worker {
             if let Some(connection) = &mut session.connection {
                 connection.finish();
             }
-            if let State::Srt(link) = session.state {
-                self.srt.ended(*link, self.ctx.now, self.ctx.now_ms);
+            match session.state {
+                State::Srt(link) => self.srt.ended(*link, self.ctx.now, self.ctx.now_ms),
+                State::Rtsp(link) => self.rtsp.ended(conn, &link),
+                _ => {}
             }
             tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");
         }
     }
 
     /// Leaves the stream the session publishes or plays.
-    fn detach(&mut self, conn: ConnId, reason: EndReason) {
+    pub(crate) fn detach(&mut self, conn: ConnId, reason: EndReason) {
         let session = &mut self.connections.sessions[conn];
         let id = session.id;
         let (bytes_in, bytes_out) =
@@ -661,7 +677,7 @@ impl Worker {
 
     /// Copies the rest of the message that a player is in to its private bytes, before its stream is left.
     /// False when that is too much.
-    fn finish_message(&mut self, conn: ConnId) -> bool {
+    pub(crate) fn finish_message(&mut self, conn: ConnId) -> bool {
         let session = &mut self.connections.sessions[conn];
         let Some(player) = session.player() else { return true };
         self.frames.finish_message(player, &mut session.pending)

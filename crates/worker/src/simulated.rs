@@ -390,6 +390,7 @@ impl SimulatedWorker {
                 Token::IceTcp(_) | Token::IceListener(_) => true,
                 Token::Relay => worker.relay.as_ref().is_some_and(|relay| relay.reads_later()),
                 Token::Srt(port) => worker.srt.reads_later(port),
+                Token::Rtsp(port) => worker.rtsp.reads_later(port),
             };
             if !is_read_later {
                 return Err(format!("{token:?} has input that nobody will read"));

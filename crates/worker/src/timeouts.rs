@@ -3,11 +3,14 @@
 //! All sessions are looked at a few times a second. A deadline is therefore kept to within a tenth of a
 //! second, and costs nothing per packet.
 
+use std::time::Duration;
+
 use crate::event_loop::Worker;
 use crate::frames::stream::FrameStream;
 use crate::ids::ConnId;
 use crate::proto::connections::LINGER_MS;
-use crate::proto::session::{Media, State};
+use crate::proto::session::{Media, Session, State};
+use crate::rtsp::RtspLink;
 use worker_api::{EndReason, Refused};
 
 /// What a sweep finds about a session.
@@ -46,6 +49,7 @@ impl Worker {
             }
         }
         self.sweep_segments();
+        self.sweep_rtsp();
         self.idle.sweep(&self.ctx);
         self.packets.sweep(&mut self.ctx);
         self.carry_out_actions();
@@ -66,15 +70,19 @@ impl Worker {
         let session = &self.connections.sessions[conn];
         let settings = &self.ctx.settings;
         let now_ms = self.ctx.now_ms;
-        let passed = |since_ms: u64, limit: std::time::Duration| {
-            u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis()
-        };
+        let passed =
+            |since_ms: u64, limit: Duration| u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis();
         if let Some(at_ms) = session.closing_at_ms {
             return if now_ms >= at_ms {
                 TimeoutAction::Remove(EndReason::Closed)
             } else {
                 TimeoutAction::Fine
             };
+        }
+        if let State::Rtsp(link) = &session.state
+            && let Some(action) = self.examine_rtsp(session, link)
+        {
+            return action;
         }
         let has_ended = session.ends_at_ms.is_some_and(|at_ms| now_ms >= at_ms);
         if has_ended && matches!(session.media, Media::Publish(_) | Media::Play(_)) {
@@ -143,9 +151,34 @@ impl Worker {
         }
     }
 
+    /// What is due of a session by RTSP alone.
+    fn examine_rtsp(&self, session: &Session, link: &RtspLink) -> Option<TimeoutAction> {
+        let (now_ms, settings) = (self.ctx.now_ms, &self.ctx.settings);
+        let passed = |since_ms: Option<u64>, limit: Duration| {
+            since_ms.is_some_and(|since_ms| u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis())
+        };
+        if passed(link.partial_since_ms(), settings.handshake_timeout) {
+            return Some(TimeoutAction::Overdue);
+        }
+        match session.media {
+            Media::None => None,
+            _ if passed(link.begun_since_ms(), settings.handshake_timeout) => Some(TimeoutAction::Overdue),
+            // Of publishers media says more.
+            Media::Play(_) if passed(link.silent_since_ms(), settings.rtsp.silence_max) => {
+                Some(TimeoutAction::Remove(EndReason::SilentPeer))
+            }
+            _ => None,
+        }
+    }
+
     fn overdue(&mut self, conn: ConnId) {
         self.ctx.counters.protocol_errors += 1;
-        match &self.connections.sessions[conn].state {
+        match &mut self.connections.sessions[conn].state {
+            State::Rtsp(link) => {
+                link.machine.time_out();
+                self.connections.sessions[conn].collect_output();
+                self.end(conn, EndReason::NoRequest);
+            }
             State::HttpHead(head) if !head.bytes.is_empty() => {
                 self.answer(conn, Refused::new(408, "the request took too long"))
             }

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::config::opus_head;
+use media::config::{AudioSpecificConfig, opus_head};
 use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
+use rtp::depacketize::aac::{AacDepacketizer, AacLayout};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::{Context, FramesOut, RtpPayload, RtpToFrameSettings};
@@ -30,7 +31,18 @@ pub(super) struct Audio {
     /// What AAC comes from the transcoder, and whether players have its configuration.
     aac: Option<Arc<CodecConfig>>,
     is_config_sent: bool,
+    /// AAC of the publisher itself.
+    own_aac: Option<OwnAac>,
     last: Timestamp,
+}
+
+/// AAC that comes in packets (RTSP; WebRTC has none).
+#[derive(Debug)]
+struct OwnAac {
+    format: Arc<CodecConfig>,
+    depacketizer: AacDepacketizer,
+    /// Samples of an access unit, at the rate of the configuration.
+    samples: i64,
 }
 
 /// The last packet that was received.
@@ -53,8 +65,19 @@ impl Audio {
             is_format_sent: false,
             aac: None,
             is_config_sent: false,
+            own_aac: None,
             last: Timestamp::ZERO,
         }
+    }
+
+    /// AAC comes with this configuration, in packets of this layout.
+    pub(super) fn set_aac(&mut self, record: Vec<u8>, layout: AacLayout) {
+        let Ok(read) = AudioSpecificConfig::read(&record) else { return };
+        let samples = if read.short_frames { 960 } else { 1_024 };
+        let channels = u8::try_from(read.channel_configuration).unwrap_or(2);
+        let format = CodecConfig { codec: Codec::Aac, record, sample_rate: read.sample_rate, channels };
+        let depacketizer = AacDepacketizer::new(layout);
+        self.own_aac = Some(OwnAac { format: Arc::new(format), depacketizer, samples });
     }
 
     pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
@@ -106,6 +129,9 @@ impl Audio {
         if payload.media.is_empty() {
             return;
         }
+        if payload.codec == Codec::Aac {
+            return self.deliver_aac(context, payload, lost);
+        }
         // How long it plays, and whether it says that nothing follows for a while.
         let length = match payload.codec {
             Codec::Opus => Toc::parse(&payload.media).map(|toc| (length_us(toc.samples), toc.silence)),
@@ -137,6 +163,30 @@ impl Audio {
         self.newest = Some(Newest { arrival: payload.stamp.arrival, end_us: time_us + length_us, is_pause });
         self.end_us = Some(time_us + length_us);
         self.hand_on(context, time_us, &payload.media);
+    }
+
+    /// Access units of the publisher's AAC. What is missing is not filled: its length is not that of packets.
+    fn deliver_aac(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>, lost: u64) {
+        let Some(mut aac) = self.own_aac.take() else { return };
+        if lost > 0 {
+            aac.depacketizer.abandon();
+        }
+        let time_us = context.clock.time_us(&payload.stamp);
+        let unit_us = aac.samples * 1_000_000 / i64::from(aac.format.sample_rate.max(1));
+        let format = Arc::clone(&aac.format);
+        let read = aac.depacketizer.push(&payload.media, |at, unit| {
+            let audio = CodedAudio {
+                pts_us: time_us + at as i64 * unit_us,
+                format: Some(Arc::clone(&format)),
+                data: unit.to_vec(),
+            };
+            self.transcoded(context, &audio);
+        });
+        if read.is_err() {
+            tracing::trace!("dropped: broken audio");
+            context.stats.broken += 1;
+        }
+        self.own_aac = Some(aac);
     }
 
     /// A packet of nothing, where the audio has got to.

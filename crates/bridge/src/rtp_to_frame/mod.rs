@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use media::config::Record;
 use media::{Codec, CodedAudio, Frame, MediaKind, Metadata, Timestamp};
+use rtp::depacketize::aac::AacLayout;
 use sfu::Packet;
 
 use self::audio::Audio;
@@ -156,6 +157,21 @@ impl RtpToFrame {
     #[must_use]
     pub fn beginning_at_once(self) -> Self {
         Self { begins_at_once: true, startup_gate: StartupGate::over(), ..self }
+    }
+
+    /// Parameter sets of H.264 or H.265 that the publisher told ahead of its packets: its key frames may come
+    /// without.
+    #[must_use]
+    pub fn with_parameter_sets(mut self, sets: Vec<Vec<u8>>) -> Self {
+        self.video.set_told(sets);
+        self
+    }
+
+    /// AAC with this AudioSpecificConfig may come, in packets of this layout; without this it is dropped.
+    #[must_use]
+    pub fn with_aac(mut self, config: Vec<u8>, layout: AacLayout) -> Self {
+        self.audio.set_aac(config, layout);
+        self
     }
 
     /// A packet of the publisher as the stream keeps it, in the order of arrival. Of several tracks of a kind

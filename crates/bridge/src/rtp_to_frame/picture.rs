@@ -144,6 +144,18 @@ impl ParameterSets {
         }
     }
 
+    /// Keeps sets that were told ahead of the packets.
+    pub(super) fn put(&mut self, codec: Codec, told: &[Vec<u8>]) {
+        for unit in told {
+            if let Role::Set(kind) = Role::of(codec, unit)
+                && unit.len() <= SET_BYTES_MAX
+                && self.kinds[kind].len() < SETS_MAX
+            {
+                self.kinds[kind].push(unit.clone());
+            }
+        }
+    }
+
     /// Forgets them: another publisher.
     pub(super) fn clear(&mut self) {
         *self = Self::default();

@@ -24,6 +24,8 @@ pub(super) struct Video {
     /// The frame under way.
     frame: Option<UnderWay>,
     sets: ParameterSets,
+    /// Parameter sets that were told ahead of the packets.
+    told: Vec<Vec<u8>>,
     record: Option<Record>,
     awaits_key: bool,
     key_frames: KeyFrames,
@@ -47,12 +49,18 @@ impl Video {
             epoch: None,
             frame: None,
             sets: ParameterSets::default(),
+            told: Vec::new(),
             record: None,
             awaits_key: true,
             key_frames: KeyFrames::new(settings.key_frame_interval_max),
             last: Timestamp::ZERO,
             last_arrival: None,
         }
+    }
+
+    /// Parameter sets that the publisher told ahead of its packets.
+    pub(super) fn set_told(&mut self, told: Vec<Vec<u8>>) {
+        self.told = told;
     }
 
     pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
@@ -94,6 +102,7 @@ impl Video {
             self.epoch = Some(payload.epoch);
             (self.frame, self.record) = (None, None);
             self.sets.clear();
+            self.sets.put(payload.codec, &self.told);
             self.awaits_key = true;
         }
         if lost > 0 {

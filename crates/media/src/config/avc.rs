@@ -30,6 +30,23 @@ pub(super) fn format(record: &[u8]) -> Option<VideoFormat> {
     })
 }
 
+/// How many pictures an encoder sends ahead of one that is shown before them, by its SPS; `None` if that does
+/// not say.
+pub fn reorder_frames(sps: &[u8]) -> Option<usize> {
+    // An empty unit, or one of another kind, is no SPS; `h264-reader` panics on the former.
+    if sps.len() < 4 || sps[0] & 0x1f != 7 {
+        return None;
+    }
+    let read = SeqParameterSet::from_bits(RefNal::new(sps, &[], true).rbsp_bits()).ok()?;
+    let has_no_b_frames =
+        sps[1] == 66 || matches!(read.pic_order_cnt, h264_reader::nal::sps::PicOrderCntType::TypeTwo);
+    if has_no_b_frames {
+        return Some(0);
+    }
+    let restrictions = read.vui_parameters.as_ref()?.bitstream_restrictions.as_ref()?;
+    Some(restrictions.max_num_reorder_frames as usize)
+}
+
 /// Walks `count` parameter sets; returns the first of them and what follows the last.
 fn parameter_sets(mut rest: &[u8], count: u8) -> Option<(Option<&[u8]>, &[u8])> {
     let mut first = None;

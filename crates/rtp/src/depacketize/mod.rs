@@ -14,6 +14,7 @@
 //! Putting packets into order and waiting for late ones is left to the caller, and so is knowing
 //! which frame needs which.
 
+pub mod aac;
 mod av1;
 mod h264;
 mod h265;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use delivery::{Cursor, PlayerAction, PlayerId, SlotId};
 
 use super::Frames;
-use super::stream::{Format, write_file_header};
+use super::stream::{Format, Time, write_file_header};
 use crate::context::Context;
 use crate::ids::{ConnId, FrameStreamId};
 use crate::net::connection::Connection;
@@ -78,7 +78,7 @@ impl Frames {
         // A new player may begin with what is there already.
         let cached = local.settings.gop_cache || !local.delivery.has_video();
         let is_live = local.publication.source.is_some();
-        let channel = local.channel_mut(format, now_ms);
+        let channel = local.channel_mut(format, Time::of(ctx));
         let cursor = match is_live {
             true => Cursor::join(&channel.log, cached, now_ms),
             false => Cursor::join_at_head(&channel.log, now_ms),
@@ -113,7 +113,7 @@ impl Frames {
         ctx.counters.queue_drops += player.cursor.dropped();
         let local = &mut self.streams[player.stream];
         local.publication.players -= 1;
-        let channel = local.channel_mut(player.format, ctx.now_ms);
+        let channel = local.channel_mut(player.format, Time::of(ctx));
         channel.schedule.remove(player.slot, id);
         if channel.schedule.is_empty() {
             local.channels[player.format as usize] = None;
@@ -194,6 +194,57 @@ impl Frames {
         }
     }
 
+    /// The same for a player by RTSP that gets packets which are taken out of what others get as it is: in
+    /// datagrams, or fewer of them.
+    pub(crate) fn serve_apart(
+        &mut self,
+        ctx: &mut Context,
+        id: PlayerId,
+        session: &mut Session,
+        written: &mut Written,
+    ) -> Result<(), EndReason> {
+        session.write_pending(ctx.now_ms, written)?;
+        let Some(player) = self.players.get_mut(id) else { return Ok(()) };
+        let stream = &self.streams[player.stream];
+        let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
+        if let Some(refusal) = channel.refusal() {
+            return Err(EndReason::NotCarried(refusal));
+        }
+        let log = &channel.log;
+        loop {
+            let action = player.cursor.review(log, &stream.queue_limits, ctx.now_ms);
+            written.dropped = player.cursor.dropped();
+            let (PlayerAction::Send(end) | PlayerAction::Begin(end)) = action else {
+                let reason = match action {
+                    PlayerAction::Stalled => EndReason::Stalled,
+                    PlayerAction::TooFarBehind => EndReason::TooFarBehind,
+                    _ => break,
+                };
+                ctx.counters.slow_disconnects += 1;
+                return Err(reason);
+            };
+            player.begun = true;
+            let State::Rtsp(link) = &mut session.state else { return Ok(()) };
+            let position = player.cursor.position().unwrap_or(log.head());
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            if let (PlayerAction::Begin(_), Some(rtp)) = (action, &channel.rtp) {
+                let mut start = Vec::new();
+                let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
+                rtp.write_start(ctx.now, time_ms, &mut start);
+                link.take(&[IoSlice::new(&start)], &mut session.pending.bytes);
+            }
+            let (count, offered) = log.slices(position, end, &mut slices);
+            if offered == 0 || !link.has_room(session.pending.len()) {
+                break;
+            }
+            link.take(&slices[..count], &mut session.pending.bytes);
+            written.writes += 1;
+            session.written_ms = ctx.now_ms;
+            written.messages += player.cursor.advance(log, offered as u64, ctx.now_ms);
+        }
+        session.write_pending(ctx.now_ms, written)
+    }
+
     /// Writes to a player what its queue holds. An error is why it is to be disconnected.
     pub(crate) fn serve(
         &mut self,
@@ -213,7 +264,7 @@ impl Frames {
         let Some(channel) = &stream.channels[player.format as usize] else { return Ok(()) };
         let log = &channel.log;
         if let Some(refusal) = channel.refusal() {
-            return Err(EndReason::NotCarried(refusal.reason()));
+            return Err(EndReason::NotCarried(refusal));
         }
         loop {
             let action = player.cursor.review(log, &stream.queue_limits, now_ms);
@@ -238,12 +289,15 @@ impl Frames {
                             let fields = http::common_fields(origin, false);
                             http::write_stream_head(out, body, &fields);
                         }
-                        if format != Format::Rtmp && !format.is_ts() {
+                        if format != Format::Rtmp && format.is_flv() {
                             write_file_header(format, out, &stream.delivery);
                         }
                     }
                     if matches!(action, PlayerAction::Begin(_)) {
                         let time_ms = log.entry().map_or(0, |(_, mark)| mark.time_ms);
+                        if let Some(rtp) = &channel.rtp {
+                            rtp.write_start(ctx.now, time_ms, &mut session.pending.bytes);
+                        }
                         channel.write_headers(
                             &mut session.pending.bytes,
                             &stream.delivery,

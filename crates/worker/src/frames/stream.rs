@@ -2,20 +2,26 @@
 //! in one wire format, the bytes that its players share and the times they are served. Frames come in from
 //! publishers on this worker, and from the home of a stream that is published on another.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
 use delivery::{DeliveryLog, Mark, QueueLimits, Received, Schedule, Stream};
 use media::config::{AudioFormat, VideoFormat, audio_format, audio_frame_format, video_format};
-use media::{Codec, CodecConfig, FlvBody, Frame, FrameRole, MediaKind};
+use media::{Codec, CodecConfig, FlvBody, Frame, FrameRole, MediaKind, Timestamp};
 use mpegts::{Muxer, NotCarried};
 use rtmp::chunk;
 use rtmp::flv::{self, TagBody};
+use rtp::rtcp::NtpTime;
+use rtsp::Outgoing;
+use sfu::WallClock;
 
 use super::{FrameAction, Frames};
 use crate::context::Context;
 use crate::ids::{FrameStreamId, TapId};
 use crate::mailbox::{MessageBody, WorkerMessage};
+use crate::net::Clock;
 use crate::proto::{http, websocket};
 use crate::publication::{Publication, Source};
 use crate::registry::Lane;
@@ -30,9 +36,9 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// each of the others, however many streams they have.
 const MERGED_WAIT_MS: u64 = 5;
 
-/// Longest time that frames wait to be sent together by SRT, milliseconds: its receivers play each packet as
-/// late as it was sent, so that what is merged comes in bursts.
-const SRT_MERGE_MS: u64 = 10;
+/// Longest time that frames wait to be sent together by SRT and RTSP, milliseconds: receivers play each packet
+/// as late as it was sent, so that what is merged comes in bursts.
+const TIMED_MERGE_MS: u64 = 10;
 
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.
 const ORDER_PICTURES: u32 = 24;
@@ -147,6 +153,7 @@ impl Frames {
         stream: FrameStreamId,
         frame: &Arc<Frame>,
     ) -> Option<Received> {
+        let time = Time::of(ctx);
         let now_ms = ctx.now_ms;
         let Self { streams, players, timers, taps, served_taps, .. } = self;
         let FrameStream { delivery, channels, settings, taps: of_stream, .. } = &mut streams[stream];
@@ -165,7 +172,7 @@ impl Frames {
             return Some(received);
         }
         let body = TagBody::of(frame);
-        let is_flv_played = channels.iter().flatten().any(|channel| channel.ts.is_none());
+        let is_flv_played = channels.iter().flatten().any(|channel| channel.format.is_flv());
         // What came in the body of an earlier frame has left with it.
         if body.is_none() && is_flv_played && frame.flv_body() == FlvBody::Missing {
             tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
@@ -173,9 +180,10 @@ impl Frames {
         }
         let messages_max = u64::from(settings.merge_messages);
         for channel in channels.iter_mut().flatten() {
-            let message = match &mut channel.ts {
-                Some(ts) => ts.write(frame, received, &mut ctx.counters.ts_drops),
-                None => body.as_ref().map(Message::Flv),
+            let message = match (&mut channel.ts, &mut channel.rtp) {
+                (Some(ts), _) => ts.write(frame, received, &mut ctx.counters.ts_drops),
+                (None, Some(rtp)) => rtp.write(time, frame, received),
+                (None, None) => body.as_ref().map(Message::Flv),
             };
             let Some(message) = message else { continue };
             if channel.log.rolls(message.bytes_hint()) {
@@ -244,13 +252,13 @@ impl FrameStream {
     }
 
     /// The channel of a format, made when its first player comes.
-    pub(crate) fn channel_mut(&mut self, format: Format, now_ms: u64) -> &mut Channel {
+    pub(crate) fn channel_mut(&mut self, format: Format, time: Time) -> &mut Channel {
         let mut merge_ms = self.settings.merge_latency.as_millis() as u64;
-        if format == Format::Srt {
-            merge_ms = merge_ms.min(SRT_MERGE_MS);
+        if matches!(format, Format::Srt | Format::Rtsp) {
+            merge_ms = merge_ms.min(TIMED_MERGE_MS);
         }
         let delivery = &self.delivery;
-        self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, delivery, now_ms))
+        self.channels[format as usize].get_or_insert_with(|| Channel::new(format, merge_ms, delivery, time))
     }
 }
 
@@ -331,11 +339,13 @@ pub(crate) enum Format {
     Ts,
     /// A transport stream by SRT.
     Srt,
+    /// RTP, interleaved as in a connection of RTSP.
+    Rtsp,
 }
 
 impl Format {
     /// Number of formats; each indexes an array by `as usize`.
-    pub(crate) const COUNT: usize = 7;
+    pub(crate) const COUNT: usize = 8;
 
     /// What answers a request for a stream.
     pub(crate) fn of_body(form: &http::Form, chunked: bool) -> Self {
@@ -354,7 +364,7 @@ impl Format {
             Self::Flv => Some((http::CONTENT_FLV, false)),
             Self::TsChunked => Some((http::CONTENT_TS, true)),
             Self::Ts => Some((http::CONTENT_TS, false)),
-            Self::Rtmp | Self::WsFlv | Self::Srt => None,
+            Self::Rtmp | Self::WsFlv | Self::Srt | Self::Rtsp => None,
         }
     }
 
@@ -368,7 +378,12 @@ impl Format {
         }
     }
 
-    /// Whether it is a transport stream; all others are FLV or carry the same bodies.
+    /// Whether it is FLV, or carries the same bodies.
+    pub(crate) fn is_flv(self) -> bool {
+        !self.is_ts() && self != Self::Rtsp
+    }
+
+    /// Whether it is a transport stream.
     pub(crate) fn is_ts(self) -> bool {
         matches!(self, Self::TsChunked | Self::Ts | Self::Srt)
     }
@@ -379,7 +394,7 @@ impl Format {
 enum Message<'a> {
     /// The body of an FLV tag or RTMP message.
     Flv(&'a TagBody<'a>),
-    /// Packets of a transport stream.
+    /// Packets of a transport stream, or of RTP.
     Ts(&'a [u8]),
 }
 
@@ -473,6 +488,59 @@ impl TsChannel {
     }
 }
 
+/// The time of a turn, for what is made of frames.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    pub(crate) now: Instant,
+    pub(crate) now_ms: u64,
+}
+
+impl Time {
+    /// That of this turn.
+    pub(crate) fn of(ctx: &Context) -> Self {
+        Self { now: ctx.now, now_ms: ctx.now_ms }
+    }
+}
+
+/// What makes RTP of the frames, once for all players.
+#[derive(Debug)]
+pub(crate) struct RtpChannel {
+    pub(crate) outgoing: Outgoing,
+    clock: WallClock,
+    /// Packets of the frame at hand.
+    packets: Vec<u8>,
+}
+
+impl RtpChannel {
+    /// One that knows the configurations ahead of the GOP cache.
+    fn new(stream: &Stream, time: Time) -> Self {
+        let hasher = RandomState::new();
+        let random = std::array::from_fn(|track| hasher.hash_one(track) as u32);
+        let clock = WallClock { at: time.now, ntp: NtpTime::from_unix(Clock::since_1970()) };
+        let mut rtp = Self { outgoing: Outgoing::new(random, time.now), clock, packets: Vec::new() };
+        let has_gop = stream.gop().frames().len() > 0;
+        let headers = if has_gop { stream.entry_headers() } else { stream.headers() };
+        for header in headers.iter() {
+            rtp.write(time, header, Received { time: stream.timeline_head(), entry: false });
+        }
+        rtp
+    }
+
+    /// What a player gets before its first frame, which has this time.
+    pub(crate) fn write_start(&self, now: Instant, entry_ms: u64, out: &mut Vec<u8>) {
+        let time = Timestamp::from_millis(i64::try_from(entry_ms).unwrap_or(i64::MAX / 1_000_000));
+        self.outgoing.write_start(now, self.clock.ntp(now), time, out);
+    }
+
+    /// The packets of a frame, if there are any.
+    fn write(&mut self, time: Time, frame: &Frame, received: Received) -> Option<Message<'_>> {
+        self.packets.clear();
+        let ntp = self.clock.ntp(time.now);
+        self.outgoing.write(time.now, ntp, received.time, frame, &mut self.packets);
+        (!self.packets.is_empty()).then_some(Message::Ts(&self.packets))
+    }
+}
+
 /// Bytes a message may be larger than its payload: headers, one chunk header per chunk, WebSocket frame
 /// header.
 const fn overhead(payload: usize) -> usize {
@@ -486,6 +554,8 @@ pub(crate) struct Channel {
     pub(crate) log: DeliveryLog,
     /// What makes a transport stream of the frames, if the format is one.
     pub(crate) ts: Option<Box<TsChannel>>,
+    /// What makes RTP of the frames, if the format is that.
+    pub(crate) rtp: Option<Box<RtpChannel>>,
     pub(crate) schedule: Schedule,
     /// When the worker will look at the schedule next, if at all.
     pub(crate) armed_ms: Option<u64>,
@@ -493,25 +563,28 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// A channel that begins with the stream's GOP cache.
-    pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream, now_ms: u64) -> Self {
+    pub(crate) fn new(format: Format, merge_ms: u64, stream: &Stream, time: Time) -> Self {
         let schedule = Schedule::new(merge_ms);
-        let (mut log, mut ts) = (DeliveryLog::default(), None);
-        if format.is_ts() {
-            ts = Some(Box::new(TsChannel::new(stream)));
+        let (mut log, mut ts, mut rtp) = (DeliveryLog::default(), None, None);
+        match format {
+            Format::Rtsp => rtp = Some(Box::new(RtpChannel::new(stream, time))),
+            format if format.is_ts() => ts = Some(Box::new(TsChannel::new(stream))),
+            _ => {}
         }
-        for (at, (time, frame)) in stream.gop().frames().enumerate() {
-            let received = Received { time: *time, entry: at == 0 };
-            let body = TagBody::of(frame).filter(|_| ts.is_none());
-            let message = match &mut ts {
+        for (at, (stream_time, frame)) in stream.gop().frames().enumerate() {
+            let received = Received { time: *stream_time, entry: at == 0 };
+            let body = TagBody::of(frame).filter(|_| format.is_flv());
+            let message = match (&mut ts, &mut rtp) {
                 // Whoever came earlier has been counted for.
-                Some(ts) => ts.write(frame, received, &mut 0),
-                None => body.as_ref().map(Message::Flv),
+                (Some(ts), _) => ts.write(frame, received, &mut 0),
+                (None, Some(rtp)) => rtp.write(time, frame, received),
+                (None, None) => body.as_ref().map(Message::Flv),
             };
             if let Some(message) = message {
-                append(format, &mut log, frame, &message, received, now_ms);
+                append(format, &mut log, frame, &message, received, time.now_ms);
             }
         }
-        Self { format, log, ts, schedule, armed_ms: None }
+        Self { format, log, ts, rtp, schedule, armed_ms: None }
     }
 
     /// A publisher begins: players do not begin with what there was before.
@@ -523,8 +596,9 @@ impl Channel {
     }
 
     /// Why its players are to leave, if they are.
-    pub(crate) fn refusal(&self) -> Option<NotCarried> {
-        self.ts.as_ref().and_then(|ts| ts.refusal)
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        let of_ts = self.ts.as_ref().and_then(|ts| ts.refusal).map(NotCarried::reason);
+        of_ts.or(self.rtp.as_ref().and_then(|rtp| rtp.outgoing.refusal()))
     }
 
     /// When the schedule is to be looked at: when its next slot is due, or now if a slot holds back
@@ -557,6 +631,9 @@ impl Channel {
     ) {
         if let Some(ts) = &self.ts {
             return ts.write_start(self.format, out, begins_again);
+        }
+        if self.rtp.is_some() {
+            return;
         }
         let audio_ms = stream.entry_audio().millis().max(0) as u64;
         for frame in stream.entry_headers().iter() {
@@ -605,7 +682,7 @@ fn write_framed(format: Format, out: &mut Vec<u8>, length: usize, write: impl Fn
             websocket::write_binary_header(out, length);
             write(out);
         }
-        Format::Flv | Format::Rtmp | Format::Ts | Format::Srt => write(out),
+        Format::Flv | Format::Rtmp | Format::Ts | Format::Srt | Format::Rtsp => write(out),
     }
 }
 
@@ -627,7 +704,7 @@ const FLV_TAG_OVERHEAD: usize = 15;
 
 #[cfg(test)]
 mod tests {
-    use media::{Timestamp, TrackId};
+    use media::TrackId;
 
     use super::*;
 

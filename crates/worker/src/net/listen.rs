@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::net::{BindOptions, TcpListener, TcpSocket};
 use worker_api::ListenAddresses;
@@ -18,10 +19,17 @@ const BACKLOG: i32 = 4096;
 /// What a listening socket is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// RTMP, else HTTP.
-    pub(crate) rtmp: bool,
+    pub(crate) door: Door,
     /// TLS first.
     pub(crate) tls: bool,
+}
+
+/// What is spoken at a listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Rtmp,
+    Http,
+    Rtsp,
 }
 
 /// A connection that was accepted, and nothing read from it.
@@ -34,6 +42,18 @@ pub(crate) struct Accepted {
     pub(crate) address: SocketAddr,
 }
 
+impl Entry {
+    /// The certificate of connections that come in here, if there is one.
+    pub(crate) fn tls_config(self, settings: &WorkerSettings) -> Option<&Arc<rustls::ServerConfig>> {
+        match self.door {
+            Door::Http => settings.https_tls.as_ref(),
+            // Neither offers protocols of HTTP.
+            Door::Rtmp | Door::Rtsp => settings.rtmps_tls.as_ref(),
+        }
+        .filter(|_| self.tls)
+    }
+}
+
 /// The listening sockets of one worker.
 pub(crate) type Listeners = Vec<(Entry, TcpListener)>;
 
@@ -42,13 +62,15 @@ pub(crate) fn bind(settings: &WorkerSettings) -> io::Result<(ListenAddresses, Ve
     let mut addresses = ListenAddresses::default();
     let mut workers: Vec<Listeners> = (0..settings.workers).map(|_| Vec::new()).collect();
     let kinds = [
-        (&settings.rtmp, &mut addresses.rtmp, Entry { rtmp: true, tls: false }),
-        (&settings.rtmps, &mut addresses.rtmps, Entry { rtmp: true, tls: true }),
-        (&settings.http, &mut addresses.http, Entry { rtmp: false, tls: false }),
-        (&settings.https, &mut addresses.https, Entry { rtmp: false, tls: true }),
+        (&settings.rtmp, &mut addresses.rtmp, Entry { door: Door::Rtmp, tls: false }),
+        (&settings.rtmps, &mut addresses.rtmps, Entry { door: Door::Rtmp, tls: true }),
+        (&settings.http, &mut addresses.http, Entry { door: Door::Http, tls: false }),
+        (&settings.https, &mut addresses.https, Entry { door: Door::Http, tls: true }),
+        (&settings.rtsp.listen, &mut addresses.rtsp, Entry { door: Door::Rtsp, tls: false }),
+        (&settings.rtsp.tls_listen, &mut addresses.rtsps, Entry { door: Door::Rtsp, tls: true }),
     ];
     for (wanted, bound, entry) in kinds {
-        let tls = if entry.rtmp { &settings.rtmps_tls } else { &settings.https_tls };
+        let tls = entry.tls_config(settings);
         if entry.tls && !wanted.is_empty() && tls.is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a TLS address needs a certificate"));
         }

@@ -36,11 +36,11 @@ pub(crate) mod accept;
 pub(crate) mod connection;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) mod contract;
+pub(crate) mod datagram_port;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
 pub(crate) mod relay_port;
-pub(crate) mod srt_port;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.

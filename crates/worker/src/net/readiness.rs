@@ -24,6 +24,8 @@ pub(crate) enum Token {
     Relay,
     /// A socket for SRT.
     Srt(usize),
+    /// A socket for RTP or RTCP of RTSP.
+    Rtsp(usize),
 }
 
 /// What is to be reported of a socket.
@@ -59,6 +61,7 @@ impl Token {
             Self::Port(id) => (5, id.index()),
             Self::Relay => (6, 0),
             Self::Srt(index) => (7, index),
+            Self::Rtsp(index) => (8, index),
         };
         kind << INDEX_BITS | index
     }
@@ -74,7 +77,8 @@ impl Token {
             4 => Self::IceListener(index),
             5 => Self::Port(PortId::at(index)),
             6 => Self::Relay,
-            _ => Self::Srt(index),
+            7 => Self::Srt(index),
+            _ => Self::Rtsp(index),
         }
     }
 }
@@ -96,6 +100,7 @@ mod tests {
                 Token::Port(PortId::at(index)),
                 Token::Relay,
                 Token::Srt(index),
+                Token::Rtsp(index),
             ] {
                 assert_eq!(Token::from_number(token.to_number()), token);
                 assert_ne!(token.to_number(), usize::MAX);

@@ -15,13 +15,14 @@ use crate::packets::{Action, Packets};
 
 use crate::bridges::{Bridges, Transcoding};
 use crate::context::Context;
-use crate::event_loop::{ControlQueues, Worker};
+use crate::event_loop::{ControlQueues, Datagrams, Worker};
 use crate::ids::{PacketStreamId, TableId, WorkerIndex};
 use crate::mailbox;
 use crate::net::listen::Listeners;
 use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::{Published, StreamId};
+use crate::rtsp::Rtsp;
 use crate::srt::{Srt, SrtShared};
 use crate::stats::columns::Outbox;
 use worker_api::AddressSlots;
@@ -86,7 +87,10 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
             let bridges = Bridges::new(Transcoding::new(pool, || ()));
             let shared = Arc::new(SrtShared::new(Clock::now(), &settings.srt));
             let srt = Srt::new(Vec::new(), &settings.srt, shared).expect("no sockets");
-            (Worker::new(ctx, control, packets, bridges, None, srt, listeners).expect("a worker"), noted)
+            let rtsp = Rtsp::new(Vec::new(), &settings.rtsp).expect("no sockets");
+            let datagrams = Datagrams { srt, rtsp };
+            let worker = Worker::new(ctx, control, packets, bridges, None, datagrams, listeners);
+            (worker.expect("a worker"), noted)
         })
         .collect()
 }

@@ -24,8 +24,9 @@ use crate::context::{Context, READ_BYTES};
 use crate::frames::stream::{Format, write_end};
 use crate::ids::{ConnId, Table};
 use crate::net::connection::{Connection, ReadOutcome};
-use crate::net::listen::Accepted;
+use crate::net::listen::{Accepted, Door};
 use crate::net::{Interest, Readiness, Token};
+use crate::rtsp::{RtspLink, RtspPorts};
 use crate::stats::columns::Columns;
 use crate::timers::Timers;
 use worker_api::settings::WorkerSettings;
@@ -58,6 +59,8 @@ pub(crate) struct Connections {
     pub(crate) defect: Option<ConnId>,
     /// Publishers whose stream seemed taken: when they ask again.
     claims: VecDeque<(u64, PendingClaim)>,
+    /// Ports that clients of RTSP are told.
+    pub(crate) rtsp_ports: RtspPorts,
     rtmp_config: ServerConfig,
 }
 
@@ -76,6 +79,8 @@ pub(crate) enum ClientRequest {
     CloseStream,
     /// A stream by HTTP.
     Stream(MediaRequest),
+    /// Something by RTSP.
+    Rtsp(rtsp::Event),
     /// Something by HTTP that the control side answers.
     Control,
     /// Something by HTTP that is refused.
@@ -113,6 +118,7 @@ impl Connections {
             #[cfg(test)]
             defect: None,
             claims: VecDeque::new(),
+            rtsp_ports: RtspPorts::default(),
             rtmp_config,
         }
     }
@@ -124,20 +130,29 @@ impl Connections {
         if self.is_full(ctx) {
             return;
         }
-        let tls = if entry.rtmp { &ctx.settings.rtmps_tls } else { &ctx.settings.https_tls };
-        let connection = match Connection::accept(socket, tls.as_ref().filter(|_| entry.tls)) {
+        let connection = match Connection::accept(socket, entry.tls_config(&ctx.settings)) {
             Ok(connection) => connection,
             Err(error) => return tracing::error!(%error, "no TLS session"),
         };
-        let (state, protocol) = if entry.rtmp {
-            // Random bytes of a handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
-            let seed = RandomState::new().hash_one(());
-            let machine = ServerSession::new(&self.rtmp_config, seed);
-            let rtmp = Rtmp { machine, app: String::new(), token: None };
-            (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
-        } else {
-            let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
-            (State::HttpHead(Box::default()), protocol)
+        let (state, protocol) = match entry.door {
+            Door::Rtmp => {
+                // Random bytes of a handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only
+                // different.
+                let seed = RandomState::new().hash_one(());
+                let machine = ServerSession::new(&self.rtmp_config, seed);
+                let rtmp = Rtmp { machine, app: String::new(), token: None };
+                (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
+            }
+            Door::Http => {
+                let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
+                (State::HttpHead(Box::default()), protocol)
+            }
+            Door::Rtsp => {
+                let local = connection.socket().local_addr().ok();
+                let udp = local.filter(|_| !entry.tls).and_then(|local| self.rtsp_ports.at(local.ip()));
+                let protocol = if entry.tls { Protocol::Rtsps } else { Protocol::Rtsp };
+                (State::Rtsp(Box::new(RtspLink::new(udp))), protocol)
+            }
         };
         let conn = self.add(ctx, Some(connection), address, state, protocol);
         if let Err(error) = self.register(ctx, conn) {
@@ -338,6 +353,7 @@ impl Connections {
                     }
                 }
             }
+            State::Rtsp(_) => Some(ClientRequest::Rtsp(self.next_of_rtsp(conn)?)),
             State::HttpBody | State::WebSocket(_) | State::Internal(_) | State::Tap | State::Srt(_) => None,
         }
     }
@@ -433,7 +449,13 @@ impl Connections {
             }
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
             State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
-            State::HttpHead(_) | State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => {}
+            // RTSP has no word for it: the connection closes, and the session with it.
+            State::HttpHead(_)
+            | State::HttpBody
+            | State::Internal(_)
+            | State::Tap
+            | State::Srt(_)
+            | State::Rtsp(_) => {}
         }
         session.blocked = false;
     }
@@ -464,6 +486,10 @@ impl Session {
                 None
             }
             State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => None,
+            State::Rtsp(link) => {
+                link.machine.handle_input(input);
+                None
+            }
             State::WebSocket(frames) => match frames.handle_input(input, &mut self.pending.bytes) {
                 ClientInput::Continue => None,
                 ClientInput::Close => Some(EndReason::ClosedByPeer),
@@ -471,13 +497,15 @@ impl Session {
         }
     }
 
-    /// Moves what the RTMP machine wants to say to the private bytes.
+    /// Moves what the machine of RTMP or RTSP wants to say to the private bytes.
     pub(crate) fn collect_output(&mut self) {
-        if let State::Rtmp(rtmp) = &mut self.state {
-            let output = rtmp.machine.output();
-            if !output.is_empty() {
-                self.pending.bytes.append(output);
-            }
+        let output = match &mut self.state {
+            State::Rtmp(rtmp) => rtmp.machine.output(),
+            State::Rtsp(link) => link.machine.output(),
+            _ => return,
+        };
+        if !output.is_empty() {
+            self.pending.bytes.append(output);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::ids::{ConnId, FrameStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
+use crate::rtsp::RtspLink;
 use crate::srt::SrtLink;
 use worker_api::AddressSlot;
 use worker_api::EndReason;
@@ -69,6 +70,8 @@ pub(crate) enum State {
     Tap,
     /// SRT, in datagrams.
     Srt(Box<SrtLink>),
+    /// RTSP.
+    Rtsp(Box<RtspLink>),
 }
 
 /// An HTTP connection on which a request is expected.
@@ -136,6 +139,11 @@ impl Session {
             Media::Play(player) => Some(player),
             _ => None,
         }
+    }
+
+    /// Whether it plays by RTSP and gets packets that are taken out of what others get as it is.
+    pub(crate) fn is_served_apart(&self) -> bool {
+        matches!(&self.state, State::Rtsp(link) if link.is_served_apart())
     }
 
     /// Whether bytes go through TLS.

@@ -34,9 +34,9 @@ impl Connections {
         let session = &self.sessions[conn];
         // TLS may hold input of its own that no read would be due for.
         let Media::Publish(publish) = session.media else { return };
-        // Datagrams are taken as they come.
-        let is_srt = matches!(session.state, State::Srt(_));
-        if session.is_tls() || is_srt || publish.read_at_ms.is_none() == is_watched {
+        // Datagrams are taken as they come, and packets that are timed by their arrival.
+        let is_timed = matches!(session.state, State::Srt(_) | State::Rtsp(_));
+        if session.is_tls() || is_timed || publish.read_at_ms.is_none() == is_watched {
             return;
         }
         if !is_watched {

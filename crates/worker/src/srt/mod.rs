@@ -1,9 +1,9 @@
 //! SRT: callers that publish transport streams and play them.
 //!
 //! ```text
-//! net/srt_port ─▶ receive.rs ─▶ srt::Connection ─▶ mpegts::Demuxer ─▶ Worker::receive_frame
+//! net/datagram_port ─▶ receive.rs ─▶ srt::Connection ─▶ mpegts::Demuxer ─▶ Worker::receive_frame
 //!                 open.rs: handshakes, tokens, limits
-//! frames/serve ─▶ SrtLink::write ─▶ srt::Connection ─▶ send.rs ─▶ net/srt_port
+//! frames/serve ─▶ SrtLink::write ─▶ srt::Connection ─▶ send.rs ─▶ net/datagram_port
 //! ```
 //!
 //! A caller that is accepted is a session like any other (`proto/session.rs`), whose state is an [`SrtLink`]
@@ -26,8 +26,8 @@ use mpegts::{Demuxer, PACKET_BYTES};
 use srt::{CookieSecret, SocketId, TS_PAYLOAD_BYTES};
 
 use crate::ids::ConnId;
-use crate::net::srt_port::SrtPort;
-use crate::net::{EventQueue, UdpSocket};
+use crate::net::datagram_port::DatagramPort;
+use crate::net::{EventQueue, Token, UdpSocket};
 use crate::timers::Timers;
 use worker_api::rate::RateLimit;
 use worker_api::settings::SrtSettings;
@@ -58,7 +58,7 @@ impl SrtShared {
 /// What the links of a worker share.
 #[derive(Debug)]
 pub(crate) struct Srt {
-    ports: Vec<SrtPort>,
+    ports: Vec<DatagramPort>,
     by_socket: HashMap<SocketId, ConnId>,
     /// By address and socket of the caller: one that asks again has not got the answer.
     by_caller: HashMap<(SocketAddr, SocketId), ConnId>,
@@ -102,7 +102,7 @@ impl Srt {
         settings: &SrtSettings,
         shared: Arc<SrtShared>,
     ) -> io::Result<Self> {
-        let ports = sockets.into_iter().map(|socket| SrtPort::new(socket, settings));
+        let ports = sockets.into_iter().map(|socket| DatagramPort::new(socket, settings.udp_backend));
         Ok(Self {
             ports: ports.collect::<io::Result<_>>()?,
             by_socket: HashMap::new(),
@@ -118,7 +118,8 @@ impl Srt {
 
     /// Puts the sockets into the event queue.
     pub(crate) fn register(&self, events: &EventQueue) -> io::Result<()> {
-        self.ports.iter().enumerate().try_for_each(|(index, port)| port.register(index, events))
+        let mut ports = self.ports.iter().enumerate();
+        ports.try_for_each(|(index, port)| port.register(Token::Srt(index), events))
     }
 
     /// A socket has datagrams.
@@ -137,7 +138,7 @@ impl Srt {
         if self.ports.iter().any(|port| port.readable) {
             return Duration::ZERO;
         }
-        let retry = self.ports.iter().filter_map(SrtPort::retry_after).min();
+        let retry = self.ports.iter().filter_map(DatagramPort::retry_after).min();
         let due = self.timers.next().map(|due| due.saturating_duration_since(now));
         retry.into_iter().chain(due).min().unwrap_or(Duration::MAX)
     }

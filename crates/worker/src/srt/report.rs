@@ -1,7 +1,7 @@
 //! What is known of the links: for statistics, the API and metrics.
 
 use crate::event_loop::Worker;
-use crate::net::srt_port::SrtPort;
+use crate::net::datagram_port::DatagramPort;
 use crate::proto::session::{Session, State};
 use crate::stats::columns::Arrival;
 use worker_api::snapshot::{SrtCounters, SrtSessionSnapshot};
@@ -39,7 +39,7 @@ impl Worker {
     pub(crate) fn srt_counters(&self) -> SrtCounters {
         let mut counters = self.srt.counters;
         counters.sessions = self.srt.by_socket.len() as u64;
-        counters.send_failures = self.srt.ports.iter().map(|port: &SrtPort| port.failures).sum();
+        counters.send_failures = self.srt.ports.iter().map(|port: &DatagramPort| port.failures).sum();
         for &conn in self.srt.by_socket.values() {
             let session = self.connections.sessions.get(conn);
             if let Some(State::Srt(link)) = session.map(|session| &session.state) {

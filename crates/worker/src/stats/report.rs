@@ -63,6 +63,7 @@ impl Worker {
         self.packets.count(self.ctx.now, &mut counters);
         counters.bridges = self.bridges.counters();
         counters.srt = self.srt_counters();
+        counters.rtsp = self.rtsp.counters();
         if let Some(relay) = &self.relay {
             counters.relay = relay.counters();
             counters.bytes_out += counters.relay.bytes_out;

@@ -1,12 +1,13 @@
-//! The UDP sockets of SRT: one set per worker on the same addresses.
+//! UDP sockets of SRT and RTSP.
 //!
-//! `SO_REUSEPORT` gives each worker a socket of its own, and the kernel deals out by a hash of both
-//! addresses: what a caller sends comes to the same worker from its first packet to its last. A wildcard
-//! address becomes a socket for each address of this host, since a caller takes answers from the address
-//! alone that it has sent to.
+//! For SRT each worker has one on the same addresses: `SO_REUSEPORT` gives each worker a socket of its own,
+//! and the kernel deals out by a hash of both addresses: what a caller sends comes to the same worker from its
+//! first packet to its last. For RTSP each worker has ports of its own, an even one for RTP and the next for
+//! RTCP, which clients are told. A wildcard address becomes a socket for each address of this host, since a
+//! peer takes datagrams from the address alone that it has sent to.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use group_send::{BatchLimits, Envelope, SendBatch};
@@ -15,15 +16,17 @@ use super::udp_bind::{addresses_of, named};
 use crate::net::{
     EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, udp_backend,
 };
-use worker_api::settings::SrtSettings;
+use worker_api::settings::{RtspSettings, SrtSettings, UdpBackend};
 
 /// Datagrams of one flush at most.
 const BATCH: BatchLimits = BatchLimits { bytes: 2 << 20, datagrams: 1024 };
+/// Longest datagram that is sent.
+const DATAGRAM_BYTES_MAX: usize = srt::DATAGRAM_BYTES_MAX;
 /// What waits longer than this for room in the kernel is dropped, milliseconds: the peer asks for it again.
 const WAIT_MS_MAX: u64 = 100;
 
-/// Binds every address once per worker, and says which they are.
-pub(crate) fn bind(
+/// Binds every address of SRT once per worker, and says which they are.
+pub(crate) fn bind_shared(
     settings: &SrtSettings,
     workers: usize,
 ) -> io::Result<(Vec<SocketAddr>, Vec<Vec<UdpSocket>>)> {
@@ -52,8 +55,66 @@ pub(crate) fn bind(
     Ok((bound, sockets))
 }
 
+/// Sockets of a worker for RTSP: RTP and RTCP.
+pub(crate) type SocketPairs = Vec<(UdpSocket, UdpSocket)>;
+
+/// Binds ports for RTSP: worker `i` gets the port plus `2 i` and the next one, or free ones for port 0.
+pub(crate) fn bind_pairs(
+    settings: &RtspSettings,
+    workers: usize,
+) -> io::Result<(Vec<SocketAddr>, Vec<SocketPairs>)> {
+    let (mut bound, mut all) = (Vec::new(), Vec::new());
+    let has_any = !settings.udp.is_empty();
+    let local = if has_any { local_addresses(None) } else { Vec::new() };
+    for worker in 0..workers {
+        let mut pairs = Vec::new();
+        for &wanted in &settings.udp {
+            let port = match wanted.port() {
+                0 => 0,
+                port => port_after(wanted, port, 2 * worker)?,
+            };
+            for ip in addresses_of(wanted, &local) {
+                let (rtp, rtcp) = bind_pair(wanted, ip, port)?;
+                bound.push(rtp.local_addr()?);
+                pairs.push((rtp, rtcp));
+            }
+        }
+        all.push(pairs);
+    }
+    Ok((bound, all))
+}
+
+fn bind_pair(wanted: SocketAddr, ip: IpAddr, port: u16) -> io::Result<(UdpSocket, UdpSocket)> {
+    let at = |port| named(UdpSocket::bind((ip, port).into()), wanted, (ip, port).into());
+    if port != 0 {
+        return Ok((at(port)?, at(port_after(wanted, port, 1)?)?));
+    }
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..FREE_PAIR_TRIES {
+        let rtp = at(0)?;
+        let port = rtp.local_addr()?.port();
+        // RTP has the even one (RFC 3550 section 11).
+        if port % 2 != 0 || port == u16::MAX {
+            continue;
+        }
+        match at(port + 1) {
+            Ok(rtcp) => return Ok((rtp, rtcp)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn port_after(wanted: SocketAddr, port: u16, by: usize) -> io::Result<u16> {
+    let message = || format!("{wanted}: no port left above it; choose a lower one");
+    u16::try_from(usize::from(port) + by).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, message()))
+}
+
+/// Times another pair of free ports is tried.
+const FREE_PAIR_TRIES: usize = 64;
+
 /// A socket, and the datagrams that wait for the next flush.
-pub(crate) struct SrtPort {
+pub(crate) struct DatagramPort {
     socket: UdpSocket,
     local: SocketAddr,
     /// More may wait in the kernel than was read.
@@ -66,28 +127,33 @@ pub(crate) struct SrtPort {
     pub(crate) failures: u64,
 }
 
-impl std::fmt::Debug for SrtPort {
+impl std::fmt::Debug for DatagramPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SrtPort").field("local", &self.local).finish_non_exhaustive()
+        f.debug_struct("DatagramPort").field("local", &self.local).finish_non_exhaustive()
     }
 }
 
-impl SrtPort {
+impl DatagramPort {
     /// Takes a bound socket.
-    pub(crate) fn new(socket: UdpSocket, settings: &SrtSettings) -> io::Result<Self> {
+    pub(crate) fn new(socket: UdpSocket, backend: UdpBackend) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.enlarge()?;
-        let sender = socket.sender(&udp_backend::config(settings.udp_backend, None, None))?;
+        let sender = socket.sender(&udp_backend::config(backend, None, None))?;
         for reason in sender.not_chosen() {
-            tracing::warn!(%local, "SRT is sent by {}, not by {reason}", sender.backend());
+            tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
         let batch = SendBatch::new(BATCH);
         Ok(Self { socket, local, readable: false, sender, batch, blocked: false, failures: 0 })
     }
 
     /// Puts it into the event queue.
-    pub(crate) fn register(&self, index: usize, events: &EventQueue) -> io::Result<()> {
-        events.add(&self.socket, Token::Srt(index), Interest::Read)
+    pub(crate) fn register(&self, token: Token, events: &EventQueue) -> io::Result<()> {
+        events.add(&self.socket, token, Interest::Read)
+    }
+
+    /// Where it is.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// Receives once. It stays `readable` while more may wait.
@@ -99,7 +165,7 @@ impl SrtPort {
 
     /// Whether there is room for another datagram, after a flush if it takes one.
     pub(crate) fn has_room(&mut self, now_ms: u64) -> bool {
-        let is_low = self.batch.datagrams_free() == 0 || self.batch.bytes_free() < srt::DATAGRAM_BYTES_MAX;
+        let is_low = self.batch.datagrams_free() == 0 || self.batch.bytes_free() < DATAGRAM_BYTES_MAX;
         if is_low && !self.blocked {
             self.flush(now_ms);
             return !self.blocked;
@@ -116,7 +182,7 @@ impl SrtPort {
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
         let envelope = Envelope { stamp: now_ms, ..destination.into() };
-        let Ok(id) = self.batch.reserve(envelope, srt::DATAGRAM_BYTES_MAX) else {
+        let Ok(id) = self.batch.reserve(envelope, DATAGRAM_BYTES_MAX) else {
             self.failures += 1;
             return false;
         };

@@ -1,0 +1,303 @@
+//! RTP of a publisher to frames, for streams whose packets WebRTC does not take as they are: AAC, pictures
+//! that are not sent in the order they are shown, parameter sets that are in the description alone.
+//!
+//! Order, depacketizing and the common time of both tracks are the bridge's ([`bridge::RtpToFrame`]); here are
+//! payload types, sender and receiver reports, and decoding times.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bridge::clock::Stamp;
+use bridge::rtp_to_frame::RtpPayload;
+use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
+use media::config::reorder_frames;
+use media::{Codec, Frame, FrameRole, MediaKind};
+use rtp::rtcp::{self, ReceiverReport, Rtcp, SourceDescription};
+use sfu::{NtpRtpMapping, RemoteClock};
+
+use crate::decoding_times::DecodingTimes;
+use crate::input::{FRAMING_BYTES, MAGIC};
+use crate::reception::Reception;
+use crate::sdp::AnnouncedTrack;
+
+/// Time between two receiver reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
+const REPORT_SSRC: u32 = 1;
+/// CNAME of the server (RFC 7022 section 4.2 wants it to say nothing of the host).
+const CNAME: &str = "millstream";
+
+/// How packets become frames.
+#[derive(Debug, Clone, Copy)]
+pub struct IncomingSettings {
+    /// Longest a packet that is missing is waited for.
+    pub delay_max: Duration,
+}
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It is no RTP, or no RTCP.
+    Malformed,
+    /// Its payload type was not announced.
+    PayloadType,
+    /// Its track is not carried: another medium than audio and video, or the second of its kind.
+    NotCarried,
+}
+
+impl Dropped {
+    /// For the log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed RTP or RTCP",
+            Self::PayloadType => "the payload type was not announced",
+            Self::NotCarried => "the track is not carried",
+        }
+    }
+}
+
+/// How a publisher's packets arrive, summed over its tracks.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReceptionStats {
+    /// Packets that should have come.
+    pub expected: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// The greatest jitter of a track.
+    pub jitter: Duration,
+}
+
+/// What takes a publisher's packets.
+#[derive(Debug)]
+pub struct Incoming {
+    tracks: Vec<Option<Track>>,
+    bridge: RtpToFrame,
+    out: FramesOut,
+    times: DecodingTimes,
+    clock: RemoteClock,
+    began: Instant,
+    reported: Instant,
+    /// Headers that wait for the picture they are for.
+    headers: Vec<Arc<Frame>>,
+    frames: VecDeque<Arc<Frame>>,
+}
+
+#[derive(Debug)]
+struct Track {
+    kind: MediaKind,
+    codec: Codec,
+    payload_type: u8,
+    clock_rate: u32,
+    reception: Option<Reception>,
+    mapping: Option<NtpRtpMapping>,
+    /// Each source of a track is a publication of its own to the bridge.
+    epoch: u64,
+}
+
+impl Incoming {
+    /// For tracks as they were announced.
+    pub fn new(tracks: &[AnnouncedTrack], settings: IncomingSettings, now: Instant) -> Self {
+        let mut bridge = RtpToFrame::new(
+            RtpToFrameSettings {
+                delay_max: settings.delay_max,
+                key_frame_interval_max: Duration::from_secs(3_600),
+                audio_to_aac: false,
+            },
+            now,
+        );
+        let mut times = DecodingTimes::default();
+        let mut taken = [false; 2];
+        let tracks = tracks.iter().map(|track| {
+            let place = match track.kind {
+                MediaKind::Audio => &mut taken[0],
+                MediaKind::Video => &mut taken[1],
+                MediaKind::Data => return None,
+            };
+            if std::mem::replace(place, true) {
+                return None;
+            }
+            Some(track)
+        });
+        let mut kept = Vec::new();
+        for track in tracks {
+            let Some(track) = track else {
+                kept.push(None);
+                continue;
+            };
+            if let Some((config, layout)) = &track.aac {
+                bridge = bridge.with_aac(config.clone(), *layout);
+            }
+            if track.kind == MediaKind::Video {
+                bridge = bridge.with_parameter_sets(track.parameter_sets.clone());
+                let mut sets = track.parameter_sets.iter().filter(|_| track.codec == Codec::H264);
+                times = DecodingTimes::with_reorder(sets.find_map(|set| reorder_frames(set)).unwrap_or(0));
+            }
+            kept.push(Some(Track {
+                kind: track.kind,
+                codec: track.codec,
+                payload_type: track.payload_type,
+                clock_rate: track.clock_rate,
+                reception: None,
+                mapping: None,
+                epoch: 1,
+            }));
+        }
+        Self {
+            tracks: kept,
+            bridge,
+            out: FramesOut::default(),
+            times,
+            clock: RemoteClock::default(),
+            began: now,
+            reported: now,
+            headers: Vec::new(),
+            frames: VecDeque::new(),
+        }
+    }
+
+    /// A packet of a track.
+    pub fn rtp(&mut self, now: Instant, track: usize, packet: &[u8]) -> Result<(), Dropped> {
+        let packet = rtp::Packet::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let track = self.tracks.get_mut(track).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
+        if packet.payload_type() != track.payload_type {
+            return Err(Dropped::PayloadType);
+        }
+        if track.reception.as_ref().is_some_and(|reception| reception.ssrc != packet.ssrc()) {
+            // It has begun again, with other numbers and times.
+            (track.reception, track.mapping) = (None, None);
+            track.epoch += 1;
+        }
+        let reception = track.reception.get_or_insert_with(|| Reception::new(packet.ssrc()));
+        let elapsed = now.saturating_duration_since(self.began);
+        let arrival = (elapsed.as_nanos() * u128::from(track.clock_rate) / 1_000_000_000) as i64;
+        let number = reception.packet(packet.sequence_number(), packet.timestamp(), arrival);
+        let payload = RtpPayload {
+            number,
+            epoch: track.epoch,
+            codec: track.codec,
+            marker: packet.marker(),
+            stamp: Stamp {
+                kind: track.kind,
+                timestamp: packet.timestamp(),
+                clock_rate: track.clock_rate,
+                arrival: now,
+                mapping: track.mapping,
+            },
+            media: packet.payload().into(),
+        };
+        self.bridge.payload(now, &payload, &mut self.out);
+        self.collect();
+        Ok(())
+    }
+
+    /// RTCP of a track. Whether its source says goodbye.
+    pub fn rtcp(&mut self, now: Instant, track: usize, compound: &[u8]) -> Result<bool, Dropped> {
+        let track = self.tracks.get_mut(track).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
+        let mut is_goodbye = false;
+        for packet in rtcp::packets(compound) {
+            match packet.map_err(|_| Dropped::Malformed)? {
+                Rtcp::SenderReport(report) => {
+                    let info = report.info;
+                    let continued = track.mapping.and_then(|mapping| {
+                        let units = info.rtp_timestamp.wrapping_sub(mapping.timestamp).cast_signed();
+                        let seconds = f64::from(units.unsigned_abs()) / f64::from(track.clock_rate);
+                        let distance = Duration::from_secs_f64(seconds);
+                        if units < 0 {
+                            mapping.at.checked_sub(distance)
+                        } else {
+                            mapping.at.checked_add(distance)
+                        }
+                    });
+                    let at = self.clock.instant_of(info.ntp, continued, now);
+                    track.mapping = Some(NtpRtpMapping { at, timestamp: info.rtp_timestamp });
+                    if let Some(reception) = &mut track.reception {
+                        reception.reported(info.ntp.middle(), now);
+                    }
+                }
+                Rtcp::Bye(_) => is_goodbye = true,
+                _ => {}
+            }
+        }
+        Ok(is_goodbye)
+    }
+
+    /// What time has made due.
+    pub fn poll(&mut self, now: Instant) {
+        self.bridge.poll(now, &mut self.out);
+        self.collect();
+    }
+
+    /// When to call [`Incoming::poll`] at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.bridge.next_timeout()
+    }
+
+    /// The next frame.
+    pub fn next_frame(&mut self) -> Option<Arc<Frame>> {
+        self.frames.pop_front()
+    }
+
+    /// Receiver reports of all tracks, if they are due, each handed to `send` with its track.
+    pub fn report(&mut self, now: Instant, mut send: impl FnMut(usize, &[u8])) {
+        if now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
+            return;
+        }
+        self.reported = now;
+        let mut out = Vec::new();
+        for (at, track) in self.tracks.iter_mut().enumerate() {
+            let Some(reception) = track.as_mut().and_then(|track| track.reception.as_mut()) else { continue };
+            out.clear();
+            ReceiverReport::write(&mut out, REPORT_SSRC, &[reception.block(now)]);
+            SourceDescription::write_cname(&mut out, REPORT_SSRC, CNAME);
+            send(at, &out);
+        }
+    }
+
+    /// How packets arrive.
+    pub fn stats(&self) -> ReceptionStats {
+        let mut stats = ReceptionStats::default();
+        for track in self.tracks.iter().flatten() {
+            let Some(reception) = &track.reception else { continue };
+            stats.expected += reception.expected();
+            stats.received += reception.received;
+            let jitter = f64::from(reception.jitter()) / f64::from(track.clock_rate.max(1));
+            stats.jitter = stats.jitter.max(Duration::from_secs_f64(jitter));
+        }
+        stats
+    }
+
+    /// Gives what the bridge has made the times of its decoding.
+    fn collect(&mut self) {
+        for frame in self.out.frames.drain(..) {
+            let is_video = frame.track.kind == MediaKind::Video;
+            let is_header = matches!(frame.role, FrameRole::Config | FrameRole::Metadata);
+            if is_header && (is_video || frame.role == FrameRole::Metadata) {
+                self.headers.push(frame);
+                continue;
+            }
+            let mut frame = frame;
+            if is_video {
+                Arc::make_mut(&mut frame).dts = self.times.next(frame.pts);
+            }
+            for mut header in self.headers.drain(..) {
+                let times = Arc::make_mut(&mut header);
+                (times.dts, times.pts) = (frame.dts, frame.dts);
+                self.frames.push_back(header);
+            }
+            self.frames.push_back(frame);
+        }
+        self.out.clear();
+    }
+}
+
+/// Puts a packet into the framing of interleaved ones.
+pub(crate) fn write_interleaved(out: &mut Vec<u8>, channel: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    let from = out.len();
+    out.extend_from_slice(&[MAGIC, channel, 0, 0]);
+    write(out);
+    let length = out.len() - from - FRAMING_BYTES;
+    // No packet is longer than a datagram.
+    let length = u16::try_from(length).unwrap_or_default();
+    out[from + 2..from + FRAMING_BYTES].copy_from_slice(&length.to_be_bytes());
+}

@@ -1,0 +1,79 @@
+//! How packets of one source arrive, for receiver reports (RFC 3550 sections 6.4 and A.3, A.8).
+
+use std::time::Instant;
+
+use rtp::rtcp::{NtpMiddle, ReportBlock};
+use rtp::sequence::SequenceUnwrapper;
+
+/// What has come of one source.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reception {
+    pub(crate) ssrc: u32,
+    numbers: SequenceUnwrapper,
+    first: Option<u64>,
+    pub(crate) received: u64,
+    expected_before: u64,
+    received_before: u64,
+    transit: Option<i64>,
+    /// In sixteenths of a unit.
+    jitter: i64,
+    /// The last sender report, and when it came.
+    report: Option<(NtpMiddle, Instant)>,
+}
+
+impl Reception {
+    pub(crate) fn new(ssrc: u32) -> Self {
+        Self { ssrc, ..Self::default() }
+    }
+
+    /// A packet has come. Its number without wraps.
+    pub(crate) fn packet(&mut self, sequence: u16, timestamp: u32, arrival_units: i64) -> u64 {
+        let number = self.numbers.unwrap(sequence);
+        let first = self.first.get_or_insert(number);
+        *first = (*first).min(number);
+        self.received += 1;
+        let transit = arrival_units.wrapping_sub(i64::from(timestamp));
+        if let Some(before) = self.transit.replace(transit) {
+            let distance = (transit.wrapping_sub(before) as i32).unsigned_abs();
+            self.jitter += i64::from(distance.min(1 << 24)) - ((self.jitter + 8) >> 4);
+        }
+        number
+    }
+
+    /// A sender report has come.
+    pub(crate) fn reported(&mut self, middle: NtpMiddle, now: Instant) {
+        self.report = Some((middle, now));
+    }
+
+    /// Packets that should have come.
+    pub(crate) fn expected(&self) -> u64 {
+        let (Some(first), Some(highest)) = (self.first, self.numbers.highest()) else { return 0 };
+        highest - first + 1
+    }
+
+    /// Jitter in units of the clock.
+    pub(crate) fn jitter(&self) -> u32 {
+        (self.jitter >> 4).clamp(0, i64::from(u32::MAX)) as u32
+    }
+
+    /// What the next receiver report says of it.
+    pub(crate) fn block(&mut self, now: Instant) -> ReportBlock {
+        let expected = self.expected();
+        let in_interval = expected - self.expected_before;
+        let received = self.received - self.received_before;
+        let lost = in_interval.saturating_sub(received);
+        (self.expected_before, self.received_before) = (expected, self.received);
+        let (last_report, delay) = self.report.map_or((NtpMiddle(0), NtpMiddle(0)), |(middle, at)| {
+            (middle, NtpMiddle::from_duration(now.saturating_duration_since(at)))
+        });
+        ReportBlock {
+            ssrc: self.ssrc,
+            fraction_lost: (lost * 256).checked_div(in_interval).unwrap_or(0).min(255) as u8,
+            cumulative_lost: (expected as i64 - self.received as i64).clamp(-0x80_0000, 0x7f_ffff) as i32,
+            highest_sequence_number: self.numbers.highest().unwrap_or_default().wrapping_sub(1 << 16) as u32,
+            jitter_rtp_units: self.jitter(),
+            last_report,
+            delay_since_last_report: delay,
+        }
+    }
+}

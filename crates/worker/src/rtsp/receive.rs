@@ -1,0 +1,177 @@
+//! Packets in: from a connection or a datagram to the frames of the stream.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use rtp::rtcp::{self, Rtcp};
+
+use super::RtspLink;
+use crate::event_loop::Worker;
+use crate::ids::ConnId;
+use crate::proto::session::{Media, State};
+use crate::stats::columns::{Arrival, Reception};
+use worker_api::EndReason;
+
+/// Datagrams read from a socket per turn at most; the next turn reads the rest.
+const DATAGRAMS_MAX: usize = 4_096;
+
+/// Where a packet is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Packet<'a> {
+    /// In what has come in the connection.
+    Interleaved(usize, usize),
+    /// In a datagram.
+    Datagram(&'a [u8]),
+}
+
+/// What a player says of what it receives, over its tracks.
+fn reported(compound: &[u8]) -> Option<Reception> {
+    let mut reception: Option<Reception> = None;
+    for packet in rtcp::packets(compound) {
+        let Ok(Rtcp::ReceiverReport(report)) = packet else { continue };
+        for block in report.blocks.iter() {
+            reception = Some(Reception {
+                lost_packets: block.cumulative_lost.max(0) as u64,
+                loss_percent: f32::from(block.fraction_lost) * 100.0 / 256.0,
+                rtt_ms: f32::NAN,
+                jitter_ms: f32::NAN,
+            });
+        }
+    }
+    reception
+}
+
+impl Worker {
+    /// Reads what waits at the sockets of RTP and RTCP.
+    pub(crate) fn receive_rtsp(&mut self) {
+        for port in 0..2 * self.rtsp.pairs.len() {
+            let mut read = 0;
+            while read < DATAGRAMS_MAX && self.rtsp.port(port).readable {
+                if let Err(error) = self.rtsp.port(port).receive(&mut self.received) {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        tracing::debug!(%error, "receiving failed");
+                    }
+                    break;
+                }
+                read += self.received.len();
+                let datagrams: Vec<(SocketAddr, Vec<u8>)> = self
+                    .received
+                    .iter()
+                    .map(|datagram| (datagram.source, datagram.payload.to_vec()))
+                    .collect();
+                for (source, bytes) in &datagrams {
+                    self.rtsp_datagram(port, *source, bytes);
+                }
+            }
+        }
+    }
+
+    fn rtsp_datagram(&mut self, port: usize, source: SocketAddr, bytes: &[u8]) {
+        self.ctx.counters.bytes_in += bytes.len() as u64;
+        self.ctx.load.bytes_in += bytes.len() as u64;
+        let source = SocketAddr::new(source.ip().to_canonical(), source.port());
+        let Some(&(conn, track)) = self.rtsp.by_address.get(&(port, source)) else {
+            return self.rtsp.counters.unknown += 1;
+        };
+        let Some(session) = self.connections.sessions.get_mut(conn) else { return };
+        if let State::Rtsp(link) = &mut session.state {
+            link.heard_ms = self.ctx.now_ms;
+        }
+        session.received_ms = self.ctx.now_ms;
+        self.connections.columns.received(conn, bytes.len() as u64);
+        self.rtsp_packet(conn, track, port % 2 == 1, Packet::Datagram(bytes));
+    }
+
+    /// A packet of a track.
+    pub(super) fn rtsp_packet(&mut self, conn: ConnId, track: usize, is_rtcp: bool, packet: Packet<'_>) {
+        let now = self.ctx.now;
+        self.rtsp.counters.packets_in += 1;
+        let Some(session) = self.connections.sessions.get_mut(conn) else { return };
+        let State::Rtsp(link) = &mut session.state else { return };
+        if !link.is_on {
+            return self.rtsp.counters.dropped += 1;
+        }
+        let RtspLink { machine, incoming, .. } = &mut **link;
+        let packet = match packet {
+            Packet::Interleaved(from, to) => machine.packet((from, to)),
+            Packet::Datagram(bytes) => bytes,
+        };
+        let Some(incoming) = incoming else {
+            if let Some(reception) = reported(packet).filter(|_| is_rtcp) {
+                self.connections.columns.reported(conn, reception);
+            }
+            return;
+        };
+        let taken = catch_unwind(AssertUnwindSafe(|| match is_rtcp {
+            true => incoming.rtcp(now, track, packet).map(drop),
+            false => incoming.rtp(now, track, packet),
+        }));
+        match taken {
+            Ok(Ok(())) if is_rtcp => {}
+            Ok(Ok(())) => self.connections.columns.passed(conn, 1),
+            Ok(Err(dropped)) => {
+                self.rtsp.counters.dropped += 1;
+                tracing::trace!(session = %session.id, reason = dropped.reason(), "packet dropped");
+            }
+            Err(_) => return self.rtsp_failed(conn),
+        }
+        self.rtsp_frames(conn);
+    }
+
+    fn rtsp_failed(&mut self, conn: ConnId) {
+        self.ctx.counters.panics += 1;
+        tracing::error!(?conn, "a defect in the server ended this RTSP session");
+        self.remove(conn, EndReason::Defect);
+    }
+
+    /// Takes the frames that a publisher's packets have made.
+    fn rtsp_frames(&mut self, conn: ConnId) {
+        loop {
+            let Some(session) = self.connections.sessions.get_mut(conn) else { return };
+            let (State::Rtsp(link), Media::Publish(publish)) = (&mut session.state, session.media) else {
+                return;
+            };
+            let Some(frame) = link.incoming.as_mut().and_then(|incoming| incoming.next_frame()) else {
+                return;
+            };
+            self.ctx.counters.frames_in += 1;
+            self.receive_frame(publish.stream, &frame);
+        }
+    }
+
+    /// Does what is due for publishers: frames that waited, and receiver reports.
+    pub(crate) fn sweep_rtsp(&mut self) {
+        let now = self.ctx.now;
+        for conn in self.rtsp.publishers.clone() {
+            let Some(session) = self.connections.sessions.get_mut(conn) else { continue };
+            let State::Rtsp(link) = &mut session.state else { continue };
+            let Some(incoming) = &mut link.incoming else { continue };
+            let mut reports = Vec::new();
+            let worked = catch_unwind(AssertUnwindSafe(|| {
+                incoming.poll(now);
+                incoming.report(now, |track, report| reports.push((track, report.to_vec())));
+            }));
+            if worked.is_err() {
+                self.rtsp_failed(conn);
+                continue;
+            }
+            let stats = incoming.stats();
+            let milliseconds = |time: Duration| time.as_secs_f32() * 1_000.0;
+            let arrival = Arrival {
+                expected_packets: stats.expected,
+                arrived_packets: stats.received,
+                rtt_ms: f32::NAN,
+                jitter_ms: milliseconds(stats.jitter),
+            };
+            if !reports.is_empty() {
+                self.connections.columns.arrived(conn, arrival);
+            }
+            for (track, report) in reports {
+                self.send_rtsp_report(conn, track, &report);
+            }
+            self.rtsp_frames(conn);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What clients ask for: streams are described, published and played, if they may.
+
+use rtmp::name::query_value;
+use rtsp::{AnnouncedTrack, Credential as Shown, Event, Incoming, IncomingSettings, Offered, Status, Target};
+
+use super::receive::Packet;
+use super::{RtspLink, Wanted};
+use crate::event_loop::Worker;
+use crate::frames::stream::Format;
+use crate::ids::ConnId;
+use crate::net::Clock;
+use crate::proto::connections::Connections;
+use crate::proto::session::{Media, State};
+use crate::publication::{Credential, PlayRefusal, PublishRefusal};
+use worker_api::EndReason;
+use worker_api::auth::{Action, Bearer, Denied};
+
+/// How long a stream with one track may have another that is not known yet, milliseconds.
+const OTHER_TRACK_MS: u64 = 1_000;
+
+/// An answer that is not 200.
+struct Refused {
+    status: Status,
+    reason: &'static str,
+    /// It may show something else.
+    challenge: Option<Offered>,
+}
+
+impl Connections {
+    /// What a client asks for next by RTSP.
+    pub(crate) fn next_of_rtsp(&mut self, conn: ConnId) -> Option<Event> {
+        let session = self.sessions.get_mut(conn)?;
+        let State::Rtsp(link) = &mut session.state else { return None };
+        let event = link.machine.poll_event();
+        if session.user_agent.is_none() {
+            session.user_agent = link.machine.user_agent().map(Box::from);
+        }
+        event
+    }
+}
+
+impl Worker {
+    /// A client asks for something, or sends a packet.
+    pub(crate) fn rtsp_event(&mut self, conn: ConnId, event: Event) {
+        match event {
+            Event::Media { track, is_rtcp, range } => {
+                self.rtsp_packet(conn, track, is_rtcp, Packet::Interleaved(range.0, range.1));
+                return;
+            }
+            Event::Describe(target) => {
+                let outcome = self.begin_rtsp(conn, target, Action::Play, Vec::new());
+                let outcome = outcome.and_then(|()| self.subscribe_rtsp(conn));
+                self.refuse_rtsp(conn, outcome);
+            }
+            Event::Announce(target, tracks) => {
+                let outcome = self.begin_rtsp(conn, target, Action::Publish, tracks);
+                if outcome.is_ok()
+                    && let Some(link) = self.rtsp_link(conn)
+                {
+                    link.machine.accept();
+                }
+                self.refuse_rtsp(conn, outcome);
+            }
+            Event::Record => {
+                let outcome = self.record_rtsp(conn);
+                self.refuse_rtsp(conn, outcome);
+            }
+            Event::Play => {
+                let outcome = self.play_rtsp(conn);
+                self.refuse_rtsp(conn, outcome);
+            }
+            Event::Pause => {
+                let Some(link) = self.rtsp_link(conn) else { return };
+                link.is_on = false;
+                if let Some(player) = self.connections.sessions[conn].player() {
+                    self.frames.pause(player, true);
+                }
+            }
+            Event::Teardown => self.leave_rtsp(conn),
+        }
+        if let Some(session) = self.connections.sessions.get_mut(conn) {
+            session.collect_output();
+        }
+    }
+
+    /// What it publishes or plays is over, and its connection stays.
+    fn leave_rtsp(&mut self, conn: ConnId) {
+        if !self.finish_message(conn) {
+            return self.remove(conn, EndReason::StreamClosedByPeer);
+        }
+        self.detach(conn, EndReason::StreamClosedByPeer);
+        if let State::Rtsp(link) = &mut self.connections.sessions[conn].state {
+            self.rtsp.ended(conn, link);
+            (link.wanted, link.incoming, link.begun_since_ms) = (None, None, None);
+            (link.is_on, link.is_apart) = (false, false);
+            link.out.clear();
+            link.partial.clear();
+        }
+    }
+
+    /// Notes what a client wants, if it may have it.
+    fn begin_rtsp(
+        &mut self,
+        conn: ConnId,
+        target: Target,
+        action: Action,
+        tracks: Vec<AnnouncedTrack>,
+    ) -> Result<(), Refused> {
+        if !matches!(self.connections.sessions[conn].media, Media::None) {
+            // Another description of what it does not play yet.
+            self.leave_rtsp(conn);
+        }
+        if !self.connections.sessions.contains(conn) {
+            return Ok(());
+        }
+        let (app, name) = target.path.rsplit_once('/').unwrap_or_default();
+        if self.ctx.settings.names.check(app, name).is_err() {
+            return Err(Refused::plain(Status::NotFound, "the name is not a valid one"));
+        }
+        let token = match (query_value(&target.query, "token"), &target.credential) {
+            (Some(token), _) => Some(token),
+            (None, Some(Shown::Token(token))) => Some(token.clone()),
+            (None, Some(shown)) => {
+                let is_known = |token: &str| shown.knows(token);
+                let proven = self.ctx.policy.proven(action, app, name, is_known);
+                // What shows no token is a wrong one.
+                Some(proven.unwrap_or_default().to_owned())
+            }
+            (None, None) => None,
+        };
+        let bearer = Bearer {
+            token: token.as_deref(),
+            peer: self.connections.sessions[conn].address.ip(),
+            now: Clock::since_1970(),
+        };
+        let policy = &self.ctx.policy;
+        let permit = match action {
+            Action::Publish => policy.may_publish(app, name, &bearer),
+            _ => policy.may_play(app, name, &bearer),
+        };
+        if let Err(denied) = permit {
+            self.ctx.counters.unauthorized += 1;
+            return Err(self.denied_rtsp(action, (app, name), denied));
+        }
+        let (app, name) = (app.to_owned(), name.to_owned());
+        let since_ms = self.ctx.now_ms;
+        let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+        link.wanted = Some(Wanted { app, name, token, tracks, since_ms });
+        Ok(())
+    }
+
+    /// A stream is to be described: it comes to this worker, and is not played yet.
+    fn subscribe_rtsp(&mut self, conn: ConnId) -> Result<(), Refused> {
+        let Some(Wanted { app, name, token, .. }) =
+            self.rtsp_link(conn).and_then(|link| link.wanted.take_if(|_| true))
+        else {
+            return Ok(());
+        };
+        let outcome = self.play(conn, (&app, &name), token.as_deref(), Format::Rtsp);
+        let now_ms = self.ctx.now_ms;
+        outcome.map_err(|refusal| self.play_refused_rtsp((&app, &name), refusal))?;
+        if let Some(player) = self.connections.sessions[conn].player() {
+            self.frames.pause(player, true);
+        }
+        if let Some(link) = self.rtsp_link(conn) {
+            link.begun_since_ms = Some(now_ms);
+            link.wanted = Some(Wanted { app, name, token, tracks: Vec::new(), since_ms: now_ms });
+            self.rtsp.describing.push(conn);
+        }
+        Ok(())
+    }
+
+    /// Describes streams to those that wait for it, if enough is known of them by now.
+    pub(crate) fn describe_rtsp(&mut self) {
+        if self.rtsp.describing.is_empty() {
+            return;
+        }
+        for conn in std::mem::take(&mut self.rtsp.describing) {
+            let Some(session) = self.connections.sessions.get_mut(conn) else { continue };
+            let (Some(player), State::Rtsp(link)) = (session.player(), &mut session.state) else { continue };
+            let Some(player) = self.frames.players.get(player) else { continue };
+            let Some(wanted) = &link.wanted else { continue };
+            let stream = &mut self.frames.streams[player.stream];
+            let live_ms = self.ctx.now_ms.saturating_sub(stream.publication.live_since_ms);
+            let is_old = stream.publication.source.is_some() && live_ms >= OTHER_TRACK_MS;
+            let waited = self.ctx.now_ms.saturating_sub(wanted.since_ms);
+            let channel = stream.channels[Format::Rtsp as usize].as_mut();
+            let Some(outgoing) = channel.and_then(|channel| channel.rtp.as_mut()) else { continue };
+            let outgoing = &mut outgoing.outgoing;
+            let tracks: Vec<usize> = outgoing.tracks().collect();
+            let is_known = tracks.len() == rtsp::TRACKS || !tracks.is_empty() && is_old;
+            if is_known && let Some(text) = outgoing.description(&wanted.name) {
+                link.machine.describe(&text, &tracks);
+            } else if u128::from(waited) > self.ctx.settings.handshake_timeout.as_millis() / 2 {
+                let (status, reason) = match is_old {
+                    true => (Status::NotAcceptable, "nothing of the stream is carried by RTSP"),
+                    false => (Status::NotFound, PlayRefusal::NotFound.reason()),
+                };
+                self.refuse_rtsp(conn, Err(Refused::plain(status, reason)));
+                self.leave_rtsp(conn);
+            } else {
+                self.rtsp.describing.push(conn);
+                continue;
+            }
+            if let Some(session) = self.connections.sessions.get_mut(conn) {
+                session.collect_output();
+            }
+            // What has come behind the request is next.
+            self.handle_requests(conn, None);
+        }
+    }
+
+    /// It plays from now on.
+    fn play_rtsp(&mut self, conn: ConnId) -> Result<(), Refused> {
+        let session = &mut self.connections.sessions[conn];
+        let (Some(player), State::Rtsp(link)) = (session.player(), &mut session.state) else {
+            return Err(Refused::plain(Status::SessionNotFound, "nothing was described"));
+        };
+        let Some(stream) = self.frames.players.get(player).map(|player| player.stream) else { return Ok(()) };
+        link.set_up(session.address.ip());
+        let channel = self.frames.streams[stream].channels[Format::Rtsp as usize].as_ref();
+        let described = channel.and_then(|channel| channel.rtp.as_ref());
+        let count = described.map_or(0, |rtp| rtp.outgoing.tracks().count());
+        link.is_apart |= link.machine.setups().len() < count;
+        (link.is_on, link.begun_since_ms) = (true, None);
+        link.machine.accept();
+        session.collect_output();
+        self.bind_rtsp(conn);
+        self.rtsp.counters.played += 1;
+        self.frames.pause(player, false);
+        self.write(conn);
+        Ok(())
+    }
+
+    /// It publishes from now on.
+    fn record_rtsp(&mut self, conn: ConnId) -> Result<(), Refused> {
+        let address = self.connections.sessions[conn].address;
+        let (now, settings) = (self.ctx.now, IncomingSettings { delay_max: self.ctx.settings.rtsp.reorder });
+        let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+        if link.incoming.is_some() {
+            // It goes on after a pause.
+            link.is_on = true;
+            link.machine.accept();
+            return Ok(());
+        }
+        let Some(wanted) = link.wanted.take() else {
+            return Err(Refused::plain(Status::NotValidInThisState, "nothing was announced"));
+        };
+        link.set_up(address.ip());
+        let name = (&*wanted.app, &*wanted.name);
+        let outcome = self.publish(conn, name, Credential::Token(wanted.token.as_deref()));
+        outcome.map_err(|refusal| match refusal {
+            PublishRefusal::Denied(denied) => self.denied_rtsp(Action::Publish, name, denied),
+            PublishRefusal::Taken(_) => Refused::plain(Status::Forbidden, refusal.reason()),
+            PublishRefusal::Draining => Refused::plain(Status::ServiceUnavailable, refusal.reason()),
+        })?;
+        let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+        link.incoming = Some(Box::new(Incoming::new(&wanted.tracks, settings, now)));
+        link.is_on = true;
+        link.machine.accept();
+        self.bind_rtsp(conn);
+        self.rtsp.publishers.push(conn);
+        self.rtsp.counters.published += 1;
+        Ok(())
+    }
+
+    /// Whoever is at the ports of a session sends for it.
+    fn bind_rtsp(&mut self, conn: ConnId) {
+        let State::Rtsp(link) = &self.connections.sessions[conn].state else { return };
+        let Some(udp) = link.udp else { return };
+        for (track, addresses) in link.addresses.iter().enumerate() {
+            for (at, address) in addresses.iter().enumerate() {
+                let Some(address) = address else { continue };
+                // Who came first keeps it: an address of another cannot be taken from it.
+                self.rtsp.by_address.entry((2 * udp.pair + at, *address)).or_insert((conn, track));
+            }
+        }
+    }
+
+    fn refuse_rtsp(&mut self, conn: ConnId, outcome: Result<(), Refused>) {
+        let Err(Refused { status, reason, challenge }) = outcome else { return };
+        self.rtsp.counters.refused += 1;
+        let Some(session) = self.connections.sessions.get(conn) else { return };
+        tracing::info!(session = %session.id, address = %session.address, ?status, reason, "RTSP client refused");
+        let Some(link) = self.rtsp_link(conn) else { return };
+        match challenge {
+            Some(offered) => link.machine.challenge(offered, reason),
+            None => link.machine.refuse(status, reason),
+        }
+    }
+
+    fn denied_rtsp(&self, action: Action, (app, name): (&str, &str), denied: Denied) -> Refused {
+        let digest = self.ctx.policy.takes_proofs(action, app, name);
+        let challenge = denied.challenge().map(|_| Offered { basic: true, digest });
+        Refused { status: Status::Forbidden, reason: denied.reason(), challenge }
+    }
+
+    fn play_refused_rtsp(&self, name: (&str, &str), refusal: PlayRefusal) -> Refused {
+        let status = match refusal {
+            PlayRefusal::Denied(denied) => return self.denied_rtsp(Action::Play, name, denied),
+            PlayRefusal::NotFound => Status::NotFound,
+            PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => Status::NotAcceptable,
+            PlayRefusal::Draining => Status::ServiceUnavailable,
+        };
+        Refused::plain(status, refusal.reason())
+    }
+
+    pub(super) fn rtsp_link(&mut self, conn: ConnId) -> Option<&mut RtspLink> {
+        match &mut self.connections.sessions.get_mut(conn)?.state {
+            State::Rtsp(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+impl Refused {
+    fn plain(status: Status, reason: &'static str) -> Self {
+        Self { status, reason, challenge: None }
+    }
+}
