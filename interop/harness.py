@@ -152,7 +152,7 @@ class Server(Served):
         self.process = subprocess.Popen(
             [binary, "--workers", str(workers), "--ports-file", ports, "--rtmp-listen", "127.0.0.1:0"]
             + ["--http-listen", f"{host}:0", "--rtc-udp-listen", f"{host}:0"]
-            + ["--rtc-tcp-listen", f"{host}:0", "--srt-listen", f"{host}:0", *more],
+            + ["--rtc-tcp-listen", f"{host}:0", "--srt-listen", f"{host}:0", "--rtsp-listen", f"{host}:0", "--rtsp-udp-listen", f"{host}:0", *more],
             stdout=self.log,
             stderr=self.log,
         )
@@ -164,6 +164,7 @@ class Server(Served):
         known = json.loads(ports.read_text())
         super().__init__(known["http"][0], known["rtmp"][0])
         self.srt = known["srt"][0]
+        self.rtsp = known["rtsp"][0]
 
     def stop(self):
         self.process.terminate()

@@ -151,6 +151,8 @@ class RtcBench(Bench):
             f'listen = "{net.server_address}:{rtmp}"',
             "[http]",
             f'listen = "{net.server_address}:{http}"',
+            "[rtsp]",
+            "listen = []",
             "[srt]",
             "listen = []",
             "[rtc]",

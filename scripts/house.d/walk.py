@@ -90,7 +90,7 @@ class Scene:
     def __enter__(self):
         lines = [
             "[server]", "workers = 1", "[rtmp]", f'listen = "127.0.0.1:{self.rtmp}"', "[http]", f'listen = "127.0.0.1:{self.http}"',
-            "[srt]", "listen = []", "[rtc]", 'udp_listen = "127.0.0.1:0"', "tcp_listen = []", "[[application]]", 'name = "live"', "merge_latency_ms = 0",
+            "[srt]", "listen = []", "[rtsp]", "listen = []", "[rtc]", 'udp_listen = "127.0.0.1:0"', "tcp_listen = []", "[[application]]", 'name = "live"', "merge_latency_ms = 0",
         ]
         configuration = self.directory / "millstream.toml"
         configuration.write_text("\n".join(lines) + "\n")

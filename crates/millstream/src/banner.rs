@@ -41,6 +41,8 @@ pub(crate) fn text(
             ""
         );
     }
+    let rtsp = bases(&[("rtsp", &addresses.rtsp), ("rtsps", &addresses.rtsps)]);
+    lines(&mut out, "RTSP", &rtsp, "/live/STREAM, to publish and to play");
     lines(&mut out, "play", &rtmp, "/live/STREAM");
     lines(&mut out, "", &web, "/live/STREAM.flv");
     let others = if serves.segments { ".ts, .m3u8 (HLS), .mpd (DASH)" } else { ".ts" };

@@ -12,8 +12,8 @@ use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcom
 use config::error::is_near;
 use config::{CONFIG_VARIABLE, section_keys};
 
-/// Live media server: WebRTC (WHIP), RTMP and SRT in; WebRTC (WHEP), RTMP, HTTP-FLV, WebSocket-FLV,
-/// MPEG-TS, SRT, HLS and DASH out.
+/// Live media server: WebRTC (WHIP), RTMP, RTSP and SRT in; WebRTC (WHEP), RTMP, RTSP, HTTP-FLV,
+/// WebSocket-FLV, MPEG-TS, SRT, HLS and DASH out.
 #[derive(Debug, Parser)]
 #[command(name = "millstream", version, about, long_about = None)]
 pub(crate) struct Cli {

@@ -1,5 +1,5 @@
-//! Millstream, a live media server: WebRTC (WHIP), RTMP and SRT in; WebRTC (WHEP), RTMP, HTTP-FLV,
-//! WebSocket-FLV, MPEG-TS, SRT, HLS and DASH out.
+//! Millstream, a live media server: WebRTC (WHIP), RTMP, RTSP and SRT in; WebRTC (WHEP), RTMP, RTSP,
+//! HTTP-FLV, WebSocket-FLV, MPEG-TS, SRT, HLS and DASH out.
 //!
 //! This crate puts the server together: `run` starts the log, the workers (`worker`), the HTTP side
 //! (`control`) and what the server publishes itself (`sources`), and stops them in order; `cli` reads the

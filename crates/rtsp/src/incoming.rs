@@ -22,7 +22,7 @@ use crate::reception::Reception;
 use crate::sdp::AnnouncedTrack;
 
 /// Time between two receiver reports.
-const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
 const REPORT_SSRC: u32 = 1;
 /// CNAME of the server (RFC 7022 section 4.2 wants it to say nothing of the host).
@@ -239,30 +239,19 @@ impl Incoming {
     }
 
     /// Receiver reports of all tracks, if they are due, each handed to `send` with its track.
-    pub fn report(&mut self, now: Instant, mut send: impl FnMut(usize, &[u8])) {
+    pub fn report(&mut self, now: Instant, send: impl FnMut(usize, &[u8])) {
         if now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
             return;
         }
         self.reported = now;
-        let mut out = Vec::new();
-        for (at, track) in self.tracks.iter_mut().enumerate() {
-            let Some(reception) = track.as_mut().and_then(|track| track.reception.as_mut()) else { continue };
-            out.clear();
-            ReceiverReport::write(&mut out, REPORT_SSRC, &[reception.block(now)]);
-            SourceDescription::write_cname(&mut out, REPORT_SSRC, CNAME);
-            send(at, &out);
-        }
+        write_reports(now, self.tracks.iter_mut().map(|track| track.as_mut()?.reception.as_mut()), send);
     }
 
     /// How packets arrive.
     pub fn stats(&self) -> ReceptionStats {
         let mut stats = ReceptionStats::default();
         for track in self.tracks.iter().flatten() {
-            let Some(reception) = &track.reception else { continue };
-            stats.expected += reception.expected();
-            stats.received += reception.received;
-            let jitter = f64::from(reception.jitter()) / f64::from(track.clock_rate.max(1));
-            stats.jitter = stats.jitter.max(Duration::from_secs_f64(jitter));
+            stats.add(track.reception.as_ref(), track.clock_rate);
         }
         stats
     }
@@ -288,6 +277,33 @@ impl Incoming {
             self.frames.push_back(frame);
         }
         self.out.clear();
+    }
+}
+
+impl ReceptionStats {
+    /// Adds a track.
+    pub(crate) fn add(&mut self, reception: Option<&Reception>, clock_rate: u32) {
+        let Some(reception) = reception else { return };
+        self.expected += reception.expected();
+        self.received += reception.received;
+        let jitter = f64::from(reception.jitter()) / f64::from(clock_rate.max(1));
+        self.jitter = self.jitter.max(Duration::from_secs_f64(jitter));
+    }
+}
+
+/// Writes a receiver report of each track that has sent something.
+pub(crate) fn write_reports<'a>(
+    now: Instant,
+    receptions: impl Iterator<Item = Option<&'a mut Reception>>,
+    mut send: impl FnMut(usize, &[u8]),
+) {
+    let mut out = Vec::new();
+    for (at, reception) in receptions.enumerate() {
+        let Some(reception) = reception else { continue };
+        out.clear();
+        ReceiverReport::write(&mut out, REPORT_SSRC, &[reception.block(now)]);
+        SourceDescription::write_cname(&mut out, REPORT_SSRC, CNAME);
+        send(at, &out);
     }
 }
 

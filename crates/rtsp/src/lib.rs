@@ -4,6 +4,7 @@
 //! bytes ─▶ input (requests, interleaved packets) ─▶ ServerSession ─▶ Event, to be answered
 //!                                                     └▶ output: answers
 //! Event::Media ─▶ Incoming: RTP, RTCP ─▶ bridge::RtpToFrame ─▶ media::Frame, with decoding times
+//!              or Passing: the same packets, to be handed on as they came
 //! media::Frame ─▶ Outgoing: rtp::packetize, sender reports ─▶ interleaved packets, for all players
 //! ```
 //!
@@ -24,6 +25,7 @@ mod decoding_times;
 mod incoming;
 mod input;
 mod outgoing;
+mod passing;
 mod reception;
 mod sdp;
 mod server;
@@ -43,6 +45,7 @@ pub use auth::{Credential, Offered};
 pub use incoming::{Dropped, Incoming, IncomingSettings, ReceptionStats};
 pub use input::{InputError, Limits, MAGIC};
 pub use outgoing::{Outgoing, TRACKS, channel_of};
+pub use passing::Passing;
 pub use sdp::{AnnouncedTrack, SdpError, announced};
 pub use server::{Ends, Event, Role, ServerSession, Status, Target};
 pub use transport::{Lower, Setup};

@@ -43,7 +43,7 @@ pub struct Outgoing {
     tracks: [Option<Track>; TRACKS],
     clock: StreamClock,
     slab: PacketSlab,
-    reported: Option<Instant>,
+    reported: Instant,
     random: [u32; TRACKS],
     /// No further track is taken: what there is was described.
     is_described: bool,
@@ -185,7 +185,8 @@ impl Outgoing {
             tracks: [None, None],
             clock: StreamClock::new(now),
             slab: PacketSlab::default(),
-            reported: None,
+            // What comes at once at the beginning says little of the time.
+            reported: now,
             random,
             is_described: false,
             refusal: None,
@@ -271,9 +272,8 @@ impl Outgoing {
                 out.extend_from_slice(payload);
             });
         }
-        let is_due = self.reported.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
-        if is_due {
-            self.reported = Some(now);
+        if now.saturating_duration_since(self.reported) >= REPORT_INTERVAL {
+            self.reported = now;
             self.report(now, ntp, out);
         }
     }

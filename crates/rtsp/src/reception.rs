@@ -45,6 +45,11 @@ impl Reception {
         self.report = Some((middle, now));
     }
 
+    /// The highest number so far, without wraps.
+    pub(crate) fn highest(&self) -> Option<u64> {
+        self.numbers.highest()
+    }
+
     /// Packets that should have come.
     pub(crate) fn expected(&self) -> u64 {
         let (Some(first), Some(highest)) = (self.first, self.numbers.highest()) else { return 0 };

@@ -60,7 +60,7 @@ pub struct ListenAddresses {
     pub rtsp: Vec<SocketAddr>,
     /// RTSP over TLS.
     pub rtsps: Vec<SocketAddr>,
-    /// RTP of RTSP by UDP, of all workers; RTCP is at the next port each.
+    /// RTP and RTCP of RTSP by UDP, of all workers.
     pub rtsp_udp: Vec<SocketAddr>,
     /// Links of other nodes of the cluster.
     pub nodes: Vec<SocketAddr>,

@@ -162,7 +162,7 @@ impl Publication {
     pub(crate) fn connection(&self) -> Option<ConnId> {
         match self.source?.origin {
             Origin::Connection(conn) => Some(conn),
-            Origin::Peer(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
+            Origin::Peer(_) | Origin::Rtsp(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
         }
     }
 
@@ -170,8 +170,13 @@ impl Publication {
     pub(crate) fn peer(&self) -> Option<PeerId> {
         match self.source?.origin {
             Origin::Peer(peer) => Some(peer),
-            Origin::Connection(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
+            Origin::Connection(_) | Origin::Rtsp(_) | Origin::Node | Origin::Bridge | Origin::Worker => None,
         }
+    }
+
+    /// Whether a client of this worker publishes it as packets.
+    pub(crate) fn is_sent_by_client(&self) -> bool {
+        self.source.is_some_and(|source| matches!(source.origin, Origin::Peer(_) | Origin::Rtsp(_)))
     }
 
     /// Whether it is published here, and not by a bridge.

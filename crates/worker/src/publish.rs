@@ -313,7 +313,12 @@ impl Worker {
     }
 
     /// Claims a stream for a publisher of packets.
-    fn claim_packets(&mut self, key: &str, app: &str, tracks: &PublishedTracks) -> Result<Claim, RtcRefusal> {
+    pub(crate) fn claim_packets(
+        &mut self,
+        key: &str,
+        app: &str,
+        tracks: &PublishedTracks,
+    ) -> Result<Claim, RtcRefusal> {
         let takes_over = self.ctx.settings_for(app).second_publisher == SecondPublisher::TakeOver;
         let claimant = Claimant::Publisher { takes_over };
         let claim = |ctx: &Context| ctx.directory.claim(key, ctx.worker, claimant, Some(Arc::clone(tracks)));
@@ -451,7 +456,7 @@ impl Worker {
             let stream = self.find_stream(lane, id).and_then(|stream| self.publication(stream));
             let source = stream.and_then(|stream| stream.source).filter(|source| these(source.epoch));
             match source.map(|source| source.origin) {
-                Some(Origin::Connection(conn)) => self.end(conn, reason),
+                Some(Origin::Connection(conn) | Origin::Rtsp(conn)) => self.end(conn, reason),
                 Some(Origin::Peer(peer)) => {
                     self.packets.end(&mut self.ctx, peer, reason);
                     self.carry_out_actions();

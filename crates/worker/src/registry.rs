@@ -32,6 +32,8 @@ pub(crate) enum Origin {
     Connection(ConnId),
     /// The WebRTC session of this worker that publishes it, as packets.
     Peer(PeerId),
+    /// The connection of this worker that publishes it, as packets (RTSP).
+    Rtsp(ConnId),
     /// Another node, as packets that come to this worker.
     Node,
     /// The other lane, by a bridge of this worker, which is the home.
@@ -43,12 +45,12 @@ pub(crate) enum Origin {
 impl Origin {
     /// Whether it is published here, by a client or another node, and not by a bridge.
     pub(crate) fn is_publisher(self) -> bool {
-        matches!(self, Self::Connection(_) | Self::Peer(_) | Self::Node)
+        matches!(self, Self::Connection(_) | Self::Peer(_) | Self::Rtsp(_) | Self::Node)
     }
 
     /// Whether it is published here as packets, and not by a bridge.
     pub(crate) fn sends_packets(self) -> bool {
-        matches!(self, Self::Peer(_) | Self::Node)
+        matches!(self, Self::Peer(_) | Self::Rtsp(_) | Self::Node)
     }
 
     /// Whether this worker is the home.

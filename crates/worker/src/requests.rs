@@ -24,7 +24,7 @@ use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::idle::{IdleConnection, NextRequest};
 use crate::proto::internal::FRAMES_PER_TURN;
 use crate::proto::session::{
-    ANSWER_BYTES_MAX, HttpHead, Media, PendingClaim, Publish, Session, State, Written,
+    ANSWER_BYTES_MAX, HttpHead, Media, PendingClaim, Publish, PublishPackets, Session, State, Written,
 };
 use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
@@ -553,7 +553,7 @@ impl Worker {
                 self.frames.serve_apart(&mut self.ctx, player, session, &mut written)
             }
             Media::Play(player) => self.frames.serve(&mut self.ctx, player, session, &mut written),
-            Media::None | Media::Publish(_) | Media::Tap(_) => {
+            Media::None | Media::Publish(_) | Media::PublishPackets(_) | Media::Tap(_) => {
                 session.write_pending(self.ctx.now_ms, &mut written)
             }
         };
@@ -649,6 +649,12 @@ impl Worker {
                 let Publish { stream, epoch, .. } = publish;
                 let source = Source { epoch, origin: Origin::Connection(conn) };
                 self.end_publication(LaneStream::Frames(stream), source);
+            }
+            Media::PublishPackets(PublishPackets { stream, epoch }) => {
+                let key = self.packets.streams.key(Some(stream));
+                tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_in, "publisher left");
+                let source = Source { epoch, origin: Origin::Rtsp(conn) };
+                self.end_publication(LaneStream::Packets(stream), source);
             }
             Media::Play(player) => {
                 if let Some(Player { stream, cursor, .. }) = self.frames.leave(&mut self.ctx, player) {

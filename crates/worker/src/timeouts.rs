@@ -85,7 +85,8 @@ impl Worker {
             return action;
         }
         let has_ended = session.ends_at_ms.is_some_and(|at_ms| now_ms >= at_ms);
-        if has_ended && matches!(session.media, Media::Publish(_) | Media::Play(_)) {
+        if has_ended && matches!(session.media, Media::Publish(_) | Media::PublishPackets(_) | Media::Play(_))
+        {
             return TimeoutAction::End(EndReason::TokenExpired);
         }
         match &session.media {
@@ -108,11 +109,15 @@ impl Worker {
                 TimeoutAction::Overdue
             }
             Media::None => TimeoutAction::Fine,
-            Media::Publish(_) if draining.is_some() => TimeoutAction::End(EndReason::Draining),
-            Media::Publish(_) if passed(session.received_ms, settings.publisher_idle_timeout) => {
+            Media::Publish(_) | Media::PublishPackets(_) if draining.is_some() => {
+                TimeoutAction::End(EndReason::Draining)
+            }
+            Media::Publish(_) | Media::PublishPackets(_)
+                if passed(session.received_ms, settings.publisher_idle_timeout) =>
+            {
                 TimeoutAction::End(EndReason::SilentPublisher)
             }
-            Media::Publish(_) => TimeoutAction::Fine,
+            Media::Publish(_) | Media::PublishPackets(_) => TimeoutAction::Fine,
             &Media::Tap(tap) => {
                 let tap = &self.frames.taps[tap];
                 let FrameStream { publication, settings, .. } = &self.frames.streams[tap.stream];

@@ -203,6 +203,7 @@ fn nodes_that_do_not_belong_together_say_so_on_both_sides() {
             ("http.listen", "127.0.0.1:0"),
             ("rtc.udp_listen", ""),
             ("srt.listen", ""),
+            ("rtsp.listen", ""),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned(), key.to_owned()))
         .to_vec(),

@@ -77,7 +77,7 @@ fn named(server: &Server) -> BTreeSet<(&'static str, u16)> {
     let ports: Value = serde_json::from_slice(&ports).expect("JSON");
     let lists = ports.as_object().expect("lists by name").iter();
     let named = lists.filter_map(|(name, list)| Some((name, list.as_array()?))).flat_map(|(name, list)| {
-        let protocol = if matches!(&**name, "rtc_udp" | "srt") { "udp" } else { "tcp" };
+        let protocol = if matches!(&**name, "rtc_udp" | "srt" | "rtsp_udp") { "udp" } else { "tcp" };
         list.iter()
             .filter_map(move |address| Some((protocol, address.as_str()?.parse::<SocketAddr>().ok()?.port())))
     });

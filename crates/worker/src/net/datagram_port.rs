@@ -75,7 +75,7 @@ pub(crate) fn bind_pairs(
             };
             for ip in addresses_of(wanted, &local) {
                 let (rtp, rtcp) = bind_pair(wanted, ip, port)?;
-                bound.push(rtp.local_addr()?);
+                bound.extend([rtp.local_addr()?, rtcp.local_addr()?]);
                 pairs.push((rtp, rtcp));
             }
         }

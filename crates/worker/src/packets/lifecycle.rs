@@ -104,7 +104,7 @@ impl Packets {
     pub(crate) fn update_watched(&mut self, now: Instant, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         // What is kept of streams that a bridge or another worker publishes here is for players in any case.
-        let is_watched = stream.publication.is_watched() || stream.publication.peer().is_none();
+        let is_watched = stream.publication.is_watched() || !stream.publication.is_sent_by_client();
         stream.sfu.set_watched(now, is_watched);
         self.streams.mark_dirty(id);
     }

@@ -238,22 +238,35 @@ impl Packets {
         self.resend(ctx, peer);
     }
 
-    /// Takes in a packet of another node's publication, RTP or a sender report. What became of RTP. A defect
-    /// that makes the stream panic ends its sessions.
+    /// Takes in a packet of another node's publication, RTP or a sender report. What became of RTP.
     pub(crate) fn receive_relayed(
         &mut self,
         ctx: &mut Context,
         relayed: RelayedPacket<'_>,
     ) -> Option<Received> {
-        let RelayedPacket { stream: id, epoch, packet, is_rtcp } = relayed;
+        self.receive_of(ctx, Origin::Node, relayed)
+    }
+
+    /// Takes in a packet of what `origin` publishes, which was in no session of WebRTC. A defect that makes
+    /// the stream panic ends its sessions.
+    pub(crate) fn receive_of(
+        &mut self,
+        ctx: &mut Context,
+        origin: Origin,
+        packet: RelayedPacket<'_>,
+    ) -> Option<Received> {
+        let RelayedPacket { stream: id, epoch, packet, is_rtcp } = packet;
         let mut received = None;
         self.guard_stream(ctx, id, |packets, ctx| {
-            let source = Some(Source { epoch, origin: Origin::Node });
+            let source = Some(Source { epoch, origin });
             let stream = packets.streams.get_mut(id).filter(|stream| stream.publication.source == source);
             let Some(stream) = stream else { return };
+            if stream.publication.is_sent_by_client() {
+                stream.sfu.set_watched(ctx.now, stream.publication.is_watched());
+            }
             if is_rtcp {
                 if stream.sfu.receive_rtcp(ctx.now, packet).is_malformed {
-                    drop_packet(&mut packets.counters, "malformed RTCP of another node");
+                    drop_packet(&mut packets.counters, "malformed RTCP of a publisher without a session");
                 }
                 return packets.streams.mark_dirty(id);
             }

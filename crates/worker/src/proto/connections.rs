@@ -274,7 +274,7 @@ impl Connections {
         let Some(session) = self.sessions.get_mut(conn) else { return Read::Nothing };
         let Some(connection) = &mut session.connection else { return Read::Frames };
         // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
-        let is_publisher = matches!(session.media, Media::Publish(_));
+        let is_publisher = matches!(session.media, Media::Publish(_) | Media::PublishPackets(_));
         let most = if is_publisher || connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
         let (bytes, more) = match connection.read(&mut ctx.read_buffer[..most], &mut ctx.cipher_buffer) {
             Ok(ReadOutcome::Data { bytes, more }) => (bytes, more),

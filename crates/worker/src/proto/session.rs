@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
-use crate::ids::{ConnId, FrameStreamId, TapId};
+use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
@@ -115,6 +115,8 @@ pub(crate) enum Media {
     None,
     /// Sends it.
     Publish(Publish),
+    /// Sends it, as packets.
+    PublishPackets(PublishPackets),
     /// Receives it.
     Play(PlayerId),
     /// The same, inside this process.
@@ -130,6 +132,15 @@ pub(crate) struct Publish {
     pub(crate) epoch: Epoch,
     /// Nobody watches the stream: the socket is not read before this time.
     pub(crate) read_at_ms: Option<u64>,
+}
+
+/// A session that publishes packets (RTSP).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PublishPackets {
+    /// The stream on this worker.
+    pub(crate) stream: PacketStreamId,
+    /// The publication it is.
+    pub(crate) epoch: Epoch,
 }
 
 impl Session {

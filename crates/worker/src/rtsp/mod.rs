@@ -3,8 +3,12 @@
 //! ```text
 //! proto/connections ─▶ rtsp::ServerSession ─▶ requests.rs: tokens, limits, descriptions
 //! net/datagram_port ─▶ receive.rs ─▶ rtsp::Incoming ─▶ Worker::receive_frame
+//!                                 or rtsp::Passing ──▶ Packets::receive_of
 //! frames/serve ─▶ connection, or RtspLink::take ─▶ send.rs ─▶ net/datagram_port
 //! ```
+//!
+//! Packets go on as they come where all of a publisher's tracks are what WebRTC takes: then viewers of WHEP
+//! cost what those of WHIP do. Else they become frames, as all that other doors bring.
 //!
 //! A connection is a session like any other (`proto/session.rs`), whose state is an [`RtspLink`]. Players
 //! share the packets that `frames/stream.rs` makes of a stream, once a worker; who plays in its connection is
@@ -19,7 +23,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rtsp::{Incoming, Lower, ServerSession, Setup, TRACKS};
+use rtsp::{Incoming, Lower, Passing, ServerSession, Setup, TRACKS};
 
 use crate::ids::ConnId;
 use crate::net::datagram_port::{DatagramPort, SocketPairs};
@@ -71,7 +75,7 @@ pub(crate) struct RtspLink {
     pub(crate) machine: ServerSession,
     /// What it is to publish or play, once it has said so.
     wanted: Option<Wanted>,
-    incoming: Option<Box<Incoming>>,
+    publishing: Option<Publishing>,
     udp: Option<UdpPorts>,
     /// Where packets of a track go and come from, by UDP: RTP and RTCP.
     addresses: [[Option<SocketAddr>; 2]; TRACKS_MAX],
@@ -93,6 +97,15 @@ pub(crate) struct RtspLink {
 
 /// Tracks of a publisher that may come by UDP.
 const TRACKS_MAX: usize = 16;
+
+/// What takes a publisher's packets.
+#[derive(Debug)]
+enum Publishing {
+    /// They become frames.
+    Frames(Box<Incoming>),
+    /// They go on as they are.
+    Packets(Box<Passing>),
+}
 
 /// What a client has asked for.
 #[derive(Debug)]
@@ -205,7 +218,7 @@ impl RtspLink {
         Self {
             machine: ServerSession::new(rtsp::Limits::default(), rtsp::random(), ports),
             wanted: None,
-            incoming: None,
+            publishing: None,
             udp,
             addresses: [[None; 2]; TRACKS_MAX],
             takes: [false; 2 * TRACKS],

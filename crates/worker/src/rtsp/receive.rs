@@ -3,14 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
+use media::Frame;
 use rtp::rtcp::{self, Rtcp};
 
-use super::RtspLink;
+use super::{Publishing, RtspLink};
 use crate::event_loop::Worker;
 use crate::ids::ConnId;
-use crate::proto::session::{Media, State};
+use crate::packet_relay::RelayedPacket;
+use crate::proto::session::{Media, PublishPackets, State};
+use crate::registry::Origin;
 use crate::stats::columns::{Arrival, Reception};
 use worker_api::EndReason;
 
@@ -24,6 +28,14 @@ pub(super) enum Packet<'a> {
     Interleaved(usize, usize),
     /// In a datagram.
     Datagram(&'a [u8]),
+}
+
+/// The next frame of a publisher whose packets become frames.
+fn next_frame(link: &mut RtspLink) -> Option<Arc<Frame>> {
+    match &mut link.publishing {
+        Some(Publishing::Frames(incoming)) => incoming.next_frame(),
+        _ => None,
+    }
 }
 
 /// What a player says of what it receives, over its tracks.
@@ -93,20 +105,33 @@ impl Worker {
         if !link.is_on {
             return self.rtsp.counters.dropped += 1;
         }
-        let RtspLink { machine, incoming, .. } = &mut **link;
+        let RtspLink { machine, publishing, .. } = &mut **link;
         let packet = match packet {
             Packet::Interleaved(from, to) => machine.packet((from, to)),
             Packet::Datagram(bytes) => bytes,
         };
-        let Some(incoming) = incoming else {
+        let Some(publishing) = publishing else {
             if let Some(reception) = reported(packet).filter(|_| is_rtcp) {
                 self.connections.columns.reported(conn, reception);
             }
             return;
         };
-        let taken = catch_unwind(AssertUnwindSafe(|| match is_rtcp {
-            true => incoming.rtcp(now, track, packet).map(drop),
-            false => incoming.rtp(now, track, packet),
+        let (ctx, packets) = (&mut self.ctx, &mut self.packets);
+        let taken = catch_unwind(AssertUnwindSafe(|| match (publishing, session.media) {
+            (Publishing::Frames(incoming), _) if is_rtcp => incoming.rtcp(now, track, packet).map(drop),
+            (Publishing::Frames(incoming), _) => incoming.rtp(now, track, packet),
+            (Publishing::Packets(passing), Media::PublishPackets(publish)) => {
+                let PublishPackets { stream, epoch } = publish;
+                let take = |packet: &[u8]| {
+                    let packet = RelayedPacket { stream, epoch, packet, is_rtcp };
+                    packets.receive_of(ctx, Origin::Rtsp(conn), packet);
+                };
+                match is_rtcp {
+                    true => passing.rtcp(now, track, packet, take),
+                    false => passing.rtp(now, track, packet, take),
+                }
+            }
+            (Publishing::Packets(_), _) => Ok(()),
         }));
         match taken {
             Ok(Ok(())) if is_rtcp => {}
@@ -133,7 +158,7 @@ impl Worker {
             let (State::Rtsp(link), Media::Publish(publish)) = (&mut session.state, session.media) else {
                 return;
             };
-            let Some(frame) = link.incoming.as_mut().and_then(|incoming| incoming.next_frame()) else {
+            let Some(frame) = next_frame(link) else {
                 return;
             };
             self.ctx.counters.frames_in += 1;
@@ -147,17 +172,26 @@ impl Worker {
         for conn in self.rtsp.publishers.clone() {
             let Some(session) = self.connections.sessions.get_mut(conn) else { continue };
             let State::Rtsp(link) = &mut session.state else { continue };
-            let Some(incoming) = &mut link.incoming else { continue };
+            let Some(publishing) = &mut link.publishing else { continue };
             let mut reports = Vec::new();
             let worked = catch_unwind(AssertUnwindSafe(|| {
-                incoming.poll(now);
-                incoming.report(now, |track, report| reports.push((track, report.to_vec())));
+                let send = |track, report: &[u8]| reports.push((track, report.to_vec()));
+                match publishing {
+                    Publishing::Frames(incoming) => {
+                        incoming.poll(now);
+                        incoming.report(now, send);
+                        incoming.stats()
+                    }
+                    Publishing::Packets(passing) => {
+                        passing.report(now, send);
+                        passing.stats()
+                    }
+                }
             }));
-            if worked.is_err() {
+            let Ok(stats) = worked else {
                 self.rtsp_failed(conn);
                 continue;
-            }
-            let stats = incoming.stats();
+            };
             let milliseconds = |time: Duration| time.as_secs_f32() * 1_000.0;
             let arrival = Arrival {
                 expected_packets: stats.expected,

@@ -1,19 +1,31 @@
 //! What clients ask for: streams are described, published and played, if they may.
 
+use std::sync::Arc;
+
+use media::{Codec, MediaKind};
+use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtmp::name::query_value;
-use rtsp::{AnnouncedTrack, Credential as Shown, Event, Incoming, IncomingSettings, Offered, Status, Target};
+use rtp::extension::ExtensionMap;
+use rtsp::{
+    AnnouncedTrack, Credential as Shown, Event, Incoming, IncomingSettings, Offered, Passing, Status, Target,
+};
 
 use super::receive::Packet;
-use super::{RtspLink, Wanted};
+use super::{Publishing, RtspLink, Wanted};
 use crate::event_loop::Worker;
-use crate::frames::stream::Format;
+use crate::frames::stream::Format as WireFormat;
 use crate::ids::ConnId;
 use crate::net::Clock;
+use crate::packets::inputs;
 use crate::proto::connections::Connections;
-use crate::proto::session::{Media, State};
+use crate::proto::session::{Media, PublishPackets, State};
 use crate::publication::{Credential, PlayRefusal, PublishRefusal};
+use crate::registry::{Origin, PublishedTracks, Taken};
+use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
 use worker_api::auth::{Action, Bearer, Denied};
+use worker_api::rtc::RtcRefusal;
+use worker_api::snapshot::Role;
 
 /// How long a stream with one track may have another that is not known yet, milliseconds.
 const OTHER_TRACK_MS: u64 = 1_000;
@@ -91,7 +103,7 @@ impl Worker {
         self.detach(conn, EndReason::StreamClosedByPeer);
         if let State::Rtsp(link) = &mut self.connections.sessions[conn].state {
             self.rtsp.ended(conn, link);
-            (link.wanted, link.incoming, link.begun_since_ms) = (None, None, None);
+            (link.wanted, link.publishing, link.begun_since_ms) = (None, None, None);
             (link.is_on, link.is_apart) = (false, false);
             link.out.clear();
             link.partial.clear();
@@ -156,7 +168,7 @@ impl Worker {
         else {
             return Ok(());
         };
-        let outcome = self.play(conn, (&app, &name), token.as_deref(), Format::Rtsp);
+        let outcome = self.play(conn, (&app, &name), token.as_deref(), WireFormat::Rtsp);
         let now_ms = self.ctx.now_ms;
         outcome.map_err(|refusal| self.play_refused_rtsp((&app, &name), refusal))?;
         if let Some(player) = self.connections.sessions[conn].player() {
@@ -184,7 +196,7 @@ impl Worker {
             let live_ms = self.ctx.now_ms.saturating_sub(stream.publication.live_since_ms);
             let is_old = stream.publication.source.is_some() && live_ms >= OTHER_TRACK_MS;
             let waited = self.ctx.now_ms.saturating_sub(wanted.since_ms);
-            let channel = stream.channels[Format::Rtsp as usize].as_mut();
+            let channel = stream.channels[WireFormat::Rtsp as usize].as_mut();
             let Some(outgoing) = channel.and_then(|channel| channel.rtp.as_mut()) else { continue };
             let outgoing = &mut outgoing.outgoing;
             let tracks: Vec<usize> = outgoing.tracks().collect();
@@ -218,7 +230,7 @@ impl Worker {
         };
         let Some(stream) = self.frames.players.get(player).map(|player| player.stream) else { return Ok(()) };
         link.set_up(session.address.ip());
-        let channel = self.frames.streams[stream].channels[Format::Rtsp as usize].as_ref();
+        let channel = self.frames.streams[stream].channels[WireFormat::Rtsp as usize].as_ref();
         let described = channel.and_then(|channel| channel.rtp.as_ref());
         let count = described.map_or(0, |rtp| rtp.outgoing.tracks().count());
         link.is_apart |= link.machine.setups().len() < count;
@@ -237,7 +249,7 @@ impl Worker {
         let address = self.connections.sessions[conn].address;
         let (now, settings) = (self.ctx.now, IncomingSettings { delay_max: self.ctx.settings.rtsp.reorder });
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
-        if link.incoming.is_some() {
+        if link.publishing.is_some() {
             // It goes on after a pause.
             link.is_on = true;
             link.machine.accept();
@@ -248,20 +260,60 @@ impl Worker {
         };
         link.set_up(address.ip());
         let name = (&*wanted.app, &*wanted.name);
-        let outcome = self.publish(conn, name, Credential::Token(wanted.token.as_deref()));
-        outcome.map_err(|refusal| match refusal {
+        // Where bridges are off, nobody but WebRTC could play packets.
+        let has_bridge = self.ctx.settings_for(&wanted.app).bridge.enabled;
+        let publishing = match as_packets(&wanted.tracks).filter(|_| has_bridge) {
+            Some(tracks) => self.publish_packets(conn, &wanted, tracks),
+            None => self
+                .publish(conn, name, Credential::Token(wanted.token.as_deref()))
+                .map(|()| Publishing::Frames(Box::new(Incoming::new(&wanted.tracks, settings, now)))),
+        };
+        let publishing = publishing.map_err(|refusal| match refusal {
             PublishRefusal::Denied(denied) => self.denied_rtsp(Action::Publish, name, denied),
             PublishRefusal::Taken(_) => Refused::plain(Status::Forbidden, refusal.reason()),
             PublishRefusal::Draining => Refused::plain(Status::ServiceUnavailable, refusal.reason()),
         })?;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
-        link.incoming = Some(Box::new(Incoming::new(&wanted.tracks, settings, now)));
+        link.publishing = Some(publishing);
         link.is_on = true;
         link.machine.accept();
         self.bind_rtsp(conn);
         self.rtsp.publishers.push(conn);
         self.rtsp.counters.published += 1;
         Ok(())
+    }
+
+    /// Makes it the publisher of packets that go on as they come.
+    fn publish_packets(
+        &mut self,
+        conn: ConnId,
+        wanted: &Wanted,
+        tracks: Vec<TrackDescription>,
+    ) -> Result<Publishing, PublishRefusal> {
+        let Wanted { app, name, token, .. } = wanted;
+        if self.ctx.draining_until.is_some() {
+            return Err(PublishRefusal::Draining);
+        }
+        let (id, address) = (self.connections.sessions[conn].id, self.connections.sessions[conn].address);
+        let bearer = Bearer { token: token.as_deref(), peer: address.ip(), now: Clock::since_1970() };
+        let permit = self.ctx.policy.may_publish(app, name, &bearer).map_err(PublishRefusal::Denied)?;
+        self.connections.sessions[conn].ends_at_ms = self.ctx.ends_at_ms(permit.until);
+        let key = format!("{app}/{name}");
+        let tracks: PublishedTracks = tracks.into();
+        let claim = self.claim_packets(&key, app, &tracks).map_err(|refusal| match refusal {
+            RtcRefusal::TakenElsewhere => PublishRefusal::Taken(Taken::Elsewhere),
+            _ => PublishRefusal::Taken(Taken::Here),
+        })?;
+        let stream = self.claimed_packets(&claim, (app, name), &tracks);
+        let input = inputs::publisher(&tracks);
+        self.packets.streams[stream].sfu.publisher_started(self.ctx.now, claim.epoch.0, input);
+        self.connections.sessions[conn].media =
+            Media::PublishPackets(PublishPackets { stream, epoch: claim.epoch });
+        self.connections.columns.takes_role(conn, Role::Publisher, packets_reference(stream));
+        self.start_packets(&claim, stream, Origin::Rtsp(conn), Arc::clone(&tracks));
+        tracing::info!(session = %id, %address, stream = key, "publisher started, packets as they come");
+        let ssrcs: Vec<Option<u32>> = ssrcs_of(&wanted.tracks).collect();
+        Ok(Publishing::Packets(Box::new(Passing::new(&wanted.tracks, &ssrcs, self.ctx.now))))
     }
 
     /// Whoever is at the ports of a session sends for it.
@@ -311,6 +363,46 @@ impl Worker {
             _ => None,
         }
     }
+}
+
+/// SSRCs that packets of announced tracks get inside this server: of each kind, the first track has one.
+fn ssrcs_of(tracks: &[AnnouncedTrack]) -> impl Iterator<Item = Option<u32>> + '_ {
+    let mut taken = [false; 2];
+    tracks.iter().map(move |track| {
+        let at = match track.kind {
+            MediaKind::Audio => 0,
+            MediaKind::Video => 1,
+            MediaKind::Data => return None,
+        };
+        (!std::mem::replace(&mut taken[at], true)).then_some(at as u32 + 1)
+    })
+}
+
+/// Announced tracks as WebRTC describes them, if all that are carried can go on as they come.
+fn as_packets(tracks: &[AnnouncedTrack]) -> Option<Vec<TrackDescription>> {
+    let carried = tracks.iter().zip(ssrcs_of(tracks)).filter_map(|(track, ssrc)| Some((track, ssrc?)));
+    let described = carried.map(|(track, ssrc)| {
+        track.passes_on().then(|| TrackDescription {
+            mid: String::new(),
+            kind: track.kind,
+            formats: vec![Format {
+                payload_type: track.payload_type,
+                codec: track.codec,
+                clock_rate: track.clock_rate,
+                channels: if track.codec == Codec::Opus { 2 } else { 1 },
+                fmtp: track.passed_fmtp(),
+                rtx_payload_type: None,
+                feedback: Feedback::default(),
+            }],
+            extensions: ExtensionMap::default(),
+            sources: vec![Source { ssrc, rtx_ssrc: None }],
+            extmap_allow_mixed: false,
+            rids: Vec::new(),
+            red: None,
+            fec: None,
+        })
+    });
+    described.collect()
 }
 
 impl Refused {

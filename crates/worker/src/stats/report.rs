@@ -6,6 +6,8 @@ use crate::frames::stream::FrameStream;
 use crate::ids::{ConnId, TableId};
 use crate::mailbox::MailboxCounters;
 use crate::proto::session::{Media, Session};
+use crate::publication::Source;
+use crate::registry::Origin;
 use worker_api::command::Listed;
 use worker_api::snapshot::{
     PublisherSnapshot, SessionSnapshot, StreamSnapshot, WorkerCounters, WorkerSnapshot,
@@ -41,6 +43,8 @@ impl Worker {
                 .map(|(_, stream)| self.stream_snapshot(stream))
                 .chain(self.packets.stream_snapshots(&self.ctx).map(|(bridge, stream)| StreamSnapshot {
                     bridge: self.bridges.snapshot(&self.ctx, bridge),
+                    publisher:
+                        stream.publisher.or_else(|| self.publisher_of_packets(&stream.app, &stream.name)),
                     ..stream
                 }))
                 .collect(),
@@ -69,6 +73,21 @@ impl Worker {
             counters.bytes_out += counters.relay.bytes_out;
         }
         counters
+    }
+
+    /// The connection that publishes a stream as packets.
+    fn publisher_of_packets(&self, app: &str, name: &str) -> Option<PublisherSnapshot> {
+        let (id, _) = self.ctx.directory.home(&format!("{app}/{name}"))?;
+        let stream = self.packets.streams.get(self.packets.streams.find(id)?)?;
+        let Source { origin: Origin::Rtsp(conn), .. } = stream.publication.source? else { return None };
+        let session = self.connections.sessions.get(conn)?;
+        let stats = &self.connections.columns.stats;
+        Some(PublisherSnapshot {
+            session: session.id,
+            address: session.address,
+            protocol: stats.protocol[conn.index()],
+            connected_ms: self.ctx.now_ms - stats.opened_ms[conn.index()],
+        })
     }
 
     fn stream_snapshot(&self, stream: &FrameStream) -> StreamSnapshot {
@@ -111,16 +130,21 @@ impl Worker {
 
     fn session_snapshot(&self, conn: ConnId, session: &Session) -> SessionSnapshot {
         let stream = match session.media {
-            Media::None => None,
+            Media::None | Media::PublishPackets(_) => None,
             Media::Publish(publish) => Some(publish.stream),
             Media::Play(player) => self.frames.players.get(player).map(|player| player.stream),
             Media::Tap(tap) => self.frames.taps.get(tap).map(|tap| tap.stream),
         };
         let stream = stream.and_then(|stream| self.frames.streams.get(stream));
+        let of_packets = match session.media {
+            Media::PublishPackets(publish) => self.packets.streams.get(publish.stream),
+            _ => None,
+        };
+        let of_packets = of_packets.map(|stream| stream.publication.key.to_string());
         let of_columns =
             self.connections.columns.session_snapshot(conn, session.id, session.address, self.ctx.now_ms);
         SessionSnapshot {
-            stream: stream.map(|stream| stream.publication.key.to_string()),
+            stream: stream.map(|stream| stream.publication.key.to_string()).or(of_packets),
             user_agent: session.user_agent.as_deref().map(str::to_owned),
             srt: self.srt_snapshot(session),
             ..of_columns

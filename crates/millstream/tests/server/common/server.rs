@@ -26,6 +26,8 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) https: Option<SocketAddr>,
     pub(crate) srt: Option<SocketAddr>,
+    pub(crate) rtsp: Option<SocketAddr>,
+    pub(crate) rtsps: Option<SocketAddr>,
 }
 
 /// Where a server runs.
@@ -62,6 +64,8 @@ impl Server {
             http: addresses.http[0],
             https: addresses.https.first().copied(),
             srt: addresses.srt.first().copied(),
+            rtsp: addresses.rtsp.first().copied(),
+            rtsps: addresses.rtsps.first().copied(),
             runs: Runs::Here { _server: Box::new(server) },
             dir,
         }
@@ -78,6 +82,7 @@ impl Server {
             .args(["--rtmp-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"])
             .args(["--rtc-udp-listen", "127.0.0.1:0", "--rtc-tcp-listen", "127.0.0.1:0"])
             .args(["--srt-listen", "127.0.0.1:0"])
+            .args(["--rtsp-listen", "127.0.0.1:0", "--rtsp-udp-listen", "127.0.0.1:0"])
             .output()
             .expect("it runs");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -130,6 +135,8 @@ impl Server {
             http: first("http").expect("an HTTP address"),
             https: first("https"),
             srt: first("srt"),
+            rtsp: first("rtsp"),
+            rtsps: first("rtsps"),
             runs: Runs::Process(child),
             dir,
         };
@@ -156,6 +163,11 @@ impl Server {
     /// `rtmp://` URL of `app/stream`.
     pub(crate) fn rtmp_url(&self, stream: &str) -> String {
         format!("rtmp://{}/{stream}", self.rtmp)
+    }
+
+    /// `rtsp://` URL of this path.
+    pub(crate) fn rtsp_url(&self, path: &str) -> String {
+        format!("rtsp://{}{path}", self.rtsp.expect("RTSP is on"))
     }
 
     /// `srt://` URL with this stream ID.
@@ -322,11 +334,16 @@ impl Drop for Server {
 
 /// What every server of the tests has besides its configuration: as many workers, and free ports.
 fn flags(workers: u32, config: &str) -> Vec<(&'static str, String)> {
-    let tls: &[&str] = if config.contains("[tls]") { &["rtmps.listen", "https.listen"] } else { &[] };
+    let tls: &[&str] =
+        if config.contains("[tls]") { &["rtmps.listen", "https.listen", "rtsps.listen"] } else { &[] };
     let rtc: &[&str] =
         if config.contains("udp_listen") { &[] } else { &["rtc.udp_listen", "rtc.tcp_listen"] };
     let http: &[&str] = if config.contains("[http]\nlisten") { &[] } else { &["http.listen"] };
-    let listen = ["rtmp.listen", "srt.listen"].iter().chain(http).chain(tls).chain(rtc);
+    let listen = ["rtmp.listen", "srt.listen", "rtsp.listen", "rtsp.udp_listen"]
+        .iter()
+        .chain(http)
+        .chain(tls)
+        .chain(rtc);
     let listen = listen.map(|key| (*key, "127.0.0.1:0".to_owned()));
     listen.chain([("server.workers", workers.to_string())]).collect()
 }
