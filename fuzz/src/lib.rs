@@ -25,6 +25,7 @@ pub mod rtp;
 pub mod rtp_depacketize;
 pub mod rtp_fec;
 pub mod rtp_packetize;
+pub mod rtsp;
 pub mod sfu;
 pub mod srt;
 pub mod srtp;

@@ -31,7 +31,7 @@ impl DecodingTimes {
     pub(crate) fn next(&mut self, pts: Timestamp) -> Timestamp {
         let jumps = self.newest_shown.is_some_and(|newest| (newest - pts).micros().abs() > JUMP_US);
         if jumps {
-            (self.newest_shown, self.last) = (None, None);
+            self.newest_shown = None;
             self.waiting.clear();
         }
         self.newest_shown = Some(self.newest_shown.map_or(pts, |newest| newest.max(pts)));

@@ -1,8 +1,8 @@
 //! RTP of a publisher to frames, for streams whose packets WebRTC does not take as they are: AAC, pictures
 //! that are not sent in the order they are shown, parameter sets that are in the description alone.
 //!
-//! Order, depacketizing and the common time of both tracks are the bridge's ([`bridge::RtpToFrame`]); here are
-//! payload types, sender and receiver reports, and decoding times.
+//! Order, depacketizing and the common time of both tracks are the bridge's ([`bridge::RtpToFrame`]); here
+//! are payload types, sender and receiver reports, and decoding times.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -269,7 +269,9 @@ impl Incoming {
             if is_video {
                 Arc::make_mut(&mut frame).dts = self.times.next(frame.pts);
             }
-            for mut header in self.headers.drain(..) {
+            // A configuration of video waits for its picture, which audio may get ahead of.
+            let is_due = |header: &mut Arc<Frame>| is_video || header.role == FrameRole::Metadata;
+            for mut header in self.headers.extract_if(.., is_due) {
                 let times = Arc::make_mut(&mut header);
                 (times.dts, times.pts) = (frame.dts, frame.dts);
                 self.frames.push_back(header);

@@ -1,7 +1,8 @@
 //! What comes on a connection, cut into requests and interleaved packets (RFC 2326 section 10.12).
 //!
 //! ```text
-//! | "$" | channel 8 | length 16 | packet ... |      | request line CRLF | fields CRLF ... | CRLF | body ... |
+//! | "$" | channel 8 | length 16 | packet ... |
+//! | request line CRLF | fields CRLF ... | CRLF | body ... |
 //! ```
 //! Heads and bodies have limits that hold before anything is parsed. A head is searched for its end once per
 //! byte, however slowly it comes, and read by `rtsp-types` when it is whole. How long the body is has to be
@@ -28,7 +29,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { head_bytes_max: 8 << 10, body_bytes_max: 64 << 10, lines_max: 64 }
+        Self { head_bytes_max: 8 << 10, body_bytes_max: 16 << 10, lines_max: 64 }
     }
 }
 
@@ -45,6 +46,8 @@ pub enum InputError {
     NoRequest,
     /// It is a request of another version.
     Version,
+    /// It is an interleaved packet, and no channel was set up.
+    NoChannels,
 }
 
 impl InputError {
@@ -56,6 +59,7 @@ impl InputError {
             Self::Length => "RTSP request with an ambiguous length",
             Self::NoRequest => "not an RTSP request",
             Self::Version => "not RTSP 1.0",
+            Self::NoChannels => "an interleaved packet before any channel was set up",
         }
     }
 }
@@ -82,6 +86,8 @@ pub(crate) struct Input {
     from: usize,
     /// The head at hand has no end before.
     searched: usize,
+    /// Requests, answers and packets so far.
+    items: u64,
 }
 
 impl Input {
@@ -108,14 +114,23 @@ impl Input {
         &self.bytes[from..to]
     }
 
-    /// The next thing, if all of it is there.
-    pub(crate) fn next(&mut self, limits: &Limits) -> Result<Option<Item>, InputError> {
+    /// Requests, answers and packets that have come as a whole.
+    pub(crate) fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// The next thing, if all of it is there. Without `has_channels`, interleaved packets are an error,
+    /// before they have come.
+    pub(crate) fn next(&mut self, limits: &Limits, has_channels: bool) -> Result<Option<Item>, InputError> {
         // Empty lines between messages are passed over, as everywhere.
         while self.searched <= self.from && matches!(self.bytes.get(self.from), Some(b'\r' | b'\n')) {
             self.from += 1;
         }
         let Some(first) = self.bytes.get(self.from) else { return Ok(None) };
         if *first == MAGIC {
+            if !has_channels {
+                return Err(InputError::NoChannels);
+            }
             let Some(&[_, channel, high, low]) = self.bytes[self.from..].first_chunk() else {
                 return Ok(None);
             };
@@ -125,6 +140,7 @@ impl Input {
                 return Ok(None);
             }
             (self.from, self.searched) = (to, to);
+            self.items += 1;
             return Ok(Some(Item::Packet { channel, from, to }));
         }
         let Some(head_end) = self.head_end() else {
@@ -159,6 +175,7 @@ impl Input {
         };
         self.from = head_end + body_bytes;
         self.searched = self.from;
+        self.items += 1;
         Ok(Some(item))
     }
 

@@ -214,8 +214,8 @@ impl Outgoing {
         (0..TRACKS).filter(|track| self.tracks[*track].is_some())
     }
 
-    /// What players are told of it. Tracks that come later are left out from now on. `None` if there is nothing
-    /// that RTSP carries.
+    /// What players are told of it. Tracks that come later are left out from now on. `None` if there is
+    /// nothing that RTSP carries.
     pub fn description(&mut self, name: &str) -> Option<String> {
         let mut out = String::new();
         for (at, track) in self.tracks.iter().enumerate() {
@@ -236,11 +236,6 @@ impl Outgoing {
     /// Why nothing goes on, if nothing does: what was described is not what comes.
     pub fn refusal(&self) -> Option<&'static str> {
         self.refusal
-    }
-
-    /// Another publisher begins: its tracks are to be as they were described.
-    pub fn publisher_started(&mut self, now: Instant) {
-        self.clock = StreamClock::new(now);
     }
 
     /// Appends the packets of a frame, which is decoded at `time` on the stream's timeline.

@@ -10,10 +10,10 @@
 //! then the requests behind it wait, and their bytes are bounded.
 
 use rtsp_types::headers::{
-    AUTHORIZATION, CONTENT_BASE, CONTENT_TYPE, CSEQ, PUBLIC, REQUIRE, SERVER, SESSION, TRANSPORT,
-    UNSUPPORTED, USER_AGENT, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_BASE, CONTENT_TYPE, CSEQ, PUBLIC, REQUIRE, SESSION, TRANSPORT, UNSUPPORTED,
+    USER_AGENT, WWW_AUTHENTICATE,
 };
-use rtsp_types::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
+use rtsp_types::{HeaderName, HeaderValue, Method, Request, StatusCode};
 
 use crate::auth::{self, Credential, Offered};
 use crate::input::{Input, InputError, Item, Limits};
@@ -25,7 +25,7 @@ const METHODS: &str =
     "OPTIONS, DESCRIBE, ANNOUNCE, SETUP, PLAY, RECORD, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
 
 /// Bytes that may wait behind a request that is being answered.
-const WAITING_BYTES_MAX: usize = 128 << 10;
+const WAITING_BYTES_MAX: usize = 32 << 10;
 
 /// Longest time between two signs of life, as clients are told, seconds.
 pub(crate) const TIMEOUT_SECONDS: u64 = 60;
@@ -183,6 +183,7 @@ pub struct ServerSession {
     phase: Phase,
     described: Option<Described>,
     setups: Vec<Setup>,
+    had_channels: bool,
     awaiting: Option<Awaiting>,
     ends: Option<Ends>,
     user_agent: Option<String>,
@@ -205,6 +206,7 @@ impl ServerSession {
             phase: Phase::Init,
             described: None,
             setups: Vec::new(),
+            had_channels: false,
             awaiting: None,
             ends: None,
             user_agent: None,
@@ -226,7 +228,9 @@ impl ServerSession {
     /// The next thing that the client wants or sends.
     pub fn poll_event(&mut self) -> Option<Event> {
         while self.awaiting.is_none() && self.ends.is_none() {
-            let item = match self.input.next(&self.limits) {
+            // Packets may still be on their way after a TEARDOWN.
+            let has_channels = !self.setups.is_empty() || self.had_channels;
+            let item = match self.input.next(&self.limits, has_channels) {
                 Ok(item) => item?,
                 Err(error) => {
                     self.refuse_input(error);
@@ -317,6 +321,11 @@ impl ServerSession {
     /// Whether a message has begun, and not ended.
     pub fn is_partial(&self) -> bool {
         self.input.waiting() > 0 && self.awaiting.is_none()
+    }
+
+    /// Requests and packets that have come as a whole.
+    pub fn items(&self) -> u64 {
+        self.input.items()
     }
 
     /// Whether an event waits to be answered.
@@ -562,6 +571,7 @@ impl ServerSession {
             return Err(Status::UnsupportedTransport);
         }
         self.setups.push(Setup { track, lower });
+        self.had_channels = true;
         self.phase = Phase::Ready;
         Ok(lower)
     }
@@ -594,7 +604,9 @@ impl ServerSession {
 
     fn refuse_input(&mut self, error: InputError) {
         let status = match error {
-            InputError::HeadTooLong | InputError::Length | InputError::NoRequest => Status::BadRequest,
+            InputError::HeadTooLong | InputError::Length | InputError::NoRequest | InputError::NoChannels => {
+                Status::BadRequest
+            }
             InputError::BodyTooLong => Status::BodyTooLarge,
             InputError::Version => Status::VersionNotSupported,
         };
@@ -610,20 +622,22 @@ impl ServerSession {
         fields: impl IntoIterator<Item = (HeaderName, String)>,
         body: &str,
     ) {
-        let mut builder =
-            Response::builder(Version::V1_0, status).header(CSEQ, cseq).header(SERVER, "Millstream");
-        if let Some(reason) = reason {
-            let text: String = reason.chars().filter(|char| char.is_ascii() && !char.is_control()).collect();
-            builder = builder.reason_phrase(text);
-        }
+        use std::io::Write;
+        let standard = if status == StatusCode::Ok { "OK".to_owned() } else { status.to_string() };
+        let reason = reason.unwrap_or(&standard);
+        let reason: String = reason.chars().filter(|char| char.is_ascii() && !char.is_control()).collect();
+        let (code, out) = (u16::from(status), &mut self.output);
+        // By hand: `rtsp-types` puts fields of one name into one line, which clients do not read as several
+        // challenges. Writing to a `Vec` cannot fail.
+        let _ = write!(out, "RTSP/1.0 {code} {reason}\r\nCSeq: {cseq}\r\nServer: Millstream\r\n");
         for (name, value) in fields {
-            builder = builder.header(name, value);
+            let value: String = value.chars().filter(|char| !char.is_control()).collect();
+            let _ = write!(out, "{}: {value}\r\n", name.as_str());
         }
-        // Writing to a `Vec` cannot fail.
-        let _ = match body {
-            "" => builder.empty().write(&mut self.output),
-            body => builder.build(body.as_bytes()).write(&mut self.output),
-        };
+        if !body.is_empty() {
+            let _ = write!(out, "Content-Length: {}\r\n", body.len());
+        }
+        let _ = write!(out, "\r\n{body}");
     }
 }
 

@@ -92,6 +92,8 @@ mod rtc_security_injection;
 mod rtc_security_signalling;
 mod rtmp_ffmpeg;
 mod rtmp_rtmpdump;
+mod rtsp_doors;
+mod rtsp_hostile;
 mod second_publisher;
 mod segments_store;
 mod shutdown;

@@ -36,8 +36,8 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 /// each of the others, however many streams they have.
 const MERGED_WAIT_MS: u64 = 5;
 
-/// Longest time that frames wait to be sent together by SRT and RTSP, milliseconds: receivers play each packet
-/// as late as it was sent, so that what is merged comes in bursts.
+/// Longest time that frames wait to be sent together by SRT and RTSP, milliseconds: receivers play each
+/// packet as late as it was sent, so that what is merged comes in bursts.
 const TIMED_MERGE_MS: u64 = 10;
 
 /// Pictures after which the order that a publisher sends them in is known: more than an encoder keeps back.

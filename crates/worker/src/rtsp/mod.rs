@@ -91,6 +91,7 @@ pub(crate) struct RtspLink {
     out: Vec<u8>,
     is_dirty: bool,
     partial_since_ms: Option<u64>,
+    items: u64,
     begun_since_ms: Option<u64>,
     heard_ms: u64,
 }
@@ -228,6 +229,7 @@ impl RtspLink {
             out: Vec::new(),
             is_dirty: false,
             partial_since_ms: None,
+            items: 0,
             begun_since_ms: None,
             heard_ms: 0,
         }
@@ -236,8 +238,11 @@ impl RtspLink {
     /// Its input has been read.
     pub(crate) fn note_input(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
+        // What is sent without a pause ends in the middle of a packet all the time, each time of another.
+        let is_same = std::mem::replace(&mut self.items, self.machine.items()) == self.machine.items();
         self.partial_since_ms = match self.machine.is_partial() {
-            true => self.partial_since_ms.or(Some(now_ms)),
+            true if is_same => self.partial_since_ms.or(Some(now_ms)),
+            true => Some(now_ms),
             false => None,
         };
     }

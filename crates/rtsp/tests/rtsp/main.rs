@@ -1,0 +1,5 @@
+//! Behaviour tests of `rtsp`: sessions, media both ways, and the kept fuzz corpus.
+
+mod fuzz_corpus;
+mod media_both_ways;
+mod sessions;

@@ -1,0 +1,171 @@
+//! Frames to RTP and back: nothing is lost, and times are what they were.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use rtp::rtcp::{NtpTime, SenderInfo, SenderReport};
+use rtsp::{Incoming, IncomingSettings, Outgoing, Passing, announced};
+
+/// Parameter sets of x264, 320 by 180, High, with B-frames.
+const AVCC: &[u8] = &[
+    0x01, 0x64, 0x00, 0x0c, 0xff, 0xe1, 0x00, 0x1a, 0x67, 0x64, 0x00, 0x0c, 0xac, 0xd9, 0x41, 0x41, 0x9f,
+    0x9f, 0x01, 0x10, 0x00, 0x00, 0x03, 0x00, 0x10, 0x00, 0x00, 0x03, 0x03, 0x20, 0xf1, 0x42, 0x99, 0x60,
+    0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8, 0xf8, 0x00,
+];
+
+#[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
+fn start() -> Instant {
+    Instant::now() + Duration::from_secs(1_000_000)
+}
+
+fn frame(track: TrackId, role: FrameRole, codec: Codec, (dts, pts): (i64, i64), data: Vec<u8>) -> Frame {
+    let times = (Timestamp::from_millis(dts), Timestamp::from_millis(pts));
+    Frame::new(track, role, codec, times, data)
+}
+
+fn picture(head: u8, number: u8) -> Vec<u8> {
+    let unit = [&[head, 0x88, 0x84, number][..], &[number | 1; 3_000]].concat();
+    [&(unit.len() as u32).to_be_bytes()[..], &unit].concat()
+}
+
+/// A second of video of 25 pictures, sent as I P B b, and AAC.
+fn film() -> Vec<Frame> {
+    let mut frames = vec![
+        frame(TrackId::VIDEO, FrameRole::Config, Codec::H264, (0, 0), AVCC.to_vec()),
+        frame(TrackId::AUDIO, FrameRole::Config, Codec::Aac, (0, 0), vec![0x11, 0x90]),
+    ];
+    let shown = |at: i64| match at {
+        0 => 0,
+        at => (at - 1) / 3 * 3 + [3, 1, 2][(at as usize - 1) % 3],
+    };
+    for at in 0..25i64 {
+        let (role, head) = if at == 0 { (FrameRole::Key, 0x65) } else { (FrameRole::Inter, 0x41) };
+        let times = (at * 40, (shown(at) + 1) * 40);
+        frames.push(frame(TrackId::VIDEO, role, Codec::H264, times, picture(head, at as u8)));
+        for audio in 0..2 {
+            let at_ms = at * 40 + audio * 20;
+            frames.push(frame(
+                TrackId::AUDIO,
+                FrameRole::Audio,
+                Codec::Aac,
+                (at_ms, at_ms),
+                vec![at as u8; 50],
+            ));
+        }
+    }
+    frames
+}
+
+/// Interleaved packets: channel and bytes.
+fn packets(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let (mut rest, mut found) = (bytes, Vec::new());
+    while let [b'$', channel, high, low, behind @ ..] = rest {
+        let (packet, next) = behind.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        found.push((*channel, packet.to_vec()));
+        rest = next;
+    }
+    assert!(rest.is_empty());
+    found
+}
+
+#[test]
+fn frames_that_go_out_come_in_as_they_were() {
+    let began = start();
+    let mut outgoing = Outgoing::new([1, 2], began);
+    let (mut sent, mut bytes) = (Vec::new(), Vec::new());
+    for frame in film() {
+        bytes.clear();
+        let now = began + Duration::from_millis(frame.dts.millis() as u64);
+        outgoing.write(now, NtpTime(1 << 60), frame.dts, &frame, &mut bytes);
+        sent.push((now, packets(&bytes)));
+    }
+    let text = outgoing.description("cam").expect("a description");
+    assert_eq!(outgoing.tracks().collect::<Vec<_>>(), [0, 1]);
+    let tracks = announced(text.as_bytes()).expect("what is written can be read");
+    assert_eq!(tracks.iter().map(|track| track.codec).collect::<Vec<_>>(), [Codec::H264, Codec::Aac]);
+    assert!(!tracks[0].passes_on(), "it has B-frames");
+    let mut incoming = Incoming::new(&tracks, IncomingSettings { delay_max: Duration::ZERO }, began);
+    let mut came: Vec<Arc<Frame>> = Vec::new();
+    // Publishers report first: video begins with what is shown after 40 ms, audio at once.
+    for (track, shown_ms) in [(0, 40), (1, 0)] {
+        let of_track = |(channel, _): &&(u8, Vec<u8>)| usize::from(*channel) == 2 * track;
+        let (_, first) = sent.iter().flat_map(|(_, packets)| packets).find(of_track).expect("a packet");
+        let first = rtp::Packet::parse(first).expect("RTP");
+        let ntp = NtpTime((1 << 60) + (shown_ms << 32) / 1_000);
+        let info = SenderInfo { ntp, rtp_timestamp: first.timestamp(), packets: 0, payload_bytes: 0 };
+        let mut report = Vec::new();
+        SenderReport::write(&mut report, first.ssrc(), &info, &[]);
+        incoming.rtcp(began, track, &report).expect("a report");
+    }
+    for (now, packets) in sent {
+        for (channel, packet) in packets {
+            let track = usize::from(channel / 2);
+            match channel % 2 {
+                0 => incoming.rtp(now, track, &packet).expect("a packet"),
+                _ => assert!(!incoming.rtcp(now, track, &packet).expect("a report")),
+            }
+        }
+        came.extend(std::iter::from_fn(|| incoming.next_frame()));
+    }
+    incoming.poll(began + Duration::from_secs(5));
+    came.extend(std::iter::from_fn(|| incoming.next_frame()));
+    let of = |frames: Vec<&Frame>, role: FrameRole, other: FrameRole| {
+        let chosen = frames.into_iter().filter(|frame| frame.role == role || frame.role == other);
+        chosen
+            .map(|frame| (frame.data().to_vec(), frame.dts.millis(), frame.pts.millis()))
+            .collect::<Vec<_>>()
+    };
+    let film = film();
+    for (role, other) in [(FrameRole::Key, FrameRole::Inter), (FrameRole::Audio, FrameRole::Audio)] {
+        let mut sent = of(film.iter().collect(), role, other);
+        // What is heard before the first picture is left out.
+        sent.retain(|(_, _, shown_ms)| *shown_ms >= 20);
+        let came = of(came.iter().map(|frame| &**frame).collect(), role, other);
+        assert_eq!(came.len(), sent.len(), "{role:?}");
+        let offset = came[0].2 - sent[0].2;
+        for (at, (came, sent)) in came.iter().zip(&sent).enumerate() {
+            assert_eq!(came.0, sent.0, "{role:?} {at}");
+            assert!((came.2 - sent.2 - offset).abs() <= 1, "{role:?} {at}: {} {}", came.2, sent.2 + offset);
+            assert!(came.1 <= came.2, "{role:?} {at} is decoded before it is shown");
+        }
+        assert!(came.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{role:?}: decoding times rise");
+    }
+    let config = came.iter().find(|frame| frame.role == FrameRole::Config).expect("a configuration");
+    assert_eq!(config.codec, Codec::H264);
+}
+
+#[test]
+fn packets_that_pass_have_one_source_and_parameter_sets_ahead_of_key_frames() {
+    const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video 0 RTP/AVP 96\r\n\
+        a=rtpmap:96 H264/90000\r\n\
+        a=fmtp:96 sprop-parameter-sets=Z0LADNkBQZ+fARAAAAMAEAAAAwMg8UKkgA==,aMuDyyA=\r\n";
+    let tracks = announced(SDP.as_bytes()).expect("a description");
+    assert!(tracks[0].passes_on(), "baseline has no B-frames");
+    assert!(tracks[0].passed_fmtp().ends_with("profile-level-id=42c00c"), "{}", tracks[0].passed_fmtp());
+    let now = start();
+    let mut passing = Passing::new(&tracks, &[Some(9)], now);
+    let mut out: Vec<(u16, u32, u8)> = Vec::new();
+    let mut pass = |sequence: u16, timestamp: u32, head: u8| {
+        let mut packet = vec![0x80, 96];
+        packet.extend(sequence.to_be_bytes());
+        packet.extend(timestamp.to_be_bytes());
+        packet.extend([0xaa, 0xbb, 0xcc, 0xdd, head, 1, 2]);
+        let take = |packet: &[u8]| {
+            let read = rtp::Packet::parse(packet).expect("RTP");
+            out.push((read.sequence_number(), read.ssrc(), read.payload()[0] & 0x1f));
+        };
+        passing.rtp(now, 0, &packet, take).expect("it passes");
+    };
+    pass(65_535, 0, 0x65);
+    pass(0, 3_600, 0x41);
+    // One that was overtaken has the number it would have had.
+    pass(2, 7_200, 0x65);
+    pass(1, 7_200, 0x06);
+    // A key frame that brings its own.
+    pass(3, 10_800, 0x67);
+    pass(4, 10_800, 0x65);
+    let expected =
+        [(65_535, 9, 24), (0, 9, 5), (1, 9, 1), (3, 9, 24), (4, 9, 5), (2, 9, 6), (5, 9, 7), (6, 9, 5)];
+    assert_eq!(out, expected);
+}
