@@ -1,6 +1,6 @@
 //! Clients by RTSP that may not come in, or send what makes no sense.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use base64::Engine;
@@ -36,10 +36,11 @@ impl Client {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
-            if self.socket.read(&mut byte).expect("an answer in time") == 0 {
-                break;
+            match self.socket.read_exact(&mut byte) {
+                Ok(()) => head.push(byte[0]),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
+                Err(error) => panic!("an answer in time: {error}"),
             }
-            head.push(byte[0]);
         }
         let head = String::from_utf8(head).expect("text");
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
