@@ -208,8 +208,9 @@ fn sets(fmtp: &str, names: &[&str]) -> Vec<Vec<u8>> {
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let is_hex =
-        text.len() % 2 == 0 && text.len() <= 128 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex = text.len().is_multiple_of(2)
+        && text.len() <= 128
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hex.then(|| {
         let pairs = text.as_bytes().chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
         pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
