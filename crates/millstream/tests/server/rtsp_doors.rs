@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use crate::common::bridge::{Viewed, metric};
 use crate::common::eventually;
+use crate::common::rtc::Client;
 use crate::common::server::Server;
 use crate::common::tools::{
     Frames, Packet, Player, Running, ffmpeg, frames_of, frames_with, publish_repeated, run, sample,
@@ -122,6 +124,14 @@ fn packets_that_webrtc_takes_go_on_as_they_come() {
         // Its parameter sets are in the description alone.
         let played = play_by("tcp", &server.rtsp_url("/live/cam"));
         assert_runs(&Frames { audio: Vec::new(), ..played }, &Frames { audio: Vec::new(), ..source }, 0);
+        // Viewers of WHEP get the packets themselves: no bridge makes any for them.
+        let (mut viewer, mut viewed) = (Client::play_h264(&server, "live/cam"), Viewed::default());
+        viewer.until("a key frame and audio", |viewer| {
+            viewed.take(viewer);
+            viewed.key_frame && viewed.audio > 0
+        });
+        assert_eq!(viewer.delete(), 200);
+        assert_eq!(metric(&server, "millstream_bridge_started_total", "rtmp_to_webrtc"), Some(0.0));
         drop(publisher);
         server.wait_for_publisher("live/cam", false);
     }
