@@ -244,7 +244,7 @@ fn channels_that_nobody_set_up_and_broken_packets_disturb_nothing() {
 #[test]
 fn a_thousand_connections_that_hold_half_a_request_cost_little() {
     const COUNT: usize = 1_000;
-    crate::common::raise_descriptor_limit(2 * COUNT as u64 + 200);
+    let _turn = crate::common::many_descriptors(2 * COUNT as u64 + 200);
     let mut server = Server::spawn("[limits]\nhandshake_timeout_ms = 60000\n");
     let before = server.resident_bytes();
     let media = "m=audio 0 RTP/AVP 0\r\na=control:t\r\n".repeat(300);
