@@ -23,7 +23,7 @@ use object_store::path::Path;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use worker_api::segments::SegmentsUpdate;
 
 use crate::backoff::pause;
@@ -33,6 +33,8 @@ use crate::store::{Store, hex};
 
 /// Requests to the store for segments that are under way at a time.
 const REQUESTS_MAX: usize = 64;
+/// The same for deletions, which wait for each other and keep no segment waiting.
+const DELETIONS_MAX: usize = 8;
 /// Longest pause after a failure: what is live is worth nothing minutes later.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Messages that may wait for the task of a stream: it takes them at once.
@@ -82,6 +84,7 @@ pub(crate) struct Mirror {
     uploads: UploadSettings,
     settings: MirrorSettings,
     requests: Semaphore,
+    deletions: Semaphore,
     pace: Mutex<Pace>,
 }
 
@@ -140,8 +143,9 @@ pub(crate) async fn run(
     // Then none comes.
     let Some(settings) = uploads.mirror.clone() else { return std::future::pending().await };
     let deletes = settings.deletes;
-    let requests = Semaphore::new(REQUESTS_MAX);
-    let mirror = Arc::new(Mirror { store, counts, uploads, settings, requests, pace: Mutex::default() });
+    let (requests, deletions) = (Semaphore::new(REQUESTS_MAX), Semaphore::new(DELETIONS_MAX));
+    let pace = Mutex::default();
+    let mirror = Arc::new(Mirror { store, counts, uploads, settings, requests, deletions, pace });
     let mut tasks: JoinSet<String> = JoinSet::new();
     let mut known: HashMap<String, mpsc::Sender<Message>> = HashMap::new();
     let mut left = std::pin::pin!(mirror.left(started_ms));
@@ -225,6 +229,16 @@ impl Mirror {
         answer
     }
 
+    /// Cleans up. Whatever comes of it, segments do not wait for that.
+    async fn clean<T>(&self, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let _place = self.deletions.acquire().await.expect("it is never closed");
+        let answer = request.await;
+        if answer.is_err() {
+            self.counts().failures.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
     fn failed(&self, failure: &Failure) {
         self.counts().failures.fetch_add(1, Ordering::Relaxed);
         let mut pace = self.pace();
@@ -270,15 +284,18 @@ impl Mirror {
 
     /// What earlier processes have left, by folder: media, and playlists.
     async fn left(&self, started_ms: u64) -> BTreeMap<String, (Vec<Path>, Vec<Path>)> {
-        loop {
-            let listed = self.ask(self.list(started_ms)).await;
-            match listed {
+        for failures in 1_u32.. {
+            match self.clean(self.list(started_ms)).await {
                 Ok(left) => return left,
                 Err(Failure { why, .. }) => {
-                    tracing::debug!(why, "it is not known what is left to be deleted in the store");
+                    if failures == 1 {
+                        tracing::warn!(why, "it is not known what is left to be deleted in the store");
+                    }
+                    sleep(pause(failures, &self.uploads)).await;
                 }
             }
         }
+        BTreeMap::new()
     }
 
     async fn list(&self, started_ms: u64) -> Result<BTreeMap<String, (Vec<Path>, Vec<Path>)>, Failure> {

@@ -61,7 +61,9 @@ impl Store {
                 let explain = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
                 std::fs::create_dir_all(path).map_err(|error| explain(&error))?;
                 let local = LocalFileSystem::new_with_prefix(path).map_err(|error| explain(&error))?;
-                (Arc::new(local.with_fsync(true)), None, None, format!("file://{}", path.display()))
+                // Nobody else removes the folders of streams that were deleted.
+                let local = local.with_fsync(true).with_automatic_cleanup(true);
+                (Arc::new(local), None, None, format!("file://{}", path.display()))
             }
             Destination::S3(s3) => {
                 let bandwidth = Arc::new(Bandwidth::new(settings.bytes_per_second));

@@ -20,7 +20,7 @@ fn json_lines_carry_the_session_they_speak_of() {
     raw::read_until_closed(&mut broken, crate::common::TIMEOUT).expect("closed");
     player.end();
     publisher.end();
-    let expected = ["publisher started", "player joined", "player left", "publisher left", "RTMP error"];
+    let expected = ["publisher started", "player joined", "player left", "publisher left", "protocol error"];
     let lines = crate::common::eventually("all of it is logged", || {
         let lines: Vec<Value> = server
             .log()
@@ -46,7 +46,7 @@ fn a_flood_of_bad_peers_does_not_flood_the_log() {
     }
     server.wait_for_session_count(0);
     server.assert_healthy();
-    let lines = server.log().lines().filter(|line| line.contains("RTMP error")).count();
+    let lines = server.log().lines().filter(|line| line.contains("protocol error")).count();
     assert!((1..900).contains(&lines), "{lines} lines for a thousand errors");
 }
 

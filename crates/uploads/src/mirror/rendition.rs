@@ -23,8 +23,8 @@ pub(super) struct Rendition {
     listed: VecDeque<ListedSegment>,
     /// What the playlist in the store says.
     written: Option<Extent>,
-    /// The newest init segment in the store.
-    init: Option<(Arc<str>, u64)>,
+    /// Init segments that were brought to the store, and are needed or will be deleted.
+    inits: Vec<(Arc<str>, u64)>,
     /// No more segments of its run will come.
     is_ended: bool,
 }
@@ -70,7 +70,7 @@ impl Rendition {
             waiting: VecDeque::new(),
             listed: VecDeque::new(),
             written: None,
-            init: None,
+            inits: Vec::new(),
             is_ended: false,
         }
     }
@@ -111,21 +111,26 @@ impl Rendition {
         self.waiting.iter_mut()
     }
 
-    /// Whether a segment would have left the playlist by the time that it gets into it.
-    pub(super) fn is_too_late(&self, waiting: &Waiting, listed: Duration) -> bool {
-        let newest = self.waiting.back().map_or(Duration::ZERO, |newest| newest.segment.wall_clock);
-        newest.saturating_sub(waiting.segment.wall_clock) > listed
+    /// Takes out the first that waits, if it would have left the playlist by the time that it gets into it, or
+    /// anyway.
+    pub(super) fn take_late(&mut self, listed: Duration, is_stale: bool) -> Option<Waiting> {
+        let newest = self.waiting.back()?.segment.wall_clock;
+        let is_late = newest.saturating_sub(self.waiting.front()?.segment.wall_clock) > listed;
+        if is_late || is_stale { self.waiting.pop_front() } else { None }
     }
 
     /// Whether the init segment of one is still to be sent.
     pub(super) fn lacks_init(&self, waiting: &Waiting) -> bool {
-        let known = self.init.as_ref().map(|(prefix, number)| (prefix, *number));
-        waiting.init.is_some() && waiting.needs() != known
+        waiting.init.is_some() && waiting.needs().is_some_and(|init| !self.has(init))
     }
 
     /// The init segment of one is in the store.
     pub(super) fn has_init(&mut self, waiting: &Waiting) {
-        self.init = waiting.needs().map(|(prefix, number)| (Arc::clone(prefix), number));
+        self.inits.extend(waiting.needs().map(|(prefix, number)| (Arc::clone(prefix), number)));
+    }
+
+    fn has(&self, (prefix, number): (&Arc<str>, u64)) -> bool {
+        self.inits.iter().any(|(known, of)| known == prefix && *of == number)
     }
 
     /// The first that waits is in the store, or will never be. What the playlist no longer names.
@@ -159,7 +164,7 @@ impl Rendition {
     }
 
     /// Names of segments that are no longer listed, and of the init segments that no other needs.
-    fn names_of(&self, retired: &[ListedSegment]) -> Vec<String> {
+    fn names_of(&mut self, retired: &[ListedSegment]) -> Vec<String> {
         let mut names = Vec::new();
         let mut init = None;
         for ListedSegment { segment, prefix, is_gap } in retired {
@@ -173,7 +178,9 @@ impl Rendition {
             let is_needed =
                 self.listed.iter().any(|other| other.prefix == *prefix && other.segment.init == Some(number))
                     || self.waiting.iter().any(|other| other.needs() == Some((prefix, number)));
-            if !is_needed {
+            // One of somebody else under the name is not ours to delete.
+            if !is_needed && self.has((prefix, number)) {
+                self.inits.retain(|(known, of)| known != prefix || *of != number);
                 names.push(format!("{prefix}{}", Object::Init(self.id, number)));
             }
         }

@@ -25,8 +25,14 @@ use crate::status::{Cause, Failure};
 const BEFORE_PLAYLIST_MAX: usize = 4;
 /// Objects that are deleted at a time.
 const DELETED_AT_ONCE: usize = 8;
+/// When one is tried again that could not be deleted.
+const DELETED_AGAIN: Duration = Duration::from_secs(30);
+/// Objects that may wait to be deleted; the next start finds further ones.
+const DOOMED_MAX: usize = 20_000;
 /// How often the multivariant playlist is written for nothing but bit rates.
 const RATES_EVERY: Duration = Duration::from_secs(10);
+/// What of a stream that is over is not in the store by then is left to the next start.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(3600);
 
 /// One stream.
 struct Stream<'a> {
@@ -83,7 +89,9 @@ pub(super) async fn run(
                     Some(Message::Run(new)) => {
                         stream.begin();
                         let mut new = new;
-                        let is_over = stream.take(&new.borrow_and_update().state);
+                        // Who cuts the stream does not wait for this: the view is not held.
+                        let view = new.borrow_and_update().state.clone();
+                        let is_over = stream.take(&view);
                         views = (!is_over).then_some(new);
                         if is_over {
                             stream.is_over();
@@ -95,7 +103,10 @@ pub(super) async fn run(
                 },
                 changed = next(&mut views) => {
                     let is_over = match (changed, &mut views) {
-                        (true, Some(views)) => stream.take(&views.borrow_and_update().state),
+                        (true, Some(views)) => {
+                            let view = views.borrow_and_update().state.clone();
+                            stream.take(&view)
+                        }
                         _ => true,
                     };
                     if is_over {
@@ -132,7 +143,7 @@ impl Stream<'_> {
         (state.over_since, state.has_begun) = (None, true);
         // Playlists are written over.
         state.left.clear();
-        state.doomed.retain(|(_, key)| key.extension() != Some("m3u8"));
+        state.doomed.retain(|(_, key)| !is_playlist(key));
     }
 
     fn is_over(&self) {
@@ -143,6 +154,13 @@ impl Stream<'_> {
     fn take_left(&self, media: Vec<Path>, playlists: Vec<Path>) {
         let mut state = self.state();
         let at = Instant::now() + self.grace(&state);
+        // With a clock that was set back, what is sent at present seems to be older than this process.
+        let of_now: Vec<_> = state.renditions.values().map(|each| Arc::clone(each.tag())).collect();
+        let is_of_now = |key: &Path| {
+            let tag = key.as_ref().rsplit('/').nth(2);
+            tag == Some(&*state.tag) || of_now.iter().any(|of_now| tag == Some(&**of_now))
+        };
+        let media: Vec<_> = media.into_iter().filter(|key| !is_of_now(key)).collect();
         state.doomed.extend(media.into_iter().map(|key| (at, key)));
         if !state.has_begun {
             state.left = playlists;
@@ -210,7 +228,11 @@ impl Stream<'_> {
         loop {
             let news = self.news.notified();
             // What fails is tried again with what has come by then; the store is asked after a pause.
-            let Ok(did_something) = self.turn().await else { continue };
+            let turn = self.turn().await;
+            if self.state().over_since.is_some_and(|at| at.elapsed() > GIVEN_UP_AFTER) {
+                return;
+            }
+            let Ok(did_something) = turn else { continue };
             if did_something {
                 continue;
             }
@@ -243,15 +265,14 @@ impl Stream<'_> {
     /// there was anything to do.
     async fn turn(&self) -> Result<bool, Failure> {
         let mut did_something = false;
+        self.leave_out_late();
         for _ in 0..BEFORE_PLAYLIST_MAX {
             let next: Vec<_> = {
                 let state = self.state();
-                let listed = self.listed(&state);
                 let first = |(id, rendition): (&TrackId, &Rendition)| {
                     let waiting = rendition.waiting().next()?.clone();
-                    let is_late = rendition.is_too_late(&waiting, listed);
                     let init = waiting.init.clone().filter(|_| rendition.lacks_init(&waiting));
-                    Some((*id, waiting, init, is_late))
+                    Some((*id, waiting, init))
                 };
                 state.renditions.iter().filter_map(first).collect()
             };
@@ -259,8 +280,8 @@ impl Stream<'_> {
                 break;
             }
             did_something = true;
-            let sent = next.iter().map(|(id, waiting, init, is_late)| async {
-                let sent = self.send(*id, waiting, init.clone(), *is_late).await;
+            let sent = next.iter().map(|(id, waiting, init)| async {
+                let sent = self.send(*id, waiting, init.clone()).await;
                 self.done(*id, waiting, sent)
             });
             join_all(sent).await.into_iter().collect::<Result<(), _>>()?;
@@ -280,19 +301,34 @@ impl Stream<'_> {
         });
         join_all(written).await.into_iter().collect::<Result<(), Failure>>()?;
         did_something |= self.write_index().await?;
-        did_something |= self.delete().await?;
+        did_something |= self.delete().await;
         Ok(did_something)
     }
 
+    /// Leaves out what would have left the playlists by the time that it gets into them, and all that waits of
+    /// a stream that has been over for as long: it would take the room of those that are live.
+    fn leave_out_late(&self) {
+        let mut state = self.state();
+        let listed = self.listed(&state);
+        let is_stale = state.over_since.is_some_and(|at| at.elapsed() > listed);
+        let counts = self.mirror.counts();
+        let mut names = Vec::new();
+        for (id, rendition) in &mut state.renditions {
+            while let Some(late) = rendition.take_late(listed, is_stale) {
+                counts.waiting_bytes.fetch_sub(late.bytes(), Ordering::Relaxed);
+                if late.segment.init.is_some() {
+                    counts.left_out.fetch_add(1, Ordering::Relaxed);
+                    // An attempt whose answer was lost may have brought it there all the same.
+                    names.push(format!("{}{}", late.prefix, Object::Segment(*id, late.segment.msn)));
+                }
+            }
+        }
+        self.doom(&mut state, names);
+    }
+
     /// Brings a segment, and its init segment where that is new, to the store. Whether it is there: it is not
-    /// if there is nothing of it, or it is too late.
-    async fn send(
-        &self,
-        id: TrackId,
-        waiting: &Waiting,
-        init: Option<Bytes>,
-        is_late: bool,
-    ) -> Result<bool, Failure> {
+    /// if there is nothing of it.
+    async fn send(&self, id: TrackId, waiting: &Waiting, init: Option<Bytes>) -> Result<bool, Failure> {
         let name = |object| format!("{}{object}", waiting.prefix);
         if let (Some(init), Some(number)) = (init, waiting.segment.init) {
             let key = self.mirror.key(self.folder, &name(Object::Init(id, number)))?;
@@ -301,15 +337,19 @@ impl Stream<'_> {
                 rendition.has_init(waiting);
             }
         }
-        if is_late || waiting.is_gap() {
+        if waiting.is_gap() {
             return Ok(false);
         }
         let key = self.mirror.key(self.folder, &name(Object::Segment(id, waiting.segment.msn)))?;
-        let content = match &waiting.segment.content[..] {
-            [one] => one.clone(),
-            parts => parts.concat().into(),
+        // Put together when its turn has come: while the store is away there are no copies.
+        let put = async {
+            let content = match &waiting.segment.content[..] {
+                [one] => one.clone(),
+                parts => parts.concat().into(),
+            };
+            self.mirror.put(&key, content).await
         };
-        self.mirror.ask(self.mirror.put(&key, content)).await?;
+        self.mirror.ask(put).await?;
         Ok(true)
     }
 
@@ -352,6 +392,9 @@ impl Stream<'_> {
         let at = Instant::now() + self.grace(state);
         let keys = names.into_iter().filter_map(|name| self.mirror.key(self.folder, &name).ok());
         state.doomed.extend(keys.map(|key| (at, key)));
+        while state.doomed.len() > DOOMED_MAX {
+            state.doomed.pop_front();
+        }
     }
 
     async fn write(&self, name: &str, text: Bytes) -> Result<(), Failure> {
@@ -410,17 +453,15 @@ impl Stream<'_> {
     }
 
     /// Deletes what is due, and all of a stream that has been over for long.
-    async fn delete(&self) -> Result<bool, Failure> {
+    async fn delete(&self) -> bool {
         let due: Vec<Path> = {
             let mut state = self.state();
             let (now, grace) = (Instant::now(), self.grace(&state));
             let is_old = self.mirror.settings.deletes && state.over_since.is_some_and(|at| at + grace <= now);
             if is_old && (!state.renditions.is_empty() || !state.left.is_empty()) {
                 let mut names: Vec<String> = vec![Object::Multivariant.to_string()];
-                for (id, rendition) in &mut state.renditions {
-                    names.push(Object::Playlist(*id).to_string());
-                    names.append(&mut rendition.retire());
-                }
+                names.extend(state.renditions.keys().map(|id| Object::Playlist(*id).to_string()));
+                names.extend(state.renditions.values_mut().flat_map(Rendition::retire));
                 if state.renditions.is_empty() {
                     names.clear();
                 }
@@ -431,21 +472,33 @@ impl Stream<'_> {
                 // Before all else: what is not named is not asked for.
                 keys.into_iter().rev().for_each(|key| state.doomed.push_front((now, key)));
             }
-            let due = state.doomed.iter().take_while(|(at, _)| *at <= now).take(DELETED_AT_ONCE);
-            due.map(|(_, key)| key.clone()).collect()
+            // Playlists one by one, that of the others first: what they name goes when they are gone.
+            let is_first = state.doomed.front().is_some_and(|(_, key)| is_playlist(key));
+            let due = state.doomed.iter().take_while(|(at, key)| *at <= now && is_playlist(key) == is_first);
+            due.take(if is_first { 1 } else { DELETED_AT_ONCE }).map(|(_, key)| key.clone()).collect()
         };
-        let deleted = due.iter().map(|key| self.mirror.ask(self.mirror.store.delete(key)));
-        let deleted = join_all(deleted).await;
-        {
-            let mut state = self.state();
-            for (key, _) in due.iter().zip(&deleted).filter(|(_, deleted)| deleted.is_ok()) {
+        let requests = due.iter().map(|key| self.mirror.clean(self.mirror.store.delete(key)));
+        let deleted = tokio::select! {
+            deleted = join_all(requests) => deleted,
+            // A segment does not wait for it; media is deleted as well later, and twice.
+            () = self.news.notified(), if due.first().is_some_and(|key| !is_playlist(key)) => return true,
+        };
+        let mut state = self.state();
+        for (key, deleted) in due.iter().zip(deleted) {
+            let Some(at) = state.doomed.iter().position(|(_, doomed)| doomed == key) else { continue };
+            state.doomed.remove(at);
+            if deleted.is_ok() {
                 self.mirror.counts().deleted.fetch_add(1, Ordering::Relaxed);
-                if let Some(at) = state.doomed.iter().position(|(_, doomed)| doomed == key) {
-                    state.doomed.remove(at);
-                }
+            } else if is_playlist(key) {
+                state.doomed.push_front((Instant::now() + DELETED_AGAIN, key.clone()));
+            } else {
+                state.doomed.push_back((Instant::now() + DELETED_AGAIN, key.clone()));
             }
         }
-        deleted.into_iter().collect::<Result<(), _>>()?;
-        Ok(!due.is_empty())
+        !due.is_empty()
     }
+}
+
+fn is_playlist(key: &Path) -> bool {
+    key.extension() == Some("m3u8")
 }

@@ -25,7 +25,8 @@ fn an_upload_in_parts_goes_on_with_the_next_part_after_a_restart() {
     let totals = thread.uploads().totals();
     assert_eq!(totals.resumed, 1);
     assert!(totals.sent_bytes < 3 * PART as u64, "{}", totals.sent_bytes);
-    assert!(store.count(On::Part) <= before + 3, "only what was missing");
+    // The store may count the part that was cut off after `before` was read.
+    assert!(store.count(On::Part) <= before + 4, "only what was missing");
     assert_eq!((store.count(On::Begin), store.open_uploads()), (1, 0));
 }
 
