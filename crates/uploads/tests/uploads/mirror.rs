@@ -9,7 +9,7 @@ use hls::Window;
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
 use tokio::sync::watch;
 use uploads::UploadsThread;
-use uploads::settings::{MirrorSettings, UploadSettings};
+use uploads::settings::{Destination, MirrorSettings, UploadSettings};
 use worker_api::pattern::Pattern;
 use worker_api::segments::{SegmentsState, SegmentsUpdate, SegmentsView};
 
@@ -382,3 +382,104 @@ fn other_streams_are_not_sent() {
 
 /// Record with one SPS and one PPS (96x64), sizes of four bytes.
 const AVCC: &[u8] = b"\x01\x42\xc0\x0a\xff\xe1\x00\x04\x67\x42\xc0\x0a\x01\x00\x02\x68\xce";
+
+/// Deletes soon, and pauses for longer than any test lasts after what fails.
+fn pausing_for_ever(store: &FakeStore) -> UploadSettings {
+    let mut settings = deleting(store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(1);
+    (settings.retry_min, settings.retry_max) = (Duration::from_secs(600), Duration::from_secs(600));
+    settings.stall_timeout = Duration::from_secs(600);
+    settings
+}
+
+#[test]
+fn what_cannot_be_cleaned_up_keeps_no_segment_waiting() {
+    for (on, fault) in [
+        (On::Delete, Fault::Status(403)),
+        (On::Delete, Fault::Hang),
+        (On::List, Fault::Status(403)),
+        (On::List, Fault::Hang),
+    ] {
+        let (folder, store) = (Folder::new(), FakeStore::start());
+        store.fail(on, usize::MAX, fault);
+        let thread = start(&folder, pausing_for_ever(&store));
+        let mut live = Live::new(&later(), 100);
+        mirror(&thread, &live);
+        live.publish_slowly(3, &thread);
+        until("it is tried", || {
+            // Segments go on to leave the playlist, so that some are to be deleted.
+            live.publish_slowly(1, &thread);
+            store.count(on) > 0
+        });
+        live.publish_slowly(12, &thread);
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_has_nothing_deleted_that_is_live() {
+    let (folder, store) = (Folder::new(), FakeStore::start());
+    store.fail(On::List, 3, Fault::Status(500));
+    let mut settings = deleting(&store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(1);
+    let thread = start(&folder, settings);
+    // A stream that seems to be older than the process.
+    let mut live = Live::new("17b", 100);
+    mirror(&thread, &live);
+    live.publish_slowly(3, &thread);
+    until("it is known what there is", || store.count(On::List) > 3);
+    until("something is deleted", || {
+        live.publish_slowly(1, &thread);
+        thread.uploads().mirror_totals().deleted > 2
+    });
+    assert_eq!(store.untrue(), [""; 0]);
+    assert!(store.object("hls/live/mill/17b/v0/init-100.mp4").is_some());
+}
+
+#[test]
+fn an_object_of_somebody_else_under_the_name_of_an_init_segment_stays() {
+    let (folder, store) = (Folder::new(), FakeStore::start());
+    let mut settings = deleting(&store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(1);
+    let thread = start(&folder, settings);
+    let mut live = Live::new(&later(), 100);
+    let key = format!("hls/live/mill/{}/v0/init-100.mp4", live.tag);
+    store.insert(&key, b"another");
+    mirror(&thread, &live);
+    live.publish(4);
+    until("the sound is sent", || thread.uploads().mirror_totals().sent > 3);
+    live.end();
+    until("nothing of it is left", || thread.uploads().mirror_totals().streams == 0);
+    assert_eq!(store.keys(), [key]);
+}
+
+#[test]
+fn a_directory_keeps_no_folders_of_streams_that_were_deleted() {
+    let (folder, out, store) = (Folder::new(), Folder::new(), FakeStore::start());
+    let mut settings = deleting(&store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(1);
+    settings.destination = Destination::Directory(out.0.clone());
+    let thread = start(&folder, settings);
+    let mut live = Live::new(&later(), 100);
+    mirror(&thread, &live);
+    live.publish_slowly(3, &thread);
+    assert!(out.0.join("hls/live/mill/index.m3u8").exists());
+    live.end();
+    until("nothing of it is left", || thread.uploads().mirror_totals().streams == 0);
+    assert!(!out.0.join("hls/live/mill").exists());
+}
+
+#[test]
+fn a_stream_that_is_over_leaves_its_room_to_those_that_are_live() {
+    let (folder, store) = (Folder::new(), FakeStore::start());
+    let mut settings = deleting(&store);
+    settings.mirror.as_mut().expect("it is set").listed = Duration::from_secs(1);
+    store.fail(On::Any, usize::MAX, Fault::Status(503));
+    let thread = start(&folder, settings);
+    let mut live = Live::new(&later(), 100);
+    mirror(&thread, &live);
+    live.publish(3);
+    until("segments wait", || thread.uploads().mirror_totals().waiting_bytes > 0);
+    live.end();
+    until("none waits", || thread.uploads().mirror_totals().waiting_bytes == 0);
+    assert!(thread.uploads().mirror_totals().left_out > 0);
+}
