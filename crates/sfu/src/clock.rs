@@ -52,10 +52,10 @@ impl NtpRtpMapping {
 
 /// A publisher's clock in terms of ours.
 ///
-/// The first report sets it. Later ones move it by at most [`SLEW`], so that it follows a clock
-/// that drifts while reports already sent to viewers still agree. RTP timestamps tell a publisher
-/// clock that was set from a report that was delayed: nobody sets them, they go on by the time that
-/// passed.
+/// The first report sets it. Later ones move it by half a millisecond at most, so that it follows a
+/// clock that drifts while reports already sent to viewers still agree. RTP timestamps tell a
+/// publisher clock that was set from a report that was delayed: nobody sets them, they go on by the
+/// time that passed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RemoteClock {
     known: Option<(NtpTime, Instant)>,
