@@ -1,6 +1,8 @@
 //! Nodes started with each way of sending packets to others: a WebRTC publisher at one, viewers at the
 //! others, who get every packet, each once and as it was sent.
 
+#![expect(clippy::disallowed_methods, reason = "packets are paced by the real clock")]
+
 use std::time::{Duration, Instant};
 
 use group_send::BackendKind;

@@ -88,7 +88,6 @@ pub(crate) fn nobody_listens() -> (Socket, SocketAddr) {
 
 /// Lets this process, and the servers it starts, open as many descriptors as the system permits. Tests that
 /// need many take turns, as they are threads of one process: this one's lasts until the guard is dropped.
-#[must_use]
 pub(crate) fn many_descriptors(needed: u64) -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
