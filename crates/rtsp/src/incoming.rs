@@ -93,6 +93,12 @@ struct Track {
     mapping: Option<NtpRtpMapping>,
     /// Each source of a track is a publication of its own to the bridge.
     epoch: u64,
+    /// The next number of a source that may have begun again.
+    strayed: Option<u16>,
+    /// The highest number that the bridge was given: it takes none twice, of whatever source.
+    newest: u64,
+    /// What makes numbers of the source those of the bridge.
+    shift: u64,
 }
 
 impl Incoming {
@@ -141,6 +147,9 @@ impl Incoming {
                 reception: None,
                 mapping: None,
                 epoch: 1,
+                strayed: None,
+                newest: 0,
+                shift: 0,
             }));
         }
         Self {
@@ -163,15 +172,26 @@ impl Incoming {
         if packet.payload_type() != track.payload_type {
             return Err(Dropped::PayloadType);
         }
-        if track.reception.as_ref().is_some_and(|reception| reception.ssrc != packet.ssrc()) {
-            // It has begun again, with other numbers and times.
+        let sequence = packet.sequence_number();
+        let known = track.reception.as_ref();
+        let is_other = known.is_some_and(|known| known.ssrc != packet.ssrc());
+        let is_stray = !is_other && known.is_some_and(|known| known.is_far_behind(sequence));
+        let begins_again = is_other || is_stray && track.strayed == Some(sequence);
+        track.strayed = (is_stray && !begins_again).then_some(sequence.wrapping_add(1));
+        if begins_again {
+            // With other numbers and times.
             (track.reception, track.mapping) = (None, None);
             track.epoch += 1;
         }
         let reception = track.reception.get_or_insert_with(|| Reception::new(packet.ssrc()));
         let elapsed = now.saturating_duration_since(self.began);
         let arrival = (elapsed.as_nanos() * u128::from(track.clock_rate) / 1_000_000_000) as i64;
-        let number = reception.packet(packet.sequence_number(), packet.timestamp(), arrival);
+        let number = reception.packet(sequence, packet.timestamp(), arrival);
+        if begins_again {
+            track.shift = (track.newest + 1).wrapping_sub(number);
+        }
+        let number = number.wrapping_add(track.shift);
+        track.newest = track.newest.max(number);
         let payload = RtpPayload {
             number,
             epoch: track.epoch,

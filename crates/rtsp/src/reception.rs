@@ -5,6 +5,9 @@ use std::time::Instant;
 use rtp::rtcp::{NtpMiddle, ReportBlock};
 use rtp::sequence::SequenceUnwrapper;
 
+/// Numbers that a late packet may be behind the newest one.
+const LATE_MAX: u64 = 1_000;
+
 /// What has come of one source.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reception {
@@ -38,6 +41,12 @@ impl Reception {
             self.jitter += i64::from(distance.min(1 << 24)) - ((self.jitter + 8) >> 4);
         }
         number
+    }
+
+    /// Whether a packet is so far behind that its source may have begun again: two that follow each other are
+    /// no late ones (RFC 3550 section A.1).
+    pub(crate) fn is_far_behind(&self, sequence: u16) -> bool {
+        self.numbers.highest().is_some_and(|highest| self.numbers.peek(sequence) + LATE_MAX < highest)
     }
 
     /// A sender report has come.

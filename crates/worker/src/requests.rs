@@ -686,7 +686,8 @@ impl Worker {
     pub(crate) fn finish_message(&mut self, conn: ConnId) -> bool {
         let session = &mut self.connections.sessions[conn];
         let Some(player) = session.player() else { return true };
-        self.frames.finish_message(player, &mut session.pending)
+        // Who is served apart gets whole packets, and need not be at the end of what all get.
+        session.is_served_apart() || self.frames.finish_message(player, &mut session.pending)
     }
 
     fn stream_key(&self, stream: FrameStreamId) -> &str {

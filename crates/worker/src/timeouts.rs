@@ -168,6 +168,11 @@ impl Worker {
         match session.media {
             Media::None => None,
             _ if passed(link.begun_since_ms(), settings.handshake_timeout) => Some(TimeoutAction::Overdue),
+            Media::Publish(_) | Media::PublishPackets(_)
+                if passed(Some(link.media_ms()), settings.publisher_idle_timeout) =>
+            {
+                Some(TimeoutAction::End(EndReason::SilentPublisher))
+            }
             // Of publishers media says more.
             Media::Play(_) if passed(link.silent_since_ms(), settings.rtsp.silence_max) => {
                 Some(TimeoutAction::Remove(EndReason::SilentPeer))

@@ -132,6 +132,34 @@ fn frames_that_go_out_come_in_as_they_were() {
 }
 
 #[test]
+fn a_source_that_begins_again_with_lower_numbers_is_heard() {
+    const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=audio 0 RTP/AVP 0\r\n";
+    let tracks = announced(SDP.as_bytes()).expect("a description");
+    let (began, delay_max) = (start(), Duration::from_millis(200));
+    let mut incoming = Incoming::new(&tracks, IncomingSettings { delay_max }, began);
+    let mut heard = 0;
+    // Another source, and then the same one with other numbers.
+    for (second, (ssrc, first)) in (0u32..).zip([(1u32, 60_000u16), (2, 20_000), (2, 100)]) {
+        for at in 0..50u16 {
+            let now = began + Duration::from_millis(u64::from(second) * 1_000 + u64::from(at) * 20);
+            let mut packet = vec![0x80, 0];
+            packet.extend_from_slice(&(first + at).to_be_bytes());
+            packet.extend_from_slice(&((second * 50 + u32::from(at)) * 160).to_be_bytes());
+            packet.extend_from_slice(&ssrc.to_be_bytes());
+            packet.extend_from_slice(&[0xd5; 160]);
+            incoming.rtp(now, 0, &packet).expect("a packet");
+            incoming.poll(now);
+            let frames = std::iter::from_fn(|| incoming.next_frame());
+            heard += frames.filter(|frame| frame.role == FrameRole::Audio).count();
+        }
+    }
+    incoming.poll(began + Duration::from_secs(5));
+    let rest = std::iter::from_fn(|| incoming.next_frame());
+    heard += rest.filter(|frame| frame.role == FrameRole::Audio).count();
+    assert!((140..=160).contains(&heard), "{heard}");
+}
+
+#[test]
 fn packets_that_pass_have_one_source_and_parameter_sets_ahead_of_key_frames() {
     const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\nm=video 0 RTP/AVP 96\r\n\
         a=rtpmap:96 H264/90000\r\n\

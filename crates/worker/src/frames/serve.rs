@@ -233,11 +233,14 @@ impl Frames {
                 rtp.write_start(ctx.now, time_ms, &mut start);
                 link.take(&[IoSlice::new(&start)], &mut session.pending.bytes);
             }
+            let before = session.pending.bytes.len();
             let (count, offered) = log.slices(position, end, &mut slices);
             if offered == 0 || !link.has_room(session.pending.len()) {
                 break;
             }
             link.take(&slices[..count], &mut session.pending.bytes);
+            // That media wait is not the peer's doing.
+            session.pending.owed += session.pending.bytes.len() - before;
             written.writes += 1;
             session.written_ms = ctx.now_ms;
             written.messages += player.cursor.advance(log, offered as u64, ctx.now_ms);

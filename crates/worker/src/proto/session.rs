@@ -263,6 +263,9 @@ pub(crate) struct Written {
 /// Most bytes of answers kept for a peer that does not read them.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes that were sent and are kept until the rest has left, at most.
+const SENT_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes for one session only.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -295,7 +298,34 @@ impl Pending {
         if self.sent == self.bytes.len() {
             // Give the memory back: a playing session needs none here.
             *self = Self::default();
+        } else if self.sent > SENT_BYTES_MAX {
+            // Nor does one that never takes all of it hold what it has taken. A byte stays: a part has left.
+            self.bytes.drain(..self.sent - 1);
+            self.sent = 1;
         }
+        self.owed = self.owed.min(self.len());
         written - own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_takes_all_of_it_holds_no_memory_for_what_was_sent() {
+        let mut pending = Pending::default();
+        pending.bytes.extend_from_slice(&[0; 1_000]);
+        for number in 0..10_000u32 {
+            pending.bytes.extend_from_slice(&[7; 1_000]);
+            pending.bytes.push(number as u8);
+            assert_eq!(pending.advance(1_001), 0);
+            assert!(pending.is_partly_sent());
+            assert_eq!(pending.len(), 1_000);
+            assert_eq!(pending.rest().last(), Some(&(number as u8)));
+            assert!(pending.bytes.len() <= SENT_BYTES_MAX + 3_000, "{}", pending.bytes.len());
+        }
+        assert_eq!(pending.advance(2_000), 1_000);
+        assert_eq!((pending.len(), pending.is_partly_sent()), (0, false));
     }
 }

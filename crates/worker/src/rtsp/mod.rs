@@ -94,6 +94,8 @@ pub(crate) struct RtspLink {
     items: u64,
     begun_since_ms: Option<u64>,
     heard_ms: u64,
+    /// When a packet of a publisher was taken last.
+    media_ms: u64,
 }
 
 /// Tracks of a publisher that may come by UDP.
@@ -232,6 +234,7 @@ impl RtspLink {
             items: 0,
             begun_since_ms: None,
             heard_ms: 0,
+            media_ms: 0,
         }
     }
 
@@ -267,6 +270,11 @@ impl RtspLink {
     pub(crate) fn silent_since_ms(&self) -> Option<u64> {
         let is_by_udp = self.machine.setups().iter().any(|setup| matches!(setup.lower, Lower::Udp { .. }));
         (is_by_udp || !self.is_on).then_some(self.heard_ms)
+    }
+
+    /// When a publisher has sent something that was taken: that it says that it is there is not enough.
+    pub(crate) fn media_ms(&self) -> u64 {
+        self.media_ms
     }
 
     /// Whether it plays packets that are taken out of what others get as it is.

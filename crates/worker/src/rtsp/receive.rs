@@ -98,14 +98,14 @@ impl Worker {
 
     /// A packet of a track.
     pub(super) fn rtsp_packet(&mut self, conn: ConnId, track: usize, is_rtcp: bool, packet: Packet<'_>) {
-        let now = self.ctx.now;
+        let (now, now_ms) = (self.ctx.now, self.ctx.now_ms);
         self.rtsp.counters.packets_in += 1;
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
         let State::Rtsp(link) = &mut session.state else { return };
         if !link.is_on {
             return self.rtsp.counters.dropped += 1;
         }
-        let RtspLink { machine, publishing, .. } = &mut **link;
+        let RtspLink { machine, publishing, media_ms, .. } = &mut **link;
         let packet = match packet {
             Packet::Interleaved(from, to) => machine.packet((from, to)),
             Packet::Datagram(bytes) => bytes,
@@ -135,7 +135,10 @@ impl Worker {
         }));
         match taken {
             Ok(Ok(())) if is_rtcp => {}
-            Ok(Ok(())) => self.connections.columns.passed(conn, 1),
+            Ok(Ok(())) => {
+                *media_ms = now_ms;
+                self.connections.columns.passed(conn, 1);
+            }
             Ok(Err(dropped)) => {
                 self.rtsp.counters.dropped += 1;
                 tracing::trace!(session = %session.id, reason = dropped.reason(), "packet dropped");

@@ -1,8 +1,10 @@
 //! What clients ask for: streams are described, published and played, if they may.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use media::{Codec, MediaKind};
+use percent_encoding::percent_decode_str;
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtmp::name::query_value;
 use rtp::extension::ExtensionMap;
@@ -125,7 +127,9 @@ impl Worker {
         if !self.connections.sessions.contains(conn) {
             return Ok(());
         }
-        let (app, name) = target.path.rsplit_once('/').unwrap_or_default();
+        // What is no UTF-8 is no name.
+        let path = percent_decode_str(&target.path).decode_utf8().unwrap_or_default();
+        let (app, name) = path.rsplit_once('/').unwrap_or_default();
         if self.ctx.settings.names.check(app, name).is_err() {
             return Err(Refused::plain(Status::NotFound, "the name is not a valid one"));
         }
@@ -248,17 +252,22 @@ impl Worker {
     fn record_rtsp(&mut self, conn: ConnId) -> Result<(), Refused> {
         let address = self.connections.sessions[conn].address;
         let (now, settings) = (self.ctx.now, IncomingSettings { delay_max: self.ctx.settings.rtsp.reorder });
+        let now_ms = self.ctx.now_ms;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+        link.media_ms = now_ms;
         if link.publishing.is_some() {
             // It goes on after a pause.
             link.is_on = true;
             link.machine.accept();
             return Ok(());
         }
-        let Some(wanted) = link.wanted.take() else {
+        link.set_up(address.ip());
+        if self.has_ports_of_another(conn) {
+            return Err(Refused::plain(Status::UnsupportedTransport, "another session has these ports"));
+        }
+        let Some(wanted) = self.rtsp_link(conn).and_then(|link| link.wanted.take()) else {
             return Err(Refused::plain(Status::NotValidInThisState, "nothing was announced"));
         };
-        link.set_up(address.ip());
         let name = (&*wanted.app, &*wanted.name);
         // Where bridges are off, nobody but WebRTC could play packets.
         let has_bridge = self.ctx.settings_for(&wanted.app).bridge.enabled;
@@ -316,8 +325,24 @@ impl Worker {
         Ok(Publishing::Packets(Box::new(Passing::new(&wanted.tracks, &ssrcs, self.ctx.now))))
     }
 
+    /// Whether what comes from its ports would be taken to be of another session at the same address.
+    fn has_ports_of_another(&self, conn: ConnId) -> bool {
+        let State::Rtsp(link) = &self.connections.sessions[conn].state else { return false };
+        let Some(udp) = link.udp else { return false };
+        let is_of_another = |at: usize, address: SocketAddr| {
+            let known = self.rtsp.by_address.get(&(2 * udp.pair + at, address));
+            known.is_some_and(|(known, _)| *known != conn)
+        };
+        link.addresses.iter().any(|addresses| {
+            let mut addresses = addresses.iter().enumerate();
+            addresses.any(|(at, address)| address.is_some_and(|address| is_of_another(at, address)))
+        })
+    }
+
     /// Whoever is at the ports of a session sends for it.
     fn bind_rtsp(&mut self, conn: ConnId) {
+        // It may have had others before a pause.
+        self.rtsp.unbind(conn);
         let State::Rtsp(link) = &self.connections.sessions[conn].state else { return };
         let Some(udp) = link.udp else { return };
         for (track, addresses) in link.addresses.iter().enumerate() {
