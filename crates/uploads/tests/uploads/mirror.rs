@@ -462,7 +462,7 @@ fn a_directory_keeps_no_folders_of_streams_that_were_deleted() {
     let mut live = Live::new(&later(), 100);
     mirror(&thread, &live);
     live.publish_slowly(3, &thread);
-    assert!(out.0.join("hls/live/mill/index.m3u8").exists());
+    until("the playlists are there", || out.0.join("hls/live/mill/index.m3u8").exists());
     live.end();
     until("nothing of it is left", || thread.uploads().mirror_totals().streams == 0);
     assert!(!out.0.join("hls/live/mill").exists());
