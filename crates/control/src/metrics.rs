@@ -207,14 +207,14 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
         "SRT data packets dropped because they were too old for their player";
     srt.send_failures: "millstream_srt_send_failures",
         "Datagrams of SRT that a socket had no room for or refused";
-    rtsp.published: "millstream_rtsp_publishers_accepted", "RTSP clients that were let in to publish";
-    rtsp.played: "millstream_rtsp_players_accepted", "RTSP clients that were let in to play";
+    rtsp.published: "millstream_rtsp_publishers_accepted", "RTSP clients accepted as publishers";
+    rtsp.played: "millstream_rtsp_players_accepted", "RTSP clients accepted as players";
     rtsp.refused: "millstream_rtsp_requests_refused", "RTSP requests that were refused";
     rtsp.packets_in: "millstream_rtsp_received_packets", "RTP and RTCP packets received from RTSP clients";
     rtsp.dropped: "millstream_rtsp_dropped_packets",
         "Packets of RTSP clients that make no sense, or are of no track that is carried";
     rtsp.unknown: "millstream_rtsp_unknown_packets",
-        "Interleaved packets of channels that nobody set up, and datagrams of no RTSP session";
+        "Interleaved packets on channels without SETUP, and datagrams of no RTSP session";
     rtsp.datagrams_out: "millstream_rtsp_sent_datagrams", "Packets sent to RTSP players by UDP";
     rtsp.send_failures: "millstream_rtsp_send_failures",
         "Datagrams of RTSP that a socket had no room for or refused";

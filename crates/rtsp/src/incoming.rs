@@ -13,20 +13,13 @@ use bridge::rtp_to_frame::RtpPayload;
 use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
 use media::config::reorder_frames;
 use media::{Codec, Frame, FrameRole, MediaKind};
-use rtp::rtcp::{self, ReceiverReport, Rtcp, SourceDescription};
+use rtp::rtcp::{self, Rtcp};
 use sfu::{NtpRtpMapping, RemoteClock};
 
 use crate::decoding_times::DecodingTimes;
 use crate::input::{FRAMING_BYTES, MAGIC};
-use crate::reception::Reception;
-use crate::sdp::AnnouncedTrack;
-
-/// Time between two receiver reports.
-pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
-const REPORT_SSRC: u32 = 1;
-/// CNAME of the server (RFC 7022 section 4.2 wants it to say nothing of the host).
-const CNAME: &str = "millstream";
+use crate::reception::{Reception, ReceptionStats, Reports};
+use crate::sdp::{AnnouncedTrack, carried};
 
 /// How packets become frames.
 #[derive(Debug, Clone, Copy)]
@@ -57,17 +50,6 @@ impl Dropped {
     }
 }
 
-/// How a publisher's packets arrive, summed over its tracks.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ReceptionStats {
-    /// Packets that should have come.
-    pub expected: u64,
-    /// Packets that came.
-    pub received: u64,
-    /// The greatest jitter of a track.
-    pub jitter: Duration,
-}
-
 /// What takes a publisher's packets.
 #[derive(Debug)]
 pub struct Incoming {
@@ -76,8 +58,7 @@ pub struct Incoming {
     out: FramesOut,
     times: DecodingTimes,
     clock: RemoteClock,
-    began: Instant,
-    reported: Instant,
+    reports: Reports,
     /// Headers that wait for the picture they are for.
     headers: Vec<Arc<Frame>>,
     frames: VecDeque<Arc<Frame>>,
@@ -113,24 +94,12 @@ impl Incoming {
             now,
         );
         let mut times = DecodingTimes::default();
-        let mut taken = [false; 2];
-        let tracks = tracks.iter().map(|track| {
-            let place = match track.kind {
-                MediaKind::Audio => &mut taken[0],
-                MediaKind::Video => &mut taken[1],
-                MediaKind::Data => return None,
-            };
-            if std::mem::replace(place, true) {
-                return None;
-            }
-            Some(track)
-        });
         let mut kept = Vec::new();
-        for track in tracks {
-            let Some(track) = track else {
+        for (track, is_carried) in tracks.iter().zip(carried(tracks)) {
+            if !is_carried {
                 kept.push(None);
                 continue;
-            };
+            }
             if let Some((config, layout)) = &track.aac {
                 bridge = bridge.with_aac(config.clone(), *layout);
             }
@@ -158,8 +127,7 @@ impl Incoming {
             out: FramesOut::default(),
             times,
             clock: RemoteClock::default(),
-            began: now,
-            reported: now,
+            reports: Reports::new(now),
             headers: Vec::new(),
             frames: VecDeque::new(),
         }
@@ -184,8 +152,7 @@ impl Incoming {
             track.epoch += 1;
         }
         let reception = track.reception.get_or_insert_with(|| Reception::new(packet.ssrc()));
-        let elapsed = now.saturating_duration_since(self.began);
-        let arrival = (elapsed.as_nanos() * u128::from(track.clock_rate) / 1_000_000_000) as i64;
+        let arrival = self.reports.arrival_units(now, track.clock_rate);
         let number = reception.packet(sequence, packet.timestamp(), arrival);
         if begins_again {
             track.shift = (track.newest + 1).wrapping_sub(number);
@@ -260,20 +227,14 @@ impl Incoming {
 
     /// Receiver reports of all tracks, if they are due, each handed to `send` with its track.
     pub fn report(&mut self, now: Instant, send: impl FnMut(usize, &[u8])) {
-        if now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
-            return;
-        }
-        self.reported = now;
-        write_reports(now, self.tracks.iter_mut().map(|track| track.as_mut()?.reception.as_mut()), send);
+        let receptions = self.tracks.iter_mut().map(|track| track.as_mut()?.reception.as_mut());
+        self.reports.write(now, receptions, send);
     }
 
     /// How packets arrive.
     pub fn stats(&self) -> ReceptionStats {
-        let mut stats = ReceptionStats::default();
-        for track in self.tracks.iter().flatten() {
-            stats.add(track.reception.as_ref(), track.clock_rate);
-        }
-        stats
+        let tracks = self.tracks.iter().flatten();
+        ReceptionStats::of(tracks.filter_map(|track| Some((track.reception.as_ref()?, track.clock_rate))))
     }
 
     /// Gives what the bridge has made the times of its decoding.
@@ -299,33 +260,6 @@ impl Incoming {
             self.frames.push_back(frame);
         }
         self.out.clear();
-    }
-}
-
-impl ReceptionStats {
-    /// Adds a track.
-    pub(crate) fn add(&mut self, reception: Option<&Reception>, clock_rate: u32) {
-        let Some(reception) = reception else { return };
-        self.expected += reception.expected();
-        self.received += reception.received;
-        let jitter = f64::from(reception.jitter()) / f64::from(clock_rate.max(1));
-        self.jitter = self.jitter.max(Duration::from_secs_f64(jitter));
-    }
-}
-
-/// Writes a receiver report of each track that has sent something.
-pub(crate) fn write_reports<'a>(
-    now: Instant,
-    receptions: impl Iterator<Item = Option<&'a mut Reception>>,
-    mut send: impl FnMut(usize, &[u8]),
-) {
-    let mut out = Vec::new();
-    for (at, reception) in receptions.enumerate() {
-        let Some(reception) = reception else { continue };
-        out.clear();
-        ReceiverReport::write(&mut out, REPORT_SSRC, &[reception.block(now)]);
-        SourceDescription::write_cname(&mut out, REPORT_SSRC, CNAME);
-        send(at, &out);
     }
 }
 

@@ -42,10 +42,11 @@ pub fn random() -> [u8; 32] {
 }
 
 pub use auth::{Credential, Offered};
-pub use incoming::{Dropped, Incoming, IncomingSettings, ReceptionStats};
+pub use incoming::{Dropped, Incoming, IncomingSettings};
 pub use input::{InputError, Limits, MAGIC};
 pub use outgoing::{Outgoing, TRACKS, channel_of};
 pub use passing::Passing;
-pub use sdp::{AnnouncedTrack, SdpError, announced};
+pub use reception::ReceptionStats;
+pub use sdp::{AnnouncedTrack, SdpError, announced, carried};
 pub use server::{Ends, Event, Role, ServerSession, Status, Target};
 pub use transport::{Lower, Setup};

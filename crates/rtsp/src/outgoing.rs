@@ -20,6 +20,7 @@ use rtp::packetize::{PacketSlab, Sender, audio, av1, h264, h265, vp8, vp9};
 use rtp::rtcp::{NtpTime, SenderInfo, SenderReport, SourceDescription};
 
 use crate::incoming::write_interleaved;
+use crate::reception::CNAME;
 
 /// Tracks of a player: video and audio.
 pub const TRACKS: usize = 2;
@@ -29,8 +30,6 @@ pub const TRACKS: usize = 2;
 const PAYLOAD_BYTES_MAX: usize = 1_200;
 /// Time between two sender reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(2);
-/// CNAME of the server: the same for both tracks, or players do not play them in sync.
-const CNAME: &str = "millstream";
 
 /// The channel of a track's RTP; that of its RTCP is the next one.
 pub fn channel_of(track: usize) -> u8 {
@@ -214,7 +213,7 @@ impl Outgoing {
         (0..TRACKS).filter(|track| self.tracks[*track].is_some())
     }
 
-    /// What players are told of it. Tracks that come later are left out from now on. `None` if there is
+    /// How the SDP describes it. Tracks that come later are left out from now on. `None` if there is
     /// nothing that RTSP carries.
     pub fn description(&mut self, name: &str) -> Option<String> {
         let mut out = String::new();

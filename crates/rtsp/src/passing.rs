@@ -12,8 +12,8 @@ use media::{Codec, MediaKind, h264_fmtp};
 use rtp::rtcp::{self, Rtcp, SenderReport};
 use rtp::{set_marker_payload_type, set_sequence_number, set_ssrc, set_timestamp};
 
-use crate::incoming::{Dropped, REPORT_INTERVAL, ReceptionStats, write_reports};
-use crate::reception::Reception;
+use crate::incoming::Dropped;
+use crate::reception::{Reception, ReceptionStats, Reports};
 use crate::sdp::{AnnouncedTrack, parameter};
 
 /// Longest packet of parameter sets; more of them are not sent ahead.
@@ -53,8 +53,7 @@ impl AnnouncedTrack {
 #[derive(Debug)]
 pub struct Passing {
     tracks: Vec<Option<Track>>,
-    began: Instant,
-    reported: Instant,
+    reports: Reports,
     scratch: Vec<u8>,
 }
 
@@ -95,7 +94,7 @@ impl Passing {
             })
         };
         let tracks = tracks.iter().zip(ssrcs).map(track).collect();
-        Self { tracks, began: now, reported: now, scratch: Vec::new() }
+        Self { tracks, reports: Reports::new(now), scratch: Vec::new() }
     }
 
     /// Takes a packet of a track; `take` gets it as it goes on, behind parameter sets if they are due.
@@ -116,8 +115,7 @@ impl Passing {
             track.shift_before = track.shift;
         }
         let reception = track.reception.get_or_insert_with(|| Reception::new(read.ssrc()));
-        let elapsed = now.saturating_duration_since(self.began);
-        let arrival = (elapsed.as_nanos() * u128::from(track.clock_rate) / 1_000_000_000) as i64;
+        let arrival = self.reports.arrival_units(now, track.clock_rate);
         let before = reception.highest();
         let number = reception.packet(read.sequence_number(), read.timestamp(), arrival);
         let is_newest = before.is_none_or(|before| number > before);
@@ -176,20 +174,14 @@ impl Passing {
 
     /// Receiver reports of all tracks, if they are due, each handed to `send` with its track.
     pub fn report(&mut self, now: Instant, send: impl FnMut(usize, &[u8])) {
-        if now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
-            return;
-        }
-        self.reported = now;
-        write_reports(now, self.tracks.iter_mut().map(|track| track.as_mut()?.reception.as_mut()), send);
+        let receptions = self.tracks.iter_mut().map(|track| track.as_mut()?.reception.as_mut());
+        self.reports.write(now, receptions, send);
     }
 
     /// How packets arrive.
     pub fn stats(&self) -> ReceptionStats {
-        let mut stats = ReceptionStats::default();
-        for track in self.tracks.iter().flatten() {
-            stats.add(track.reception.as_ref(), track.clock_rate);
-        }
-        stats
+        let tracks = self.tracks.iter().flatten();
+        ReceptionStats::of(tracks.filter_map(|track| Some((track.reception.as_ref()?, track.clock_rate))))
     }
 }
 

@@ -1,10 +1,17 @@
 //! How packets of one source arrive, for receiver reports (RFC 3550 sections 6.4 and A.3, A.8).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rtp::rtcp::{NtpMiddle, ReportBlock};
+use rtp::rtcp::{NtpMiddle, ReceiverReport, ReportBlock, SourceDescription};
 use rtp::sequence::SequenceUnwrapper;
 
+/// Time between two receiver reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+/// SSRC of our reports to publishers. It need not differ between sessions: each has its own RTP session.
+const REPORT_SSRC: u32 = 1;
+/// CNAME of the server (RFC 7022 section 4.2 wants it to say nothing of the host): the same for all tracks, or
+/// players do not play them in sync.
+pub(crate) const CNAME: &str = "millstream";
 /// Numbers that a late packet may be behind the newest one.
 const LATE_MAX: u64 = 1_000;
 
@@ -88,6 +95,71 @@ impl Reception {
             jitter_rtp_units: self.jitter(),
             last_report,
             delay_since_last_report: delay,
+        }
+    }
+}
+
+/// How a publisher's packets arrive, summed over its tracks.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReceptionStats {
+    /// Packets that should have come.
+    pub expected: u64,
+    /// Packets that came.
+    pub received: u64,
+    /// The greatest jitter of a track.
+    pub jitter: Duration,
+}
+
+impl ReceptionStats {
+    /// Of tracks that have sent something, with the units of their clocks in a second.
+    pub(crate) fn of<'a>(tracks: impl Iterator<Item = (&'a Reception, u32)>) -> Self {
+        let mut stats = Self::default();
+        for (reception, clock_rate) in tracks {
+            stats.expected += reception.expected();
+            stats.received += reception.received;
+            let jitter = f64::from(reception.jitter()) / f64::from(clock_rate.max(1));
+            stats.jitter = stats.jitter.max(Duration::from_secs_f64(jitter));
+        }
+        stats
+    }
+}
+
+/// When packets of a publisher come, and when it is sent receiver reports.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    began: Instant,
+    reported: Instant,
+}
+
+impl Reports {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { began: now, reported: now }
+    }
+
+    /// The time in units of a track's clock, for [`Reception::packet`].
+    pub(crate) fn arrival_units(&self, now: Instant, clock_rate: u32) -> i64 {
+        let elapsed = now.saturating_duration_since(self.began);
+        (elapsed.as_nanos() * u128::from(clock_rate) / 1_000_000_000) as i64
+    }
+
+    /// A report of each track that has sent something, if they are due, each handed to `send` with its track.
+    pub(crate) fn write<'a>(
+        &mut self,
+        now: Instant,
+        receptions: impl Iterator<Item = Option<&'a mut Reception>>,
+        mut send: impl FnMut(usize, &[u8]),
+    ) {
+        if now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
+            return;
+        }
+        self.reported = now;
+        let mut out = Vec::new();
+        for (at, reception) in receptions.enumerate() {
+            let Some(reception) = reception else { continue };
+            out.clear();
+            ReceiverReport::write(&mut out, REPORT_SSRC, &[reception.block(now)]);
+            SourceDescription::write_cname(&mut out, REPORT_SSRC, CNAME);
+            send(at, &out);
         }
     }
 }

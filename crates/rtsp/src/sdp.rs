@@ -34,6 +34,14 @@ pub struct AnnouncedTrack {
     pub aac: Option<(Vec<u8>, AacLayout)>,
 }
 
+/// Which of a publisher's tracks are carried: of audio and video, the first of each.
+pub fn carried(tracks: &[AnnouncedTrack]) -> impl Iterator<Item = bool> + '_ {
+    let is_media = |kind| matches!(kind, MediaKind::Audio | MediaKind::Video);
+    tracks.iter().enumerate().map(move |(at, track)| {
+        is_media(track.kind) && tracks[..at].iter().all(|before| before.kind != track.kind)
+    })
+}
+
 /// Why a description cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SdpError {

@@ -27,7 +27,7 @@ const METHODS: &str =
 /// Bytes that may wait behind a request that is being answered.
 const WAITING_BYTES_MAX: usize = 32 << 10;
 
-/// Longest time between two signs of life, as clients are told, seconds.
+/// Session timeout that clients are given, seconds.
 pub(crate) const TIMEOUT_SECONDS: u64 = 60;
 
 /// Which way media go.
@@ -50,7 +50,6 @@ pub enum Status {
     RequestTimeout,
     BodyTooLarge,
     UnsupportedMediaType,
-    NotEnoughBandwidth,
     SessionNotFound,
     NotValidInThisState,
     AggregateNotAllowed,
@@ -71,7 +70,6 @@ impl Status {
             Self::RequestTimeout => StatusCode::RequestTimeout,
             Self::BodyTooLarge => StatusCode::RequestMessageBodyTooLarge,
             Self::UnsupportedMediaType => StatusCode::UnsupportedMediaType,
-            Self::NotEnoughBandwidth => StatusCode::NotEnoughBandwidth,
             Self::SessionNotFound => StatusCode::SessionNotFound,
             Self::NotValidInThisState => StatusCode::MethodNotValidInThisState,
             Self::AggregateNotAllowed => StatusCode::AggregateOperationNotAllowed,
@@ -107,9 +105,9 @@ pub enum Event {
     Play,
     /// It sends from now on: [`ServerSession::accept`] or a refusal.
     Record,
-    /// It pauses, which it was told is done.
+    /// It pauses; the request has been answered.
     Pause,
-    /// It has ended its session, which it was told is done.
+    /// It has ended its session; the request has been answered.
     Teardown,
     /// A packet of a track: where it is, for [`ServerSession::packet`].
     Media {
@@ -175,8 +173,9 @@ pub struct ServerSession {
     limits: Limits,
     input: Input,
     output: Vec<u8>,
-    /// Names the session, and is the nonce of challenges.
+    /// Names the session.
     id: String,
+    /// Of challenges.
     nonce: String,
     /// Ports of RTP and RTCP by UDP, if there are some.
     udp: Option<(u16, u16)>,
@@ -187,7 +186,7 @@ pub struct ServerSession {
     awaiting: Option<Awaiting>,
     ends: Option<Ends>,
     user_agent: Option<String>,
-    /// Interleaved packets of channels that nobody set up.
+    /// Interleaved packets on channels without SETUP.
     strays: u64,
 }
 
@@ -358,7 +357,7 @@ impl ServerSession {
         self.user_agent.as_deref()
     }
 
-    /// Interleaved packets of channels that nobody set up.
+    /// Interleaved packets on channels without SETUP.
     pub fn strays(&self) -> u64 {
         self.strays
     }

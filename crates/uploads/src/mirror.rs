@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use worker_api::segments::SegmentsUpdate;
 
-use crate::backoff::pause;
+use crate::backoff::{Pace, pause};
 use crate::settings::{MirrorSettings, UploadSettings};
 use crate::status::{Cause, Failure};
 use crate::store::{Store, hex};
@@ -56,7 +56,7 @@ pub(crate) struct MirroredStream {
 /// Segments in the store since the start, and those that wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MirrorTotals {
-    /// Streams that are sent, or whose segments are yet to be deleted.
+    /// Streams being uploaded, and ended ones with segments still to delete.
     pub streams: u64,
     /// Bytes of segments that wait for the store.
     pub waiting_bytes: u64,
@@ -115,14 +115,6 @@ impl Counts {
             failures: of(&self.failures),
         }
     }
-}
-
-/// Failures of the store since its last success, of all streams together: one that is down is not asked once
-/// per stream.
-#[derive(Debug, Default)]
-struct Pace {
-    failures: u32,
-    not_before: Option<Instant>,
 }
 
 /// What the task of a stream gets.
@@ -210,7 +202,7 @@ impl Mirror {
     /// Waits until the store may be asked, asks, and notes how that went.
     async fn ask<T>(&self, request: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         loop {
-            let not_before = self.pace().not_before;
+            let not_before = self.pace().not_before();
             let Some(at) = not_before.filter(|at| *at > Instant::now()) else { break };
             sleep_until(at).await;
         }
@@ -220,9 +212,9 @@ impl Mirror {
         match &answer {
             Err(failure) if failure.cause != Cause::Conflict => self.failed(failure),
             _ => {
-                let before = std::mem::take(&mut *self.pace());
-                if before.failures > 0 {
-                    tracing::info!(failures = before.failures, "the store takes segments again");
+                let failures = self.pace().worked();
+                if failures > 0 {
+                    tracing::info!(failures, "the store takes segments again");
                 }
             }
         }
@@ -241,13 +233,10 @@ impl Mirror {
 
     fn failed(&self, failure: &Failure) {
         self.counts().failures.fetch_add(1, Ordering::Relaxed);
-        let mut pace = self.pace();
-        pace.failures = pace.failures.saturating_add(1);
         let Failure { cause, why } = failure;
-        if pace.failures == 1 {
+        if self.pace().failed(Instant::now(), &self.uploads, PAUSE_MAX) {
             tracing::warn!(cause = cause.name(), why, "segments do not reach the store; it is tried again");
         }
-        pace.not_before = Some(Instant::now() + pause(pace.failures, &self.uploads).min(PAUSE_MAX));
     }
 
     fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use worker_api::directory_lock::DirectoryLock;
 use worker_api::segments::SegmentsUpdate;
 
-use crate::backoff::pause;
+use crate::backoff::{Pace, pause};
 use crate::journal::{Journal, JournalFile};
 use crate::mirror::{self, MirrorTotals, MirroredStream};
 use crate::scan::{self, Found};
@@ -265,15 +265,6 @@ impl Directory {
     }
 }
 
-/// What follows attempts of all files.
-#[derive(Debug, Default)]
-struct Pace {
-    /// Failures of the store since its last success.
-    failures: u32,
-    /// No attempt begins before.
-    not_before: Option<Instant>,
-}
-
 async fn run(shared: Arc<Shared>, mut completed: Receiver<PathBuf>, remove: Box<Remove>) {
     let mut attempts: JoinSet<(FileKey, Result<Outcome, Failure>)> = JoinSet::new();
     let mut scans: JoinSet<(usize, io::Result<Vec<Found>>)> = JoinSet::new();
@@ -282,7 +273,7 @@ async fn run(shared: Arc<Shared>, mut completed: Receiver<PathBuf>, remove: Box<
     let mut tick = tokio::time::interval(SCAN_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        while attempts.len() < shared.settings.concurrency && pace.not_before.is_none_or(|at| at <= now()) {
+        while attempts.len() < shared.settings.concurrency && pace.not_before().is_none_or(|at| at <= now()) {
             let Some(key) = shared.table().next(now()) else { break };
             let shared = Arc::clone(&shared);
             attempts.spawn(async move {
@@ -291,7 +282,7 @@ async fn run(shared: Arc<Shared>, mut completed: Receiver<PathBuf>, remove: Box<
             });
         }
         let next = shared.table().next_turn().filter(|_| attempts.len() < shared.settings.concurrency);
-        let next = next.map(|at| pace.not_before.map_or(at, |not_before| at.max(not_before)));
+        let next = next.map(|at| pace.not_before().map_or(at, |not_before| at.max(not_before)));
         tokio::select! {
             path = completed.recv() => {
                 // All handles are gone, and so is whoever started the thread.
@@ -345,8 +336,7 @@ fn finish(shared: &Shared, pace: &mut Pace, key: &FileKey, sent: Result<Outcome,
             let settings = &shared.settings;
             let now = now();
             if cause.is_of_the_store() {
-                pace.failures = pace.failures.saturating_add(1);
-                pace.not_before = Some(now + pause(pace.failures, settings));
+                pace.failed(now, settings, settings.retry_max);
             }
             let is_conflict = *cause == Cause::Conflict;
             // Somebody has to remove one of the two: more attempts in between change nothing.
@@ -355,7 +345,7 @@ fn finish(shared: &Shared, pace: &mut Pace, key: &FileKey, sent: Result<Outcome,
             return;
         }
     };
-    *pace = Pace::default();
+    pace.worked();
     let at_ms = wall_ms();
     let known = directory.journal().get(&key.path).map(|known| known.sha256.clone());
     directory.journal().confirm(&key.path, file, &known.unwrap_or_default(), at_ms);

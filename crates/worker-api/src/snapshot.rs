@@ -201,9 +201,9 @@ pub struct BridgeCounters {
 /// RTSP counters of one worker since start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RtspCounters {
-    /// Requests to publish that were let in.
+    /// RECORD requests accepted.
     pub published: u64,
-    /// Requests to play that were let in.
+    /// PLAY requests accepted.
     pub played: u64,
     /// Requests that were refused.
     pub refused: u64,
@@ -211,7 +211,7 @@ pub struct RtspCounters {
     pub packets_in: u64,
     /// Those that made no sense, or were of no track that is carried.
     pub dropped: u64,
-    /// Interleaved packets of channels that nobody set up, and datagrams of no session.
+    /// Interleaved packets on channels without SETUP, and datagrams of no session.
     pub unknown: u64,
     /// Packets sent in datagrams.
     pub datagrams_out: u64,

@@ -159,11 +159,11 @@ impl RtpToFrame {
         Self { begins_at_once: true, startup_gate: StartupGate::over(), ..self }
     }
 
-    /// Parameter sets of H.264 or H.265 that the publisher told ahead of its packets: its key frames may come
+    /// Parameter sets of H.264 or H.265 of the publisher's SDP: its key frames may come
     /// without.
     #[must_use]
     pub fn with_parameter_sets(mut self, sets: Vec<Vec<u8>>) -> Self {
-        self.video.set_told(sets);
+        self.video.set_sets_of_sdp(sets);
         self
     }
 

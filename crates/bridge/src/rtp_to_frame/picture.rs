@@ -144,9 +144,9 @@ impl ParameterSets {
         }
     }
 
-    /// Keeps sets that were told ahead of the packets.
-    pub(super) fn put(&mut self, codec: Codec, told: &[Vec<u8>]) {
-        for unit in told {
+    /// Keeps the sets of the SDP.
+    pub(super) fn put(&mut self, codec: Codec, units: &[Vec<u8>]) {
+        for unit in units {
             if let Role::Set(kind) = Role::of(codec, unit)
                 && unit.len() <= SET_BYTES_MAX
                 && self.kinds[kind].len() < SETS_MAX

@@ -24,8 +24,8 @@ pub(super) struct Video {
     /// The frame under way.
     frame: Option<UnderWay>,
     sets: ParameterSets,
-    /// Parameter sets that were told ahead of the packets.
-    told: Vec<Vec<u8>>,
+    /// Parameter sets of the publisher's SDP.
+    sets_of_sdp: Vec<Vec<u8>>,
     record: Option<Record>,
     awaits_key: bool,
     key_frames: KeyFrames,
@@ -49,7 +49,7 @@ impl Video {
             epoch: None,
             frame: None,
             sets: ParameterSets::default(),
-            told: Vec::new(),
+            sets_of_sdp: Vec::new(),
             record: None,
             awaits_key: true,
             key_frames: KeyFrames::new(settings.key_frame_interval_max),
@@ -58,9 +58,9 @@ impl Video {
         }
     }
 
-    /// Parameter sets that the publisher told ahead of its packets.
-    pub(super) fn set_told(&mut self, told: Vec<Vec<u8>>) {
-        self.told = told;
+    /// Parameter sets of the publisher's SDP.
+    pub(super) fn set_sets_of_sdp(&mut self, sets: Vec<Vec<u8>>) {
+        self.sets_of_sdp = sets;
     }
 
     pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
@@ -102,7 +102,7 @@ impl Video {
             self.epoch = Some(payload.epoch);
             (self.frame, self.record) = (None, None);
             self.sets.clear();
-            self.sets.put(payload.codec, &self.told);
+            self.sets.put(payload.codec, &self.sets_of_sdp);
             self.awaits_key = true;
         }
         if lost > 0 {

@@ -163,8 +163,8 @@ section! {
         segments_seconds: i64 = 60, unit "seconds", range 6..=14_400,
         cost "150 bytes per segment in each playlist, which is sent with each new segment.";
 
-        /// Whether segments are deleted from the store that playlists have ceased to list for as long, and all
-        /// of a stream that ended so long ago. Else they stay for ever.
+        /// Whether segments are deleted from the store once they have been out of the playlists for as long,
+        /// and everything of a stream that ended so long ago. If not, nothing is deleted.
         segments_delete: bool = false,
         cost "A request to the store for each segment. What other programs put under the same names goes too.";
 

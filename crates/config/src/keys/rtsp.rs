@@ -21,7 +21,7 @@ section! {
         cost "This much delay where packets are lost.";
 
         /// A player by UDP, or one that has paused, of which nothing is heard for this long is over.
-        /// Clients are told to say something every 60 s.
+        /// The server advertises a session timeout of 60 s.
         silence_timeout_ms: i64 = 75_000, unit "ms", range 5_000..=600_000,
         cost "A player by UDP that has vanished gets packets for this long.";
 

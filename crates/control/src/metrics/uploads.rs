@@ -36,7 +36,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
         counter(encoder, name, help, value)?;
     }
     let segments = context.uploads.as_ref().map(Uploads::mirror_totals).unwrap_or_default();
-    let help = "Streams whose segments are sent, or are yet to be deleted";
+    let help = "Streams being uploaded, and ended ones with segments still to delete";
     gauge(encoder, "millstream_upload_streams", help, segments.streams as f64)?;
     let help = "Bytes of segments that wait for the store";
     gauge(encoder, "millstream_upload_segments_waiting_bytes", help, segments.waiting_bytes as f64)?;

@@ -223,6 +223,22 @@ fn slow_heads_and_clients_that_never_play_are_closed() {
 }
 
 #[test]
+fn a_client_that_has_a_stream_described_again_and_again_is_closed() {
+    let server = Server::start("[limits]\nhandshake_timeout_ms = 300\n");
+    let _publisher = publish(&server.rtmp_url("live/mill"), 1);
+    server.wait_for_publisher("live/mill", true);
+    let mut client = Client::connect(&server, "/live/mill");
+    assert_eq!(code(&client.ask("DESCRIBE", "", "", "")), "200");
+    eventually("it is closed", || {
+        let request = format!("DESCRIBE {} RTSP/1.0\r\nCSeq: 9\r\n\r\n", client.url);
+        let is_sent = client.socket.write_all(request.as_bytes()).is_ok();
+        let is_answered = is_sent && client.socket.read(&mut [0; 4_096]).is_ok_and(|bytes| bytes > 0);
+        (!is_answered).then_some(())
+    });
+    eventually("no player is left", || server.sessions("role=player").is_empty().then_some(()));
+}
+
+#[test]
 fn channels_that_nobody_set_up_and_broken_packets_disturb_nothing() {
     let mut server = Server::start("");
     let mut client = Client::connect(&server, "/live/cam");

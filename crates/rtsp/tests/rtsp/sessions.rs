@@ -49,7 +49,7 @@ fn a_publisher_announces_sets_up_and_records() {
     let clashing = format!("{name}{fields}");
     let (_, second) = ask(&mut session, &request("SETUP", &format!("{url}/streamid=0"), &clashing, ""));
     assert!(second.starts_with("RTSP/1.0 461 "), "the channels are taken: {second}");
-    // Packets before RECORD are nobody's.
+    // Packets before RECORD are dropped.
     session.handle_input(b"$\x04\0\x03abc");
     assert!(session.poll_event().is_none());
     assert_eq!(session.strays(), 1);

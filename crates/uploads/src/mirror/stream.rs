@@ -28,7 +28,7 @@ const DELETED_AT_ONCE: usize = 8;
 /// When one is tried again that could not be deleted.
 const DELETED_AGAIN: Duration = Duration::from_secs(30);
 /// Objects that may wait to be deleted; the next start finds further ones.
-const DOOMED_MAX: usize = 20_000;
+const TO_DELETE_MAX: usize = 20_000;
 /// How often the multivariant playlist is written for nothing but bit rates.
 const RATES_EVERY: Duration = Duration::from_secs(10);
 /// What of a stream that is over is not in the store by then is left to the next start.
@@ -55,7 +55,7 @@ struct State {
     /// Since when nothing new comes.
     over_since: Option<Instant>,
     /// Objects to be deleted, and when.
-    doomed: VecDeque<(Instant, Path)>,
+    to_delete: VecDeque<(Instant, Path)>,
     /// Playlists of an earlier process, which are replaced if the stream is published again.
     left: Vec<Path>,
     has_begun: bool,
@@ -143,7 +143,7 @@ impl Stream<'_> {
         (state.over_since, state.has_begun) = (None, true);
         // Playlists are written over.
         state.left.clear();
-        state.doomed.retain(|(_, key)| !is_playlist(key));
+        state.to_delete.retain(|(_, key)| !is_playlist(key));
     }
 
     fn is_over(&self) {
@@ -161,7 +161,7 @@ impl Stream<'_> {
             tag == Some(&*state.tag) || of_now.iter().any(|of_now| tag == Some(&**of_now))
         };
         let media: Vec<_> = media.into_iter().filter(|key| !is_of_now(key)).collect();
-        state.doomed.extend(media.into_iter().map(|key| (at, key)));
+        state.to_delete.extend(media.into_iter().map(|key| (at, key)));
         if !state.has_begun {
             state.left = playlists;
             state.over_since.get_or_insert_with(Instant::now);
@@ -186,7 +186,7 @@ impl Stream<'_> {
                 Entry::Vacant(new) => {
                     // One of an earlier run may have been about to go.
                     let playlist = self.mirror.key(self.folder, &Object::Playlist(id).to_string()).ok();
-                    state.doomed.retain(|(_, key)| Some(key) != playlist.as_ref());
+                    state.to_delete.retain(|(_, key)| Some(key) != playlist.as_ref());
                     new.insert(Rendition::new(id))
                 }
             };
@@ -254,10 +254,10 @@ impl Stream<'_> {
         let deletes = self.mirror.settings.deletes;
         let has_all = !state.renditions.is_empty() || state.written.is_some() || !state.left.is_empty();
         let clean_at = state.over_since.filter(|_| deletes && has_all).map(|at| at + self.grace(&state));
-        let doomed = state.doomed.front().map(|(at, _)| *at);
+        let deletion = state.to_delete.front().map(|(at, _)| *at);
         let rates = state.written.as_ref().map(|written| written.at + RATES_EVERY);
         let rates = rates.filter(|_| state.over_since.is_none() && self.wants_index(&state));
-        let due = [clean_at, doomed, rates].into_iter().flatten().min();
+        let due = [clean_at, deletion, rates].into_iter().flatten().min();
         if due.is_none() && state.over_since.is_some() { None } else { Some(due) }
     }
 
@@ -323,7 +323,7 @@ impl Stream<'_> {
                 }
             }
         }
-        self.doom(&mut state, names);
+        self.delete_later(&mut state, names);
     }
 
     /// Brings a segment, and its init segment where that is new, to the store. Whether it is there: it is not
@@ -380,20 +380,20 @@ impl Stream<'_> {
                 counts.left_out.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.doom(&mut state, retired);
+        self.delete_later(&mut state, retired);
         Ok(())
     }
 
     /// Has objects deleted that nobody needs, after the time for which players may ask for them.
-    fn doom(&self, state: &mut State, names: Vec<String>) {
+    fn delete_later(&self, state: &mut State, names: Vec<String>) {
         if !self.mirror.settings.deletes {
             return;
         }
         let at = Instant::now() + self.grace(state);
         let keys = names.into_iter().filter_map(|name| self.mirror.key(self.folder, &name).ok());
-        state.doomed.extend(keys.map(|key| (at, key)));
-        while state.doomed.len() > DOOMED_MAX {
-            state.doomed.pop_front();
+        state.to_delete.extend(keys.map(|key| (at, key)));
+        while state.to_delete.len() > TO_DELETE_MAX {
+            state.to_delete.pop_front();
         }
     }
 
@@ -446,7 +446,7 @@ impl Stream<'_> {
             self.mirror.counts().waiting_bytes.fetch_sub(waiting, Ordering::Relaxed);
             let mut names = rendition.retire();
             names.push(Object::Playlist(id).to_string());
-            self.doom(&mut state, names);
+            self.delete_later(&mut state, names);
         }
         state.written = Some(index);
         Ok(true)
@@ -470,11 +470,12 @@ impl Stream<'_> {
                 let mut keys: Vec<Path> = keys.collect();
                 keys.append(&mut state.left);
                 // Before all else: what is not named is not asked for.
-                keys.into_iter().rev().for_each(|key| state.doomed.push_front((now, key)));
+                keys.into_iter().rev().for_each(|key| state.to_delete.push_front((now, key)));
             }
             // Playlists one by one, that of the others first: what they name goes when they are gone.
-            let is_first = state.doomed.front().is_some_and(|(_, key)| is_playlist(key));
-            let due = state.doomed.iter().take_while(|(at, key)| *at <= now && is_playlist(key) == is_first);
+            let is_first = state.to_delete.front().is_some_and(|(_, key)| is_playlist(key));
+            let due =
+                state.to_delete.iter().take_while(|(at, key)| *at <= now && is_playlist(key) == is_first);
             due.take(if is_first { 1 } else { DELETED_AT_ONCE }).map(|(_, key)| key.clone()).collect()
         };
         let requests = due.iter().map(|key| self.mirror.clean(self.mirror.store.delete(key)));
@@ -485,14 +486,14 @@ impl Stream<'_> {
         };
         let mut state = self.state();
         for (key, deleted) in due.iter().zip(deleted) {
-            let Some(at) = state.doomed.iter().position(|(_, doomed)| doomed == key) else { continue };
-            state.doomed.remove(at);
+            let Some(at) = state.to_delete.iter().position(|(_, other)| other == key) else { continue };
+            state.to_delete.remove(at);
             if deleted.is_ok() {
                 self.mirror.counts().deleted.fetch_add(1, Ordering::Relaxed);
             } else if is_playlist(key) {
-                state.doomed.push_front((Instant::now() + DELETED_AGAIN, key.clone()));
+                state.to_delete.push_front((Instant::now() + DELETED_AGAIN, key.clone()));
             } else {
-                state.doomed.push_back((Instant::now() + DELETED_AGAIN, key.clone()));
+                state.to_delete.push_back((Instant::now() + DELETED_AGAIN, key.clone()));
             }
         }
         !due.is_empty()

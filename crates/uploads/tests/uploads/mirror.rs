@@ -254,7 +254,7 @@ fn what_finds_no_room_while_the_store_is_away_is_a_gap_and_what_comes_then_is_th
 }
 
 #[test]
-fn what_playlists_have_ceased_to_list_is_deleted_where_asked_and_all_after_the_end() {
+fn segments_out_of_the_playlists_are_deleted_where_asked_and_all_after_the_end() {
     let (folder, store) = (Folder::new(), FakeStore::start());
     // Of another program, and of recordings.
     store.insert("hls/live/mill/notes.txt", b"mine");

@@ -3,7 +3,7 @@
 //! For SRT each worker has one on the same addresses: `SO_REUSEPORT` gives each worker a socket of its own,
 //! and the kernel deals out by a hash of both addresses: what a caller sends comes to the same worker from
 //! its first packet to its last. For RTSP each worker has ports of its own, an even one for RTP and the next for
-//! RTCP, which clients are told. A wildcard address becomes a socket for each address of this host, since a
+//! RTCP, which clients are given. A wildcard address becomes a socket for each address of this host, since a
 //! peer takes datagrams from the address alone that it has sent to.
 
 use std::io;

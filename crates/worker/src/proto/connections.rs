@@ -59,7 +59,7 @@ pub(crate) struct Connections {
     pub(crate) defect: Option<ConnId>,
     /// Publishers whose stream seemed taken: when they ask again.
     claims: VecDeque<(u64, PendingClaim)>,
-    /// Ports that clients of RTSP are told.
+    /// Ports that SETUP answers with.
     pub(crate) rtsp_ports: RtspPorts,
     rtmp_config: ServerConfig,
 }

@@ -56,7 +56,7 @@ struct PortPair {
     ports: [DatagramPort; 2],
 }
 
-/// Ports that clients are told, by the address that they are connected to.
+/// Ports that SETUP answers with, by the address that they are connected to.
 #[derive(Debug, Default)]
 pub(crate) struct RtspPorts(Vec<(IpAddr, UdpPorts)>);
 
@@ -144,7 +144,7 @@ impl Rtsp {
         ports.try_for_each(|(index, port)| port.register(Token::Rtsp(index), events))
     }
 
-    /// Ports that clients are told.
+    /// Ports that SETUP answers with.
     pub(crate) fn addresses(&self) -> RtspPorts {
         let ports = self.pairs.iter().enumerate().map(|(pair, ports)| {
             let [rtp, rtcp] = [0, 1].map(|at| ports.ports[at].local());

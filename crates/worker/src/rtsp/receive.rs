@@ -6,12 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use group_send::RecvConfig;
 use media::Frame;
 use rtp::rtcp::{self, Rtcp};
 
 use super::{Publishing, RtspLink};
 use crate::event_loop::Worker;
 use crate::ids::ConnId;
+use crate::net::ReceivedBatch;
 use crate::packet_relay::RelayedPacket;
 use crate::proto::session::{Media, PublishPackets, State};
 use crate::registry::Origin;
@@ -20,6 +22,9 @@ use worker_api::EndReason;
 
 /// Datagrams read from a socket per turn at most; the next turn reads the rest.
 const DATAGRAMS_MAX: usize = 4_096;
+
+/// Of the batch that stands in while another is handled; nothing is received into it.
+const NO_ROOM: RecvConfig = RecvConfig { messages: 1, message_bytes: 1 };
 
 /// Where a packet is.
 #[derive(Debug, Clone, Copy)]
@@ -67,15 +72,13 @@ impl Worker {
                     }
                     break;
                 }
-                read += self.received.len();
-                let datagrams: Vec<(SocketAddr, Vec<u8>)> = self
-                    .received
-                    .iter()
-                    .map(|datagram| (datagram.source, datagram.payload.to_vec()))
-                    .collect();
-                for (source, bytes) in &datagrams {
-                    self.rtsp_datagram(port, *source, bytes);
+                // Taken out while its datagrams are handled, which takes the whole worker.
+                let received = std::mem::replace(&mut self.received, ReceivedBatch::new(NO_ROOM));
+                read += received.len();
+                for datagram in received.iter() {
+                    self.rtsp_datagram(port, datagram.source, datagram.payload);
                 }
+                self.received = received;
             }
         }
     }

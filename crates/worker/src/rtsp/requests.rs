@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use media::{Codec, MediaKind};
+use media::Codec;
 use percent_encoding::percent_decode_str;
 use rtc::sdp::{Feedback, Format, Source, TrackDescription};
 use rtmp::name::query_value;
@@ -121,11 +121,11 @@ impl Worker {
         tracks: Vec<AnnouncedTrack>,
     ) -> Result<(), Refused> {
         if !matches!(self.connections.sessions[conn].media, Media::None) {
-            // Another description of what it does not play yet.
+            // Another description of what it does not play yet, for which it gets no more time.
+            let begun_since_ms = self.rtsp_link(conn).and_then(|link| link.begun_since_ms);
             self.leave_rtsp(conn);
-        }
-        if !self.connections.sessions.contains(conn) {
-            return Ok(());
+            let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+            link.begun_since_ms = begun_since_ms;
         }
         // What is no UTF-8 is no name.
         let path = percent_decode_str(&target.path).decode_utf8().unwrap_or_default();
@@ -167,8 +167,7 @@ impl Worker {
 
     /// A stream is to be described: it comes to this worker, and is not played yet.
     fn subscribe_rtsp(&mut self, conn: ConnId) -> Result<(), Refused> {
-        let Some(Wanted { app, name, token, .. }) =
-            self.rtsp_link(conn).and_then(|link| link.wanted.take_if(|_| true))
+        let Some(Wanted { app, name, token, .. }) = self.rtsp_link(conn).and_then(|link| link.wanted.take())
         else {
             return Ok(());
         };
@@ -179,7 +178,7 @@ impl Worker {
             self.frames.pause(player, true);
         }
         if let Some(link) = self.rtsp_link(conn) {
-            link.begun_since_ms = Some(now_ms);
+            link.begun_since_ms.get_or_insert(now_ms);
             link.wanted = Some(Wanted { app, name, token, tracks: Vec::new(), since_ms: now_ms });
             self.rtsp.describing.push(conn);
         }
@@ -390,17 +389,9 @@ impl Worker {
     }
 }
 
-/// SSRCs that packets of announced tracks get inside this server: of each kind, the first track has one.
+/// SSRCs that packets of announced tracks get inside this server, of those that are carried.
 fn ssrcs_of(tracks: &[AnnouncedTrack]) -> impl Iterator<Item = Option<u32>> + '_ {
-    let mut taken = [false; 2];
-    tracks.iter().map(move |track| {
-        let at = match track.kind {
-            MediaKind::Audio => 0,
-            MediaKind::Video => 1,
-            MediaKind::Data => return None,
-        };
-        (!std::mem::replace(&mut taken[at], true)).then_some(at as u32 + 1)
-    })
+    (1..).zip(rtsp::carried(tracks)).map(|(ssrc, is_carried)| is_carried.then_some(ssrc))
 }
 
 /// Announced tracks as WebRTC describes them, if all that are carried can go on as they come.
