@@ -432,11 +432,13 @@ impl Controller {
         if self.stopped { 0 } else { (self.estimate_bits() * self.drain()) as u64 }
     }
 
-    /// What of [`target`](Self::target) is left for new video and audio.
+    /// What of [`target`](Self::target) is left for new video and audio, with their headers: a little less
+    /// while packets wait for their pace, or they would wait for ever.
     pub fn media_target(&self, at: Instant) -> u64 {
         let repeats = self.repeats.rate(self.micros(at) as i64, 500_000).unwrap_or(0.0);
         let target = self.target() as f64;
-        (target - repeats).max(0.5 * target) as u64
+        let new = if self.is_backlogged { 0.95 * target } else { target };
+        (new - repeats).max(0.5 * target) as u64
     }
 
     /// The most that the source could use now. Nothing above it is probed for.

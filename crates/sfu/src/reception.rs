@@ -199,10 +199,21 @@ impl Rate {
             // After a pause the rate before it is the better guess.
             (self.since, self.bytes) = (Some(now), 0);
         } else if passed >= Duration::from_secs(1) {
-            self.bits_per_second = self.bytes * 8_000 / passed.as_millis().max(1) as u64;
+            self.note(self.bytes * 8_000 / passed.as_millis().max(1) as u64);
             (self.since, self.bytes) = (Some(now), 0);
         }
         self.bytes += bytes as u64;
+    }
+
+    /// A second with a key frame that somebody asked for has a fifth more than the one before, and is no
+    /// reason to leave a layer; a source that changes its rate is.
+    fn note(&mut self, measured: u64) {
+        let before = self.bits_per_second;
+        self.bits_per_second = match measured.abs_diff(before) > before / 4 {
+            true => measured,
+            false if measured > before => before + (measured - before) / 4,
+            false => before.midpoint(measured),
+        };
     }
 }
 
@@ -237,6 +248,25 @@ mod tests {
         assert_eq!(reception.take(40_000), Sequence::Unconfirmed, "back is as far as ahead");
         assert_eq!(reception.take(40_001), Sequence::Restarted(65_536 + 40_001));
         assert_eq!(reception.take(40_001 + JUMP_MAX as u16), Sequence::Fresh(65_536 + 40_001 + JUMP_MAX));
+    }
+
+    #[test]
+    fn a_rate_is_steady_through_a_key_frame_and_follows_a_change_at_once() {
+        let (mut rate, start) = (Rate::default(), Instant::now());
+        let mut at = start;
+        let mut second = |bits: usize| {
+            for _ in 0..10 {
+                rate.add(at, bits / 80);
+                at += Duration::from_millis(100);
+            }
+            rate.add(at, 0);
+            rate.bits_per_second
+        };
+        assert_eq!(second(500_000), 500_000);
+        assert_eq!(second(600_000), 525_000, "with a key frame more");
+        assert_eq!(second(500_000), 512_500);
+        assert_eq!(second(1_000_000), 1_000_000);
+        assert_eq!(second(200_000), 200_000);
     }
 
     #[test]

@@ -130,6 +130,11 @@ impl Controller {
             self.capacity = None;
             return;
         }
+        if now - since > LEFT_ALONE_US && self.has_all_of_the_path(now) {
+            // They have left, and the queue is ours now.
+            (self.competing_since, self.competed_until_us, self.capacity) = (None, now, None);
+            return;
+        }
         if batch.least_wait.is_some() {
             self.least_while_over = self.least_while_over.min(self.queue_us);
             self.most_while_over = self.most_while_over.max(self.queue_us);
@@ -157,6 +162,12 @@ impl Controller {
         self.mean_beside_others +=
             (self.estimate_bits() - self.mean_beside_others) * passed / COMPETE_MEAN_US;
         self.grown_us = now;
+    }
+
+    /// Whether as much of ours arrives as the bottleneck hands on of packets that left together.
+    fn has_all_of_the_path(&self, now: u64) -> bool {
+        let all = self.hint(now).zip(self.delivered_rate(DELIVERED_US));
+        all.is_some_and(|(path, ours)| ours > 0.9 * path)
     }
 
     pub(super) fn grow(&mut self, now: u64, sent_rate: f64, delivered: Option<f64>) {
@@ -231,6 +242,9 @@ const COMPETE_MIN_US: u64 = 8_000_000;
 const COMPETE_MAX_US: u64 = 60_000_000;
 /// For how long others that filled the queue are likely to do so again.
 const COMPETED_US: u64 = 60_000_000;
+/// Others were there for at least so long before it is looked at whether they have left.
+const LEFT_ALONE_US: u64 = 2_000_000;
+const DELIVERED_US: i64 = 700_000;
 /// Part of the rate that is left after losses, and packets by which it grows in a round trip.
 const COMPETE_CUT: f64 = 0.85;
 const COMPETE_PACKETS: f64 = 2.0;

@@ -80,7 +80,7 @@ fn beside_tcp_a_viewer_has_the_layer_that_is_its_part() {
 
 #[test]
 fn when_tcp_has_left_the_queue_goes_and_all_of_the_path_is_used() {
-    for seed in 11..19 {
+    for seed in 11..27 {
         let path = PathConfig::plain(Trace::constant(2.5e6), 20 * MS, 300 * MS);
         let mut world = World::new(path, vec![ViewerConfig::ours(60 * MS)], Some(10 * SECOND), seed);
         world.tcp_ends = 40 * SECOND;

@@ -116,8 +116,7 @@ fn each_of_many_viewers_gets_what_its_path_carries_and_a_bad_one_changes_nothing
         assert!(kind.waits_p95 < Duration::from_millis(60), "{kind:?}");
         assert!(other.utilisation > kind.utilisation - 0.03, "{kind:?}, with a bad one {other:?}");
         // Key frames come each 3 s for the bad one, and are larger than what slow paths take at once.
-        let later = Duration::from_millis(15);
-        assert!(other.waits_p95 <= kind.waits_p95 + later, "{kind:?}, with a bad one {other:?}");
+        assert!(other.waits_p95 < Duration::from_millis(50), "{kind:?}, with a bad one {other:?}");
         for one in [kind, other] {
             assert!((7..10).contains(&one.viewers) && one.least > 0.8 && one.lost_percent < 1.0, "{one:?}");
             assert!(one.audio_late_p99 < Duration::from_millis(150), "{one:?}");
