@@ -11,11 +11,12 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 8] = [
+pub const LISTS: [&str; 9] = [
     "application",
     "auth.publish",
     "auth.play",
     "pull",
+    "push",
     "channel",
     "record.rule",
     "srt.stream",

@@ -9,6 +9,7 @@ pub mod file;
 pub mod keys;
 mod policy;
 pub mod print;
+mod pushes;
 mod record;
 pub mod resolve;
 mod rtc;
@@ -25,7 +26,8 @@ use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, key_suggestion, suggestion};
 use keys::{
-    ApplicationName, AuthRule, ChannelEntry, PullEntry, Record, RecordRule, SrtStream, Stream, VodRemote,
+    ApplicationName, AuthRule, ChannelEntry, PullEntry, PushEntry, Record, RecordRule, SrtStream, Stream,
+    VodRemote,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -48,6 +50,8 @@ macro_rules! config {
             pub play_rules: Vec<RuleEntry>,
             /// `[[pull]]` entries in order.
             pub pulls: Vec<PulledEntry>,
+            /// `[[push]]` entries in order.
+            pub pushed: Vec<PushedEntry>,
             /// `[[channel]]` entries in order.
             pub channels: Vec<ChannelledEntry>,
             /// `[[record.rule]]` entries in order.
@@ -117,6 +121,7 @@ config! {
     shutdown: Shutdown,
     cluster: Cluster,
     sources: Sources,
+    pushes: PushLimits,
     demo: Demo,
 }
 
@@ -147,6 +152,15 @@ pub struct RecordEntry {
     pub rule: RecordRule,
     /// Keys of `[record]` it sets, already checked.
     pub overrides: Vec<(String, Raw)>,
+    /// Where it begins.
+    pub origin: Origin,
+}
+
+/// One `[[push]]`.
+#[derive(Debug, Clone)]
+pub struct PushedEntry {
+    /// Its values.
+    pub push: PushEntry,
     /// Where it begins.
     pub origin: Origin,
 }
@@ -261,8 +275,11 @@ impl Config {
     }
 
     fn apply_file(&mut self, content: file::FileContent, errors: &mut Vec<ConfigError>) {
-        let known: Vec<&str> =
-            section_keys().iter().map(|key| key.section).chain(["application", "pull", "channel"]).collect();
+        let known: Vec<&str> = section_keys()
+            .iter()
+            .map(|key| key.section)
+            .chain(["application", "pull", "push", "channel"])
+            .collect();
         let mut unknown = content.sections;
         unknown.retain(|(section, _)| !known.contains(&section.as_str()));
         for (section, origin) in &unknown {
@@ -295,6 +312,9 @@ impl Config {
                 }
                 "pull" => {
                     self.pulls.push(PulledEntry { pull: list_entry(&table, errors), origin: table.origin })
+                }
+                "push" => {
+                    self.pushed.push(PushedEntry { push: list_entry(&table, errors), origin: table.origin })
                 }
                 "channel" => self
                     .channels

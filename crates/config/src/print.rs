@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::error::Origin;
 use super::file::LISTS;
 use super::keys::{
-    ApplicationName, AuthRule, ChannelEntry, PullEntry, RecordRule, SrtStream, Stream, VodRemote,
+    ApplicationName, AuthRule, ChannelEntry, PullEntry, PushEntry, RecordRule, SrtStream, Stream, VodRemote,
 };
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
@@ -76,6 +76,7 @@ pub fn markdown() -> String {
     wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
     list::<AuthRule>(&mut out, "`[[auth.publish]]` and `[[auth.play]]`");
     list::<PullEntry>(&mut out, "`[[pull]]`");
+    list::<PushEntry>(&mut out, "`[[push]]`");
     list::<ChannelEntry>(&mut out, "`[[channel]]`");
     list::<RecordRule>(&mut out, "`[[record.rule]]`");
     let names: Vec<String> = super::record_rule_keys().iter().map(|key| format!("`{}`", key.name)).collect();
@@ -143,6 +144,11 @@ fn lists(out: &mut String, config: &Config) {
     for entry in &config.pulls {
         let _ = writeln!(out, "\n[[pull]]\nstream = {}", super::value::toml_string(&entry.pull.stream));
         // It may hold a password.
+        let _ = writeln!(out, "# url is set and not shown");
+    }
+    for entry in &config.pushed {
+        let _ = writeln!(out, "\n[[push]]\nstream = {}", super::value::toml_string(&entry.push.stream));
+        // It may hold a key.
         let _ = writeln!(out, "# url is set and not shown");
     }
     for entry in &config.srt_streams {
@@ -228,7 +234,10 @@ const LISTS_DOC: &str = "Lists of tables:
   url = \"https://media.example/films/\"
   [[pull]]                   # a stream of another server
   stream = \"live/cam\"
-  url = \"rtmp://media.example/live/cam\"";
+  url = \"rtmp://media.example/live/cam\"
+  [[push]]                   # streams that are sent on to another server
+  stream = \"live/*\"
+  url = \"rtmp://backup.example/{app}/{stream}\"";
 
 const PREFACE: &str = include_str!("preface.md");
 const EXAMPLES: &str = include_str!("examples.md");

@@ -12,6 +12,7 @@ use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Rtsps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
 use super::{Config, cluster, policy, record, rtc, sources, srt, tls, upload, vod};
+use ::pushes::{PushSettings, PushSpec};
 use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
 use ::sources::pull::PullSpec;
@@ -45,6 +46,10 @@ pub struct Resolved {
     pub sources: SourceSettings,
     /// `[[pull]]` entries.
     pub pulls: Vec<PullSpec>,
+    /// Limits of pushes; those of sources are put in where they start.
+    pub push_limits: PushSettings,
+    /// `[[push]]` entries.
+    pub pushes: Vec<PushSpec>,
     /// `[[channel]]` entries.
     pub channels: Vec<ChannelSpec>,
     /// `app` and `stream` of the demo channel when it is enabled.
@@ -73,6 +78,8 @@ pub fn resolve(
     let signed = policy::signed_tokens(config, &sources, &mut errors);
     let policy = policy::policy(config, signed.as_ref(), variable, &mut errors);
     let pulls = sources::pulls(config, &sources, &mut errors);
+    let push_limits = super::pushes::settings(config);
+    let pushes = super::pushes::pushes(config, &sources, &mut errors);
     let channels = sources::channels(config, &sources, &mut errors);
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
     let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
@@ -86,7 +93,21 @@ pub fn resolve(
         return Err(errors.0);
     }
     let signed = signed.and_then(|signed| Some((signed.signed.verifier, signed.keys?)));
-    Ok(Resolved { worker, policy, signed, sources, pulls, channels, demo, record, upload, vod, cluster })
+    Ok(Resolved {
+        worker,
+        policy,
+        signed,
+        sources,
+        pulls,
+        push_limits,
+        pushes,
+        channels,
+        demo,
+        record,
+        upload,
+        vod,
+        cluster,
+    })
 }
 
 /// Collects errors.

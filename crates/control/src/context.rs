@@ -13,6 +13,7 @@ use crate::cluster::ClusterSource;
 pub use crate::recording_files::RecordingFiles;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
+use ::pushes::Pushes;
 use ::recording::Recordings;
 use ::segments::Segments;
 use ::uploads::Uploads;
@@ -62,6 +63,8 @@ pub struct Context {
     pub channels: Channels,
     /// Streams of other servers.
     pub pulls: Pulls,
+    /// Streams that are sent on to other servers.
+    pub pushes: Pushes,
     /// Streams as segments; `None` where that is off.
     pub segments: Option<Segments>,
     /// Recordings; `None` where nothing can be recorded.

@@ -31,6 +31,7 @@ mod channels;
 mod cluster;
 mod http;
 mod pulls;
+mod pushes;
 mod recordings;
 mod segments;
 mod stats;
@@ -346,6 +347,7 @@ impl Collector for Scrape {
         self.encode_process(&mut encoder)?;
         channels::encode(&self.context, &mut encoder)?;
         pulls::encode(&self.context, &mut encoder)?;
+        pushes::encode(&self.context, &mut encoder)?;
         recordings::encode(&self.context, &mut encoder)?;
         segments::encode(&self.context, &mut encoder)?;
         uploads::encode(&self.context, &mut encoder)?;

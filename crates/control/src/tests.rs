@@ -190,6 +190,7 @@ fn context_of(
         rtc: rtc::RtcControl::off(),
         stats,
         pulls: Pulls::idle(2),
+        pushes: ::pushes::Pushes::idle(2),
         channels: Channels::idle(2),
         segments: None,
         recording_files: RecordingFiles::new(),

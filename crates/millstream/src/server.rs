@@ -16,6 +16,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rtc::dtls::Certificate;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
@@ -26,6 +28,7 @@ use config::resolve::Resolved;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
 use nodes::ClusterMembership;
+use pushes::{PushSettings, PushesInput, PushesThread};
 use recording::names::RecordingName;
 use recording::names::encode;
 use recording::settings::RecordSettings;
@@ -43,6 +46,7 @@ use vod::Library;
 use worker::Workers;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
+use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -141,6 +145,7 @@ pub(crate) struct Running {
     workers: Workers,
     sources: IngestThread,
     _segments: Option<SegmentsThread>,
+    pushes: PushesThread,
     recordings: Option<RecordingThread>,
     uploads: Option<UploadsThread>,
     membership: Option<ClusterMembership>,
@@ -161,6 +166,8 @@ impl Running {
             demo,
             sources,
             pulls,
+            push_limits,
+            pushes,
             channels,
             record,
             upload,
@@ -174,6 +181,7 @@ impl Running {
         };
         let elsewhere = membership.as_ref().map(ClusterMembership::elsewhere);
         let (policy, sources) = (Arc::new(policy), Arc::new(sources));
+        let push_settings = PushSettings { sources: Arc::clone(&sources), ..push_limits };
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
@@ -190,9 +198,11 @@ impl Running {
         )
         .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
-        let (recordings, uploads) = recording_threads(record, upload, &mut workers)?;
+        let (to_recordings, to_pushes) = share_news(&mut workers);
+        let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
         let segments =
             segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
+        let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
         let handles = WorkerHandles::new(workers.handles().to_vec());
@@ -224,6 +234,7 @@ impl Running {
             rtc,
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
+            pushes: pushes_thread.pushes(),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
             segments: segments.as_ref().map(SegmentsThread::segments),
             recording_files: control::RecordingFiles::new(),
@@ -247,6 +258,9 @@ impl Running {
             // Each stream once, and not too many: the configuration was checked.
             let _ = context.pulls.add(spec, AddedBy::Configuration);
         }
+        for spec in pushes {
+            let _ = context.pushes.add(spec, AddedBy::Configuration);
+        }
         for spec in channels {
             let _ = context.channels.add(spec, AddedBy::Configuration);
         }
@@ -257,7 +271,18 @@ impl Running {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
         let sources = sources_thread;
-        Ok(Self { context, workers, sources, _segments: segments, recordings, uploads, membership, control })
+        let pushes = pushes_thread;
+        Ok(Self {
+            context,
+            workers,
+            sources,
+            _segments: segments,
+            pushes,
+            recordings,
+            uploads,
+            membership,
+            control,
+        })
     }
 
     /// Where it listens.
@@ -272,7 +297,8 @@ impl Running {
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
-        let Self { context, workers, sources, _segments, recordings, uploads, membership, control } = self;
+        let Self { context, workers, sources, _segments, pushes, recordings, uploads, membership, control } =
+            self;
         context.draining.send_replace(true);
         if let Some(membership) = &membership {
             membership.drain().await;
@@ -283,6 +309,7 @@ impl Running {
         if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
             tracing::warn!("a worker did not end by the deadline; ending without it");
         }
+        pushes.stop().await;
         if let Some(recordings) = recordings {
             // With all that was published.
             recordings.stop().await;
@@ -329,19 +356,56 @@ fn segments_thread(
     thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))
 }
 
+/// Streams that begin to be published, for two who want to know: recordings and pushes.
+fn share_news(workers: &mut Workers) -> (Receiver<StreamPublished>, Receiver<StreamPublished>) {
+    let (recordings, to_recordings) = mpsc::channel(PUBLISHED_MAX);
+    let (pushes, to_pushes) = mpsc::channel(PUBLISHED_MAX);
+    if let Some(mut published) = workers.take_published() {
+        tokio::spawn(async move {
+            while let Some(stream) = published.recv().await {
+                for (listener, whose) in [(&recordings, "recordings"), (&pushes, "pushes")] {
+                    // One that has gone does not want to know.
+                    if let Err(TrySendError::Full(stream)) = listener.try_send(stream.clone()) {
+                        tracing::warn!(stream = %stream.key, whose, "news of a stream found no room");
+                    }
+                }
+            }
+        });
+    }
+    (to_recordings, to_pushes)
+}
+
+/// The thread that sends streams on to other servers.
+fn pushes_thread(
+    settings: PushSettings,
+    workers: &Workers,
+    published: Receiver<StreamPublished>,
+) -> Result<PushesThread, String> {
+    let addresses = workers.addresses();
+    let listeners = [&addresses.rtmp, &addresses.rtmps, &addresses.srt].into_iter().flatten();
+    let input = PushesInput {
+        settings,
+        workers: WorkerHandles::new(workers.handles().to_vec()),
+        home: Box::new(workers.home()),
+        published,
+        own_ports: listeners.map(SocketAddr::port).collect(),
+    };
+    PushesThread::start(input).map_err(|error| format!("the thread of pushes could not start: {error}"))
+}
+
 /// The threads of recordings and of their uploads, unless nothing can be recorded.
 fn recording_threads(
     record: Option<RecordSettings>,
     upload: Option<UploadSettings>,
     workers: &mut Workers,
+    published: Receiver<StreamPublished>,
 ) -> Result<(Option<RecordingThread>, Option<UploadsThread>), String> {
-    // Dropped where nobody wants to know.
-    let published = workers.take_published();
     // Uploads come first: no recording is removed for its age before they say what they need.
     let (later, recordings) = watch::channel(None);
     let uploads = upload.map(|upload| uploads_thread(upload, record.as_ref(), recordings));
     let uploads = uploads.transpose()?;
-    let (Some(settings), Some(published)) = (record, published) else { return Ok((None, uploads)) };
+    // Dropped with the news where nothing is recorded.
+    let Some(settings) = record else { return Ok((None, uploads)) };
     let needed = uploads.as_ref().map(|thread| {
         let uploads = thread.uploads();
         Needed(Arc::new(move |path| uploads.is_followed(path) && !uploads.is_confirmed(path)))

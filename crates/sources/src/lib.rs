@@ -11,10 +11,13 @@ pub mod demo;
 mod ingest;
 pub mod key_set;
 mod names;
+pub mod peer;
 pub mod pull;
 pub mod settings;
+mod srt_url;
 mod thread;
 
 pub use ingest::{Ingest, Refused, Request};
 pub use names::{Claim, SourceKind};
+pub use srt_url::SrtUrl;
 pub use thread::IngestThread;

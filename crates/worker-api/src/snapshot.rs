@@ -588,11 +588,13 @@ pub enum Protocol {
     Rtsp,
     /// The same over TLS.
     Rtsps,
+    /// What sends a stream on to another server: a player inside this process.
+    Push,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -614,6 +616,7 @@ impl Protocol {
         Self::Srt,
         Self::Rtsp,
         Self::Rtsps,
+        Self::Push,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -640,6 +643,7 @@ impl Protocol {
             Self::Srt => "srt",
             Self::Rtsp => "rtsp",
             Self::Rtsps => "rtsps",
+            Self::Push => "push",
         }
     }
 }

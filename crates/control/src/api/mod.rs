@@ -8,6 +8,7 @@ mod channels;
 mod cluster;
 pub(super) mod merge;
 mod pulls;
+mod pushes;
 mod reason;
 mod recording_files;
 mod recordings;
@@ -80,6 +81,8 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(channels::skip_item))
         .routes(routes!(pulls::pulls, pulls::add_pull))
         .routes(routes!(pulls::pull, pulls::remove_pull))
+        .routes(routes!(pushes::pushes, pushes::add_push))
+        .routes(routes!(pushes::push, pushes::remove_push))
         .routes(routes!(recordings::recordings, recordings::start_recording))
         .routes(routes!(recordings::stop_recording))
         .routes(routes!(recordings::remove_file, recording_files::read_file))

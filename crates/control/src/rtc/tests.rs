@@ -204,6 +204,7 @@ fn server_with(setting: Setting) -> Server {
             .expect("randomness"),
         stats: crate::stats::collect(Vec::new()).1,
         pulls: sources::pull::Pulls::idle(0),
+        pushes: ::pushes::Pushes::idle(0),
         channels: sources::channels::Channels::idle(2),
         segments: None,
         recording_files: crate::RecordingFiles::new(),

@@ -82,6 +82,7 @@ mod pull_forbidden;
 mod pull_origin_back;
 mod pull_tls;
 mod pull_udp;
+mod pushes;
 mod recording;
 mod rtc_back_ends;
 mod rtc_counter_mode;

@@ -103,6 +103,8 @@ pub struct ClientSession {
     /// What to ask for.
     request: Option<Box<Request>>,
     publishes: bool,
+    /// The server has stated what it can do of Enhanced RTMP.
+    server_is_enhanced: bool,
     keep_payload_bytes: u32,
 }
 
@@ -149,6 +151,7 @@ impl ClientSession {
             stream_id: 0,
             request: Some(Box::new(Request { url: url.clone(), config: config.clone() })),
             publishes,
+            server_is_enhanced: false,
             keep_payload_bytes: limits.keep_payload_bytes,
         }
     }
@@ -218,6 +221,11 @@ impl ClientSession {
             command::send(&mut self.connection, 0, "deleteStream", 0.0, &[Value::Null, stream_id]);
         }
         self.stage = Stage::Over;
+    }
+
+    /// Whether the server has said that it understands Enhanced RTMP; known from the start on.
+    pub fn server_is_enhanced(&self) -> bool {
+        self.server_is_enhanced
     }
 
     /// Bytes received, handshake included.

@@ -3,6 +3,7 @@
 use super::super::RtmpError;
 use super::super::amf0::RawValue;
 use super::super::command::Command;
+use super::super::enhanced::is_announced;
 use super::super::message::Message;
 use super::{CONNECT, CREATE_STREAM, ClientEvent, ClientSession, Stage};
 
@@ -11,7 +12,12 @@ impl ClientSession {
         let command = Command::parse(message)?;
         match (&*command.name, self.stage) {
             (_, Stage::Over) => {}
-            ("_result", Stage::Connecting) if command.transaction == CONNECT => self.send_create_stream(),
+            ("_result", Stage::Connecting) if command.transaction == CONNECT => {
+                // In the properties or in the information, as servers differ.
+                let mut values = [command.object].into_iter().chain(command.arguments);
+                self.server_is_enhanced = values.any(is_announced);
+                self.send_create_stream();
+            }
             ("_result", Stage::CreatingStream) if command.transaction == CREATE_STREAM => {
                 self.stream_id = command.number(0).unwrap_or(1.0) as u32;
                 self.send_start();

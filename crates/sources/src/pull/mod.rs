@@ -16,8 +16,8 @@ mod task;
 mod ts;
 mod udp;
 
+pub use crate::srt_url::SrtUrl;
 pub use spec::PullSpec;
-pub use srt::SrtUrl;
 pub use status::{State, Status};
 pub use task::Pull;
 pub use udp::UdpUrl;

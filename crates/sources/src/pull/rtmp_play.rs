@@ -1,26 +1,21 @@
 //! A stream played from an RTMP server.
 //!
-//! The protocol is `rtmp::client`'s, addresses and TLS are `range_reader::http`'s; this moves bytes
+//! The protocol is `rtmp::client`'s, addresses and TLS are `peer.rs`'s; this moves bytes
 //! between them.
 
 use std::net::SocketAddr;
 
-use range_reader::http::{connect, tls};
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use rtmp::{MediaMessage, RtmpUrl};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::source::Failure;
 use crate::backoff::random;
+use crate::peer::{Connected, Stream, connect, said};
 use crate::settings::SourceSettings;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-
-/// TCP or TLS.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// An open stream.
 pub(super) struct RtmpPlay {
@@ -33,16 +28,7 @@ pub(super) struct RtmpPlay {
 impl RtmpPlay {
     /// Connects. What RTMP says to that comes with [`fill`](Self::fill).
     pub(super) async fn open(url: &RtmpUrl, settings: &SourceSettings) -> Result<Self, Failure> {
-        let connecting = connect::tcp(&url.host, url.port, settings.addresses, settings.connect_timeout);
-        let socket = connecting.await?;
-        let peer = socket.peer_addr().ok();
-        let stream: Box<dyn Stream> = if url.tls {
-            let connector = tls::Connector::new(&settings.extra_roots_pem, &[])?;
-            let handshake = timeout(settings.connect_timeout, connector.connect(&url.host, socket)).await;
-            Box::new(handshake.map_err(|_| Failure::new("no TLS handshake in time".to_owned()))??)
-        } else {
-            Box::new(socket)
-        };
+        let Connected { stream, peer, .. } = connect(url, settings).await.map_err(Failure::new)?;
         let config = ClientConfig {
             max_message_bytes: settings.message_bytes_max,
             partial_memory_bytes: settings.message_bytes_max.saturating_mul(2),
@@ -102,12 +88,3 @@ impl std::fmt::Debug for RtmpPlay {
 
 /// The status by which servers tell players that a stream has no publisher any more.
 const UNPUBLISHED: &str = "NetStream.Play.UnpublishNotify";
-
-/// Longest text of a server that is repeated, characters.
-const SAID_MAX: usize = 200;
-
-/// What a server said, made fit for logs.
-fn said(code: &str, description: &str) -> String {
-    let text = if description.is_empty() { code.to_owned() } else { format!("{code}: {description}") };
-    text.chars().filter(|c| !c.is_control()).take(SAID_MAX).collect()
-}

@@ -7,9 +7,9 @@ use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use url::Url;
 
-use super::srt::SrtUrl;
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
+use crate::srt_url::SrtUrl;
 
 /// One pull.
 #[derive(Clone, PartialEq, Eq)]

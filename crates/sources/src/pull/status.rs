@@ -1,4 +1,4 @@
-//! How a pull is doing, for the API and for metrics.
+//! How a pull, or a push to another server, is doing, for the API and for metrics.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,14 +11,14 @@ use worker_api::time;
 /// Shortest time a rate is averaged over, and half the time after which one counts as zero.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What a pull does: it connects, it publishes, or it waits after a failure.
+/// What a pull or a push does: it connects, it carries media, or it waits after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = PullState)]
 pub enum State {
-    /// It connects, or waits for the first media.
+    /// It connects; a pull also waits for the first media.
     Connecting,
-    /// It publishes.
+    /// It carries media.
     Live,
     /// It has failed and waits before it tries again.
     Waiting,
@@ -38,7 +38,7 @@ impl State {
     }
 }
 
-/// State and counters of one pull. Changed by the pull's task only.
+/// State and counters of one pull or push. Changed by its task only.
 #[derive(Debug, Clone)]
 pub struct Status {
     /// What it does.
@@ -54,7 +54,7 @@ pub struct Status {
     pub failures: u64,
     /// Why the last attempt that failed did, or why the present one waits, and when that was.
     pub last_error: Option<(String, SystemTime)>,
-    /// Bytes received of bodies and messages.
+    /// Bytes received of bodies and messages; of a push, bytes sent.
     pub bytes: u64,
     retry_at: Option<Instant>,
     was_live: bool,
@@ -62,9 +62,16 @@ pub struct Status {
     sampled: (Instant, u64),
 }
 
+/// Of one that begins.
+impl Default for Status {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Status {
-    /// Of a pull that begins.
-    pub(super) fn new() -> Self {
+    /// Of one that begins.
+    pub fn new() -> Self {
         Self {
             state: State::Connecting,
             since: time::now(),
@@ -81,20 +88,20 @@ impl Status {
     }
 
     /// An attempt begins.
-    pub(super) fn connecting(&mut self) {
+    pub fn connecting(&mut self) {
         self.enter(State::Connecting);
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Media comes in and is published.
-    pub(super) fn live(&mut self) {
+    /// Media is carried.
+    pub fn live(&mut self) {
         self.enter(State::Live);
         self.reconnects += u64::from(std::mem::replace(&mut self.was_live, true));
         self.sampled = (Instant::now(), self.bytes);
     }
 
     /// The attempt has failed; the next one follows after `pause`.
-    pub(super) fn failed(&mut self, error: String, pause: Duration) {
+    pub fn failed(&mut self, error: String, pause: Duration) {
         if self.state == State::Live {
             self.attempts = 0;
         }
@@ -106,12 +113,12 @@ impl Status {
     }
 
     /// Something is wrong, and the attempt goes on.
-    pub(super) fn noticed(&mut self, error: String) {
+    pub fn noticed(&mut self, error: String) {
         self.last_error = Some((error, time::now()));
     }
 
-    /// Bytes came in.
-    pub(super) fn received(&mut self, bytes: u64) {
+    /// Bytes came in, or went out.
+    pub fn moved(&mut self, bytes: u64) {
         self.bytes += bytes;
         let (at, before) = self.sampled;
         let passed = at.elapsed();
@@ -148,7 +155,7 @@ mod tests {
         status.live();
         for _ in 0..10 {
             tokio::time::advance(Duration::from_millis(100)).await;
-            status.received(1_000);
+            status.moved(1_000);
         }
         assert_eq!((status.bits_per_second(), status.bytes), (80_000, 10_000));
         tokio::time::advance(Duration::from_secs(2)).await;

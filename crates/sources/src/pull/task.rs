@@ -153,7 +153,7 @@ impl Attempt<'_> {
                 }
                 filled = source.fill() => {
                     let bytes = filled?;
-                    self.pull.change(|status| status.received(bytes as u64));
+                    self.pull.change(|status| status.moved(bytes as u64));
                 }
             }
             if was_waiting && !source.is_waiting() {

@@ -1,0 +1,358 @@
+//! Which streams are pushed, and where to: a pattern and a URL with places for names, checked once.
+//!
+//! URLs come from the configuration or from whoever may use the API. What lets in is used and never
+//! shown: user name, password and query, and the last part of a path too, which with RTMP is the key
+//! of the stream, unless it is a name that is known anyway.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use range_reader::http::address::AddressPolicy;
+use rtmp::RtmpUrl;
+use sources::pull::SrtUrl;
+use sources::settings::{AddedBy, SourceSettings};
+use worker_api::pattern::Pattern;
+
+/// Longest URL.
+const URL_BYTES_MAX: usize = 2048;
+/// Shortest text that is taken for a secret where others repeat it.
+const SECRET_BYTES_MIN: usize = 4;
+
+/// One rule: streams and their target.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PushSpec {
+    /// Streams that are pushed, as a pattern of `app/name`.
+    pub stream: Pattern,
+    /// The URL with `{app}` and `{stream}`.
+    template: String,
+    /// The same without secrets.
+    shown: String,
+}
+
+/// Where one stream goes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum TargetUrl {
+    Rtmp(RtmpUrl),
+    Srt(SrtUrl),
+    Udp(UdpTarget),
+}
+
+/// `udp://address:port?rtp=1&ttl=..&interface=..`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UdpTarget {
+    pub(crate) address: SocketAddr,
+    /// Each datagram is a packet of RTP (RFC 2250 section 2).
+    pub(crate) is_rtp: bool,
+    /// Routers that multicast datagrams may pass.
+    pub(crate) ttl: u8,
+    /// The address of the interface that multicast leaves by.
+    pub(crate) interface: Option<Ipv4Addr>,
+}
+
+impl PushSpec {
+    /// A push of the streams that match `stream` to `url`. The error is a sentence without what may be
+    /// secret.
+    pub fn new(stream: &str, url: &str) -> Result<Self, String> {
+        if stream.is_empty() {
+            return Err("needs a `stream`, such as \"live/cam\" or \"live/*\"".to_owned());
+        }
+        if !stream.contains(['/', '*']) {
+            return Err("`stream` names no application: write it as \"live/cam\"".to_owned());
+        }
+        if url.len() > URL_BYTES_MAX {
+            return Err(format!("takes a URL of at most {URL_BYTES_MAX} bytes"));
+        }
+        let names = url.replace("{app}", "").replace("{stream}", "");
+        if names.contains(['{', '}']) {
+            return Err("cannot use its URL: its only placeholders are `{app}` and `{stream}`".to_owned());
+        }
+        if split(url).authority.contains('{') {
+            return Err("cannot use its URL: a placeholder cannot be in its host".to_owned());
+        }
+        if stream.contains('*') && !url.contains("{stream}") {
+            return Err(
+                "needs `{stream}` in its `url`: streams of a pattern cannot share a target".to_owned()
+            );
+        }
+        let spec = Self { stream: Pattern::new(stream), template: url.to_owned(), shown: shown(url, stream) };
+        spec.target("app", "stream")?;
+        Ok(spec)
+    }
+
+    /// Whether its target may be reached, as far as that can be said now. The error is a sentence.
+    pub fn check(&self, added_by: AddedBy, settings: &SourceSettings) -> Result<(), String> {
+        match self.target("app", "stream")? {
+            TargetUrl::Rtmp(url) => settings.check_host(&url.host),
+            TargetUrl::Srt(url) => settings.check_host(&url.host),
+            // No peer agrees to what it gets: whoever uses the API would send datagrams anywhere.
+            TargetUrl::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
+                Err("udp:// is for the configuration, as `sources.allow_private_addresses` is not set"
+                    .to_owned())
+            }
+            TargetUrl::Udp(_) => Ok(()),
+        }
+    }
+
+    /// Where a stream goes.
+    pub(crate) fn target(&self, app: &str, name: &str) -> Result<TargetUrl, String> {
+        TargetUrl::parse(&filled(&self.template, app, name))
+    }
+
+    /// Where a stream goes, for people.
+    pub(crate) fn shown_for(&self, app: &str, name: &str) -> String {
+        filled(&self.shown, app, name)
+    }
+
+    /// What others said, without the secrets of the URL in it.
+    pub(crate) fn hide(&self, app: &str, name: &str, text: &str) -> String {
+        let url = filled(&self.template, app, name);
+        let Split { user, path, query, .. } = split(&url);
+        let last = path.rsplit('/').next().unwrap_or_default();
+        let known = self.shown_for(app, name);
+        let values = query.split('&').map(|field| field.split_once('=').map_or(field, |(_, value)| value));
+        let parts = user.split(':').chain([user, query, last]).chain(values);
+        let mut secrets: Vec<&str> =
+            parts.filter(|part| part.len() >= SECRET_BYTES_MIN && !known.contains(part)).collect();
+        // A secret that contains another goes first.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "..."))
+    }
+}
+
+impl TargetUrl {
+    fn parse(text: &str) -> Result<Self, String> {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+        match scheme.as_str() {
+            "rtmp" | "rtmps" if !split(text).user.is_empty() => Err(
+                "cannot use its URL: RTMP has no user name and password; a token belongs behind the name of the \
+                 stream, such as `?token=...`"
+                    .to_owned(),
+            ),
+            "rtmp" | "rtmps" => {
+                text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
+            }
+            "srt" => {
+                let url = SrtUrl::parse(text)?;
+                match url.program {
+                    Some(_) => Err("cannot use its URL: `program` is for pulls".to_owned()),
+                    None => Ok(Self::Srt(url)),
+                }
+            }
+            "udp" => UdpTarget::parse(text).map(Self::Udp),
+            "" if text.is_empty() => {
+                Err("needs a `url`, such as \"rtmp://backup.example/{app}/{stream}\"".to_owned())
+            }
+            "" => Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"srt://\"".to_owned()),
+            other => {
+                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, srt and udp"))
+            }
+        }
+    }
+
+    /// `app/name` at the target, where the URL says it.
+    pub(crate) fn stream(&self) -> Option<String> {
+        match self {
+            Self::Rtmp(url) => {
+                let name = url.stream.split('?').next().unwrap_or_default();
+                Some(format!("{}/{name}", url.app))
+            }
+            Self::Srt(url) => srt::StreamId::parse(&url.stream_id).ok().map(|id| id.resource.to_owned()),
+            Self::Udp(_) => None,
+        }
+    }
+}
+
+impl UdpTarget {
+    fn parse(text: &str) -> Result<Self, String> {
+        let rest = text.get("udp://".len()..).unwrap_or_default();
+        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let address: SocketAddr = authority.trim_end_matches('/').parse().map_err(|_| {
+            "cannot use its URL: `udp://` takes an address and a port, such as \"udp://239.0.0.1:5000\""
+                .to_owned()
+        })?;
+        if address.port() == 0 {
+            return Err("cannot use its URL: `udp://` needs a port".to_owned());
+        }
+        if address.ip().is_unspecified() {
+            return Err("cannot use its URL: `udp://` needs the address of a receiver".to_owned());
+        }
+        // One: the network of this host, as the system has it for multicast.
+        let mut target = Self { address, is_rtp: false, ttl: 1, interface: None };
+        for field in query.split('&').filter(|field| !field.is_empty()) {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let is_taken = match name {
+                "rtp" => {
+                    target.is_rtp = value == "1";
+                    matches!(value, "0" | "1")
+                }
+                "ttl" => {
+                    let ttl = value.parse().ok().filter(|ttl| *ttl > 0);
+                    target.ttl = ttl.unwrap_or(1);
+                    ttl.is_some()
+                }
+                "interface" => {
+                    target.interface = value.parse().ok().filter(|_| address.is_ipv4());
+                    target.interface.is_some()
+                }
+                other => {
+                    return Err(format!(
+                        "cannot use its URL: `udp://` has no option `{}`",
+                        other.escape_debug()
+                    ));
+                }
+            };
+            if !is_taken {
+                return Err(format!("cannot use its URL: `{name}` cannot be `{}`", value.escape_debug()));
+            }
+        }
+        Ok(target)
+    }
+}
+
+/// The parts of a URL, none of them decoded.
+struct Split<'a> {
+    scheme: &'a str,
+    authority: &'a str,
+    /// User name and password.
+    user: &'a str,
+    path: &'a str,
+    query: &'a str,
+}
+
+fn split(url: &str) -> Split<'_> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    let (path, query) = match behind.find(['?', '#']) {
+        Some(at) => (&behind[..at], &behind[at + 1..]),
+        None => (behind, ""),
+    };
+    Split { scheme, authority, user, path, query }
+}
+
+fn shown(url: &str, pattern: &str) -> String {
+    let Split { scheme, authority, path, query, .. } = split(url);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let udp = scheme.eq_ignore_ascii_case("udp");
+    let hidden = match query {
+        "" => String::new(),
+        query if udp => format!("?{query}"),
+        _ => "?...".to_owned(),
+    };
+    let path = match path.rsplit_once('/') {
+        Some((before, last)) => {
+            let is_known = last.is_empty()
+                || last == "{stream}"
+                || pattern.rsplit('/').next().is_some_and(|name| name == last);
+            format!("{before}/{}", if is_known { last } else { "..." })
+        }
+        None => String::new(),
+    };
+    format!("{scheme}://{host}{path}{hidden}")
+}
+
+fn filled(template: &str, app: &str, name: &str) -> String {
+    template.replace("{app}", app).replace("{stream}", name)
+}
+
+/// Whether `address` is one of this server: what connects to itself has one address at both ends.
+pub(crate) fn is_this_server(local: IpAddr, peer: SocketAddr, ports: &[u16]) -> bool {
+    local.to_canonical() == peer.ip().to_canonical() && ports.contains(&peer.port())
+}
+
+/// For people: without secrets.
+impl fmt::Display for PushSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for PushSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.stream.as_str(), self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(stream: &str, url: &str) -> PushSpec {
+        PushSpec::new(stream, url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn urls_are_shown_without_what_lets_in() {
+        let cases = [
+            ("rtmp://h/{app}/{stream}?key=secret", "rtmp://h/live/cam?..."),
+            ("rtmps://h:443/live2/secret-key", "rtmps://h:443/live2/..."),
+            ("rtmp://h/live/cam", "rtmp://h/live/cam"),
+            ("rtmp://h/x/secret-{stream}", "rtmp://h/x/..."),
+            ("srt://h:9000?streamid=publish:{app}/{stream}&passphrase=secret secret", "srt://h:9000?..."),
+            ("srt://h:9000?streamid=#!::r=secret,m=publish", "srt://h:9000?..."),
+            ("udp://239.0.0.1:5000?ttl=4&rtp=1", "udp://239.0.0.1:5000?ttl=4&rtp=1"),
+        ];
+        for (url, shown) in cases {
+            let spec = push("live/cam", url);
+            assert_eq!(spec.shown_for("live", "cam"), shown);
+            assert!(!format!("{spec:?} {spec}").contains("secret"), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_target_repeats_of_a_secret_is_hidden() {
+        let spec = push("live/*", "rtmp://h/{app}/{stream}?key=hidden-one");
+        let said = "live/cam?key=hidden-one is taken; hidden-one";
+        assert_eq!(spec.hide("live", "cam", said), "live/cam?... is taken; ...");
+        let spec = push("live/cam", "rtmp://h/live2/abcd-efgh");
+        assert_eq!(spec.hide("live", "cam", "no such key abcd-efgh"), "no such key ...");
+    }
+
+    #[test]
+    fn placeholders_are_names_of_the_stream() {
+        let spec = push("*", "rtmp://h/copy/{app}/{stream}?key=x");
+        assert_eq!(spec.target("a/b", "cam").expect("a target").stream().as_deref(), Some("copy/a/b/cam"));
+        let spec = push("live/*", "srt://h:9000?streamid=publish:{app}/{stream}?token=x");
+        assert_eq!(spec.target("live", "cam").expect("a target").stream().as_deref(), Some("live/cam"));
+        let spec = push("live/cam", "udp://239.0.0.1:5000?ttl=7&rtp=1&interface=10.0.0.1");
+        let TargetUrl::Udp(target) = spec.target("live", "cam").expect("a target") else { panic!("UDP") };
+        assert_eq!((target.ttl, target.is_rtp, target.interface), (7, true, Some([10, 0, 0, 1].into())));
+    }
+
+    #[test]
+    fn what_cannot_be_pushed_is_refused_with_a_reason() {
+        let cases = [
+            ("", "rtmp://h/a/b", "needs a `stream`"),
+            ("cam", "rtmp://h/a/b", "names no application"),
+            ("live/cam", "", "needs a `url`"),
+            ("live/cam", "h/a/b?secret", "no scheme"),
+            ("live/cam", "https://h/whip?secret", "scheme `https`: it takes rtmp, rtmps, srt and udp"),
+            ("live/cam", "rtmp://secret:secret@h/a/b", "no user name"),
+            ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
+            ("live/*", "rtmp://{stream}.h/a/{stream}", "cannot be in its host"),
+            ("live/*", "rtmp://h/{name}/{stream}", "only placeholders"),
+            ("live/cam", "udp://h:5000", "an address and a port"),
+            ("live/cam", "udp://0.0.0.0:5000", "address of a receiver"),
+            ("live/cam", "udp://239.0.0.1:5000?ttl=0", "`ttl` cannot be `0`"),
+            ("live/cam", "udp://239.0.0.1:5000?pkt_size=1", "no option `pkt_size`"),
+            ("live/cam", "srt://h:1?program=1&passphrase=secret secret", "`program` is for pulls"),
+        ];
+        for (stream, url, expected) in cases {
+            let error = PushSpec::new(stream, url).expect_err(url);
+            assert!(error.contains(expected) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_judged_as_those_of_pulls() {
+        let public = SourceSettings::default();
+        let any = SourceSettings { addresses: AddressPolicy::Any, ..SourceSettings::default() };
+        let local = push("live/cam", "rtmp://127.0.0.1/live/cam");
+        assert!(local.check(AddedBy::Configuration, &public).is_err());
+        assert!(local.check(AddedBy::Api, &any).is_ok());
+        let udp = push("live/cam", "udp://127.0.0.1:5000");
+        assert!(udp.check(AddedBy::Configuration, &public).is_ok());
+        assert!(udp.check(AddedBy::Api, &public).is_err() && udp.check(AddedBy::Api, &any).is_ok());
+    }
+}

@@ -1,0 +1,197 @@
+//! A stream sent to an SRT listener, as MPEG-TS.
+//!
+//! The protocol is `srt`'s; this moves datagrams between it and a socket, and waits for its timers.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use media::Frame;
+use sources::peer::{call, call_failed};
+use sources::pull::SrtUrl;
+use sources::settings::SourceSettings;
+use srt::{Caller, Connection, DATAGRAM_BYTES_MAX, End};
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, sleep_until};
+
+use crate::failure::{Failure, LOOP, NotSent};
+use crate::spec::is_this_server;
+use crate::ts::{PAYLOAD_BYTES, TsOutput};
+
+/// Datagrams read, and written, at a time.
+const BATCH: usize = 64;
+/// Bytes that wait for room before no more frames are taken.
+const PENDING_MAX: usize = 64 << 10;
+
+enum State {
+    Calling(Box<Caller>),
+    Connected(Box<Connection>),
+}
+
+/// A call, and what it is to send.
+pub(crate) struct SrtPush {
+    socket: UdpSocket,
+    peer: SocketAddr,
+    state: State,
+    input: Box<[u8]>,
+    ts: TsOutput,
+}
+
+impl SrtPush {
+    /// Calls; the listener has accepted when this returns.
+    pub(crate) async fn open(
+        url: &SrtUrl,
+        settings: &SourceSettings,
+        own_ports: &[u16],
+    ) -> Result<Self, Failure> {
+        let (socket, peer, caller) = call(url, settings).await.map_err(Failure::new)?;
+        if socket.local_addr().is_ok_and(|local| is_this_server(local.ip(), peer, own_ports)) {
+            return Err(Failure::lasting(LOOP));
+        }
+        let input = vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice();
+        let state = State::Calling(Box::new(caller));
+        let mut push = Self { socket, peer, state, input, ts: TsOutput::default() };
+        // The caller has a deadline of its own.
+        while matches!(push.state, State::Calling(_)) {
+            push.drive().await?;
+        }
+        Ok(push)
+    }
+
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), NotSent> {
+        let sent = self.ts.write(frame);
+        self.give();
+        sent
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.ts.pending() < PENDING_MAX
+    }
+
+    /// Waits for datagrams or a timer, and says how many bytes of packets left.
+    pub(crate) async fn drive(&mut self) -> Result<u64, Failure> {
+        let (due, sent) = self.transmit()?;
+        if sent > 0 {
+            return Ok(sent);
+        }
+        tokio::select! {
+            readable = self.socket.readable() => readable?,
+            () = sleep_until(due) => {}
+        }
+        self.receive()?;
+        self.give();
+        Ok(0)
+    }
+
+    /// Gives the connection what it has room for.
+    fn give(&mut self) {
+        let State::Connected(connection) = &mut self.state else { return };
+        let now = Instant::now().into_std();
+        while let Some(payload) = self.ts.next_payload() {
+            debug_assert!(payload.len() <= PAYLOAD_BYTES);
+            if !connection.send(now, payload) {
+                return;
+            }
+            self.ts.advance();
+        }
+    }
+
+    fn transmit(&mut self) -> Result<(Instant, u64), Failure> {
+        let now = Instant::now().into_std();
+        let mut out = [0; DATAGRAM_BYTES_MAX];
+        let mut sent = 0;
+        let due = match &mut self.state {
+            State::Calling(caller) => {
+                while let Some(len) =
+                    caller.poll_transmit(now, &mut out).map_err(|error| Failure::new(call_failed(error)))?
+                {
+                    let _ = self.socket.try_send(&out[..len]);
+                }
+                Some(caller.next_timeout())
+            }
+            State::Connected(connection) => {
+                for _ in 0..BATCH {
+                    let Some(len) = connection.poll_transmit(now, &mut out) else { break };
+                    // What has no room is lost, as on the way, and sent again.
+                    let _ = self.socket.try_send(&out[..len]);
+                    sent += len as u64;
+                }
+                if let Some(end) = connection.end() {
+                    return Err(Failure::new(match end {
+                        End::Silent => "the listener answers nothing any more",
+                        End::Shutdown | End::Closed => "the listener ended the connection",
+                    }));
+                }
+                connection.next_timeout(now)
+            }
+        };
+        Ok((due.map_or_else(Instant::now, Instant::from_std), sent))
+    }
+
+    fn receive(&mut self) -> Result<(), Failure> {
+        let now = Instant::now().into_std();
+        for _ in 0..BATCH {
+            // An error is the system's word that nobody listens there: whoever is silent is dropped.
+            let Ok(len) = self.socket.try_recv(&mut self.input) else { break };
+            match &mut self.state {
+                State::Calling(caller) => {
+                    let answer = caller.handle_packet(now, &self.input[..len]);
+                    if let Some(connection) = answer.map_err(|error| Failure::new(call_failed(error)))? {
+                        self.state = State::Connected(Box::new(connection));
+                    }
+                }
+                State::Connected(connection) => {
+                    let _ = connection.handle_packet(now, &self.input[..len]);
+                }
+            }
+        }
+        if let State::Connected(connection) = &mut self.state {
+            connection.handle_timeout(now);
+            // Nothing is wanted from the listener.
+            connection.deliver(now, |_| {});
+        }
+        Ok(())
+    }
+
+    /// Until all has left and was acknowledged, or the listener ends it.
+    pub(crate) async fn finish(mut self) {
+        loop {
+            let State::Connected(connection) = &self.state else { return };
+            let (_, held, _) = status(connection);
+            if self.ts.pending() == 0 && held == 0 {
+                return;
+            }
+            if self.drive().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// Packets, bytes and time that are not acknowledged.
+fn status(connection: &Connection) -> (u64, u64, std::time::Duration) {
+    let (packets, bytes, time) = connection.status(Instant::now().into_std()).send_buffer;
+    (packets as u64, bytes as u64, time)
+}
+
+/// The listener is told that nothing more comes.
+impl Drop for SrtPush {
+    fn drop(&mut self) {
+        if let State::Connected(connection) = &mut self.state {
+            let (now, mut out) = (Instant::now().into_std(), [0; DATAGRAM_BYTES_MAX]);
+            connection.close(now);
+            while let Some(len) = connection.poll_transmit(now, &mut out) {
+                let _ = self.socket.try_send(&out[..len]);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SrtPush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SrtPush").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,109 @@
+//! A server or receiver that a stream is sent to, whichever protocol it takes it by.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use media::Frame;
+use sources::settings::SourceSettings;
+
+use crate::failure::{Failure, NotSent};
+use crate::rtmp::RtmpPush;
+use crate::spec::TargetUrl;
+use crate::srt::SrtPush;
+use crate::udp::UdpPush;
+
+/// Longest goodbye.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
+
+/// An open target.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Rtmp(Box<RtmpPush>),
+    Srt(Box<SrtPush>),
+    Udp(Box<UdpPush>),
+}
+
+impl Target {
+    /// Opens it: it accepts the stream when this returns. `own_ports` are those this server listens on,
+    /// and `is_pushed` says whether a stream of this server would be pushed.
+    pub(crate) async fn open(
+        url: &TargetUrl,
+        settings: &SourceSettings,
+        own_ports: &[u16],
+        is_pushed: impl Fn(&str) -> bool,
+    ) -> Result<Self, Failure> {
+        // What a push sends to this server is pushed again, and so on.
+        let would_loop = url.stream().is_some_and(|stream| is_pushed(&stream));
+        let own_ports = if would_loop { own_ports } else { &[] };
+        Ok(match url {
+            TargetUrl::Rtmp(url) => Self::Rtmp(Box::new(RtmpPush::open(url, settings, own_ports).await?)),
+            TargetUrl::Srt(url) => Self::Srt(Box::new(SrtPush::open(url, settings, own_ports).await?)),
+            TargetUrl::Udp(target) => Self::Udp(Box::new(UdpPush::open(target)?)),
+        })
+    }
+
+    /// Takes a frame, which [`drive`](Self::drive) sends.
+    pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), NotSent> {
+        match self {
+            Self::Rtmp(target) => target.send(frame),
+            Self::Srt(target) => target.send(frame),
+            Self::Udp(target) => target.send(frame),
+        }
+    }
+
+    /// Whether it takes another frame at present.
+    pub(crate) fn has_room(&self) -> bool {
+        match self {
+            Self::Rtmp(target) => target.has_room(),
+            Self::Srt(target) => target.has_room(),
+            Self::Udp(target) => target.has_room(),
+        }
+    }
+
+    /// Whether something waits for the peer to take it.
+    pub(crate) fn is_blocked(&self) -> bool {
+        match self {
+            Self::Rtmp(target) => target.pending() > 0,
+            Self::Srt(target) => !target.has_room(),
+            // Nobody has to take it.
+            Self::Udp(_) => false,
+        }
+    }
+
+    /// Moves bytes, and says how many went out. Nothing is lost when it is dropped while it waits.
+    pub(crate) async fn drive(&mut self) -> Result<u64, Failure> {
+        match self {
+            Self::Rtmp(target) => target.drive().await,
+            Self::Srt(target) => target.drive().await,
+            Self::Udp(target) => target.drive().await,
+        }
+    }
+
+    /// Whether a stream begins here with its newest key frame, not with what came since: the receiver
+    /// would get a burst that its clock does not allow.
+    pub(crate) fn begins_live(&self) -> bool {
+        matches!(self, Self::Udp(_))
+    }
+
+    /// Sends the end of the stream, as far as the peer takes it.
+    pub(crate) async fn finish(self) {
+        let finishing = async {
+            match self {
+                Self::Rtmp(target) => target.finish().await,
+                Self::Srt(target) => target.finish().await,
+                Self::Udp(target) => target.finish().await,
+            }
+        };
+        // Who does not take it is left alone.
+        let _ = tokio::time::timeout(FINISH_WITHIN, finishing).await;
+    }
+
+    /// Where it is.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Rtmp(target) => target.peer(),
+            Self::Srt(target) => Some(target.peer()),
+            Self::Udp(target) => Some(target.peer()),
+        }
+    }
+}

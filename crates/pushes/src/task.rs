@@ -1,0 +1,325 @@
+//! The life of one push: connect, send what the stream brings, and connect again when that ends, for as
+//! long as the stream is published.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use media::{Frame, FrameRole, MediaKind, TrackId};
+use sources::backoff::{Backoff, random};
+use sources::pull::Status;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
+use worker_api::EndReason;
+use worker_api::snapshot::Protocol;
+use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
+
+use crate::common::Common;
+use crate::failure::{Failure, NotSent};
+use crate::queue::Queue;
+use crate::spec::{PushSpec, TargetUrl};
+use crate::target::Target;
+
+/// Time of the frames that a receiver without an own clock gets at once when a stream begins; of a longer
+/// group of pictures it gets none.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// One stream on its way to one target.
+#[derive(Debug)]
+pub struct Push {
+    /// Application.
+    pub app: String,
+    /// Stream.
+    pub name: String,
+    /// Where it goes, without what may be secret.
+    pub url: String,
+    status: Mutex<PushStatus>,
+}
+
+/// How it is doing.
+#[derive(Debug, Clone, Default)]
+pub struct PushStatus {
+    /// State, failures and bytes.
+    pub link: Status,
+    /// Frames handed to the target.
+    pub frames: u64,
+    /// Frames of audio and video left out, since the target was too slow or did not take them.
+    pub left_out: u64,
+    /// What the target cannot carry, while other tracks go on.
+    pub not_carried: Option<String>,
+}
+
+impl Push {
+    pub(crate) fn new(spec: &PushSpec, app: &str, name: &str) -> Self {
+        let url = spec.shown_for(app, name);
+        Self { app: app.to_owned(), name: name.to_owned(), url, status: Mutex::default() }
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> PushStatus {
+        self.locked().clone()
+    }
+
+    /// `app/name`.
+    pub fn stream(&self) -> String {
+        format!("{}/{}", self.app, self.name)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut PushStatus)) {
+        change(&mut self.locked());
+    }
+
+    fn locked(&self) -> MutexGuard<'_, PushStatus> {
+        // Plain values: they are right even if somebody panicked between two of them.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why an attempt ended.
+enum End {
+    /// The stream has, or nobody wants the push any more.
+    Over,
+    Failed(Failure),
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Pushes a stream until it is over or `stop` comes.
+pub(crate) async fn run(
+    common: Arc<Common>,
+    spec: Arc<PushSpec>,
+    push: Arc<Push>,
+    mut stop: oneshot::Receiver<()>,
+) {
+    let stream = push.stream();
+    let url = match spec.target(&push.app, &push.name) {
+        Ok(url) => url,
+        // A name that makes no valid URL of the template.
+        Err(reason) => {
+            tracing::warn!(stream, reason, "not pushed");
+            return;
+        }
+    };
+    let settings = &common.settings;
+    let mut backoff = Backoff::new(settings.sources.retry_min, settings.sources.retry_max);
+    while (common.home)(&stream).is_some() {
+        push.change(|status| status.link.connecting());
+        let mut live_since = None;
+        let attempt = Attempt { common: &common, spec: &spec, push: &push, live_since: &mut live_since };
+        let failure = match attempt.run(&url, &mut stop).await {
+            End::Over => break,
+            End::Failed(failure) => failure,
+        };
+        let live = live_since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+        let least = if failure.is_lasting { settings.sources.retry_max } else { Duration::ZERO };
+        let pause = backoff.pause(live, random()).max(least);
+        let reason = spec.hide(&push.app, &push.name, &failure.reason);
+        tracing::warn!(
+            stream,
+            url = push.url,
+            reason,
+            failures = backoff.failures(),
+            pause_ms = pause.as_millis() as u64,
+            "push failed"
+        );
+        push.change(|status| status.link.failed(reason, pause));
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = &mut stop => break,
+        }
+    }
+    let status = push.status();
+    tracing::info!(
+        stream,
+        url = push.url,
+        bytes = status.link.bytes,
+        left_out = status.left_out,
+        "push ended"
+    );
+}
+
+/// One connection to the target.
+struct Attempt<'a> {
+    common: &'a Common,
+    spec: &'a PushSpec,
+    push: &'a Push,
+    live_since: &'a mut Option<Instant>,
+}
+
+impl Attempt<'_> {
+    async fn run(self, url: &TargetUrl, stop: &mut oneshot::Receiver<()>) -> End {
+        let Self { common, spec, .. } = &self;
+        let is_pushed = |stream: &str| spec.stream.matches(stream);
+        // Before the target is reached, so that the begin of a stream waits for it.
+        let mut tap = match self.tap().await {
+            Ok(tap) => tap,
+            Err(end) => return end,
+        };
+        let opened = tokio::select! {
+            opened = Target::open(url, &common.settings.sources, &common.own_ports, is_pushed) => opened,
+            _ = &mut *stop => return End::Over,
+        };
+        let mut target = match opened {
+            Ok(target) => target,
+            Err(failure) => return End::Failed(failure),
+        };
+        if let Some(peer) = target.peer() {
+            tracing::debug!(stream = self.push.stream(), %peer, "the target has accepted");
+        }
+        let end = self.relay(&mut target, &mut tap, stop).await;
+        drop(tap);
+        if matches!(end, End::Over) {
+            target.finish().await;
+        }
+        end
+    }
+
+    /// Becomes a player of the stream.
+    async fn tap(&self) -> Result<Tap, End> {
+        let Self { common, push, .. } = self;
+        let request = TapRequest {
+            app: push.app.clone(),
+            name: push.name.clone(),
+            protocol: Protocol::Push,
+            // The target has none before it is reached.
+            address: SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            detail: push.url.clone(),
+        };
+        let Some(home) = (common.home)(&push.stream()) else { return Err(End::Over) };
+        match common.workers.tap(home, request).await {
+            Ok(Ok(tap)) => Ok(tap),
+            Ok(Err(TapRefusal::NotFound | TapRefusal::Draining)) => Err(End::Over),
+            Ok(Err(TapRefusal::NotFrames)) => Err(Failure::lasting(
+                "the stream is published by WebRTC, and bridges are off for this application",
+            )
+            .into()),
+            Ok(Err(TapRefusal::Full)) => Err(Failure::new("the server has no room for the session").into()),
+            Err(_) => Err(Failure::new("the worker does not answer").into()),
+        }
+    }
+
+    /// Sends what comes; returns when it ends.
+    async fn relay(self, target: &mut Target, tap: &mut Tap, stop: &mut oneshot::Receiver<()>) -> End {
+        let Self { common, push, live_since, .. } = self;
+        let mut queue = Queue::new(common.settings.queue);
+        let mut carried = Carried::default();
+        let mut last_progress = Instant::now();
+        let mut is_over = false;
+        let left_out_before = push.status().left_out;
+        push.change(|status| status.not_carried = None);
+        loop {
+            while target.has_room() {
+                let Some(frame) = queue.pop() else { break };
+                if let Err(failure) = carried.send(target, &frame, queue.has_video()) {
+                    return End::Failed(failure);
+                }
+                if live_since.is_none() && frame.track.kind != MediaKind::Data {
+                    *live_since = Some(Instant::now());
+                    tracing::info!(stream = push.stream(), url = push.url, "push is live");
+                    push.change(|status| status.link.live());
+                }
+                push.change(|status| status.frames += 1);
+            }
+            if let Some(reason) = carried.news.take() {
+                tracing::warn!(
+                    stream = push.stream(),
+                    url = push.url,
+                    reason,
+                    "not all of the stream is pushed"
+                );
+                push.change(|status| status.not_carried = Some(reason));
+            }
+            let left_out = left_out_before + queue.left_out() + carried.left_out;
+            push.change(|status| status.left_out = left_out);
+            if is_over && queue.is_empty() {
+                return End::Over;
+            }
+            let is_blocked = target.is_blocked();
+            if !is_blocked {
+                last_progress = Instant::now();
+            }
+            tokio::select! {
+                _ = &mut *stop => return End::Over,
+                item = tap.next(), if !is_over => match item {
+                    Ok(TapItem::Stop) => is_over = true,
+                    Ok(item) => take(&mut queue, item, target.begins_live()),
+                    Err(EndReason::Kicked) => return End::Failed(Failure::lasting("its session was ended")),
+                    Err(_) => is_over = true,
+                },
+                moved = target.drive() => match moved {
+                    Ok(0) => {}
+                    Ok(bytes) => {
+                        last_progress = Instant::now();
+                        push.change(|status| status.link.moved(bytes));
+                    }
+                    Err(failure) => return End::Failed(failure),
+                },
+                () = sleep_until(last_progress + common.settings.stall_timeout), if is_blocked => {
+                    return End::Failed(Failure::new("the target takes nothing"));
+                }
+            }
+        }
+    }
+}
+
+fn take(queue: &mut Queue, item: TapItem, begins_live: bool) {
+    let now = Instant::now().into_std();
+    match item {
+        TapItem::Start { mut frames, .. } => {
+            let times = || frames.iter().filter(|frame| is_media(frame)).map(|frame| frame.dts);
+            let span = times().max().zip(times().min());
+            let is_long = span.is_some_and(|(newest, oldest)| (newest - oldest).to_duration() > CATCH_UP);
+            if begins_live && is_long {
+                frames.retain(|frame| !is_media(frame));
+            }
+            queue.start(now, frames);
+        }
+        TapItem::Frame(frame) => queue.push(now, frame),
+        TapItem::Gap { dropped, frames } => queue.gap(now, dropped, frames),
+        TapItem::Stop => {}
+    }
+}
+
+fn is_media(frame: &Frame) -> bool {
+    matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio)
+}
+
+/// Which tracks the target takes.
+#[derive(Debug, Default)]
+struct Carried {
+    refused: BTreeSet<TrackId>,
+    news: Option<String>,
+    left_out: u64,
+}
+
+impl Carried {
+    /// An error is why the push cannot go on: who wants a stream wants its picture, or else its sound.
+    fn send(&mut self, target: &mut Target, frame: &Frame, has_video: bool) -> Result<(), Failure> {
+        let track = frame.track;
+        match target.send(frame) {
+            // A track may have another codec now.
+            Ok(()) => self.refused.remove(&track),
+            Err(NotSent::Frame) => {
+                self.left_out += 1;
+                false
+            }
+            Err(NotSent::Track(reason)) => {
+                let main = if has_video { TrackId::VIDEO } else { TrackId::AUDIO };
+                if track == main {
+                    return Err(Failure::lasting(reason));
+                }
+                self.left_out += u64::from(is_media(frame));
+                if self.refused.insert(track) {
+                    self.news = Some(reason);
+                }
+                false
+            }
+        };
+        Ok(())
+    }
+}

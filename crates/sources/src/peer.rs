@@ -1,0 +1,110 @@
+//! Connections to other servers, for pulls and for what is sent to others: names resolved, addresses
+//! judged, TLS checked by the authorities that are configured. The errors are sentences for the log
+//! and the API.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use range_reader::error::{Permanent, SourceError};
+use range_reader::http::{connect, tls};
+use rtmp::RtmpUrl;
+use srt::{Call, CallError, Caller, Limits, SequenceNumber, SocketId};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout};
+
+use crate::settings::{SourceSettings, explain};
+use crate::srt_url::SrtUrl;
+
+/// Most delay that a listener of SRT may ask for.
+const LATENCY_MAX: Duration = Duration::from_secs(8);
+/// Longest text of a server that is repeated, characters.
+const SAID_MAX: usize = 200;
+
+/// TCP or TLS.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// An open connection.
+pub struct Connected {
+    /// What is read and written.
+    pub stream: Box<dyn Stream>,
+    /// Its other end.
+    pub peer: Option<SocketAddr>,
+    /// Its end here.
+    pub local: Option<SocketAddr>,
+}
+
+/// Connects to the server of a URL, by TLS if it says so.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn connect(url: &RtmpUrl, settings: &SourceSettings) -> Result<Connected, String> {
+    let connecting = connect::tcp(&url.host, url.port, settings.addresses, settings.connect_timeout);
+    let socket = connecting.await.map_err(|error| explain(&error))?;
+    let (peer, local) = (socket.peer_addr().ok(), socket.local_addr().ok());
+    let stream: Box<dyn Stream> = if url.tls {
+        let connector = tls::Connector::new(&settings.extra_roots_pem, &[]);
+        let connector = connector.map_err(|error| explain(&error))?;
+        let handshake = timeout(settings.connect_timeout, connector.connect(&url.host, socket)).await;
+        let handshake = handshake.map_err(|_| "no TLS handshake in time".to_owned())?;
+        Box::new(handshake.map_err(|error| explain(&error))?)
+    } else {
+        Box::new(socket)
+    };
+    Ok(Connected { stream, peer, local })
+}
+
+/// Begins to call the listener of a URL, from a socket of its own that hears nobody else.
+///
+/// # Errors
+/// Why it cannot be called.
+pub async fn call(
+    url: &SrtUrl,
+    settings: &SourceSettings,
+) -> Result<(UdpSocket, SocketAddr, Caller), String> {
+    let peer = timeout(settings.connect_timeout, resolve(url, settings)).await;
+    let peer = peer.map_err(|_| format!("{}: no address in time", url.host))??;
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let open = async {
+        let socket = UdpSocket::bind(any).await?;
+        socket.connect(peer).await?;
+        Ok(socket)
+    };
+    let socket = open.await.map_err(|error: std::io::Error| error.to_string())?;
+    let call = Call {
+        socket: SocketId::random(),
+        initial: SequenceNumber::random(),
+        stream_id: url.stream_id.clone(),
+        receive_latency: url.latency,
+        send_latency: url.latency,
+        latency_max: LATENCY_MAX.max(url.latency),
+        encryption: url.passphrase.clone(),
+        timeout: settings.connect_timeout,
+        limits: Limits::default(),
+    };
+    Ok((socket, peer, Caller::new(Instant::now().into_std(), call)))
+}
+
+/// Why a call failed.
+pub fn call_failed(error: CallError) -> String {
+    match error {
+        CallError::Rejected(code) => format!("{} ({code})", error.reason()),
+        other => other.reason().to_owned(),
+    }
+}
+
+/// What a server said, made fit for logs.
+pub fn said(code: &str, description: &str) -> String {
+    let text = if description.is_empty() { code.to_owned() } else { format!("{code}: {description}") };
+    text.chars().filter(|c| !c.is_control()).take(SAID_MAX).collect()
+}
+
+/// The first address of the listener that may be reached; judged where it is used.
+async fn resolve(url: &SrtUrl, settings: &SourceSettings) -> Result<SocketAddr, String> {
+    let bare = url.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&url.host);
+    let found = tokio::net::lookup_host((bare, url.port)).await;
+    let found: Vec<SocketAddr> = found.map_err(|error| format!("{}: {error}", url.host))?.collect();
+    let allowed = found.iter().find(|address| settings.addresses.allows(address.ip())).copied();
+    allowed.ok_or_else(|| explain(&SourceError::Permanent(Permanent::NotPublic(url.host.clone()))))
+}
