@@ -162,6 +162,7 @@ fn is_media(frame: &Frame) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
 mod tests {
     use media::{Codec, Timestamp};
 

@@ -218,6 +218,7 @@ impl Rate {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
 mod tests {
     use super::*;
 
