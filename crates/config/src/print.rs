@@ -184,7 +184,7 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
-    debug_assert_eq!(LISTS.len(), 8, "every list is printed");
+    debug_assert_eq!(LISTS.len(), 9, "every list is printed");
 }
 
 /// Writes `text` as comment lines. Lines that begin with a space are code and stay as they are.
