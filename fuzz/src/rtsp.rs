@@ -6,15 +6,52 @@
 use std::time::{Duration, Instant};
 
 use rtsp::{
-    AnnouncedTrack, Event, Incoming, IncomingSettings, Limits, Passing, ServerSession, Status, announced,
+    AnnouncedTrack, Event, Incoming, IncomingSettings, Limits, Login, Passing, PlaySession, PlaySettings,
+    ServerSession, Status, announced, described,
 };
 
 /// A check: panics if `data` shows something wrong.
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] =
-    &[("rtsp_media", rtsp_media), ("rtsp_sdp", rtsp_sdp), ("rtsp_session", rtsp_session)];
+pub const CHECKS: &[(&str, Check)] = &[
+    ("rtsp_media", rtsp_media),
+    ("rtsp_play", rtsp_play),
+    ("rtsp_sdp", rtsp_sdp),
+    ("rtsp_session", rtsp_session),
+];
+
+/// What a server may say to a client that plays; `|` ends what comes before a request is sent again.
+pub fn rtsp_play(data: &[u8]) {
+    for piece in [data.len().max(1), 5] {
+        let began = Instant::now();
+        let settings = PlaySettings {
+            url: "rtsp://h/a".to_owned(),
+            login: Some(Login { user: "u".to_owned(), password: "p".to_owned() }),
+            user_agent: String::new(),
+            udp: None,
+            reorder_max: Duration::from_millis(50),
+        };
+        let mut session = PlaySession::new(settings, began);
+        let mut now = began;
+        for piece in data.chunks(piece) {
+            now += Duration::from_millis(700);
+            if session.handle_input(now, piece).is_err() {
+                break;
+            }
+            session.poll(now);
+            session.report(now, |_, _| panic!("reports go into the connection"));
+            while session.next_frame().is_some() {}
+            let output = std::mem::take(session.output());
+            assert!(output.len() < 256 << 10, "{} bytes", output.len());
+            // No request has a line of the server's making.
+            let text = String::from_utf8(output.into_iter().filter(u8::is_ascii).collect()).expect("ASCII");
+            assert!(!text.contains("Injected:"), "{text}");
+            let _ = session.next_timeout();
+        }
+        session.tear_down();
+    }
+}
 
 /// What a connection answers to bytes that come in pieces of this length: each event is answered by what its
 /// number says.
@@ -53,6 +90,9 @@ pub fn rtsp_session(data: &[u8]) {
 
 /// Descriptions.
 pub fn rtsp_sdp(data: &[u8]) {
+    if let Ok(described) = described(data) {
+        assert!(described.tracks.len() <= 16 && described.notes.len() < 16);
+    }
     let Ok(tracks) = announced(data) else { return };
     assert!(tracks.len() <= 16);
     for track in &tracks {

@@ -138,6 +138,7 @@ export function aPull(key: string, change: Partial<Pull> = {}): Pull {
     name,
     source: 'api',
     url: 'rtmp://origin.example.org/live/show',
+    on_demand: false,
     state: 'connecting',
     since: '2026-01-01T00:00:00Z',
     attempts: 1,

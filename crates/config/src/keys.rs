@@ -666,6 +666,20 @@ section! {
         pulls_max: i64 = 100, unit "pulls", range 0..=100_000,
         cost "The bandwidth of each, permanently. One thread serves all sources and decrypts TLS.";
 
+        /// On-demand pulls that run at the same time, besides `pulls_max`. For further streams players are
+        /// refused as for any that nobody publishes.
+        on_demand_max: i64 = 50, unit "pulls", range 0..=100_000,
+        cost "The bandwidth of each. Whoever may play streams of a pattern decides which sources are pulled.";
+
+        /// Time that a player waits for the on-demand pull that it began to bring media; then it is refused
+        /// as if nobody published the stream.
+        on_demand_timeout_ms: i64 = 8_000, unit "ms", range 100..=60_000,
+        cost "Players of a source that is away wait as long.";
+
+        /// Time that an on-demand pull goes on after its last player has left.
+        on_demand_linger_ms: i64 = 10_000, unit "ms", range 0..=3_600_000,
+        cost "The bandwidth of the stream for as long; with less, players that reconnect wait for the source.";
+
         /// Channels at the same time, including those in the configuration; further ones get 409.
         channels_max: i64 = 100, unit "channels", range 0..=100_000,
         cost "Each takes a thread and the memory of one item (see `channel.items`), of two while it opens \
@@ -702,15 +716,21 @@ section! {
     /// Live streams from other servers that this one publishes as its own. Retried indefinitely
     /// when they end; more can be added over the API.
     PullEntry = "pull" {
-        /// Name of the stream here, as `app/stream`.
+        /// Name of the stream here, as `app/stream`. With `on_demand`, `*` in it stands for any characters:
+        /// `cam/*` is for every stream of `cam`.
         stream: String = String::new(),
         cost "None.";
 
-        /// Its URL: `rtmp://`, `rtmps://`, `http://` and `https://` for FLV, or `udp://` for MPEG-TS
-        /// that is sent to a port or group of this host (docs/mpegts.md). A user name and password in
-        /// it are used for HTTP and are not shown.
+        /// Whether it is begun by the first player and ended after the last.
+        on_demand: bool = false,
+        cost "The first player waits for the source to connect and begin.";
+
+        /// Its URL: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `http://` and `https://` for FLV, `srt://`,
+        /// or `udp://` for MPEG-TS that is sent to a port or group of this host (docs/mpegts.md). A user
+        /// name and password in it are used for HTTP and RTSP and are not shown. With `on_demand`,
+        /// `{app}` and `{stream}` in its path and query stand for the names of the stream.
         url: String = String::new(), secret true,
-        cost "The bandwidth of the stream, permanently: a pull does not wait for players.";
+        cost "The bandwidth of the stream: permanently, or with `on_demand` while it is played.";
     }
 }
 

@@ -143,6 +143,9 @@ fn lists(out: &mut String, config: &Config) {
     }
     for entry in &config.pulls {
         let _ = writeln!(out, "\n[[pull]]\nstream = {}", super::value::toml_string(&entry.pull.stream));
+        if entry.pull.on_demand {
+            let _ = writeln!(out, "on_demand = true");
+        }
         // It may hold a password.
         let _ = writeln!(out, "# url is set and not shown");
     }

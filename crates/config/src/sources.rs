@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::Config;
-use super::keys::ChannelEntry;
+use super::keys::{ChannelEntry, PullEntry};
 use super::resolve::{Errors, ms, to_u32, to_usize};
 use ::sources::channels::{ChannelRequest, ChannelSpec};
 use ::sources::pull::PullSpec;
@@ -52,6 +52,9 @@ pub(super) fn settings(
         files_root,
         recordings: super::record::directories(record),
         pulls_max: to_usize(sources.pulls_max),
+        on_demand_max: to_usize(sources.on_demand_max),
+        on_demand_timeout: ms(sources.on_demand_timeout_ms),
+        on_demand_linger: ms(sources.on_demand_linger_ms),
         channels_max: to_usize(sources.channels_max),
         redirects_max: to_usize(sources.redirects_max),
         connect_timeout: ms(sources.connect_timeout_ms),
@@ -78,7 +81,8 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<u8>, String> {
 pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<PullSpec> {
     let mut pulls: Vec<PullSpec> = Vec::new();
     for entry in &config.pulls {
-        let spec = match PullSpec::of_stream(&entry.pull.stream, &entry.pull.url, settings) {
+        let PullEntry { stream, url, on_demand } = &entry.pull;
+        let spec = match PullSpec::of_stream(stream, url, *on_demand, settings) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[pull]] {reason}"));

@@ -122,14 +122,17 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
         return Err(Refused::new(404, "streams are not cut into segments here: `hls.mode` is off"));
     };
     let (app, stream) = (&asked.app, &asked.stream);
+    // Until the answer; a viewer comes again while the pull lingers.
+    let demand = context.pulls.demand(app, stream);
     let updates = match context.rtc.published(app, &format!("{app}/{stream}")) {
-        Published::Nobody => segments.left(app, stream).ok_or(Refused::NO_STREAM)?,
+        Published::Nobody if demand.is_none() => segments.left(app, stream).ok_or(Refused::NO_STREAM)?,
         _ => {
             let watched = segments.watch(app, stream).await;
             watched.ok_or(Refused::new(503, "too many streams are asked for at once"))?
         }
     };
-    let (answer, updates) = wait_for(segments, updates, asked).await;
+    let within = demand.as_ref().map(|demand| demand.within).unwrap_or_default();
+    let (answer, updates) = wait_for(segments, updates, asked, within).await;
     match answer? {
         Answer::Respond(body) => {
             if let (SegmentsState::Objects(view), false) = (&updates.borrow().state, asked.is_head) {
@@ -223,12 +226,13 @@ async fn wait_for(
     segments: &Segments,
     mut updates: watch::Receiver<SegmentsUpdate>,
     asked: &Asked,
+    begins_within: Duration,
 ) -> (Result<Answer, Refused>, watch::Receiver<SegmentsUpdate>) {
     let mut until = None;
     let answer = loop {
         let state = updates.borrow_and_update().state.clone();
         let most = match state {
-            SegmentsState::Pending => FIRST_VIEW_WAIT,
+            SegmentsState::Pending => FIRST_VIEW_WAIT + begins_within,
             SegmentsState::Objects(view) => match view.respond(&asked.object, since_1970()) {
                 Answer::Wait { timeout } => timeout,
                 Answer::Recall(segment) => {

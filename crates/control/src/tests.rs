@@ -501,10 +501,10 @@ async fn the_management_rule_covers_every_route_of_the_document() {
             assert_eq!(headers["www-authenticate"], "Bearer");
             let shown = [("authorization", "bearer boss")];
             let (status, _, body) = ask_as(&context, "203.0.113.9", &method, &path, &shown).await;
-            // What is no handshake, has no body, or is about a pull, channel or recording that is not there
+            // What is no handshake, has no body, or is about a pull, push, channel or recording that is not there
             // is let through, to be refused with that reason.
             let explained = match status.as_u16() {
-                400 => method == "POST",
+                400 => method == "POST" || path.ends_with("/pushes/0-1"),
                 404 => ["live/a%20b", "/skip", "/a.mp4", "/a.mp4/link"].iter().any(|end| path.ends_with(end)),
                 426 => path == stats::STREAM_PATH,
                 _ => status.is_success(),
@@ -621,7 +621,7 @@ const METRICS_PAGE_HEAD: &str = "\
 
 `GET /metrics` answers in the OpenMetrics text format (Prometheus reads it); it needs the token of
 the API where one is set. Counters only grow. Series per stream are limited by
-`metrics.streams_max`, the streams with most players first; those of channels and pulls have the
+`metrics.streams_max`, the streams with most players first; those of channels, pulls and pushes have the
 labels `app` and `stream` as well. Only nodes of a cluster have `millstream_cluster_*` and
 `millstream_relay_*`; totals of a link begin at zero with each connection.
 

@@ -37,13 +37,14 @@ use segments::{OnCut, SegmentsInput, SegmentsThread};
 use sources::channels::Channels;
 use sources::demo;
 use sources::key_set;
-use sources::pull::Pulls;
+use sources::pull::{OnDemand, Pulls};
 use sources::settings::AddedBy;
 use sources::{Ingest, IngestThread};
 use uploads::settings::UploadSettings;
 use uploads::{UploadInput, Uploads, UploadsThread};
 use vod::Library;
 use worker::Workers;
+use worker_api::cluster::Elsewhere;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
@@ -179,9 +180,11 @@ impl Running {
             Some(settings) => Some(ClusterMembership::start(settings).await?),
             None => None,
         };
-        let elsewhere = membership.as_ref().map(ClusterMembership::elsewhere);
         let (policy, sources) = (Arc::new(policy), Arc::new(sources));
         let push_settings = PushSettings { sources: Arc::clone(&sources), ..push_limits };
+        let cluster = membership.as_ref().map(ClusterMembership::elsewhere);
+        let on_demand = Arc::new(OnDemand::new(Arc::clone(&sources), cluster));
+        let elsewhere: Option<Arc<dyn Elsewhere>> = Some(Arc::clone(&on_demand) as _);
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
@@ -233,7 +236,7 @@ impl Running {
             log_lines_dropped: Some(logging.dropped.clone()),
             rtc,
             stats,
-            pulls: Pulls::new(ingest.clone(), Arc::clone(&sources)),
+            pulls: Pulls::new(ingest.clone(), Arc::clone(&sources), on_demand),
             pushes: pushes_thread.pushes(),
             channels: Channels::new(ingest.clone(), Arc::clone(&sources)),
             segments: segments.as_ref().map(SegmentsThread::segments),

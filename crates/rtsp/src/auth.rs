@@ -113,12 +113,12 @@ fn hash(text: &str) -> String {
 }
 
 /// `key="value", key=value, ...`
-struct Fields<'a> {
-    rest: &'a str,
+pub(crate) struct Fields<'a> {
+    pub(crate) rest: &'a str,
 }
 
 impl Fields<'_> {
-    fn next_field(&mut self) -> Option<(String, String)> {
+    pub(crate) fn next_field(&mut self) -> Option<(String, String)> {
         let rest = self.rest.trim_start_matches([' ', '\t', ',']);
         let (key, rest) = rest.split_once('=')?;
         let (value, rest) = match rest.trim_start().strip_prefix('"') {

@@ -8,7 +8,7 @@
 //! byte, however slowly it comes, and read by `rtsp-types` when it is whole. How long the body is has to be
 //! said once and plainly: whoever reads the length otherwise would find another request behind it.
 
-use rtsp_types::{Message, ParseError, Request};
+use rtsp_types::{Message, ParseError, Request, Response};
 
 /// What an interleaved packet begins with.
 pub const MAGIC: u8 = b'$';
@@ -68,8 +68,7 @@ impl InputError {
 #[derive(Debug)]
 pub(crate) enum Item {
     Request(Box<Request<Vec<u8>>>),
-    /// An answer, which is to nothing that was asked.
-    Answer,
+    Answer(Box<Response<Vec<u8>>>),
     /// An interleaved packet: where it is, in [`Input::bytes`].
     Packet {
         channel: u8,
@@ -170,7 +169,7 @@ impl Input {
                 }
                 Item::Request(Box::new(request))
             }
-            Ok((Message::Response(_), read)) if read == message.len() => Item::Answer,
+            Ok((Message::Response(answer), read)) if read == message.len() => Item::Answer(Box::new(answer)),
             Ok(_) | Err(ParseError::Incomplete(_) | ParseError::Error) => return Err(InputError::NoRequest),
         };
         self.from = head_end + body_bytes;

@@ -1,10 +1,11 @@
-//! RTSP 1.0 (RFC 2326), the server's side, as machines over bytes.
+//! RTSP 1.0 (RFC 2326) as machines over bytes: the server's side, and a client that plays.
 //!
 //! ```text
 //! bytes ─▶ input (requests, interleaved packets) ─▶ ServerSession ─▶ Event, to be answered
 //!                                                     └▶ output: answers
 //! Event::Media ─▶ Incoming: RTP, RTCP ─▶ bridge::RtpToFrame ─▶ media::Frame, with decoding times
 //!              or Passing: the same packets, to be handed on as they came
+//! PlaySession: a client, with an Incoming of its own ─▶ media::Frame
 //! media::Frame ─▶ Outgoing: rtp::packetize, sender reports ─▶ interleaved packets, for all players
 //! ```
 //!
@@ -21,11 +22,13 @@
 //! DESCRIBE.
 
 mod auth;
+mod client_auth;
 mod decoding_times;
 mod incoming;
 mod input;
 mod outgoing;
 mod passing;
+mod play;
 mod reception;
 mod sdp;
 mod server;
@@ -42,11 +45,13 @@ pub fn random() -> [u8; 32] {
 }
 
 pub use auth::{Credential, Offered};
+pub use client_auth::Login;
 pub use incoming::{Dropped, Incoming, IncomingSettings};
 pub use input::{InputError, Limits, MAGIC};
 pub use outgoing::{Outgoing, TRACKS, channel_of};
 pub use passing::Passing;
+pub use play::{PlayError, PlaySession, PlaySettings, TRACKS_MAX};
 pub use reception::ReceptionStats;
-pub use sdp::{AnnouncedTrack, SdpError, announced, carried};
+pub use sdp::{AnnouncedTrack, Described, SdpError, announced, carried, described};
 pub use server::{Ends, Event, Role, ServerSession, Status, Target};
 pub use transport::{Lower, Setup};

@@ -83,6 +83,48 @@ pub fn announced(text: &[u8]) -> Result<Vec<AnnouncedTrack>, SdpError> {
     Ok(tracks)
 }
 
+/// What the server of a stream says that it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// Its media. Those that are not carried have no codec and are no audio or video.
+    pub tracks: Vec<AnnouncedTrack>,
+    /// `a=control` of the whole.
+    pub control: Option<String>,
+    /// Why media are not carried.
+    pub notes: Vec<&'static str>,
+}
+
+/// Reads the description of a stream that is to be played: what can be carried of it.
+///
+/// # Errors
+/// See [`SdpError`]; one medium that is carried is enough.
+pub fn described(text: &[u8]) -> Result<Described, SdpError> {
+    let session = sdp_types::Session::parse(text).map_err(|_| SdpError::Malformed)?;
+    if session.medias.len() > MEDIA_MAX {
+        return Err(SdpError::TooMany);
+    }
+    let mut controls = session.attributes.iter().take(ATTRIBUTES_MAX);
+    let control = controls.find(|one| one.attribute == "control").and_then(|one| one.value.clone());
+    let (mut tracks, mut notes, mut refused) = (Vec::new(), Vec::new(), None);
+    for media in &session.medias {
+        match track(media) {
+            Ok(track) => tracks.push(track),
+            Err(error) => {
+                refused = refused.or(Some(error));
+                notes.push(error.reason());
+                // Others keep their places.
+                let name = "application".to_owned();
+                let left_out = sdp_types::Media { media: name, attributes: Vec::new(), ..media.clone() };
+                tracks.push(track(&left_out)?);
+            }
+        }
+    }
+    if tracks.iter().all(|track| track.kind == MediaKind::Data) {
+        return Err(refused.unwrap_or(SdpError::NoMedia));
+    }
+    Ok(Described { tracks, control: control.map(|control| control.trim().to_owned()), notes })
+}
+
 fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
     let kind = match media.media.as_str() {
         "audio" => MediaKind::Audio,

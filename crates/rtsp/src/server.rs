@@ -239,7 +239,8 @@ impl ServerSession {
             let event = match item {
                 Item::Packet { channel, from, to } => self.media(channel, (from, to)),
                 // Nothing was asked.
-                Item::Answer => None,
+                // It is to nothing that was asked.
+                Item::Answer(_) => None,
                 Item::Request(request) => self.request(*request),
             };
             if event.is_some() {

@@ -40,13 +40,26 @@ pub struct Connected {
 /// # Errors
 /// Why there is no connection.
 pub async fn connect(url: &RtmpUrl, settings: &SourceSettings) -> Result<Connected, String> {
-    let connecting = connect::tcp(&url.host, url.port, settings.addresses, settings.connect_timeout);
+    connect_to(&url.host, url.port, url.tls, settings).await
+}
+
+/// Connects to a server, by TLS if `is_tls`.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn connect_to(
+    host: &str,
+    port: u16,
+    is_tls: bool,
+    settings: &SourceSettings,
+) -> Result<Connected, String> {
+    let connecting = connect::tcp(host, port, settings.addresses, settings.connect_timeout);
     let socket = connecting.await.map_err(|error| explain(&error))?;
     let (peer, local) = (socket.peer_addr().ok(), socket.local_addr().ok());
-    let stream: Box<dyn Stream> = if url.tls {
+    let stream: Box<dyn Stream> = if is_tls {
         let connector = tls::Connector::new(&settings.extra_roots_pem, &[]);
         let connector = connector.map_err(|error| explain(&error))?;
-        let handshake = timeout(settings.connect_timeout, connector.connect(&url.host, socket)).await;
+        let handshake = timeout(settings.connect_timeout, connector.connect(host, socket)).await;
         let handshake = handshake.map_err(|_| "no TLS handshake in time".to_owned())?;
         Box::new(handshake.map_err(|error| explain(&error))?)
     } else {

@@ -39,6 +39,12 @@ pub struct SourceSettings {
     pub recordings: Vec<PathBuf>,
     /// Pulls at a time, those of the configuration included.
     pub pulls_max: usize,
+    /// Pulls on demand that run at a time, besides.
+    pub on_demand_max: usize,
+    /// How long a player waits for a pull that it has begun.
+    pub on_demand_timeout: Duration,
+    /// How long a pull goes on after its last player.
+    pub on_demand_linger: Duration,
     /// Channels at a time, those of the configuration included.
     pub channels_max: usize,
     /// Redirects followed in a row.
@@ -117,6 +123,9 @@ impl Default for SourceSettings {
             files_root: None,
             recordings: Vec::new(),
             pulls_max: 100,
+            on_demand_max: 50,
+            on_demand_timeout: Duration::from_secs(8),
+            on_demand_linger: Duration::from_secs(10),
             channels_max: 100,
             redirects_max: 5,
             connect_timeout: Duration::from_secs(10),

@@ -15,6 +15,7 @@
 //! [`Protocol::Node`]: crate::snapshot::Protocol::Node
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use media::Codec;
 use rtmp::name::has_query_key;
@@ -42,6 +43,17 @@ pub trait Elsewhere: Debug + Send + Sync {
     /// of which [`started`](Self::started) says more.
     fn unwanted(&self, key: &str);
 
+    /// How long a first player waits for a stream that nobody publishes, and that begins because it is
+    /// played (an on-demand pull). `None`: it does not begin so, or cannot now.
+    fn begins_within(&self, _key: &str) -> Option<Duration> {
+        None
+    }
+
+    /// What a stream has here has changed. Unlike [`wanted`](Self::wanted) it is also reported while the
+    /// stream is published here, and counts only players that somebody watches: no recordings, and of
+    /// segments those that clients ask for.
+    fn watched(&self, _key: &str, _watched: Watched) {}
+
     /// A publication begins here, which is not a fetched one. It does not wait for the cluster: if the name
     /// is taken there, `WorkerHandles::end_publication` ends it. One that replaces another of this node has a
     /// larger epoch, and the other is not reported as ended.
@@ -57,6 +69,15 @@ pub trait Elsewhere: Debug + Send + Sync {
 
     /// A publication that was reported has ended, and no other of this node has replaced it.
     fn ended(&self, key: &str, epoch: Epoch);
+}
+
+/// What a stream has here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// Players.
+    pub has_players: bool,
+    /// A publisher, or what is fetched from another node.
+    pub is_published: bool,
 }
 
 /// A publication of this node that begins.

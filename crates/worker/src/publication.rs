@@ -13,7 +13,7 @@ use sfu::{LayersWanted, TrackIndex};
 use crate::context::Context;
 use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, WorkerIndex};
 use crate::mailbox::MessageBody;
-use crate::registry::{Epoch, Lane, Origin, StreamId, Taken};
+use crate::registry::{Epoch, Lane, Origin, StreamId, Taken, WatchedBy};
 use worker_api::auth::Denied;
 use worker_api::{EndReason, Refused};
 
@@ -74,6 +74,11 @@ pub(crate) struct Publication {
     /// Another node or worker had the stream when a player came, or another node when the last source
     /// ended: it is on its way.
     pub(crate) is_elsewhere: bool,
+    /// It begins because it is played, within this time.
+    pub(crate) begins_within: Option<Duration>,
+    /// Players that do not keep an on-demand pull: recordings, and what cuts segments.
+    pub(crate) unwatching: u32,
+    is_watched_for: bool,
 }
 
 /// How long players wait for a stream that another node or worker publishes, also where they do not wait for
@@ -95,6 +100,9 @@ impl Publication {
             live_since_ms: 0,
             ended_ms: 0,
             is_elsewhere: false,
+            begins_within: None,
+            unwatching: 0,
+            is_watched_for: false,
         }
     }
 
@@ -130,6 +138,17 @@ impl Publication {
         }
     }
 
+    /// Reports whether players of this worker keep an on-demand pull of the stream, if that has changed.
+    /// Call it whenever players have come or left.
+    pub(crate) fn report_watched(&mut self, ctx: &Context) {
+        let is_watched = self.players > self.unwatching;
+        if std::mem::replace(&mut self.is_watched_for, is_watched) != is_watched
+            && ctx.directory.has_other_sources()
+        {
+            ctx.directory.set_watched(&self.key, ctx.worker, WatchedBy::Lane(self.lane), is_watched);
+        }
+    }
+
     /// Whether it is neither published nor played here.
     pub(crate) fn is_unused(&self) -> bool {
         self.players == 0 && !self.is_home()
@@ -144,8 +163,13 @@ impl Publication {
     pub(crate) fn is_overdue(&self, joined_ms: u64, limit: Option<Duration>, now_ms: u64) -> bool {
         let waited_ms = now_ms.saturating_sub(self.ended_ms.max(joined_ms));
         let least = if self.is_elsewhere { FETCH_WAIT } else { Duration::ZERO };
-        self.source.is_none()
-            && limit.is_some_and(|limit| u128::from(waited_ms) > limit.max(least).as_millis())
+        let limit = match self.begins_within {
+            // A pull that was live and comes back is waited for like any publisher.
+            Some(within) if self.ended_ms > joined_ms => limit.map(|limit| limit.max(within)),
+            Some(within) => Some(within.max(least)),
+            None => limit.map(|limit| limit.max(least)),
+        };
+        self.source.is_none() && limit.is_some_and(|limit| u128::from(waited_ms) > limit.as_millis())
     }
 
     /// App part of the key.

@@ -162,8 +162,10 @@ impl Worker {
         let key = format!("{app}/{name}");
         self.check_carried(&key, format)?;
         match self.published_as_frames(&key, app)? {
-            Published::Nobody => Err(PlayRefusal::NotFound),
-            Published::Frames(_) | Published::Packets(_) => Ok(()),
+            Published::Nobody if self.ctx.directory.begins_within(&key).is_none() => {
+                Err(PlayRefusal::NotFound)
+            }
+            Published::Nobody | Published::Frames(_) | Published::Packets(_) => Ok(()),
         }
     }
 
@@ -227,7 +229,9 @@ impl Worker {
         self.published_as_frames(key, app)?;
         let id = self.subscribe(Lane::Frames, key, (app, name)).ok_or(PlayRefusal::NotFound)?;
         let stream = self.frames.find(id).ok_or(PlayRefusal::NotFound)?;
-        self.frames.streams[stream].publication.players += 1;
+        let publication = &mut self.frames.streams[stream].publication;
+        publication.players += 1;
+        publication.report_watched(&self.ctx);
         self.bridge_to_frames(id);
         self.update_read_interest(stream);
         Ok(stream)
@@ -298,7 +302,9 @@ impl Worker {
             RtcRole::Play => {
                 let id = self.subscribe(Lane::Packets, &key, (&app, &name)).ok_or(RtcRefusal::NotFound)?;
                 let stream = self.packets.streams.find(id).ok_or(RtcRefusal::NotFound)?;
-                self.packets.streams[stream].publication.players += 1;
+                let publication = &mut self.packets.streams[stream].publication;
+                publication.players += 1;
+                publication.report_watched(&self.ctx);
                 self.packets.update_watched(self.ctx.now, stream);
                 let published = published.into();
                 session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
@@ -494,7 +500,8 @@ impl Worker {
     pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
         let wait = self.ctx.settings_for(app).wait_for_publisher;
         let is_elsewhere = self.ctx.directory.is_elsewhere(key);
-        let waits = wait != Some(Duration::ZERO) || is_elsewhere;
+        let begins_within = self.ctx.directory.begins_within(key);
+        let waits = wait != Some(Duration::ZERO) || is_elsewhere || begins_within.is_some();
         let (id, home) = self.ctx.directory.subscribe(key, self.ctx.worker, lane, waits)?;
         let stream = match lane {
             Lane::Frames => LaneStream::Frames(self.frames.find_or_insert(&self.ctx, id, (app, name))),
@@ -505,6 +512,7 @@ impl Worker {
         let is_mirrored = home.is_some_and(|home| home.worker != self.ctx.worker);
         if let Some(publication) = self.publication_mut(stream) {
             publication.is_elsewhere |= is_elsewhere || is_mirrored;
+            publication.begins_within = begins_within.or(publication.begins_within);
         }
         if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
             self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);

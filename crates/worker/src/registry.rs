@@ -12,10 +12,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::ids::{ConnId, PeerId, TableId, WorkerIndex};
 use media::Codec;
-use worker_api::cluster::{self, Elsewhere};
+use worker_api::cluster::{self, Elsewhere, Watched};
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
@@ -66,6 +67,27 @@ pub(crate) enum Lane {
     Frames,
     /// RTP packets: WebRTC.
     Packets,
+}
+
+/// By what a worker's players watch a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchedBy {
+    /// Players of a lane.
+    Lane(Lane),
+    /// Clients that ask for segments.
+    Segments,
+}
+
+impl WatchedBy {
+    /// How many there are.
+    const COUNT: usize = 3;
+
+    fn index(self) -> usize {
+        match self {
+            Self::Lane(lane) => lane as usize,
+            Self::Segments => 2,
+        }
+    }
 }
 
 /// A publisher may begin.
@@ -133,6 +155,10 @@ struct Listing {
     codecs: Vec<Codec>,
     /// Workers with players, by lane.
     subscribers: [Vec<WorkerIndex>; 2],
+    /// Workers with players that keep an on-demand pull, by [`WatchedBy`].
+    watching: [Vec<WorkerIndex>; WatchedBy::COUNT],
+    /// What was reported last.
+    watched: Watched,
 }
 
 impl Directory {
@@ -231,6 +257,28 @@ impl Directory {
         Some((listing.id, listing.home))
     }
 
+    /// Whether `worker` has players by `by` that keep an on-demand pull of the stream.
+    pub(crate) fn set_watched(&self, key: &str, worker: WorkerIndex, by: WatchedBy, is_watched: bool) {
+        let mut inner = self.lock();
+        if !is_watched && !inner.streams.contains_key(key) {
+            return;
+        }
+        let listing = inner.listing(key);
+        let watching = &mut listing.watching[by.index()];
+        watching.retain(|&other| other != worker);
+        if is_watched {
+            watching.push(worker);
+        }
+        self.report_watched(key, listing);
+        inner.forget_unused(key);
+    }
+
+    /// How long a first player waits for a stream that nobody publishes, and that begins because it is
+    /// played.
+    pub(crate) fn begins_within(&self, key: &str) -> Option<Duration> {
+        self.elsewhere.as_ref()?.begins_within(key)
+    }
+
     /// Whether a stream is published, here or on another node, and in which form.
     pub(crate) fn published(&self, key: &str) -> Published {
         let here = {
@@ -262,8 +310,8 @@ impl Directory {
         }
     }
 
-    /// Whether this node is one of a cluster.
-    pub(crate) fn has_other_nodes(&self) -> bool {
+    /// Whether somebody else is asked for streams: other nodes, or on-demand pulls.
+    pub(crate) fn has_other_sources(&self) -> bool {
         self.elsewhere.is_some()
     }
 
@@ -352,6 +400,20 @@ impl Directory {
         {
             if wants { elsewhere.wanted(key) } else { elsewhere.unwanted(key) }
         }
+        self.report_watched(key, listing);
+    }
+
+    /// Reports whether the stream is watched and published, if that has changed.
+    fn report_watched(&self, key: &str, listing: &mut Listing) {
+        let watched = Watched {
+            has_players: !listing.watching.iter().all(Vec::is_empty),
+            is_published: listing.home.is_some(),
+        };
+        if std::mem::replace(&mut listing.watched, watched) != watched
+            && let Some(elsewhere) = &self.elsewhere
+        {
+            elsewhere.watched(key, watched);
+        }
     }
 
     /// Streams that are listed.
@@ -379,6 +441,8 @@ impl Inner {
                 bridged: WebrtcAvailability::Unknown,
                 codecs: Vec::new(),
                 subscribers: [Vec::new(), Vec::new()],
+                watching: Default::default(),
+                watched: Watched::default(),
             };
             self.streams.insert(key.to_owned(), listing);
         }
@@ -386,7 +450,9 @@ impl Inner {
     }
 
     fn forget_unused(&mut self, key: &str) {
-        let unused = |listing: &Listing| listing.home.is_none() && !listing.has_players();
+        let is_watched = |listing: &Listing| !listing.watching.iter().all(Vec::is_empty);
+        let unused =
+            |listing: &Listing| listing.home.is_none() && !listing.has_players() && !is_watched(listing);
         if self.streams.get(key).is_some_and(unused) {
             self.streams.remove(key);
         }
@@ -529,5 +595,55 @@ mod tests {
         );
         directory.release("live/a", fetched.epoch);
         assert!(directory.home("live/a").is_some());
+    }
+
+    /// What is reported of streams that are watched, newest last.
+    #[derive(Debug, Default)]
+    struct Reported(Mutex<Vec<Watched>>);
+
+    impl Elsewhere for Reported {
+        fn published(&self, _key: &str) -> Option<Published> {
+            None
+        }
+
+        fn redirect(&self, _key: &str, _is_full: bool) -> Option<String> {
+            None
+        }
+
+        fn wanted(&self, _key: &str) {}
+
+        fn unwanted(&self, _key: &str) {}
+
+        fn started(&self, _publication: &cluster::Publication<'_>) {}
+
+        fn changed(&self, _key: &str, _epoch: Epoch, _published: &Published) {}
+
+        fn ended(&self, _key: &str, _epoch: Epoch) {}
+
+        fn watched(&self, _key: &str, watched: Watched) {
+            self.0.lock().expect("no panic").push(watched);
+        }
+    }
+
+    #[test]
+    fn who_watches_is_reported_once_for_all_workers_and_while_it_is_published() {
+        let reported = Arc::new(Reported::default());
+        let directory = Directory::new(Some(Arc::clone(&reported) as _));
+        let by = [WatchedBy::Lane(Lane::Frames), WatchedBy::Lane(Lane::Packets), WatchedBy::Segments];
+        for (worker, by) in by.into_iter().enumerate() {
+            directory.set_watched("live/a", WorkerIndex::at(worker), by, true);
+        }
+        let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
+        for (worker, by) in by.into_iter().enumerate() {
+            directory.set_watched("live/a", WorkerIndex::at(worker), by, false);
+        }
+        directory.release("live/a", claim.epoch);
+        directory.set_watched("live/b", WorkerIndex(0), by[0], false);
+        let report = |has_players, is_published| Watched { has_players, is_published };
+        assert_eq!(
+            *reported.0.lock().expect("no panic"),
+            [report(true, false), report(true, true), report(false, true), report(false, false)]
+        );
+        assert!(directory.lock().streams.is_empty());
     }
 }

@@ -19,7 +19,7 @@ use crate::net::Clock;
 use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::session::{Body, State};
 use crate::publication::PlayRefusal;
-use crate::registry::Published;
+use crate::registry::{Published, WatchedBy};
 use worker_api::segments::{
     FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted, Want,
     WantedSender,
@@ -60,6 +60,8 @@ struct SegmentStream {
     waiting: Vec<Waiting>,
     /// When it was asked for last.
     asked_ms: u64,
+    /// How long a request waits for the first view.
+    first_view_within: Duration,
 }
 
 /// A request that waits.
@@ -118,7 +120,9 @@ impl Worker {
             return Err(Refused::new(404, "streams are not cut into segments here: `hls.mode` is off"));
         };
         let published = self.published_as_frames(&key, &request.app)?;
-        if published == Published::Nobody && !self.ctx.directory.is_elsewhere(&key) {
+        let begins_within = self.ctx.directory.begins_within(&key);
+        if published == Published::Nobody && !self.ctx.directory.is_elsewhere(&key) && begins_within.is_none()
+        {
             return Err(PlayRefusal::NotFound.into());
         }
         let (key, app_bytes, worker) = (Arc::<str>::from(key), request.app.len(), self.ctx.worker.index());
@@ -128,10 +132,20 @@ impl Worker {
         }
         let asked_ms = self.ctx.now_ms;
         let (state, waiting) = (SegmentsState::Pending, Vec::new());
-        let stream = SegmentStream { key: Arc::clone(&key), app_bytes, state, waiting, asked_ms };
+        let first_view_within = FIRST_VIEW_WAIT + begins_within.unwrap_or_default();
+        let stream =
+            SegmentStream { key: Arc::clone(&key), app_bytes, state, waiting, asked_ms, first_view_within };
         let id = self.segments.streams.insert(stream);
+        self.watch_segments(&key, true);
         self.segments.by_key.insert(key, id);
         Ok(id)
+    }
+
+    /// Reports that clients of this worker ask for segments of a stream, or none any more.
+    fn watch_segments(&self, key: &str, is_watched: bool) {
+        if self.ctx.directory.has_other_sources() {
+            self.ctx.directory.set_watched(key, self.ctx.worker, WatchedBy::Segments, is_watched);
+        }
     }
 
     /// A publication has begun here. Where all of them are cut, so is this one.
@@ -166,7 +180,7 @@ impl Worker {
         let Form::Segments(object) = &request.form else { return Ok(Answer::NotFound) };
         let now = Clock::since_1970();
         let answer = match &self.segments.streams[id].state {
-            SegmentsState::Pending => Answer::Wait { timeout: FIRST_VIEW_WAIT },
+            SegmentsState::Pending => Answer::Wait { timeout: self.segments.streams[id].first_view_within },
             SegmentsState::Objects(view) => view.respond(object, now),
             SegmentsState::Refused(why) | SegmentsState::Over(why) => return Err(*why),
         };
@@ -219,6 +233,7 @@ impl Worker {
             if is_over {
                 // Before what waits is answered: a request that comes behind has it cut again.
                 self.segments.by_key.remove(&key);
+                self.watch_segments(&key, false);
             }
             self.review_waiting(id);
             if is_over {
@@ -402,6 +417,7 @@ impl Worker {
         let (key, app_bytes, worker) = (Arc::clone(&stream.key), stream.app_bytes, self.ctx.worker.index());
         // If there is no room it is tried again with the next sweep.
         if queues.wanted.try_send(SegmentsWanted { key, app_bytes, want: Want::Nothing(worker) }).is_ok() {
+            self.watch_segments(&stream.key, false);
             self.segments.forget(id);
         }
     }

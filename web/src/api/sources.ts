@@ -74,14 +74,16 @@ export interface Channel {
 
 export type SourceOrigin = 'configuration' | 'api';
 
-/** `waiting`: for the next try. */
-export type PullState = 'connecting' | 'live' | 'waiting';
+/** `idle`: for a player; `waiting`: for the next try. */
+export type PullState = 'idle' | 'connecting' | 'live' | 'waiting';
 
 export interface Pull {
   app: string;
   name: string;
   source: SourceOrigin;
   url: string;
+  /** Begun by the first player and ended after the last. */
+  on_demand: boolean;
   state: PullState;
   /** When the state began, RFC 3339. */
   since: string;

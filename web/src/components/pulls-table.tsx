@@ -80,6 +80,7 @@ export function connectionWords(pull: Pull, now = Date.now()): string {
     const since = `for ${duration(Math.max(0, (now - Date.parse(pull.since)) / 1000))}`;
     return pull.reconnects === 0 ? since : `${since}, ${plural(pull.reconnects, 'reconnect', 'reconnects')}`;
   }
+  if (pull.state === 'idle') return pull.name.includes('*') ? 'for any name that fits' : 'nobody plays it';
   if (pull.state === 'connecting') return pull.attempts <= 1 ? 'first attempt' : `attempt ${count(pull.attempts)}`;
   const attempts = pull.attempts === 0 ? '' : plural(pull.attempts, 'attempt', 'attempts');
   return [attempts, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ');

@@ -22,6 +22,7 @@ const CHANNEL_STATES: Record<ChannelState, StateWords> = {
 };
 
 const PULL_STATES: Record<PullState, StateWords> = {
+  idle: { text: 'On demand', tone: 'hollow', title: 'Begins when somebody plays it' },
   connecting: { text: 'Connecting', tone: 'plain', title: 'Connecting to the source' },
   live: { text: 'Live', tone: 'live', title: 'Receiving the stream' },
   waiting: { text: 'Waiting', tone: 'bad', title: 'Retrying after a pause' },

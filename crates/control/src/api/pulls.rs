@@ -31,6 +31,9 @@ pub(super) struct Pull {
     /// Where it comes from; without user name, password and query.
     #[schema(example = "rtmp://media.example:1935/live/cam")]
     url: String,
+    /// It is begun by the first player and ended after the last. One with `*` in its names begins others,
+    /// which are listed while they run.
+    on_demand: bool,
     state: pull::State,
     /// Since when it has been in this state (RFC 3339).
     since: String,
@@ -65,6 +68,10 @@ pub(super) struct NewPull {
     /// are not public, and `udp`, are refused unless the configuration allows them.
     #[schema(example = "rtmp://media.example/live/cam")]
     url: String,
+    /// Begun by the first player and ended after the last. Then `*` in `app` and `name` stands for any
+    /// characters, and `{app}` and `{stream}` in the path and query of `url` for the names of the stream.
+    #[serde(default)]
+    on_demand: bool,
 }
 
 impl From<&pull::Pull> for Pull {
@@ -75,7 +82,8 @@ impl From<&pull::Pull> for Pull {
             app: pull.spec.app.clone(),
             name: pull.spec.name.clone(),
             source: pull.added_by,
-            url: pull.spec.origin.to_string(),
+            url: pull.spec.shown_url(),
+            on_demand: pull.spec.on_demand,
             state: status.state,
             since: time::rfc3339(status.since),
             attempts: status.attempts,
@@ -108,8 +116,8 @@ pub(super) async fn add_pull(
     State(context): State<Arc<Context>>,
     body: Result<Json<NewPull>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Pull>), Failure> {
-    let Json(NewPull { app, name, url }) = body?;
-    let spec = PullSpec::new(&app, &name, &url, context.pulls.settings())
+    let Json(NewPull { app, name, url, on_demand }) = body?;
+    let spec = PullSpec::new(&app, &name, &url, on_demand, context.pulls.settings())
         .map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
     match context.pulls.add(spec, AddedBy::Api) {
         Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),

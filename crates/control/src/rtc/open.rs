@@ -1,6 +1,7 @@
 //! POST: a session is opened.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -11,7 +12,9 @@ use rtc::sdp::{
 };
 use rtc::{PeerConfig, Side, Timeouts};
 use rtp::payload::MediaKind;
+use sources::pull::Demand;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 use super::candidates::candidates;
 use super::control::{Played, RtcControl, Session, random};
@@ -25,6 +28,8 @@ use worker_api::cluster::redirected;
 use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 
+/// How often it is looked whether a stream on demand has begun.
+const BEGUN_AGAIN: Duration = Duration::from_millis(50);
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
 
@@ -75,6 +80,10 @@ pub(super) async fn open(
         return Err(Refusal::Empty);
     }
     let offer = parse_offer(&body)?;
+    let _demand = match role {
+        RtcRole::Play => control.begin(context, &target).await,
+        RtcRole::Publish => None,
+    };
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit };
     let key = target.key();
     let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
@@ -199,6 +208,22 @@ impl Wanted {
 }
 
 impl RtcControl {
+    /// Begins a stream that is on demand, and waits until it is known what it is; at most as long as
+    /// players wait. The stream is wanted until the result is dropped, which is when the session has
+    /// been opened: from then on its player wants it.
+    async fn begin(&self, context: &Context, target: &Target) -> Option<Demand> {
+        let demand = context.pulls.demand(&target.app, &target.stream)?;
+        let until = Instant::now() + demand.within;
+        let is_unknown = || {
+            let published = self.published(&target.app, &target.key());
+            matches!(published, Published::Nobody | Published::Frames(WebrtcAvailability::Unknown))
+        };
+        while is_unknown() && Instant::now() < until {
+            sleep(BEGUN_AGAIN).await;
+        }
+        Some(demand)
+    }
+
     /// What is published, for a player; `None` for a publisher.
     fn tracks_for(&self, role: RtcRole, target: &Target) -> Result<Option<Playable>, Refusal> {
         if role == RtcRole::Publish {

@@ -2,4 +2,5 @@
 
 mod fuzz_corpus;
 mod media_both_ways;
+mod play_cameras;
 mod sessions;

@@ -1,5 +1,5 @@
 //! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS,
-//! SRT, and MPEG-TS by UDP.
+//! RTSP, RTSPS, SRT, and MPEG-TS by UDP.
 //!
 //! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
 //! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
@@ -7,16 +7,21 @@
 //! is forgotten at a restart.
 
 mod http_flv;
+mod on_demand;
 mod rtmp_play;
+mod rtsp_play;
 mod source;
 mod spec;
 mod srt;
 mod status;
 mod task;
+mod template;
 mod ts;
 mod udp;
 
 pub use crate::srt_url::SrtUrl;
+pub use on_demand::{Demand, OnDemand};
+pub use rtsp_play::RtspUrl;
 pub use spec::PullSpec;
 pub use status::{State, Status};
 pub use task::Pull;
@@ -49,27 +54,31 @@ pub struct Pulls {
     ingest: Ingest,
     settings: Arc<SourceSettings>,
     running: Mutex<BTreeMap<(String, String), Running>>,
+    on_demand: Arc<OnDemand>,
 }
 
 #[derive(Debug)]
 struct Running {
     pull: Arc<Pull>,
-    task: JoinHandle<()>,
+    /// None of a pull that is on demand.
+    task: Option<JoinHandle<()>>,
     _claim: Claim,
 }
 
 impl Pulls {
-    /// None yet.
-    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
-        Self { ingest, settings, running: Mutex::default() }
+    /// None yet. Those on demand are begun by what workers report to `on_demand`.
+    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>, on_demand: Arc<OnDemand>) -> Self {
+        ingest.spawn(Arc::clone(&on_demand).run(ingest.clone()));
+        Self { ingest, settings, running: Mutex::default(), on_demand }
     }
 
     /// None, and none that is added ever runs.
     pub fn idle(pulls_max: usize) -> Self {
         let thread = IngestThread::start().expect("a thread");
         let workers = worker_api::WorkerHandles::over(0, Box::new(|_, _| Ok(())));
-        let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
-        Self::new(Ingest::new(workers, &thread, 0), Arc::new(settings))
+        let settings = Arc::new(SourceSettings { pulls_max, ..SourceSettings::default() });
+        let on_demand = Arc::new(OnDemand::new(Arc::clone(&settings), None));
+        Self::new(Ingest::new(workers, &thread, 0), settings, on_demand)
     }
 
     /// Starts one. Its success or failure shows in its status.
@@ -82,9 +91,14 @@ impl Pulls {
             return Err(NotAdded::Full);
         }
         let pull = Arc::new(Pull::new(spec, added_by));
-        tracing::info!(stream = pull.stream(), url = %pull.spec.origin, "pull added");
-        let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
-        let task = self.ingest.spawn(task);
+        tracing::info!(stream = pull.stream(), url = pull.spec.shown_url(), "pull added");
+        let task = if pull.spec.on_demand {
+            self.on_demand.add(Arc::clone(&pull));
+            None
+        } else {
+            let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
+            Some(self.ingest.spawn(task))
+        };
         running.insert(key, Running { pull: Arc::clone(&pull), task, _claim: claim });
         Ok(pull)
     }
@@ -93,8 +107,11 @@ impl Pulls {
     pub fn remove(&self, app: &str, name: &str) -> bool {
         let removed = self.locked().remove(&(app.to_owned(), name.to_owned()));
         let Some(Running { pull, task, .. }) = removed else { return false };
-        // Everything it has open is dropped with it.
-        task.abort();
+        match task {
+            // Everything it has open is dropped with it.
+            Some(task) => task.abort(),
+            None => self.on_demand.remove(&pull),
+        }
         tracing::info!(stream = pull.stream(), "pull removed");
         true
     }
@@ -104,14 +121,24 @@ impl Pulls {
         &self.settings
     }
 
-    /// All, by app and name.
+    /// All, by app and name, then those that were begun by a pattern.
     pub fn list(&self) -> Vec<Arc<Pull>> {
-        self.locked().values().map(|running| Arc::clone(&running.pull)).collect()
+        let mut list: Vec<_> = self.locked().values().map(|running| Arc::clone(&running.pull)).collect();
+        list.extend(self.on_demand.running());
+        list
+    }
+
+    /// Wants `app/name` until the result is dropped; `None` if it does not begin on demand.
+    pub fn demand(&self, app: &str, name: &str) -> Option<Demand> {
+        self.on_demand.demand(app, name)
     }
 
     /// One.
     pub fn find(&self, app: &str, name: &str) -> Option<Arc<Pull>> {
-        self.locked().get(&(app.to_owned(), name.to_owned())).map(|running| Arc::clone(&running.pull))
+        let own =
+            self.locked().get(&(app.to_owned(), name.to_owned())).map(|running| Arc::clone(&running.pull));
+        let is_it = |pull: &Arc<Pull>| pull.spec.app == app && pull.spec.name == name;
+        own.or_else(|| self.on_demand.running().into_iter().find(is_it))
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<(String, String), Running>> {

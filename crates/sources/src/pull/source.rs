@@ -9,6 +9,7 @@ use rtmp::flv::{FlvError, read_frames};
 
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
+use super::rtsp_play::RtspPlay;
 use super::spec::Origin;
 use super::srt::SrtPlay;
 use super::udp::UdpTs;
@@ -47,6 +48,7 @@ impl From<io::Error> for Failure {
 pub(super) enum Source {
     Http(Box<HttpFlv>),
     Rtmp(Box<RtmpPlay>),
+    Rtsp(Box<RtspPlay>),
     Srt(Box<SrtPlay>),
     Udp(Box<UdpTs>),
 }
@@ -61,6 +63,7 @@ impl Source {
             Origin::Http(url) => Self::Http(Box::new(HttpFlv::open(url, settings).await?)),
             Origin::Udp(url) => Self::Udp(Box::new(UdpTs::open(url, settings)?)),
             Origin::Srt(url) => Self::Srt(Box::new(SrtPlay::open(url, settings).await?)),
+            Origin::Rtsp(url) => Self::Rtsp(Box::new(RtspPlay::open(url, settings).await?)),
             Origin::Rtmp(url) => Self::Rtmp(Box::new(RtmpPlay::open(url, settings).await?)),
         })
     }
@@ -70,6 +73,7 @@ impl Source {
         match self {
             Self::Http(source) => source.fill().await,
             Self::Rtmp(source) => source.fill().await,
+            Self::Rtsp(source) => source.fill().await,
             Self::Srt(source) => source.fill().await,
             Self::Udp(source) => source.fill().await,
         }
@@ -80,6 +84,7 @@ impl Source {
         Ok(match self {
             Self::Http(source) => source.next_message()?.map(read_frames),
             Self::Rtmp(source) => source.next_message()?.map(read_frames),
+            Self::Rtsp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Srt(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Udp(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
         })
@@ -90,7 +95,7 @@ impl Source {
         match self {
             Self::Srt(source) => source.ts.finish(),
             Self::Udp(source) => source.ts.finish(),
-            Self::Http(_) | Self::Rtmp(_) => {}
+            Self::Http(_) | Self::Rtmp(_) | Self::Rtsp(_) => {}
         }
     }
 
@@ -122,6 +127,7 @@ impl Source {
         match self {
             Self::Http(source) => source.peer(),
             Self::Rtmp(source) => source.peer(),
+            Self::Rtsp(source) => source.peer(),
             Self::Srt(source) => Some(source.peer()),
             Self::Udp(source) => source.peer(),
         }

@@ -7,9 +7,12 @@ use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use url::Url;
 
+use super::rtsp_play::RtspUrl;
+use super::template::{STAND_INS, Template};
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
 use crate::srt_url::SrtUrl;
+use worker_api::pattern::matches_parts;
 
 /// One pull.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,8 +21,12 @@ pub struct PullSpec {
     pub app: String,
     /// Its name.
     pub name: String,
-    /// Where it comes from.
+    /// Where it comes from; of a URL with places for names, with stand-ins in them.
     pub origin: Origin,
+    /// It is begun by the first player and ended after the last.
+    pub on_demand: bool,
+    /// The URL, if there are places for names in it.
+    template: Option<Template>,
 }
 
 /// Where a stream comes from.
@@ -27,6 +34,8 @@ pub struct PullSpec {
 pub enum Origin {
     /// `rtmp` and `rtmps`.
     Rtmp(RtmpUrl),
+    /// `rtsp` and `rtsps`.
+    Rtsp(RtspUrl),
     /// FLV as an answer by `http` or `https`.
     Http(Url),
     /// `srt`, as a caller.
@@ -40,18 +49,69 @@ const URL_BYTES_MAX: usize = 2048;
 
 impl PullSpec {
     /// A pull of `url` as `stream`, which is `app/name`; an application may contain `/`.
-    pub fn of_stream(stream: &str, url: &str, settings: &SourceSettings) -> Result<Self, String> {
+    pub fn of_stream(
+        stream: &str,
+        url: &str,
+        on_demand: bool,
+        settings: &SourceSettings,
+    ) -> Result<Self, String> {
         let (app, name) = stream.rsplit_once('/').ok_or_else(|| match stream {
             "" => "needs a `stream`, such as \"live/cam\"".to_owned(),
             other => format!("`stream`: `{other}` names no application: write \"live/{other}\""),
         })?;
-        Self::new(app, name, url, settings)
+        Self::new(app, name, url, on_demand, settings)
     }
 
-    /// A pull of `url` as `app/name`. The error is a sentence without what may be secret.
-    pub fn new(app: &str, name: &str, url: &str, settings: &SourceSettings) -> Result<Self, String> {
+    /// A pull of `url` as `app/name`. If it is on demand, `*` in these stands for any characters, and
+    /// the URL has places for names. The error is a sentence without what may be secret.
+    pub fn new(
+        app: &str,
+        name: &str,
+        url: &str,
+        on_demand: bool,
+        settings: &SourceSettings,
+    ) -> Result<Self, String> {
+        let is_pattern = is_pattern(app, name);
+        // The rules of names hold for patterns as well, `*` standing for a letter.
+        let checked = |text: &str| if is_pattern { text.replace('*', "x") } else { text.to_owned() };
+        if is_pattern && !on_demand {
+            return Err(format!("`{app}/{name}`: a pattern needs `on_demand = true`"));
+        }
+        settings.check_name(&checked(app), &checked(name))?;
+        let template = if on_demand { Template::parse(url)? } else { None };
+        if is_pattern && template.is_none() {
+            return Err(format!("`{app}/{name}`: a pattern needs `{{stream}}` in its URL"));
+        }
+        let origin = match &template {
+            Some(template) => Origin::parse(&template.fill(STAND_INS.0, STAND_INS.1))?,
+            None => Origin::parse(url)?,
+        };
+        let spec = Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand, template };
+        if is_pattern || spec.template.is_none() { Ok(spec) } else { spec.of_name(app, name, settings) }
+    }
+
+    /// What a stream that matches is pulled from. Its name comes from a player.
+    pub(super) fn of_name(&self, app: &str, name: &str, settings: &SourceSettings) -> Result<Self, String> {
         settings.check_name(app, name)?;
-        Ok(Self { app: app.to_owned(), name: name.to_owned(), origin: Origin::parse(url)? })
+        let url = self.template.as_ref().map(|template| template.fill(app, name));
+        let origin = url.map_or_else(|| Ok(self.origin.clone()), |url| Origin::parse(&url))?;
+        Ok(Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand: true, template: None })
+    }
+
+    /// Whether it is for many streams.
+    pub fn is_pattern(&self) -> bool {
+        is_pattern(&self.app, &self.name)
+    }
+
+    /// Whether it is for this stream.
+    pub(super) fn matches(&self, app: &str, name: &str) -> bool {
+        matches_parts(&format!("{}/{}", self.app, self.name), app, name)
+    }
+
+    /// Its URL for people: without user name and password, and without the query.
+    pub fn shown_url(&self) -> String {
+        let shown = self.origin.to_string();
+        if self.template.is_some() { Template::shown(&shown) } else { shown }
     }
 }
 
@@ -60,6 +120,7 @@ impl Origin {
     pub fn check(&self, added_by: AddedBy, settings: &SourceSettings) -> Result<(), String> {
         match self {
             Self::Rtmp(url) => settings.check_host(&url.host),
+            Self::Rtsp(url) => settings.check_host(&url.host),
             Self::Http(url) => settings.check_host(url.host_str().unwrap_or_default()),
             Self::Srt(url) => settings.check_host(&url.host),
             // Nothing is connected to; but whoever uses the API would open ports of this host.
@@ -90,6 +151,7 @@ impl Origin {
                 Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
                 _ => Err("cannot use its URL: it is not a valid one".to_owned()),
             },
+            "rtsp" | "rtsps" => RtspUrl::parse(text).map(Self::Rtsp),
             "srt" => SrtUrl::parse(text).map(Self::Srt),
             "udp" => UdpUrl::parse(text).map(Self::Udp),
             "" if !text.is_empty() => {
@@ -97,10 +159,17 @@ impl Origin {
             }
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
-                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, http, https, srt and udp"))
+                Err(format!(
+                    "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, http, https, srt and \
+                     udp"
+                ))
             }
         }
     }
+}
+
+fn is_pattern(app: &str, name: &str) -> bool {
+    app.contains('*') || name.contains('*')
 }
 
 /// User name, password, host and port of a URL.
@@ -118,6 +187,7 @@ impl std::fmt::Display for Origin {
                 let hidden = if url.stream.contains('?') { "?..." } else { "" };
                 write!(f, "{}/{stream}{hidden}", url.tc_url())
             }
+            Self::Rtsp(url) => url.fmt(f),
             Self::Srt(url) => url.fmt(f),
             Self::Udp(url) => url.fmt(f),
             Self::Http(url) => {
@@ -142,7 +212,7 @@ impl std::fmt::Debug for Origin {
 
 impl std::fmt::Debug for PullSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{} from {}", self.app, self.name, self.origin)
+        write!(f, "{}/{} from {}", self.app, self.name, self.shown_url())
     }
 }
 
@@ -151,7 +221,7 @@ mod tests {
     use super::*;
 
     fn pull(stream: &str, url: &str) -> Result<PullSpec, String> {
-        PullSpec::of_stream(stream, url, &SourceSettings::default())
+        PullSpec::of_stream(stream, url, false, &SourceSettings::default())
     }
 
     #[test]

@@ -11,11 +11,14 @@ use worker_api::time;
 /// Shortest time a rate is averaged over, and half the time after which one counts as zero.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What a pull or a push does: it connects, it carries media, or it waits after a failure.
+/// What a pull or a push does: it waits for a player (pulls only), it connects, it carries media, or it waits
+/// after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = PullState)]
 pub enum State {
+    /// A pull on demand waits for a player.
+    Idle,
     /// It connects; a pull also waits for the first media.
     Connecting,
     /// It carries media.
@@ -26,11 +29,12 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Connecting, Self::Live, Self::Waiting];
+    pub const ALL: [Self; 4] = [Self::Idle, Self::Connecting, Self::Live, Self::Waiting];
 
     /// Name in the API and in metrics.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Idle => "idle",
             Self::Connecting => "connecting",
             Self::Live => "live",
             Self::Waiting => "waiting",
@@ -85,6 +89,18 @@ impl Status {
             bits_per_second: 0,
             sampled: (Instant::now(), 0),
         }
+    }
+
+    /// Of a pull that waits for a player.
+    pub(super) fn of_idle() -> Self {
+        Self { state: State::Idle, ..Self::new() }
+    }
+
+    /// Nobody plays it.
+    pub(super) fn idle(&mut self) {
+        self.enter(State::Idle);
+        self.attempts = 0;
+        self.bits_per_second = 0;
     }
 
     /// An attempt begins.

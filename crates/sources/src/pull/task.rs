@@ -30,12 +30,25 @@ pub struct Pull {
     pub spec: PullSpec,
     /// Who added it.
     pub added_by: AddedBy,
+    /// The pattern that it was begun by.
+    pub(super) rule: Option<Arc<Pull>>,
     status: Mutex<Status>,
 }
 
 impl Pull {
     pub(super) fn new(spec: PullSpec, added_by: AddedBy) -> Self {
-        Self { spec, added_by, status: Mutex::new(Status::new()) }
+        let status = if spec.on_demand { Status::of_idle() } else { Status::new() };
+        Self { spec, added_by, rule: None, status: Mutex::new(status) }
+    }
+
+    /// One that begins because of a pattern.
+    pub(super) fn of_rule(spec: PullSpec, rule: &Arc<Self>) -> Self {
+        Self { rule: Some(Arc::clone(rule)), ..Self::new(spec, rule.added_by) }
+    }
+
+    /// Nobody plays it.
+    pub(super) fn idle(&self) {
+        self.change(Status::idle);
     }
 
     /// How it is doing.
@@ -196,7 +209,7 @@ impl Attempt<'_> {
     }
 
     async fn publish(&mut self, peer: Option<SocketAddr>) -> Result<Publisher, End> {
-        let PullSpec { app, name, origin } = &self.pull.spec;
+        let PullSpec { app, name, origin, .. } = &self.pull.spec;
         let detail = origin.to_string();
         let request = Request { app, name, kind: SourceKind::Pull, address: peer, detail: &detail };
         let publisher =

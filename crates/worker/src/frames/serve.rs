@@ -113,6 +113,7 @@ impl Frames {
         ctx.counters.queue_drops += player.cursor.dropped();
         let local = &mut self.streams[player.stream];
         local.publication.players -= 1;
+        local.publication.report_watched(ctx);
         let channel = local.channel_mut(player.format, Time::of(ctx));
         channel.schedule.remove(player.slot, id);
         if channel.schedule.is_empty() {

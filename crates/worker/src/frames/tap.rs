@@ -22,6 +22,8 @@ pub(crate) struct Tap {
     pub(crate) stream: FrameStreamId,
     pub(crate) frames: FrameSender,
     pub(crate) joined_ms: u64,
+    /// It keeps an on-demand pull.
+    keeps: bool,
     /// What was put into its queue since it was counted last.
     passed: Passed,
     is_listed: bool,
@@ -46,12 +48,17 @@ impl Frames {
         stream: FrameStreamId,
         conn: ConnId,
         frames: FrameSender,
+        keeps: bool,
     ) -> TapId {
+        let publication = &mut self.streams[stream].publication;
+        publication.unwatching += u32::from(!keeps);
+        publication.report_watched(ctx);
         let id = self.taps.insert(Tap {
             conn,
             stream,
             frames,
             joined_ms: ctx.now_ms,
+            keeps,
             passed: Passed::default(),
             is_listed: false,
             read_items: 0,
@@ -117,6 +124,8 @@ impl Frames {
         ctx.counters.queue_drops += tap.frames.dropped();
         let stream = &mut self.streams[tap.stream];
         stream.publication.players -= 1;
+        stream.publication.unwatching -= u32::from(!tap.keeps);
+        stream.publication.report_watched(ctx);
         stream.taps.retain(|&other| other != id);
         Some(tap)
     }

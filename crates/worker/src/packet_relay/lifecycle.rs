@@ -154,6 +154,7 @@ impl Worker {
             self.packets.forward(&mut self.ctx);
             let entry = &mut self.packets.streams[stream];
             entry.publication.players += 1;
+            entry.publication.report_watched(&self.ctx);
             entry.is_served = true;
             self.packets.update_watched(self.ctx.now, stream);
             // Which encodings they begin with.

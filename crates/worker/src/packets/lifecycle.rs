@@ -267,6 +267,7 @@ impl Packets {
     pub(crate) fn player_left(&mut self, ctx: &mut Context, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.publication.players -= 1;
+        stream.publication.report_watched(ctx);
         if stream.publication.players == 0 {
             stream.publication.unsubscribe(ctx);
             self.update_watched(ctx.now, id);

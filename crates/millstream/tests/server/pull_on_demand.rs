@@ -1,0 +1,167 @@
+//! Pulls that are begun by the first player and ended after the last, at every door.
+
+use crate::common::bridge::{Viewed, metric};
+use crate::common::eventually;
+use crate::common::flv::sample_tags;
+use crate::common::http;
+use crate::common::origin::{LOCAL, Origin};
+use crate::common::rtc::{Client, Options};
+use crate::common::rtmp::RtmpClient;
+use crate::common::server::Server;
+use crate::common::tools::publish_repeated;
+use rtc::sdp::Direction;
+use serde_json::{Value, json};
+
+fn config(url: &str, more: &str) -> String {
+    format!(
+        "{LOCAL}on_demand_linger_ms = 300\n{more}[[pull]]\nstream = \"cam/*\"\nurl = \"{url}\"\non_demand = true\n"
+    )
+}
+
+/// Names and states of the pulls.
+fn pulls(server: &Server) -> Vec<(String, String)> {
+    let list = server.api("/api/v1/pulls")["pulls"].as_array().cloned().unwrap_or_default();
+    let text = |pull: &Value, key: &str| pull[key].as_str().unwrap_or_default().to_owned();
+    list.iter().map(|pull| (text(pull, "name"), text(pull, "state"))).collect()
+}
+
+fn only_the_pattern() -> Vec<(String, String)> {
+    vec![("*".to_owned(), "idle".to_owned())]
+}
+
+fn wait_until_idle(server: &Server) {
+    eventually("only the pattern is left", || (pulls(server) == only_the_pattern()).then_some(()));
+}
+
+#[test]
+fn the_first_player_begins_it_and_the_last_one_ends_it() {
+    for workers in [1, 2] {
+        let origin = Origin::start();
+        let url = origin.url("/{stream}.flv?a={app}&token=secret");
+        let server = Server::start_workers(workers, &config(&url, ""));
+        assert_eq!(pulls(&server), only_the_pattern());
+        let shown = server.api("/api/v1/pulls/cam/*");
+        assert!(shown["url"].as_str().is_some_and(|url| url.ends_with("/{stream}.flv?...")), "{shown}");
+        assert_eq!(shown["on_demand"], json!(true));
+        assert!(origin.accept_now().is_none(), "nobody plays");
+        let mut player = RtmpClient::play(server.rtmp, "cam/front@1");
+        let mut asked = origin.accept();
+        assert!(asked.head[0].starts_with("GET /front%401.flv?a=cam&token=secret "), "{:?}", asked.head);
+        let others =
+            [RtmpClient::play(server.rtmp, "cam/front@1"), RtmpClient::play(server.rtmp, "cam/front@1")];
+        asked.begin();
+        asked.send_tags(&sample_tags()[..100], 0);
+        player.take_frames(50);
+        let front = ("front@1".to_owned(), "live".to_owned());
+        assert!(pulls(&server).contains(&front), "{:?}", pulls(&server));
+        assert!(origin.accept_now().is_none(), "one connection for all");
+        drop(player);
+        server.wait_for_players("cam/front@1", 2);
+        assert!(pulls(&server).contains(&front), "two still play");
+        drop(others);
+        asked.wait_closed();
+        server.wait_for_publisher("cam/front@1", false);
+        wait_until_idle(&server);
+        assert_eq!(metric(&server, "millstream_pulls", "state=\"idle\""), Some(1.0));
+    }
+}
+
+#[test]
+fn every_door_begins_one_and_lets_it_end() {
+    let origin = Server::start_workers(1, "");
+    let _publisher = publish_repeated(&origin.rtmp_url("live/mill"), 1, 9);
+    origin.wait_for_publisher("live/mill", true);
+    let url = origin.flv_url("live/{stream}");
+    let server = Server::start_workers(2, &config(&url, "[hls]\nlinger_seconds = 1\n"));
+    let playing = || pulls(&server).len() > 1;
+    for path in ["/cam/mill.flv", "/cam/mill.ts"] {
+        let mut player = http::open(server.http, "GET", path, &[]).expect("an answer");
+        assert_eq!(player.status, 200, "{path}");
+        std::io::Read::read_exact(&mut player, &mut [0; 4096]).expect("media");
+        assert!(playing(), "{path}");
+        drop(player);
+        wait_until_idle(&server);
+    }
+    for path in ["/cam/mill.m3u8", "/cam/mill.mpd"] {
+        let answer = http::get(server.http, path).expect("an answer");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        assert!(playing(), "{path}");
+        wait_until_idle(&server);
+    }
+    let mut viewer = Client::play_h264(&server, "cam/mill");
+    let mut viewed = Viewed::default();
+    viewer.until("a picture", |viewer| {
+        viewed.take(viewer);
+        viewed.key_frame
+    });
+    assert!(playing());
+    assert_eq!(viewer.delete(), 200);
+    wait_until_idle(&server);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_by_each_protocol() {
+    let origin = Origin::start();
+    let dead = origin.url("/{stream}");
+    let server = Server::start(&config(&dead, "on_demand_timeout_ms = 700\n"));
+    // The origin takes connections and says nothing.
+    for path in ["/cam/a.m3u8", "/cam/b.mpd"] {
+        let answer = http::get(server.http, path).expect("an answer");
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+    }
+    let offer = Client::try_open(&server, "/whep/cam/c", Direction::Receive, &Options::default());
+    assert_eq!(offer.err().map(|answer| answer.status), Some(409), "as for any that is not live");
+    let mut player = RtmpClient::play(server.rtmp, "cam/d");
+    while player.next_event().is_some() {}
+    wait_until_idle(&server);
+    // Names that no stream may have begin nothing.
+    for path in ["/cam/..%2Fa.flv", "/cam/.a.flv", "/cam/a%20b.flv", "/cam/a%3Fb.m3u8"] {
+        let answer = http::get(server.http, path).expect("an answer");
+        assert!((400..500).contains(&answer.status), "{path}: {}", answer.status);
+    }
+    let answer = http::get(server.http, "/other/a.m3u8").expect("an answer");
+    assert_eq!(answer.status, 404, "no pattern");
+    assert_eq!(pulls(&server), only_the_pattern());
+}
+
+#[test]
+fn as_many_run_as_may_and_who_may_not_play_begins_none() {
+    let origin = Origin::start();
+    let more = "on_demand_max = 1\n[auth]\nplay_token = \"sesame\"\n";
+    let server = Server::start(&config(&origin.url("/{stream}"), more));
+    let refused = http::get(server.http, "/cam/a.flv").expect("an answer");
+    assert_eq!(refused.status, 401);
+    assert!(origin.accept_now().is_none());
+    let _first = RtmpClient::play(server.rtmp, "cam/a?token=sesame");
+    let _asked = origin.accept();
+    let second = http::get(server.http, "/cam/b.m3u8?token=sesame").expect("an answer");
+    assert_eq!(second.status, 404, "{}", second.text());
+    assert!(origin.accept_now().is_none());
+}
+
+#[test]
+fn a_pull_of_one_name_is_idle_until_it_is_played_and_can_be_removed() {
+    let origin = Origin::start();
+    let server = Server::start(LOCAL);
+    let add = |app: &str, name: &str, url: &str| {
+        let body = json!({ "app": app, "name": name, "url": url, "on_demand": true }).to_string();
+        crate::common::origin::post(&server, "/api/v1/pulls", &body).status
+    };
+    assert_eq!(add("live", "*", &origin.url("/x")), 400, "a pattern without a place for the name");
+    assert_eq!(add("live", "*", "http://{stream}/x"), 400, "players do not choose the server");
+    assert_eq!(add("live", "a", &origin.url("/{stream}?x")), 201);
+    assert_eq!(pulls(&server), [("a".to_owned(), "idle".to_owned())]);
+    let mut player = RtmpClient::play(server.rtmp, "live/a");
+    let mut asked = origin.accept();
+    assert!(asked.head[0].starts_with("GET /a?x "), "{:?}", asked.head);
+    asked.begin();
+    asked.send_tags(&sample_tags()[..100], 0);
+    player.take_frames(50);
+    assert_eq!(pulls(&server), [("a".to_owned(), "live".to_owned())]);
+    let removed = http::request(server.http, "DELETE", "/api/v1/pulls/live/a", &[]).expect("an answer");
+    assert_eq!(removed.status, 204);
+    asked.wait_closed();
+    server.wait_for_publisher("live/a", false);
+    assert!(pulls(&server).is_empty());
+    assert!(origin.accept_now().is_none());
+}
