@@ -19,7 +19,7 @@ const LISTENS: &str = "0A";
 fn a_single_server_has_no_thread_socket_or_metric_of_a_cluster() {
     let server = Server::spawn("");
     RtmpClient::publish(server.rtmp, "live/mill").send_tags(&sample_tags()[..100]);
-    assert_eq!(threads(&server), ["ingest", "log", "millstream", "segments", "worker-0"]);
+    assert_eq!(threads(&server), ["ingest", "log", "millstream", "pushes", "segments", "worker-0"]);
     eventually("it has the sockets that it says, and no other", || {
         (sockets(&server) == (named(&server), 0)).then_some(())
     });
