@@ -11,6 +11,7 @@ use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use sources::pull::SrtUrl;
 use sources::settings::{AddedBy, SourceSettings};
+use sources::template::Template;
 use worker_api::pattern::Pattern;
 
 /// Longest URL.
@@ -23,8 +24,10 @@ const SECRET_BYTES_MIN: usize = 4;
 pub struct PushSpec {
     /// Streams that are pushed, as a pattern of `app/name`.
     pub stream: Pattern,
-    /// The URL with `{app}` and `{stream}`.
-    template: String,
+    /// The URL.
+    url: String,
+    /// The same, if it has `{app}` or `{stream}`.
+    template: Option<Template>,
     /// The same without secrets.
     shown: String,
 }
@@ -62,19 +65,14 @@ impl PushSpec {
         if url.len() > URL_BYTES_MAX {
             return Err(format!("takes a URL of at most {URL_BYTES_MAX} bytes"));
         }
-        let names = url.replace("{app}", "").replace("{stream}", "");
-        if names.contains(['{', '}']) {
-            return Err("cannot use its URL: its only placeholders are `{app}` and `{stream}`".to_owned());
-        }
-        if split(url).authority.contains('{') {
-            return Err("cannot use its URL: a placeholder cannot be in its host".to_owned());
-        }
+        let template = Template::parse(url)?;
         if stream.contains('*') && !url.contains("{stream}") {
             return Err(
                 "needs `{stream}` in its `url`: streams of a pattern cannot share a target".to_owned()
             );
         }
-        let spec = Self { stream: Pattern::new(stream), template: url.to_owned(), shown: shown(url, stream) };
+        let spec =
+            Self { stream: Pattern::new(stream), url: url.to_owned(), template, shown: shown(url, stream) };
         spec.target("app", "stream")?;
         Ok(spec)
     }
@@ -95,17 +93,21 @@ impl PushSpec {
 
     /// Where a stream goes.
     pub(crate) fn target(&self, app: &str, name: &str) -> Result<TargetUrl, String> {
-        TargetUrl::parse(&filled(&self.template, app, name))
+        TargetUrl::parse(&self.url_for(app, name))
+    }
+
+    fn url_for(&self, app: &str, name: &str) -> String {
+        self.template.as_ref().map_or_else(|| self.url.clone(), |template| template.fill(app, name))
     }
 
     /// Where a stream goes, for people.
     pub(crate) fn shown_for(&self, app: &str, name: &str) -> String {
-        filled(&self.shown, app, name)
+        self.shown.replace("{app}", app).replace("{stream}", name)
     }
 
     /// What others said, without the secrets of the URL in it.
     pub(crate) fn hide(&self, app: &str, name: &str, text: &str) -> String {
-        let url = filled(&self.template, app, name);
+        let url = self.url_for(app, name);
         let Split { user, path, query, .. } = split(&url);
         let last = path.rsplit('/').next().unwrap_or_default();
         let known = self.shown_for(app, name);
@@ -252,10 +254,6 @@ fn shown(url: &str, pattern: &str) -> String {
     format!("{scheme}://{host}{path}{hidden}")
 }
 
-fn filled(template: &str, app: &str, name: &str) -> String {
-    template.replace("{app}", app).replace("{stream}", name)
-}
-
 /// Whether `address` is one of this server: what connects to itself has one address at both ends.
 pub(crate) fn is_this_server(local: IpAddr, peer: SocketAddr, ports: &[u16]) -> bool {
     local.to_canonical() == peer.ip().to_canonical() && ports.contains(&peer.port())
@@ -310,11 +308,16 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_names_of_the_stream() {
+    fn names_of_the_stream_are_put_into_the_url() {
         let spec = push("*", "rtmp://h/copy/{app}/{stream}?key=x");
         assert_eq!(spec.target("a/b", "cam").expect("a target").stream().as_deref(), Some("copy/a/b/cam"));
         let spec = push("live/*", "srt://h:9000?streamid=publish:{app}/{stream}?token=x");
         assert_eq!(spec.target("live", "cam").expect("a target").stream().as_deref(), Some("live/cam"));
+        // What a name would end or add is encoded, and decoded by the target.
+        assert_eq!(
+            spec.target("live", "a&passphrase=b").expect("a target").stream().as_deref(),
+            Some("live/a&passphrase=b")
+        );
         let spec = push("live/cam", "udp://239.0.0.1:5000?ttl=7&rtp=1&interface=10.0.0.1");
         let TargetUrl::Udp(target) = spec.target("live", "cam").expect("a target") else { panic!("UDP") };
         assert_eq!((target.ttl, target.is_rtp, target.interface), (7, true, Some([10, 0, 0, 1].into())));
@@ -330,8 +333,8 @@ mod tests {
             ("live/cam", "https://h/whip?secret", "scheme `https`: it takes rtmp, rtmps, srt and udp"),
             ("live/cam", "rtmp://secret:secret@h/a/b", "no user name"),
             ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
-            ("live/*", "rtmp://{stream}.h/a/{stream}", "cannot be in its host"),
-            ("live/*", "rtmp://h/{name}/{stream}", "only placeholders"),
+            ("live/*", "rtmp://{stream}.h/a/{stream}", "in its path and query only"),
+            ("live/*", "rtmp://h/{name}/{stream}", "it takes `{app}` and `{stream}`"),
             ("live/cam", "udp://h:5000", "an address and a port"),
             ("live/cam", "udp://0.0.0.0:5000", "address of a receiver"),
             ("live/cam", "udp://239.0.0.1:5000?ttl=0", "`ttl` cannot be `0`"),

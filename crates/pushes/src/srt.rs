@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use media::Frame;
-use sources::peer::{call, call_failed};
+use sources::peer::{call, call_failed, hang_up};
 use sources::pull::SrtUrl;
 use sources::settings::SourceSettings;
 use srt::{Caller, Connection, DATAGRAM_BYTES_MAX, End};
@@ -156,7 +156,7 @@ impl SrtPush {
     pub(crate) async fn finish(mut self) {
         loop {
             let State::Connected(connection) = &self.state else { return };
-            let (_, held, _) = status(connection);
+            let (_, held, _) = connection.status(Instant::now().into_std()).send_buffer;
             if self.ts.pending() == 0 && held == 0 {
                 return;
             }
@@ -171,21 +171,11 @@ impl SrtPush {
     }
 }
 
-/// Packets, bytes and time that are not acknowledged.
-fn status(connection: &Connection) -> (u64, u64, std::time::Duration) {
-    let (packets, bytes, time) = connection.status(Instant::now().into_std()).send_buffer;
-    (packets as u64, bytes as u64, time)
-}
-
 /// The listener is told that nothing more comes.
 impl Drop for SrtPush {
     fn drop(&mut self) {
         if let State::Connected(connection) = &mut self.state {
-            let (now, mut out) = (Instant::now().into_std(), [0; DATAGRAM_BYTES_MAX]);
-            connection.close(now);
-            while let Some(len) = connection.poll_transmit(now, &mut out) {
-                let _ = self.socket.try_send(&out[..len]);
-            }
+            hang_up(&self.socket, connection);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sources::settings::AddedBy;
 use tokio::runtime::Builder;
-use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use worker_api::publications::StreamPublished;
 use worker_api::{HomeOf, WorkerHandles};
@@ -18,8 +18,6 @@ use crate::common::{Common, PushSettings};
 use crate::spec::PushSpec;
 use crate::task::{self, Push};
 
-/// Commands that may wait.
-const COMMANDS_MAX: usize = 256;
 /// Names that are looked up again only when there are more of them than that.
 const KNOWN_MIN: usize = 256;
 /// Longest time that the end of the thread is waited for.
@@ -51,9 +49,8 @@ pub struct PushesThread {
 /// Pushes, for the control side.
 #[derive(Debug, Clone)]
 pub struct Pushes {
-    commands: Sender<Command>,
     common: Arc<Common>,
-    rules: Arc<Mutex<Rules>>,
+    rules: Arc<SharedRules>,
 }
 
 /// Streams and their target, with what is pushed at present.
@@ -85,10 +82,22 @@ struct Rules {
     by_id: BTreeMap<u64, Arc<Rule>>,
 }
 
-#[derive(Debug)]
-enum Command {
-    Added(Arc<Rule>),
-    Removed(u64),
+/// What the control side changes and the thread follows.
+#[derive(Debug, Default)]
+struct SharedRules {
+    rules: Mutex<Rules>,
+    changed: Notify,
+}
+
+impl SharedRules {
+    fn lock(&self) -> MutexGuard<'_, Rules> {
+        // It is whole between any two statements.
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list(&self) -> Vec<Arc<Rule>> {
+        self.lock().by_id.values().map(Arc::clone).collect()
+    }
 }
 
 impl fmt::Debug for PushesInput {
@@ -106,20 +115,19 @@ impl PushesThread {
         let PushesInput { settings, workers, home, published, own_ports } = input;
         let common = Arc::new(Common { settings, workers, home, own_ports });
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (commands, commanded) = mpsc::channel(COMMANDS_MAX);
         let (running, stopped) = oneshot::channel::<()>();
         let (ending, ended) = oneshot::channel::<()>();
         let of_thread = Arc::clone(&common);
-        let rules = Arc::<Mutex<Rules>>::default();
+        let rules = Arc::<SharedRules>::default();
         let rules_of_thread = Arc::clone(&rules);
         worker_api::thread::spawn("pushes", move || {
-            runtime.block_on(run(&of_thread, &rules_of_thread, published, commanded, stopped));
+            runtime.block_on(run(&of_thread, &rules_of_thread, published, stopped));
             // Not by dropping it: that would wait for a name that is being resolved.
             runtime.shutdown_background();
             // Whoever stops it waits for this, or does not.
             let _ = ending.send(());
         })?;
-        Ok(Self { pushes: Pushes { commands, common, rules }, running: Some(running), ended: Some(ended) })
+        Ok(Self { pushes: Pushes { common, rules }, running: Some(running), ended: Some(ended) })
     }
 
     /// For the control side.
@@ -141,10 +149,9 @@ impl Pushes {
     pub fn idle(rules_max: usize) -> Self {
         let settings = PushSettings { rules_max, ..PushSettings::default() };
         let workers = WorkerHandles::over(0, Box::new(|_, _| Ok(())));
-        let (commands, _) = mpsc::channel(1);
         let home: Box<HomeOf> = Box::new(|_| None);
         let common = Common { settings, workers, home, own_ports: Vec::new() };
-        Self { commands, common: Arc::new(common), rules: Arc::default() }
+        Self { common: Arc::new(common), rules: Arc::default() }
     }
 
     /// Adds a rule, which takes effect for streams that are published already too.
@@ -153,7 +160,7 @@ impl Pushes {
     /// Why it is not added.
     pub fn add(&self, spec: PushSpec, added_by: AddedBy) -> Result<Arc<Rule>, NotAdded> {
         spec.check(added_by, &self.common.settings.sources).map_err(NotAdded::Forbidden)?;
-        let mut rules = locked(&self.rules);
+        let mut rules = self.rules.lock();
         if rules.by_id.values().any(|rule| *rule.spec == spec) {
             return Err(NotAdded::Exists);
         }
@@ -166,28 +173,27 @@ impl Pushes {
         tracing::info!(id, streams = rule.spec.stream.as_str(), url = %rule.spec, "push added");
         rules.by_id.insert(id, Arc::clone(&rule));
         drop(rules);
-        // Where no room is for it, the rule takes effect with the next publication.
-        let _ = self.commands.try_send(Command::Added(Arc::clone(&rule)));
+        self.rules.changed.notify_one();
         Ok(rule)
     }
 
     /// Removes a rule and ends its pushes; whether there was one.
     pub fn remove(&self, id: u64) -> bool {
-        let removed = locked(&self.rules).by_id.remove(&id);
+        let removed = self.rules.lock().by_id.remove(&id);
         let Some(rule) = removed else { return false };
         tracing::info!(id, streams = rule.spec.stream.as_str(), url = %rule.spec, "push removed");
-        let _ = self.commands.try_send(Command::Removed(id));
+        self.rules.changed.notify_one();
         true
     }
 
     /// All rules, by number.
     pub fn list(&self) -> Vec<Arc<Rule>> {
-        locked(&self.rules).by_id.values().map(Arc::clone).collect()
+        self.rules.list()
     }
 
     /// One.
     pub fn find(&self, id: u64) -> Option<Arc<Rule>> {
-        locked(&self.rules).by_id.get(&id).map(Arc::clone)
+        self.rules.lock().by_id.get(&id).map(Arc::clone)
     }
 }
 
@@ -200,11 +206,6 @@ impl Rule {
     fn locked(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Push>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn locked(rules: &Mutex<Rules>) -> MutexGuard<'_, Rules> {
-    // It is whole between any two statements.
-    rules.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A rule and a stream.
@@ -221,7 +222,9 @@ struct Running {
 
 struct Thread<'a> {
     common: &'a Arc<Common>,
-    rules: &'a Mutex<Rules>,
+    rules: &'a SharedRules,
+    /// The last rule that has taken effect for what was published before it.
+    last_id: u64,
     running: BTreeMap<Key, Running>,
     tasks: JoinSet<Key>,
     /// Streams that were published; some may not be any more.
@@ -231,13 +234,13 @@ struct Thread<'a> {
 
 async fn run(
     common: &Arc<Common>,
-    rules: &Mutex<Rules>,
+    rules: &SharedRules,
     mut published: Receiver<StreamPublished>,
-    mut commands: Receiver<Command>,
     mut stopped: oneshot::Receiver<()>,
 ) {
     let (running, known) = (BTreeMap::new(), BTreeSet::new());
-    let mut thread = Thread { common, rules, running, tasks: JoinSet::new(), known, prune_at: KNOWN_MIN };
+    let (last_id, tasks, prune_at) = (0, JoinSet::new(), KNOWN_MIN);
+    let mut thread = Thread { common, rules, last_id, running, tasks, known, prune_at };
     let mut feed_is_open = true;
     loop {
         tokio::select! {
@@ -249,11 +252,7 @@ async fn run(
                 Some(stream) if stream.is_fetched => {}
                 Some(StreamPublished { key, app_bytes, .. }) => thread.published(&key, app_bytes),
             },
-            command = commands.recv() => match command {
-                None => break,
-                Some(Command::Added(rule)) => thread.added(&rule),
-                Some(Command::Removed(id)) => thread.removed(id),
-            },
+            () = rules.changed.notified() => thread.rules_changed(),
             Some(ended) = thread.tasks.join_next() => {
                 if let Ok(key) = ended {
                     thread.ended(&key);
@@ -274,10 +273,24 @@ impl Thread<'_> {
             self.prune_at = (2 * self.known.len()).max(KNOWN_MIN);
         }
         self.known.insert((Arc::clone(key), app_bytes));
-        let rules: Vec<_> = locked(self.rules).by_id.values().map(Arc::clone).collect();
-        for rule in rules.iter().filter(|rule| rule.spec.stream.matches(key)) {
+        for rule in self.rules.list().iter().filter(|rule| rule.spec.stream.matches(key)) {
             self.begin(rule, key, app_bytes);
         }
+    }
+
+    /// Ends what belongs to rules that are no more, and begins what new ones want.
+    fn rules_changed(&mut self) {
+        let rules = self.rules.list();
+        let ids: BTreeSet<u64> = rules.iter().map(|rule| rule.id).collect();
+        for (_, entry) in self.running.iter_mut().filter(|((id, _), _)| !ids.contains(id)) {
+            entry.again = false;
+            drop(entry.stop.take());
+        }
+        let last_id = self.last_id;
+        for rule in rules.iter().filter(|rule| rule.id > last_id) {
+            self.added(rule);
+        }
+        self.last_id = ids.last().copied().unwrap_or_default().max(self.last_id);
     }
 
     fn added(&mut self, rule: &Arc<Rule>) {
@@ -290,18 +303,11 @@ impl Thread<'_> {
         }
     }
 
-    fn removed(&mut self, id: u64) {
-        for (_, entry) in self.running.iter_mut().filter(|((rule, _), _)| *rule == id) {
-            entry.again = false;
-            drop(entry.stop.take());
-        }
-    }
-
     fn ended(&mut self, key: &Key) {
         let Some(Running { rule, again, .. }) = self.running.remove(key) else { return };
         rule.locked().remove(&key.1);
         // It may have been removed meanwhile.
-        let is_wanted = again && locked(self.rules).by_id.contains_key(&rule.id);
+        let is_wanted = again && self.rules.lock().by_id.contains_key(&rule.id);
         if is_wanted && let Some((app, _)) = key.1.rsplit_once('/') {
             self.begin(&rule, &key.1, app.len());
         }

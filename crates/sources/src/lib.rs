@@ -15,6 +15,7 @@ pub mod peer;
 pub mod pull;
 pub mod settings;
 mod srt_url;
+pub mod template;
 mod thread;
 
 pub use ingest::{Ingest, Refused, Request};

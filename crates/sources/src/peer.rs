@@ -8,7 +8,7 @@ use std::time::Duration;
 use range_reader::error::{Permanent, SourceError};
 use range_reader::http::{connect, tls};
 use rtmp::RtmpUrl;
-use srt::{Call, CallError, Caller, Limits, SequenceNumber, SocketId};
+use srt::{Call, CallError, Caller, Connection, DATAGRAM_BYTES_MAX, Limits, SequenceNumber, SocketId};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
@@ -97,6 +97,15 @@ pub async fn call(
         limits: Limits::default(),
     };
     Ok((socket, peer, Caller::new(Instant::now().into_std(), call)))
+}
+
+/// Tells the other end of a call that it is over.
+pub fn hang_up(socket: &UdpSocket, connection: &mut Connection) {
+    let (now, mut out) = (Instant::now().into_std(), [0; DATAGRAM_BYTES_MAX]);
+    connection.close(now);
+    while let Some(len) = connection.poll_transmit(now, &mut out) {
+        let _ = socket.try_send(&out[..len]);
+    }
 }
 
 /// Why a call failed.

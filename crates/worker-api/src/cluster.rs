@@ -43,6 +43,11 @@ pub trait Elsewhere: Debug + Send + Sync {
     /// of which [`started`](Self::started) says more.
     fn unwanted(&self, key: &str);
 
+    /// Whether there are other nodes at all: where not, nobody is sent to one.
+    fn has_nodes(&self) -> bool {
+        true
+    }
+
     /// How long a first player waits for a stream that nobody publishes, and that begins because it is
     /// played (an on-demand pull). `None`: it does not begin so, or cannot now.
     fn begins_within(&self, _key: &str) -> Option<Duration> {
@@ -50,8 +55,8 @@ pub trait Elsewhere: Debug + Send + Sync {
     }
 
     /// What a stream has here has changed. Unlike [`wanted`](Self::wanted) it is also reported while the
-    /// stream is published here, and counts only players that somebody watches: no recordings, and of
-    /// segments those that clients ask for.
+    /// stream is published here, and counts only players that somebody watches: no recordings and pushes, and
+    /// of segments those that clients ask for.
     fn watched(&self, _key: &str, _watched: Watched) {}
 
     /// A publication begins here, which is not a fetched one. It does not wait for the cluster: if the name

@@ -76,7 +76,7 @@ pub(crate) struct Publication {
     pub(crate) is_elsewhere: bool,
     /// It begins because it is played, within this time.
     pub(crate) begins_within: Option<Duration>,
-    /// Players that do not keep an on-demand pull: recordings, and what cuts segments.
+    /// Players that do not keep an on-demand pull: recordings, pushes, and what cuts segments.
     pub(crate) unwatching: u32,
     is_watched_for: bool,
 }

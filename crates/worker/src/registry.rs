@@ -310,6 +310,11 @@ impl Directory {
         }
     }
 
+    /// Whether this node is one of a cluster.
+    pub(crate) fn has_other_nodes(&self) -> bool {
+        self.elsewhere.as_ref().is_some_and(|elsewhere| elsewhere.has_nodes())
+    }
+
     /// Whether somebody else is asked for streams: other nodes, or on-demand pulls.
     pub(crate) fn has_other_sources(&self) -> bool {
         self.elsewhere.is_some()

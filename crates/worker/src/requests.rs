@@ -339,8 +339,8 @@ impl Worker {
             }
         };
         let conn = self.connections.add(&mut self.ctx, None, address, State::Tap, protocol);
-        // Segments are watched by those who ask for them, a recording by nobody.
-        let keeps = !matches!(protocol, Protocol::Segments | Protocol::Recording);
+        // Segments are watched by those who ask for them, a recording and what is sent elsewhere by nobody.
+        let keeps = !matches!(protocol, Protocol::Segments | Protocol::Recording | Protocol::Push);
         let tap = self.frames.join_tap(&self.ctx, stream, conn, frames, keeps);
         let session = &mut self.connections.sessions[conn];
         let id = session.id;
@@ -407,7 +407,7 @@ impl Worker {
 
     /// Where a player that may play the stream is to go instead. WebSocket clients follow nobody.
     pub(crate) fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
-        if !matches!(request.method, Method::Get | Method::Head) || !self.ctx.directory.has_other_sources() {
+        if !matches!(request.method, Method::Get | Method::Head) || !self.ctx.directory.has_other_nodes() {
             return None;
         }
         let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);

@@ -284,6 +284,8 @@ impl Worker {
                     self.answer_waiting(conn, |worker| worker.refuse_segment(conn, &one.request, refused));
                 }
                 Ok(Answer::Respond(body)) => {
+                    // Who has waited has only now something to ask on with.
+                    self.segments.streams[id].asked_ms = now_ms;
                     self.answer_waiting(conn, |worker| worker.send_object(conn, one.request, id, body));
                 }
                 Ok(answer) => {

@@ -67,6 +67,22 @@ fn the_first_player_begins_it_and_the_last_one_ends_it() {
 }
 
 #[test]
+fn what_is_sent_on_to_another_server_keeps_none() {
+    let origin = Server::start_workers(1, "");
+    let _publisher = publish_repeated(&origin.rtmp_url("live/mill"), 1, 30);
+    origin.wait_for_publisher("live/mill", true);
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let target = receiver.local_addr().expect("an address");
+    let push = format!("[[push]]\nstream = \"cam/mill\"\nurl = \"udp://{target}\"\n");
+    let server = Server::spawn(&config(&origin.flv_url("live/{stream}"), &push));
+    let mut player = RtmpClient::play(server.rtmp, "cam/mill");
+    player.take_frames(5);
+    assert!(receiver.recv(&mut [0; 2048]).is_ok(), "it is pushed");
+    drop(player);
+    wait_until_idle(&server);
+}
+
+#[test]
 fn every_door_begins_one_and_lets_it_end() {
     let origin = Server::start_workers(1, "");
     let _publisher = publish_repeated(&origin.rtmp_url("live/mill"), 1, 9);

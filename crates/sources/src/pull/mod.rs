@@ -15,7 +15,6 @@ mod spec;
 mod srt;
 mod status;
 mod task;
-mod template;
 mod ts;
 mod udp;
 

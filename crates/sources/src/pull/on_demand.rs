@@ -285,6 +285,10 @@ impl Elsewhere for OnDemand {
         self.cluster.as_ref()?.redirect(key, is_full)
     }
 
+    fn has_nodes(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     fn wanted(&self, key: &str) {
         self.cluster.iter().for_each(|cluster| cluster.wanted(key));
     }

@@ -8,10 +8,10 @@ use rtmp::RtmpUrl;
 use url::Url;
 
 use super::rtsp_play::RtspUrl;
-use super::template::{STAND_INS, Template};
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
 use crate::srt_url::SrtUrl;
+use crate::template::{STAND_INS, Template};
 use worker_api::pattern::matches_parts;
 
 /// One pull.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::source::Failure;
 use super::ts::TsInput;
-use crate::peer::{call, call_failed};
+use crate::peer::{call, call_failed, hang_up};
 use crate::settings::SourceSettings;
 use crate::srt_url::SrtUrl;
 
@@ -132,11 +132,7 @@ impl SrtPlay {
 impl Drop for SrtPlay {
     fn drop(&mut self) {
         if let State::Connected(connection) = &mut self.state {
-            let (now, mut out) = (Instant::now().into_std(), [0; DATAGRAM_BYTES_MAX]);
-            connection.close(now);
-            while let Some(len) = connection.poll_transmit(now, &mut out) {
-                let _ = self.socket.try_send(&out[..len]);
-            }
+            hang_up(&self.socket, connection);
         }
     }
 }

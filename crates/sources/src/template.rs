@@ -1,10 +1,11 @@
-//! The URL of a pull for many streams: `{app}` and `{stream}` stand for the names of the stream
-//! that is played.
+//! A URL for many streams, of a pull or a push: `{app}` and `{stream}` stand for the names of the
+//! stream.
 //!
-//! Names come from players. They are put into the path or the query only, percent-encoded but for
-//! letters, digits and `-_.~`, so that they end nothing of the URL; the slashes of `{app}` stay.
-//! What a name may be is checked before (`NameRules`): no part of it is empty or begins with a dot,
-//! so that none is `..`.
+//! Names come from players and publishers. They are put into the path or the query only,
+//! percent-encoded but for letters, digits and `-_.~`, so that they end nothing of the URL; the slashes
+//! of `{app}` stay. RTMP has no such encoding: servers take its names as they are written, and only
+//! what would end a part of the URL is encoded. What a name may be is checked before (`NameRules`): no
+//! part of it is empty or begins with a dot, so that none is `..`.
 
 use std::fmt::Write;
 
@@ -15,11 +16,14 @@ const APP: &str = "{app}";
 
 /// A URL with places for names.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Template(String);
+pub struct Template(String);
 
 impl Template {
     /// Reads a URL; `None` if it has no place for a name.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
+    ///
+    /// # Errors
+    /// Names in braces that are none, or stand where they cannot.
+    pub fn parse(text: &str) -> Result<Option<Self>, String> {
         if !text.contains(['{', '}']) {
             return Ok(None);
         }
@@ -40,7 +44,10 @@ impl Template {
     }
 
     /// The URL for a stream whose names were checked.
-    pub(super) fn fill(&self, app: &str, name: &str) -> String {
+    pub fn fill(&self, app: &str, name: &str) -> String {
+        let scheme = self.0.split_once("://").map_or("", |(scheme, _)| scheme);
+        let is_rtmp = ["rtmp", "rtmps"].iter().any(|rtmp| scheme.eq_ignore_ascii_case(rtmp));
+        let stays = if is_rtmp { is_inside_of_rtmp } else { is_unreserved };
         // One pass: a name that looks like a place is none.
         let mut url = String::with_capacity(self.0.len() + app.len() + name.len());
         let mut rest = self.0.as_str();
@@ -48,12 +55,12 @@ impl Template {
             url.push_str(&rest[..at]);
             rest = &rest[at..];
             if let Some(behind) = rest.strip_prefix(STREAM) {
-                encode(name, &mut url);
+                encode(name, stays, &mut url);
                 rest = behind;
             } else {
                 for (index, part) in app.split('/').enumerate() {
                     url.push_str(if index == 0 { "" } else { "/" });
-                    encode(part, &mut url);
+                    encode(part, stays, &mut url);
                 }
                 rest = rest.strip_prefix(APP).unwrap_or_default();
             }
@@ -63,24 +70,35 @@ impl Template {
     }
 
     /// As people are shown it, given how the URL of a stream with these stand-ins is shown.
-    pub(super) fn shown(shown: &str) -> String {
+    pub(crate) fn shown(shown: &str) -> String {
         shown.replace(STAND_INS.0, APP).replace(STAND_INS.1, STREAM)
     }
 }
 
 /// Names by which a template is checked and shown.
-pub(super) const STAND_INS: (&str, &str) = ("app-of-a-player", "stream-of-a-player");
+pub(crate) const STAND_INS: (&str, &str) = ("app-of-a-player", "stream-of-a-player");
 
-/// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
-fn encode(text: &str, out: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-            _ => {
-                let _ = write!(out, "%{byte:02X}");
-            }
+/// Percent-encodes all characters that do not stay as they are.
+fn encode(text: &str, stays: fn(char) -> bool, out: &mut String) {
+    for character in text.chars() {
+        if stays(character) {
+            out.push(character);
+            continue;
+        }
+        for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+            let _ = write!(out, "%{byte:02X}");
         }
     }
+}
+
+/// RFC 3986 section 2.3.
+fn is_unreserved(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-_.~".contains(character)
+}
+
+/// What ends no part of a URL of RTMP.
+fn is_inside_of_rtmp(character: char) -> bool {
+    !character.is_control() && !character.is_whitespace() && !"/?#&%".contains(character)
 }
 
 #[cfg(test)]
@@ -107,6 +125,8 @@ mod tests {
             ("http://h/?s={stream}", "cam", "a&token=x", "http://h/?s=a%26token%3Dx"),
             ("rtsp://h/{stream}", "cam", "\u{e4}\r\n", "rtsp://h/%C3%A4%0D%0A"),
             ("rtsp://h/{app}/{stream}", "{stream}", "{app}", "rtsp://h/%7Bstream%7D/%7Bapp%7D"),
+            ("rtmp://h/{app}/{stream}", "a/b", "\u{e4}@b:c+d", "rtmp://h/a/b/\u{e4}@b:c+d"),
+            ("RTMPS://h/{app}/{stream}", "a", "b?c#d&e/f", "RTMPS://h/a/b%3Fc%23d%26e%2Ff"),
         ] {
             assert_eq!(filled(template, app, name), url);
         }
