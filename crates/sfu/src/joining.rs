@@ -64,6 +64,7 @@ impl PacketStream {
             round_trip: None,
             resent_charged: 0,
             memory: None,
+            repeats: None,
             stats: ViewerStats::default(),
             backlog_credit: BURST_BYTES,
             backlog_at: now,
@@ -179,6 +180,7 @@ impl PacketStream {
                     0
                 }
             };
+            self.repeats_sent += viewer.send_repeats(now, left, outlet);
             let mut furthest_behind = Progress::Live;
             for index in 0..viewer.cold.tracks.len() {
                 let track = viewer.cold.tracks[index].track;
@@ -216,6 +218,7 @@ impl PacketStream {
             let due = &mut viewer.cold.backlog_due;
             return match furthest_behind {
                 Progress::CatchingUp => Queued::ForBacklog,
+                _ if viewer.cold.repeats.is_some() => Queued::ForBacklog,
                 _ if probes => {
                     let step = if padding_bytes > 0 { PROBE_STEP } else { PROBE_IDLE };
                     *due = (*due).max(now + step);

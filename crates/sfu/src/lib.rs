@@ -65,6 +65,7 @@ mod reception;
 mod relayed;
 mod relayed_encodings;
 mod rendition;
+mod repeats;
 mod reports;
 mod resend;
 mod rtp_rewriter;

@@ -51,6 +51,7 @@ impl PacketStream {
     ) -> ViewerEvents {
         let mut events = ViewerEvents::default();
         let mut is_about_path = false;
+        let first = resend.len();
         if let Some(pacer) = &mut pacer {
             pacer.heard_from(now);
         }
@@ -107,10 +108,13 @@ impl PacketStream {
                 _ => {}
             }
         }
-        if let Some(pacer) = pacer.filter(|_| is_about_path)
-            && pacer.is_review_due(now)
-        {
-            self.adapt(now, id, pacer);
+        if let Some(pacer) = pacer {
+            if resend.len() > first {
+                events.not_resent += self.hold_repeats(now, id, pacer, (resend, first));
+            }
+            if is_about_path && pacer.is_review_due(now) {
+                self.adapt(now, id, pacer);
+            }
         }
         events
     }

@@ -28,6 +28,7 @@ use super::packet_cache::{CachedPacket, PacketCache};
 use super::pictures::PayloadShift;
 use super::recent::RecentlyResent;
 use super::rendition::RenditionId;
+use super::repeats::WAITS_MAX;
 use super::stream::PacketStream;
 use super::switching::SEGMENTS_MAX;
 use super::track::Track;
@@ -43,6 +44,8 @@ pub struct Resend {
     header_len: u16,
     form: ResendForm,
     shift: Option<PayloadShift>,
+    /// Where it is remembered that it was sent ([`ResendMemory`]).
+    entry: u8,
 }
 
 /// As what a packet is sent again.
@@ -58,6 +61,11 @@ impl Resend {
     /// The viewer, by the caller's name for it.
     pub fn token(&self) -> u64 {
         self.token
+    }
+
+    /// Where it is remembered that it was sent.
+    pub(crate) fn entry(&self) -> u8 {
+        self.entry
     }
 
     /// Audio or video.
@@ -144,19 +152,33 @@ impl ResendMemory {
         Self { bytes: RecentlyResent::new(now), sent_at_ms: [0; REMEMBERED] }
     }
 
+    /// The entry of a packet. Neighbours in number have neighbouring entries, so that a burst does not get in
+    /// its own way.
+    fn entry_of(track: usize, number: u64) -> u8 {
+        ((number as usize ^ track << 6) % REMEMBERED) as u8
+    }
+
     /// Whether the packet was not sent within `window` before `now`; it counts as sent now.
     ///
     /// Nor any other packet with the same entry: in doubt a viewer has to ask again.
-    fn is_due(&mut self, now: Instant, track: usize, number: u64, window: Duration) -> bool {
-        // 0 is long ago.
-        let now_ms = (ROUND_TRIP_MAX + self.bytes.since_base(now)).as_millis() as u32;
-        // Neighbours in number have neighbouring entries, so that a burst does not get in its own way.
-        let entry = &mut self.sent_at_ms[(number as usize ^ track << 6) % REMEMBERED];
-        let is_due = now_ms.wrapping_sub(*entry) >= window.as_millis() as u32;
+    fn is_due(&mut self, now: Instant, entry: u8, window: Duration) -> bool {
+        let passed = self.millis(now).wrapping_sub(self.sent_at_ms[usize::from(entry)]);
+        let is_to_be_sent = (1..=WAITS_MAX.as_millis() as u32).contains(&passed.wrapping_neg());
+        let is_due = passed >= window.as_millis() as u32 && !is_to_be_sent;
         if is_due {
-            *entry = now_ms;
+            self.note_sent(entry, now);
         }
         is_due
+    }
+
+    /// A packet was sent, or is by then.
+    pub(crate) fn note_sent(&mut self, entry: u8, at: Instant) {
+        self.sent_at_ms[usize::from(entry)] = self.millis(at);
+    }
+
+    fn millis(&self, at: Instant) -> u32 {
+        // 0 is long ago.
+        (ROUND_TRIP_MAX + self.bytes.since_base(at)).as_millis() as u32
     }
 }
 
@@ -281,7 +303,8 @@ fn resend_one(
         return Err(Limit);
     }
     let window = cold.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN).min(ROUND_TRIP_MAX);
-    if !memory.is_due(now, position, number, window * 7 / 8) {
+    let entry = ResendMemory::entry_of(position, number);
+    if !memory.is_due(now, entry, window * 7 / 8) {
         return Err(Repeat);
     }
     if !memory.bytes.note(now, cost) {
@@ -290,12 +313,13 @@ fn resend_one(
     cold.resent_charged += cost as u64;
 
     let cold = cold.tracks.get_mut(at).ok_or(Unavailable)?;
-    Ok(match rtx {
+    let packet = match rtx {
         Some((ssrc, payload_type)) => {
             resend(token, (cold, ssrc), track, cached, source.profile, payload_type, number)
         }
         None => resend_same(token, cold, track, cached, source.profile, number),
-    })
+    };
+    Ok(Resend { entry, ..packet })
 }
 
 /// Writes a packet as it was sent.
@@ -319,7 +343,7 @@ fn resend_same(
     }
     let shift = track.pictures.of_payload(cached.packet.codec());
     let form = ResendForm::Same { transport_number, is_red };
-    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift }
+    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift, entry: 0 }
 }
 
 /// Writes a packet under the next number of its retransmissions.
@@ -340,7 +364,7 @@ fn resend(
     let header_len = profile.write(&cached.packet, to, payload_type, &mut header) as u16;
     cold.rtx_sequence_number = cold.rtx_sequence_number.wrapping_add(1);
     let form = ResendForm::Rtx { original, has_transport_number: track.has_transport_number };
-    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift }
+    Resend { token, packet: Arc::clone(&cached.packet), header, header_len, form, shift, entry: 0 }
 }
 
 impl PacketStream {

@@ -199,7 +199,10 @@ impl LayerControl {
         let is_trial = trials.as_ref().is_some_and(|it| it.is_trial) && passed < TRIAL;
         let is_due = trials.as_ref().is_some_and(|it| !is_trial && passed >= it.pause);
         let is_over = takes(current) > percent(budget, 102);
-        let is_late = self.filling.as_mut().is_some_and(|filling| std::mem::take(&mut filling.is_late));
+        let is_settled = self.down_at.is_none_or(|at| now.saturating_duration_since(at) >= SETTLED_AFTER);
+        // What waits for the queue of the layer before to go is late for no reason of this one.
+        let was_late = self.filling.as_mut().is_some_and(|filling| std::mem::take(&mut filling.is_late));
+        let is_late = was_late && is_settled;
         let is_too_much = current > 0 && !is_trial && is_over && (is_late || !fills(current, 100));
         let next_one = Some(current + 1).filter(|at| *at < choices.len());
         let has_room = next_one.is_some_and(|at| takes(at) <= percent(budget, AMPLE_PERCENT));
@@ -207,7 +210,6 @@ impl LayerControl {
         let is_confirmed = bottleneck.is_some_and(|most| most.is_confirmed) && may_fill(&self.filling);
         let is_ample = has_room || is_confirmed && next_one.is_some_and(|at| fills(at, FITS_PERCENT));
         let ample = lasts(&mut self.ample_since, now, is_ample);
-        let is_settled = self.down_at.is_none_or(|at| now.saturating_duration_since(at) >= SETTLED_AFTER);
         let next = if is_too_much {
             self.down_at = Some(now);
             if let Some(filling) = &mut self.filling {
@@ -542,6 +544,7 @@ mod tests {
         let rows = [
             (0, 2_300_000, seen(2_500_000, true), false, 2, "the best that fits"),
             (100, 500_000, seen(540_000, false), false, 1, "down to what fills it, at once"),
+            (500, 500_000, seen(540_000, false), true, 1, "late because of the layer before"),
             (900, 500_000, seen(526_000, false), false, 1, "kept"),
             (1_000, 480_000, seen(520_000, true), false, 0, "it does not fit"),
             (2_100, 500_000, seen(540_000, true), false, 0, "for five seconds"),

@@ -49,6 +49,8 @@ pub struct PacketStream {
     pub(crate) reported_at: Option<Instant>,
     pub(crate) reports_slot: usize,
     pub(crate) scratch: Vec<u8>,
+    /// Packets sent again after they had waited, since that was asked for.
+    pub(crate) repeats_sent: u64,
     /// What one packet becomes in other renditions than the main one.
     pub(crate) placed: Vec<Forward>,
     /// When mirrors last got a report of what layers there are.
@@ -144,6 +146,7 @@ impl PacketStream {
             reported_at: None,
             reports_slot: 0,
             scratch: Vec::new(),
+            repeats_sent: 0,
             placed: Vec::new(),
             layers_told_at: None,
             stats: StreamStats::default(),

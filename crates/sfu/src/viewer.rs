@@ -16,6 +16,7 @@ use super::packet_cache::PacketCache;
 use super::pictures::{PayloadShift, PictureShift};
 use super::protection::{Protection, ProtectionInput, REPAIR_LEN_MAX};
 use super::rendition::RenditionId;
+use super::repeats::WaitingRepeats;
 use super::resend::ResendMemory;
 use super::sent_numbers::SentNumbers;
 use super::share::{LayerControl, Share, ShareControl};
@@ -96,6 +97,8 @@ pub(crate) struct ColdState {
     /// Payload bytes sent again, for the limit, and what could not be saved up.
     pub(crate) resent_charged: u64,
     pub(crate) memory: Option<Box<ResendMemory>>,
+    /// Only while some wait.
+    pub(crate) repeats: Option<Box<WaitingRepeats>>,
     pub(crate) stats: ViewerStats,
     /// Bytes that may leave from the cache: what the pacer allows, or without one what was saved up
     /// until `backlog_at`.

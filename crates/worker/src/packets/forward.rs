@@ -349,7 +349,9 @@ impl Packets {
             now: ctx.now,
             now_ms: ctx.now_ms,
         };
-        stream.sfu.send_backlog(ctx.now, most, &mut outlet)
+        let sent = stream.sfu.send_backlog(ctx.now, most, &mut outlet);
+        self.counters.packets_resent += stream.sfu.take_repeats_sent();
+        sent
     }
 
     /// Sends audio or video of a stream to one viewer after the other, until all have had their turn or no

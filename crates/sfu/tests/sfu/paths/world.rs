@@ -6,6 +6,7 @@
 //! key frame.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use congestion::Kind;
@@ -105,6 +106,8 @@ pub(crate) struct Seat {
     pub(crate) storms: bool,
     /// Besides what the bottleneck has no room for, each so manyth packet is lost.
     pub(crate) lost_each: Option<u64>,
+    /// And all that would arrive in these times.
+    pub(crate) outages: Vec<Range<Instant>>,
     /// And this share of all packets, by chance.
     pub(crate) lost_share: f64,
     chance: u64,
@@ -304,6 +307,7 @@ impl World {
             tcp_bytes: 0,
             storms: false,
             lost_each: None,
+            outages: Vec::new(),
             lost_share: 0.0,
             chance: 1,
             free_at: now,
@@ -662,6 +666,9 @@ impl Seat {
         }
         let takes = Duration::from_secs_f64((bytes.len() + 28) as f64 * 8.0 / self.rate);
         self.free_at = now + waited + takes;
+        if self.outages.iter().any(|outage| outage.contains(&self.free_at)) {
+            return;
+        }
         self.tcp_bytes += bytes.len() as u64;
         let is_ect = self.pacer.as_ref().is_some_and(Pacer::sends_ect);
         let is_marked = is_ect && self.mark_above.is_some_and(|limit| waited > limit);
