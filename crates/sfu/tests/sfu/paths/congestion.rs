@@ -85,7 +85,7 @@ fn after_an_outage_lost_packets_come_again_at_the_pace_of_the_path() {
     assert!(gap < Duration::from_millis(900), "{gap:?}");
     assert!(pictures >= 1_110, "{pictures} of 1125");
     // It asks for each every 50 ms, until it comes.
-    let (resent, lost) = (world.stats(1).resent_packets, world.stats(1).lost);
+    let (resent, lost) = (world.stats(1).resent_packets as i64, world.stats(1).lost);
     assert!(resent * 10 < lost * 11, "{resent} for {lost}");
 }
 
