@@ -206,7 +206,8 @@ impl PacketStream {
                 continue;
             }
             // Whether the path carries more than the viewer gets, only more packets can tell.
-            let probes = outlet.pacer(token).is_some_and(|pacer| pacer.wants_more());
+            let (probes, is_probing) =
+                outlet.pacer(token).map_or((false, false), |pacer| (pacer.wants_more(), pacer.is_probing()));
             if probes && !has_sent && padding_bytes > 0 && *left > 0 {
                 let is_sent = self.send_padding(now, id, padding_bytes, outlet);
                 *left -= usize::from(is_sent);
@@ -220,7 +221,8 @@ impl PacketStream {
                 Progress::CatchingUp => Queued::ForBacklog,
                 _ if viewer.cold.repeats.is_some() => Queued::ForBacklog,
                 _ if probes => {
-                    let step = if padding_bytes > 0 { PROBE_STEP } else { PROBE_IDLE };
+                    // A probe whose packets leave late is slower than it was meant to be.
+                    let step = if padding_bytes > 0 || is_probing { PROBE_STEP } else { PROBE_IDLE };
                     *due = (*due).max(now + step);
                     Queued::ForBacklog
                 }

@@ -251,6 +251,11 @@ impl Pacer {
         self.reports_packets
     }
 
+    /// Whether packets of a probe are still to be sent.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.controller.is_probing()
+    }
+
     /// Whether it is worth finding out if the path carries more: packets besides the media can show it.
     pub(crate) fn wants_more(&self) -> bool {
         self.reports_packets && self.demand > self.estimate() + self.estimate() / 20

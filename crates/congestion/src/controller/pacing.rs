@@ -68,6 +68,11 @@ impl Controller {
         Allowance { bytes: 0, padding_bytes: 0, next: Some(self.instant(now + wait.max(500))) }
     }
 
+    /// Whether packets of a probe are still to be sent: each has its time.
+    pub fn is_probing(&self) -> bool {
+        self.probe.as_ref().is_some_and(|probe| !probe.is_sent())
+    }
+
     pub(super) fn pacing_bits(&self) -> f64 {
         let target = self.estimate_bits();
         let rate = match self.capacity {

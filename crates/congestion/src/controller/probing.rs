@@ -104,6 +104,6 @@ impl Controller {
 }
 
 const PROBE_PAUSE_MAX_US: u64 = 2_500_000;
-/// How much more is probed for than what could be sent: 92 % of what arrives counts, and a probe whose
-/// packets leave late, by timers, is slower than it was meant to be.
-const PROBED_BEYOND_DEMAND: f64 = 1.6;
+/// How much more is probed for than what could be sent: 92 % of what arrives counts, and a packet may leave
+/// late.
+const PROBED_BEYOND_DEMAND: f64 = 1.3;

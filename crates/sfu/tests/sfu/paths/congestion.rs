@@ -249,6 +249,29 @@ fn all_of_the_video_comes_back_in_time_with_every_kind_of_reports() {
     }
 }
 
+/// Else it shows less than the path carries.
+#[test]
+fn a_probe_is_as_fast_as_it_is_meant_to_be() {
+    let mut world = World::simulcast(&[150e3, 500e3, 1.7e6], Some(250));
+    world.join(1, 1.3e6, true);
+    world.run(60 * SECOND);
+    let departures = &world.seats[&1].seen.departures;
+    let padding: Vec<usize> = (0..departures.len()).filter(|at| departures[*at].2).collect();
+    let probes = padding.chunk_by(|one, next| departures[*next].0 - departures[*one].0 < SECOND / 40);
+    let mut rates = Vec::new();
+    for probe in probes.filter(|probe| probe.len() >= 3) {
+        let (first, last) = (probe[0], probe[probe.len() - 1]);
+        let (began, _, _, estimate) = departures[first];
+        let bytes: u64 = departures[first..last].iter().map(|(_, bytes, ..)| bytes).sum();
+        let rate = bytes as f64 * 8.0 / (departures[last].0 - began).as_secs_f64();
+        rates.push(rate / estimate as f64);
+    }
+    println!("{rates:.2?}");
+    assert!(rates.len() >= 10, "{rates:?}");
+    let slow = rates.iter().filter(|rate| **rate < 1.37).count();
+    assert!(slow * 5 <= rates.len(), "{rates:.2?} of the estimate, should be 1.5");
+}
+
 /// Two viewers of the same path, one with numbers in its headers and one without.
 #[test]
 fn reports_by_stream_say_what_reports_by_number_do() {
