@@ -7,7 +7,7 @@
 //! [`Window::to_store`] and [`Answer::Recall`] say when and what, the server moves the bytes.
 //!
 //! [`on_demand`] has playlists of files that are cut when somebody plays them, [`mirror`] those of live
-//! streams whose segments are files elsewhere.
+//! streams whose segments are files elsewhere. [`read`] reads playlists of other servers.
 //!
 //! `window.rs` keeps, `playlist.rs`, `master.rs` and `mpd.rs` write, as `on_demand.rs` does, what
 //! `variant.rs` has in common; `respond.rs` decides.
@@ -20,6 +20,7 @@ pub mod on_demand;
 mod playlist;
 mod query;
 mod range;
+pub mod read;
 mod respond;
 mod sequence;
 mod settings;

@@ -11,6 +11,7 @@ pub mod demo;
 mod ingest;
 pub mod key_set;
 mod names;
+mod pace;
 pub mod peer;
 pub mod pull;
 pub mod settings;

@@ -3,7 +3,7 @@
 //!
 //! `location.rs` decides which files may be played, `item.rs` reads one on a thread of its own,
 //! `playlist.rs` plays items one after the other, `schedule.rs` computes the position of a playlist
-//! at a given time, `timeline.rs` and `pace.rs` give each frame its timestamps and its time to
+//! at a given time, `timeline.rs` and `crate::pace` give each frame its timestamps and its time to
 //! leave, `outgoing.rs` adds configurations, and `runner.rs` publishes. This file has the list of
 //! all channels. Parsing files is left to `mp4`, fetching them to `range_reader`.
 
@@ -11,7 +11,6 @@ mod file;
 mod item;
 mod location;
 mod outgoing;
-mod pace;
 mod playlist;
 mod queue;
 mod runner;

@@ -14,13 +14,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::outgoing::Outgoing;
-use super::pace::Pace;
 use super::playlist::{Joined, Next, Playlist};
 use super::status::{EventKind, State, Status};
 use super::timeline::Timeline;
 use crate::backoff::{Backoff, random};
 use crate::ingest::{Ingest, Request, ended};
 use crate::names::SourceKind;
+use crate::pace::Pace;
 use crate::settings::SourceSettings;
 use worker_api::internal::{Publisher, Unsent};
 use worker_api::{EndReason, time};

@@ -1,11 +1,12 @@
 //! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS,
-//! RTSP, RTSPS, SRT, and MPEG-TS by UDP.
+//! RTSP, RTSPS, SRT, HLS, and MPEG-TS by UDP.
 //!
 //! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
 //! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
 //! What is configured stays until the end; what was added through the API can be removed there, and
 //! is forgotten at a restart.
 
+mod hls;
 mod http_flv;
 mod on_demand;
 mod rtmp_play;
@@ -19,6 +20,7 @@ mod ts;
 mod udp;
 
 pub use crate::srt_url::SrtUrl;
+pub use hls::HlsUrl;
 pub use on_demand::{Demand, OnDemand};
 pub use rtsp_play::RtspUrl;
 pub use spec::PullSpec;

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use media::Frame;
 use range_reader::error::SourceError;
 use rtmp::flv::{FlvError, read_frames};
 
+use super::hls::{Hls, Played};
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
 use super::rtsp_play::RtspPlay;
@@ -46,6 +48,7 @@ impl From<io::Error> for Failure {
 /// An open stream.
 #[derive(Debug)]
 pub(super) enum Source {
+    Hls(Box<Hls>),
     Http(Box<HttpFlv>),
     Rtmp(Box<RtmpPlay>),
     Rtsp(Box<RtspPlay>),
@@ -57,9 +60,15 @@ pub(super) enum Source {
 pub(super) type Read = Result<(Frame, Vec<Frame>), FlvError>;
 
 impl Source {
-    /// Opens it: name, address, TCP, TLS, and with HTTP the head of the answer.
-    pub(super) async fn open(origin: &Origin, settings: &SourceSettings) -> Result<Self, Failure> {
+    /// Opens it: name, address, TCP, TLS, with HTTP the head of the answer, with HLS the playlists.
+    /// `played` is what this pull has played to its end.
+    pub(super) async fn open(
+        origin: &Origin,
+        settings: &SourceSettings,
+        played: &Played,
+    ) -> Result<Self, Failure> {
         Ok(match origin {
+            Origin::Hls(url) => Self::Hls(Box::new(Hls::open(url, settings, played).await?)),
             Origin::Http(url) => Self::Http(Box::new(HttpFlv::open(url, settings).await?)),
             Origin::Udp(url) => Self::Udp(Box::new(UdpTs::open(url, settings)?)),
             Origin::Srt(url) => Self::Srt(Box::new(SrtPlay::open(url, settings).await?)),
@@ -71,6 +80,7 @@ impl Source {
     /// Waits for bytes, and says how many came. Then take messages until there is none.
     pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
         match self {
+            Self::Hls(source) => source.fill().await,
             Self::Http(source) => source.fill().await,
             Self::Rtmp(source) => source.fill().await,
             Self::Rtsp(source) => source.fill().await,
@@ -82,6 +92,7 @@ impl Source {
     /// The next message that has come as a whole.
     pub(super) fn next_message(&mut self) -> Result<Option<Read>, Failure> {
         Ok(match self {
+            Self::Hls(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Http(source) => source.next_message()?.map(read_frames),
             Self::Rtmp(source) => source.next_message()?.map(read_frames),
             Self::Rtsp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
@@ -95,7 +106,15 @@ impl Source {
         match self {
             Self::Srt(source) => source.ts.finish(),
             Self::Udp(source) => source.ts.finish(),
-            Self::Http(_) | Self::Rtmp(_) | Self::Rtsp(_) => {}
+            Self::Hls(_) | Self::Http(_) | Self::Rtmp(_) | Self::Rtsp(_) => {}
+        }
+    }
+
+    /// Time without a message after which it is given up.
+    pub(super) fn stall_timeout(&self, settings: &SourceSettings) -> Duration {
+        match self {
+            Self::Hls(source) => source.stall_timeout(),
+            _ => settings.stall_timeout,
         }
     }
 
@@ -125,6 +144,7 @@ impl Source {
     /// Who sends it, where that is known.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self {
+            Self::Hls(source) => source.peer(),
             Self::Http(source) => source.peer(),
             Self::Rtmp(source) => source.peer(),
             Self::Rtsp(source) => source.peer(),

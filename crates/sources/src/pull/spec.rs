@@ -7,6 +7,7 @@ use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
 use url::Url;
 
+use super::hls::HlsUrl;
 use super::rtsp_play::RtspUrl;
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
@@ -38,6 +39,8 @@ pub enum Origin {
     Rtsp(RtspUrl),
     /// FLV as an answer by `http` or `https`.
     Http(Url),
+    /// An HLS playlist by `http` or `https`.
+    Hls(HlsUrl),
     /// `srt`, as a caller.
     Srt(SrtUrl),
     /// MPEG-TS in datagrams that are sent here.
@@ -122,6 +125,7 @@ impl Origin {
             Self::Rtmp(url) => settings.check_host(&url.host),
             Self::Rtsp(url) => settings.check_host(&url.host),
             Self::Http(url) => settings.check_host(url.host_str().unwrap_or_default()),
+            Self::Hls(HlsUrl { url, .. }) => settings.check_host(url.host_str().unwrap_or_default()),
             Self::Srt(url) => settings.check_host(&url.host),
             // Nothing is connected to; but whoever uses the API would open ports of this host.
             Self::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
@@ -148,6 +152,9 @@ impl Origin {
                 text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
             }
             "http" | "https" => match Url::parse(text) {
+                Ok(url) if url.host().is_some() && HlsUrl::is_playlist(&url) => {
+                    HlsUrl::new(url).map(Self::Hls)
+                }
                 Ok(url) if url.host().is_some() => Ok(Self::Http(url)),
                 _ => Err("cannot use its URL: it is not a valid one".to_owned()),
             },
@@ -166,6 +173,18 @@ impl Origin {
             }
         }
     }
+}
+
+/// A URL of `http` or `https` without secrets.
+pub(super) fn shown_http(url: &Url) -> String {
+    let mut shown = url.clone();
+    // Both fail only for URLs without a host, which are refused.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_fragment(None);
+    shown.set_query(None);
+    let hidden = if url.query().is_some() { "?..." } else { "" };
+    format!("{shown}{hidden}")
 }
 
 fn is_pattern(app: &str, name: &str) -> bool {
@@ -190,16 +209,8 @@ impl std::fmt::Display for Origin {
             Self::Rtsp(url) => url.fmt(f),
             Self::Srt(url) => url.fmt(f),
             Self::Udp(url) => url.fmt(f),
-            Self::Http(url) => {
-                let mut shown = url.clone();
-                // Both fail only for URLs without a host, which are refused.
-                let _ = shown.set_username("");
-                let _ = shown.set_password(None);
-                shown.set_fragment(None);
-                shown.set_query(None);
-                let hidden = if url.query().is_some() { "?..." } else { "" };
-                write!(f, "{shown}{hidden}")
-            }
+            Self::Http(url) => f.write_str(&shown_http(url)),
+            Self::Hls(url) => url.fmt(f),
         }
     }
 }

@@ -13,6 +13,7 @@ use media::MediaKind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::hls::Played;
 use super::source::{Failure, Source};
 use super::spec::PullSpec;
 use super::status::Status;
@@ -91,9 +92,11 @@ impl From<Failure> for End {
 pub(super) async fn run(pull: Arc<Pull>, ingest: Ingest, settings: Arc<SourceSettings>) {
     let mut stopping = ingest.stopping();
     let mut backoff = Backoff::new(settings.retry_min, settings.retry_max);
+    let played = Played::default();
     while !*stopping.borrow() {
         pull.change(|status| status.connecting());
-        let mut attempt = Attempt { pull: &pull, ingest: &ingest, settings: &settings, live_since: None };
+        let (pull, ingest, settings, played) = (&*pull, &ingest, &*settings, &played);
+        let mut attempt = Attempt { pull, ingest, settings, played, live_since: None };
         let end = attempt.run(&mut stopping).await;
         let live = attempt.live_since.map_or(Duration::ZERO, |since| since.elapsed());
         let (reason, least) = match end {
@@ -123,13 +126,14 @@ struct Attempt<'a> {
     pull: &'a Pull,
     ingest: &'a Ingest,
     settings: &'a SourceSettings,
+    played: &'a Played,
     live_since: Option<Instant>,
 }
 
 impl Attempt<'_> {
     async fn run(&mut self, stopping: &mut watch::Receiver<bool>) -> End {
         let opened = tokio::select! {
-            opened = Source::open(&self.pull.spec.origin, self.settings) => opened,
+            opened = Source::open(&self.pull.spec.origin, self.settings, self.played) => opened,
             _ = stopping.changed() => return End::Stopping,
         };
         let mut publisher = None;
@@ -152,6 +156,7 @@ impl Attempt<'_> {
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<std::convert::Infallible, End> {
         let mut last_message = Instant::now();
+        let stall_timeout = source.stall_timeout(self.settings);
         let mut metadata = None;
         let mut unheard = None;
         loop {
@@ -160,7 +165,7 @@ impl Attempt<'_> {
             tokio::select! {
                 _ = stopping.changed() => return Err(End::Stopping),
                 ended = ended(publisher) => return Err(End::Unpublished(ended)),
-                () = sleep_until(last_message + self.settings.stall_timeout), if !was_waiting => {
+                () = sleep_until(last_message + stall_timeout), if !was_waiting => {
                     has_stalled = true;
                     source.finish();
                 }

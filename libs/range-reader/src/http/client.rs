@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderValue, RANGE};
 use hyper::body::Incoming;
 use url::Url;
 
@@ -113,6 +114,15 @@ impl Client {
             fields.insert(name, value.clone());
         }
         self.follow(url, None, &fields, &HeaderMap::new()).await
+    }
+
+    /// Asks for the bytes `range` of `url`, which are some; otherwise as [`Self::get`].
+    ///
+    /// A server that knows no ranges answers with all of it and 200; what came is the caller's to check.
+    pub async fn get_range(&self, url: &Url, range: Range<u64>) -> Result<HttpResponse, SourceError> {
+        let value = format!("bytes={}-{}", range.start, range.end.saturating_sub(1));
+        let value = HeaderValue::try_from(value).expect("numbers are allowed in header fields");
+        self.fetch(url, None, &HeaderMap::from_iter([(RANGE, value)])).await
     }
 
     /// As [`Self::get`], starting at `found` if that is where redirects have led before. `always`

@@ -37,7 +37,7 @@ const PLAYED_WELL: Duration = Duration::from_secs(300);
 
 /// Relates timestamps to the clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// A moment, and the timestamp that is due then.
     anchor: Option<(Instant, u64)>,
     /// Before this, lateness does not restart pacing.
@@ -54,7 +54,7 @@ pub(super) struct Pace {
 impl Pace {
     /// The first frame is due when it comes. `stall_timeout`: a source is waited for no longer than
     /// this.
-    pub(super) fn new(stall_timeout: Duration) -> Self {
+    pub(crate) fn new(stall_timeout: Duration) -> Self {
         Self {
             anchor: None,
             catching_up_until: None,
@@ -65,24 +65,24 @@ impl Pace {
     }
 
     /// The next frame is due when it comes.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.anchor, self.catching_up_until) = (None, None);
     }
 
     /// `timestamp_ms` is due at `moment`, which may have passed: what should have left before
     /// leaves at once.
-    pub(super) fn join(&mut self, moment: Instant, timestamp_ms: u64, now: Instant) {
+    pub(crate) fn join(&mut self, moment: Instant, timestamp_ms: u64, now: Instant) {
         (self.anchor, self.catching_up_until) = (Some((moment, timestamp_ms)), Some(now + CATCH_UP_MAX));
     }
 
     /// An item begins. If its first frame is late, that was the time for opening it, and a reserve
     /// would not have helped.
-    pub(super) fn begin_item(&mut self) {
+    pub(crate) fn begin_item(&mut self) {
         self.item_begins = true;
     }
 
     /// The timestamp that is due at `now`; `None` before the first frame.
-    pub(super) fn timestamp_at(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn timestamp_at(&self, now: Instant) -> Option<u64> {
         let (moment, anchored_ms) = self.anchor?;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let before = ms(moment.saturating_duration_since(now));
@@ -94,7 +94,7 @@ impl Pace {
     /// then.
     ///
     /// `was_awaited`: the source had not brought it when it was asked for.
-    pub(super) fn due(&mut self, now: Instant, timestamp_ms: u64, was_awaited: bool) -> (Instant, Duration) {
+    pub(crate) fn due(&mut self, now: Instant, timestamp_ms: u64, was_awaited: bool) -> (Instant, Duration) {
         let is_first = std::mem::take(&mut self.item_begins);
         let Some((moment, anchored_ms)) = self.anchor else {
             self.anchor = Some((now, timestamp_ms));
@@ -121,7 +121,7 @@ impl Pace {
     }
 
     /// No more frames can be gathered: the frame that is due at `due` leaves at `now`.
-    pub(super) fn go_on(&mut self, now: Instant, due: Instant) {
+    pub(crate) fn go_on(&mut self, now: Instant, due: Instant) {
         let spared = due.saturating_duration_since(now);
         if let Some((moment, _)) = &mut self.anchor {
             *moment -= spared;
