@@ -297,6 +297,11 @@ impl ServerSession {
         self.answer(&awaiting.cseq, StatusCode::Ok, None, fields, "");
     }
 
+    /// Whether a request waits for its answer.
+    pub fn is_asked(&self) -> bool {
+        self.awaiting.is_some()
+    }
+
     /// Answers an event: it may not.
     pub fn refuse(&mut self, status: Status, reason: &str) {
         let Some(awaiting) = self.awaiting.take() else { return };

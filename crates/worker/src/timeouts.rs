@@ -44,7 +44,12 @@ impl Worker {
                 TimeoutAction::GoIdle => self.go_idle(conn),
                 TimeoutAction::Review => self.write(conn),
                 TimeoutAction::Remove(reason) => self.remove(conn, reason),
-                TimeoutAction::End(reason) => self.end(conn, reason),
+                TimeoutAction::End(reason) => {
+                    if reason == EndReason::NoPublisher {
+                        self.describe_nothing(conn);
+                    }
+                    self.end(conn, reason);
+                }
                 TimeoutAction::Overdue => self.overdue(conn),
             }
         }

@@ -353,6 +353,16 @@ impl Worker {
         }
     }
 
+    /// Nobody has published in time what a client waits for the description of.
+    pub(crate) fn describe_nothing(&mut self, conn: ConnId) {
+        let is_waiting = self.rtsp_link(conn).is_some_and(|link| link.machine.is_asked());
+        if is_waiting {
+            let reason = EndReason::NoPublisher.text();
+            self.refuse_rtsp(conn, Err(Refused::plain(Status::NotFound, reason)));
+            self.connections.sessions[conn].collect_output();
+        }
+    }
+
     fn refuse_rtsp(&mut self, conn: ConnId, outcome: Result<(), Refused>) {
         let Err(Refused { status, reason, challenge }) = outcome else { return };
         self.rtsp.counters.refused += 1;
