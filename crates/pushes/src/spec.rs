@@ -93,7 +93,11 @@ impl PushSpec {
 
     /// Where a stream goes.
     pub(crate) fn target(&self, app: &str, name: &str) -> Result<TargetUrl, String> {
-        TargetUrl::parse(&self.url_for(app, name))
+        let target = TargetUrl::parse(&self.url_for(app, name))?;
+        if let (TargetUrl::Srt(url), Some(_)) = (&target, &self.template) {
+            url.check_names(app, name)?;
+        }
+        Ok(target)
     }
 
     fn url_for(&self, app: &str, name: &str) -> String {

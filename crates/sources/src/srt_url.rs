@@ -107,6 +107,15 @@ impl SrtUrl {
         found.passphrase = key.0.map(|passphrase| (passphrase, key.1));
         Ok(found)
     }
+
+    /// Whether the names of a stream may have been put into it. In stream ids of the form `#!::` a `,`
+    /// ends a field, and nothing stands for it: behind it a name could say what it likes.
+    pub fn check_names(&self, app: &str, name: &str) -> Result<(), String> {
+        if self.stream_id.starts_with("#!::") && (app.contains(',') || name.contains(',')) {
+            return Err("a name with `,` cannot stand in a stream id of the form `#!::`".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// Without secrets.

@@ -98,6 +98,9 @@ impl PullSpec {
         settings.check_name(app, name)?;
         let url = self.template.as_ref().map(|template| template.fill(app, name));
         let origin = url.map_or_else(|| Ok(self.origin.clone()), |url| Origin::parse(&url))?;
+        if let (Origin::Srt(url), Some(_)) = (&origin, &self.template) {
+            url.check_names(app, name)?;
+        }
         Ok(Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand: true, template: None })
     }
 
@@ -281,6 +284,27 @@ mod tests {
     #[test]
     fn a_token_may_contain_anything() {
         pull("live/cam", "rtmp://h/a/b?token=x@y").expect("no user name");
+    }
+
+    #[test]
+    fn a_name_ends_no_field_of_a_stream_id() {
+        let settings = SourceSettings {
+            names: rtmp::name::NameRules::new(",").expect("names may be widened by that"),
+            ..SourceSettings::default()
+        };
+        let rule = |url: &str| PullSpec::of_stream("cam/*", url, true, &settings).expect(url);
+        let fields = rule("srt://h:9000?streamid=%23!::r={app}/{stream},m=request");
+        fields.of_name("cam", "a,m=publish", &settings).expect_err("it would be another field");
+        fields.of_name("cam", "a=m", &settings).expect_err("not widened by that");
+        let Ok(PullSpec { origin: Origin::Srt(url), .. }) = fields.of_name("cam", "a", &settings) else {
+            panic!("a stream by SRT")
+        };
+        assert_eq!(url.stream_id, "#!::r=cam/a,m=request");
+        let short = rule("srt://h:9000?streamid=read:{app}/{stream}");
+        let Ok(PullSpec { origin: Origin::Srt(url), .. }) = short.of_name("cam", "a,b", &settings) else {
+            panic!("a stream by SRT")
+        };
+        assert_eq!(url.stream_id, "read:cam/a,b", "there it means nothing");
     }
 
     #[test]
