@@ -1,5 +1,5 @@
 /**
- * What the console must show of channels and pulls, and do about them, with a stand-in server that has some
+ * What the console must show of channels, pulls and pushes, and do about them, with a stand-in server that has some
  * of each, in trouble and out of it. What a real server does is seen in checks.mjs.
  */
 import { openPage, until } from './browser.mjs';
@@ -29,6 +29,11 @@ async function showsWhatTheyDo(test) {
   await says(row(page, 'channel', 'tv/premiere'), 'starts in 4 h 59 min');
   await says(row(page, 'pull', 'sport/court-3'), 'connection refused');
   await says(row(page, 'pull', 'sport/court-4'), '1 reconnect');
+  await says(row(page, 'pull', 'cam/*'), 'for any name that fits');
+  await says(row(page, 'push', 'sport/court-4'), '412 frames left out');
+  await says(row(page, 'push', 'sport/court-4'), 'of sport/*');
+  await says(row(page, 'push', 'sport/court-7'), 'BadName');
+  await says(row(page, 'push', 'live/show'), 'no stream that matches');
   await says(evening, '4.3 s behind schedule');
   await evening.getByRole('link').click();
   await page.locator('.playlist .is-here').waitFor();
@@ -54,6 +59,10 @@ async function skipsAndRemoves(test) {
   await row(page, 'pull', 'sport/court-3').getByRole('button', { name: /^Remove/ }).click();
   await dialog.getByRole('button', { name: 'Remove' }).click();
   await row(page, 'pull', 'sport/court-3').waitFor({ state: 'detached' });
+  await row(page, 'push', 'live/show').getByRole('button', { name: /^Remove/ }).click();
+  await says(dialog, 'no longer sent on');
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await row(page, 'push', 'live/show').waitFor({ state: 'detached' });
   await evening.waitFor();
 }
 
@@ -82,6 +91,21 @@ async function addsAndIsRefused(test) {
   await dialog.getByLabel('Address').fill('rtmp://user:secret@example.org/live/court');
   await dialog.getByRole('button', { name: 'Add pull' }).click();
   await row(page, 'pull', 'live/court').waitFor();
+  await page.getByRole('button', { name: 'Add pull' }).click();
+  await dialog.getByLabel('App').fill('cam');
+  await dialog.getByLabel('Stream').fill('*');
+  await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/a');
+  await says(dialog, 'Needs {stream}');
+  await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/{stream}');
+  if (await dialog.getByRole('button', { name: 'Add pull' }).isEnabled()) throw new Error('a pattern that is always pulled');
+  await dialog.getByLabel('Only while somebody plays it').check();
+  await dialog.getByRole('button', { name: 'Add pull' }).click();
+  await row(page, 'pull', 'cam/*').waitFor();
+  await page.getByRole('button', { name: 'Add push' }).click();
+  await dialog.getByLabel('Streams').fill('live/*');
+  await dialog.getByLabel('Address').fill('rtmp://user:secret@example.org/{app}/{stream}?key=secret');
+  await dialog.getByRole('button', { name: 'Add push' }).click();
+  await row(page, 'push', 'live/*').waitFor();
   if ((await page.content()).includes('secret')) throw new Error('the password is shown');
 }
 
@@ -97,7 +121,7 @@ async function fitsOnAPhone(test) {
 async function serverWithoutThem(test) {
   const { page, url } = await open(test);
   const nothing = (route) => route.fulfill({ status: 404, contentType: 'application/json', body: '{"error":{"code":"not_found","message":"nothing here"}}' });
-  await page.route(/\/api\/v1\/(channels|pulls)$/, nothing);
+  await page.route(/\/api\/v1\/(channels|pulls|pushes)$/, nothing);
   await page.goto('about:blank');
   await page.goto(`${url}#/sources`);
   await page.getByText('This server has no channels.').waitFor();

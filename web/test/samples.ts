@@ -1,7 +1,7 @@
 /** Objects of the API for tests, with every field filled in. */
 import type { Cluster, ClusterLink, ClusterNode, ClusterStream, LinkDirection } from '../src/api/cluster';
 import type { RecordedFile, RecordingList } from '../src/api/recordings';
-import type { Channel, Pull } from '../src/api/sources';
+import type { Channel, Pull, PushedStream } from '../src/api/sources';
 import type { Session, Stream, Worker } from '../src/api/types';
 import { parseStreamKey } from '../src/lib/urls';
 
@@ -149,6 +149,29 @@ export function aPull(key: string, change: Partial<Pull> = {}): Pull {
     retry_in_ms: null,
     bytes: 0,
     bitrate_bits_per_second: 0,
+    ...change,
+  };
+}
+
+export function aPushed(key: string, change: Partial<PushedStream> = {}): PushedStream {
+  const { app, name } = parseStreamKey(key) ?? { app: '', name: key };
+  return {
+    app,
+    name,
+    url: 'rtmp://backup.example.org/live/show',
+    state: 'connecting',
+    since: '2026-01-01T00:00:00Z',
+    attempts: 1,
+    failures: 0,
+    reconnects: 0,
+    last_error: null,
+    last_error_at: null,
+    retry_in_ms: null,
+    not_carried: null,
+    bytes: 0,
+    bitrate_bits_per_second: 0,
+    frames: 0,
+    frames_left_out: 0,
     ...change,
   };
 }

@@ -1,10 +1,11 @@
-/** Channels and pulls: what is said of them, what is asked for them, and when. */
+/** Channels, pulls and pushes: what is said of them, what is asked for them, and when. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ApiClient } from '../src/api/client';
 import { ApiError } from '../src/api/errors';
-import type { Channel, ChannelEventKind, Pull } from '../src/api/sources';
+import type { Channel, ChannelEventKind, Pull, Push } from '../src/api/sources';
 import { positionWords } from '../src/components/channels-table';
 import { connectionWords } from '../src/components/pulls-table';
+import { droppedWords } from '../src/components/pushes-table';
 import {
   behindWords,
   canSkip,
@@ -16,13 +17,17 @@ import {
   itemsOf,
   lastTrouble,
   lineWords,
+  linkWords,
+  patternProblem,
   placeWords,
   pullProblem,
+  pushProblem,
+  pushState,
   waitWords,
   zoneWords,
 } from '../src/components/source-words';
 import { Sources } from '../src/state/sources';
-import { aChannel, aPull } from './samples';
+import { aChannel, aPull, aPushed } from './samples';
 
 describe('words of a channel', () => {
   it.each([
@@ -133,9 +138,33 @@ describe('what is entered', () => {
     ['https://example.org/live/a.flv', true],
     ['', false],
     ['example.org/live/a.flv', false],
-    ['rtsp://example.org/a', false],
+    ['rtsp://example.org/a', true],
+    ['https://example.org/live/a.m3u8', true],
+    ['srt://example.org:8890?streamid=a', true],
+    ['ftp://example.org/a', false],
     ['http://', false],
   ])('%s may be pulled: %s', (url, good) => expect(pullProblem(url) === null).toBe(good));
+
+  it('has a place for the name, of a pull that is for many', () => {
+    expect(pullProblem('rtsp://example.org/a', true)).toMatch(/\{stream\}/);
+    expect(pullProblem('rtsp://example.org/{stream}', true)).toBeNull();
+  });
+
+  it.each([
+    ['rtmp://example.org/{app}/{stream}', true],
+    ['srt://example.org:8890', true],
+    ['https://example.org/a.flv', false],
+    ['', false],
+  ])('%s may be pushed to: %s', (url, good) => expect(pushProblem(url) === null).toBe(good));
+
+  it.each([
+    ['live/show', true],
+    ['live/*', true],
+    ['*', true],
+    ['live', false],
+    ['', false],
+    ['live/', false],
+  ])('%s may be what is pushed: %s', (pattern, good) => expect(patternProblem(pattern) === null).toBe(good));
 });
 
 it('says of a pull how long it has been there, or when it tries again', () => {
@@ -146,6 +175,20 @@ it('says of a pull how long it has been there, or when it tries again', () => {
   expect(connectionWords(aPull('a/b', { state: 'waiting', attempts: 0, retry_in_ms: 3_500 }), now)).toBe('retrying in 4\u00a0s');
   expect(connectionWords(aPull('a/b'), now)).toBe('first attempt');
   expect(connectionWords(aPull('a/b', { attempts: 3 }), now)).toBe('attempt 3');
+});
+
+it('says of a push whether it arrives, and what was left out', () => {
+  const now = Date.parse('2026-01-01T00:01:00Z');
+  expect(linkWords(aPushed('a/b', { state: 'live', reconnects: 1 }), now)).toBe('for 1\u00a0min 00\u00a0s, 1 reconnect');
+  expect(linkWords(aPushed('a/b', { state: 'waiting', attempts: 2, retry_in_ms: 900 }), now)).toBe('2 attempts, retrying in 1\u00a0s');
+  expect([pushState(null).text, pushState(aPushed('a/b', { state: 'live' })).text]).toEqual(['Idle', 'Live']);
+  expect(droppedWords(aPushed('a/b'))).toBe('');
+  expect(droppedWords(aPushed('a/b', { frames_left_out: 1 }))).toBe('1 frame left out');
+});
+
+it('says of a pull on demand what it waits for', () => {
+  expect(connectionWords(aPull('a/b', { state: 'idle' }))).toBe('nobody plays it');
+  expect(connectionWords(aPull('a/*', { state: 'idle' }))).toBe('for any name that fits');
 });
 
 it('says of a pull that is live when it failed last', () => {
@@ -181,10 +224,14 @@ describe('requests', () => {
     await api.skip(stream);
     await api.removeChannel(stream);
     await api.removePull(stream);
+    await api.removePush(7);
+    await api.addPush({ stream: 'live/*', url: 'rtmp://x/{app}/{stream}' });
     expect(calls.map(({ url, init }) => `${init.method} ${url}`)).toEqual([
       'POST /api/v1/channels/tv%2Flate/a%20b/skip',
       'DELETE /api/v1/channels/tv%2Flate/a%20b',
       'DELETE /api/v1/pulls/tv%2Flate/a%20b',
+      'DELETE /api/v1/pushes/7',
+      'POST /api/v1/pushes',
     ]);
   });
 
@@ -192,7 +239,7 @@ describe('requests', () => {
     const error = (code: string, message: string) => JSON.stringify({ error: { code, message } });
     expect(await client(() => new Response(error('not_found', 'nothing here'), { status: 404 })).api.channels()).toBeNull();
     const { api } = client(() => new Response(error('exists', 'live/a is there already'), { status: 409 }));
-    await expect(api.addPull({ app: 'live', name: 'a', url: 'rtmp://x/a/b' })).rejects.toMatchObject({ code: 'exists', message: 'live/a is there already' });
+    await expect(api.addPull({ app: 'live', name: 'a', url: 'rtmp://x/a/b', on_demand: false })).rejects.toMatchObject({ code: 'exists', message: 'live/a is there already' });
   });
 });
 
@@ -210,6 +257,9 @@ describe('asking', () => {
       return this.channelList;
     }
     async pulls(): Promise<Pull[] | null> {
+      return [];
+    }
+    async pushes(): Promise<Push[] | null> {
       return [];
     }
   }
@@ -240,11 +290,11 @@ describe('asking', () => {
   it('lists them by name, and keeps the list when the server goes away', async () => {
     const server = new FakeServer();
     const sources = new Sources(server);
-    expect(sources.store.value).toEqual({ channels: null, pulls: null, asked: false });
+    expect(sources.store.value).toEqual({ channels: null, pulls: null, pushes: null, asked: false });
     const leave = sources.use();
     await vi.advanceTimersByTimeAsync(10);
     expect(sources.store.value.channels?.map(({ name }) => name)).toEqual(['a', 'b']);
-    expect(sources.store.value.pulls).toEqual([]);
+    expect(sources.store.value).toMatchObject({ pulls: [], pushes: [] });
     server.failure = new ApiError('unreachable', 'gone');
     await vi.advanceTimersByTimeAsync(5_000);
     expect(sources.store.value.channels).toHaveLength(2);

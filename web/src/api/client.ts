@@ -8,7 +8,7 @@ import type { StreamRef } from '../lib/urls';
 import type { Cluster, ClusterQuery } from './cluster';
 import { ApiError, kindOfStatus } from './errors';
 import type { RecordingList, RecordingQuery, RecordingRef, UploadTotals } from './recordings';
-import type { Channel, NewChannel, NewPull, Pull } from './sources';
+import type { Channel, NewChannel, NewPull, NewPush, Pull, Push } from './sources';
 import type { ServerInfo, Session, SessionPage, SessionQuery, Stream, Worker } from './types';
 
 export interface ClientOptions {
@@ -97,6 +97,12 @@ export class ApiClient {
     return answer === null ? null : list(answer.pulls, 'pulls');
   }
 
+  /** Null when the server is one that knows no pushes. */
+  async pushes(signal?: AbortSignal): Promise<Push[] | null> {
+    const answer = await this.#ifKnown(this.#json<{ pushes: Push[] }>('GET', '/pushes', signal));
+    return answer === null ? null : list(answer.pushes, 'pushes');
+  }
+
   async addChannel(channel: NewChannel): Promise<void> {
     await this.#request('POST', '/channels', undefined, channel);
   }
@@ -105,12 +111,20 @@ export class ApiClient {
     await this.#request('POST', '/pulls', undefined, pull);
   }
 
+  async addPush(push: NewPush): Promise<void> {
+    await this.#request('POST', '/pushes', undefined, push);
+  }
+
   async removeChannel(stream: StreamRef): Promise<void> {
     await this.#request('DELETE', `/channels/${pathOf(stream)}`);
   }
 
   async removePull(stream: StreamRef): Promise<void> {
     await this.#request('DELETE', `/pulls/${pathOf(stream)}`);
+  }
+
+  async removePush(id: number): Promise<void> {
+    await this.#request('DELETE', `/pushes/${id}`);
   }
 
   /** Goes on with the channel's next item. */

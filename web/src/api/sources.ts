@@ -1,6 +1,6 @@
 /**
- * Shapes of what the server fetches by itself: channels (playlists of files) and pulls (streams of other
- * servers).
+ * Shapes of what the server fetches and sends by itself: channels (playlists of files), pulls (streams of
+ * other servers) and pushes (streams of this one to others).
  *
  * As documented in `/api/v1/openapi.json`. Addresses come without credentials.
  */
@@ -109,8 +109,48 @@ export interface NewChannel {
   start: string | null;
 }
 
+/** Streams that are sent on to another server. */
+export interface Push {
+  id: number;
+  source: SourceOrigin;
+  /** Which: a pattern of `app/name`. */
+  stream: string;
+  /** Where to; without user name, password, query and stream key. */
+  url: string;
+  /** Those that are published at present. */
+  streams: PushedStream[];
+}
+
+/** One stream on its way to one target; the fields that a pull has mean the same. */
+export interface PushedStream {
+  app: string;
+  name: string;
+  url: string;
+  state: PullState;
+  since: string;
+  attempts: number;
+  failures: number;
+  reconnects: number;
+  last_error: string | null;
+  last_error_at: string | null;
+  retry_in_ms: number | null;
+  /** Tracks that the target cannot carry, while others go on: why. */
+  not_carried: string | null;
+  bytes: number;
+  bitrate_bits_per_second: number;
+  frames: number;
+  /** Frames that the target was too slow for, or cannot carry. */
+  frames_left_out: number;
+}
+
 export interface NewPull {
   app: string;
   name: string;
+  url: string;
+  on_demand: boolean;
+}
+
+export interface NewPush {
+  stream: string;
   url: string;
 }

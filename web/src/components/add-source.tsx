@@ -1,11 +1,11 @@
 /**
- * Forms for a new channel and a new pull.
+ * Forms for a new channel, a new pull and a new push.
  */
 import { useState } from 'preact/hooks';
 import { nameProblem, streamKey, type StreamRef } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { FormDialog, TextField } from './form-dialog';
-import { itemProblem, itemsOf, lineWords, pullProblem, zoneWords } from './source-words';
+import { isPattern, itemProblem, itemsOf, lineWords, patternProblem, pullProblem, pushProblem, zoneWords } from './source-words';
 
 export function AddChannel({ onClose }: { onClose: () => void }) {
   const { client } = useServices();
@@ -24,7 +24,7 @@ export function AddChannel({ onClose }: { onClose: () => void }) {
       loop,
       start: start === '' ? null : new Date(start).toISOString(),
     });
-    added('Channel', stream);
+    added('Channel', streamKey(stream));
   };
   return (
     <FormDialog
@@ -74,16 +74,18 @@ export function AddPull({ onClose }: { onClose: () => void }) {
   const added = useAdded();
   const [stream, setStream] = useState({ app: 'live', name: '' });
   const [url, setUrl] = useState('');
-  const problem = pullProblem(url.trim());
+  const [onDemand, setOnDemand] = useState(false);
+  const pattern = isPattern(stream);
+  const problem = pullProblem(url.trim(), pattern);
   const submit = async () => {
-    await client.addPull({ ...stream, url: url.trim() });
-    added('Pull', stream);
+    await client.addPull({ ...stream, url: url.trim(), on_demand: onDemand });
+    added('Pull', streamKey(stream));
   };
   return (
     <FormDialog
       title="New pull"
       action="Add pull"
-      ready={named(stream) && problem === null}
+      ready={named(stream) && problem === null && (onDemand || !pattern)}
       onSubmit={submit}
       onClose={onClose}>
       <StreamFields stream={stream} onStream={setStream} />
@@ -93,15 +95,65 @@ export function AddPull({ onClose }: { onClose: () => void }) {
         value={url}
         onValue={setUrl}
         problem={problem}
-        placeholder="rtmp://example.org/live/show"
-        hint="A live stream of another server, by RTMP or as FLV over HTTP"
+        placeholder={onDemand ? 'rtsp://example.org/{stream}' : 'rtmp://example.org/live/show'}
+        hint="RTMP, RTSP, SRT, FLV over HTTP, HLS (.m3u8), or MPEG-TS by UDP"
       />
+      <label class="switch">
+        <input type="checkbox" checked={onDemand} onChange={(event) => setOnDemand(event.currentTarget.checked)} />
+        <span>Only while somebody plays it</span>
+      </label>
+      <p class={pattern && !onDemand ? 'trouble' : 'muted'}>
+        {pattern && !onDemand
+          ? 'A * in the name stands for any name: that is possible only while somebody plays it.'
+          : onDemand && 'A * in the name stands for any name, which {stream} in the address is replaced by, {app} by that of its app.'}
+      </p>
       <Passing what="pull" />
     </FormDialog>
   );
 }
 
-function Passing({ what }: { what: 'channel' | 'pull' }) {
+export function AddPush({ onClose }: { onClose: () => void }) {
+  const { client } = useServices();
+  const added = useAdded();
+  const [stream, setStream] = useState('');
+  const [url, setUrl] = useState('');
+  const pattern = stream.trim();
+  const problems = [patternProblem(pattern), pushProblem(url.trim())] as const;
+  const submit = async () => {
+    await client.addPush({ stream: pattern, url: url.trim() });
+    added('Push', pattern);
+  };
+  return (
+    <FormDialog
+      title="New push"
+      action="Add push"
+      ready={problems.every((problem) => problem === null)}
+      onSubmit={submit}
+      onClose={onClose}>
+      <TextField
+        name="stream"
+        label="Streams"
+        value={stream}
+        onValue={setStream}
+        problem={problems[0]}
+        placeholder="live/*"
+        hint="App and stream; * stands for any characters"
+      />
+      <TextField
+        name="url"
+        label="Address"
+        value={url}
+        onValue={setUrl}
+        problem={problems[1]}
+        placeholder="rtmp://example.org/{app}/{stream}"
+        hint="RTMP, SRT, or MPEG-TS by UDP; {app} and {stream} stand for the names"
+      />
+      <Passing what="push" />
+    </FormDialog>
+  );
+}
+
+function Passing({ what }: { what: 'channel' | 'pull' | 'push' }) {
   return (
     <p class="muted">
       A {what} added here is lost when the server restarts. To keep it, add it to the configuration as{' '}
@@ -137,10 +189,10 @@ function named(stream: StreamRef): boolean {
   return nameProblem(stream.app, true) === null && nameProblem(stream.name, false) === null;
 }
 
-function useAdded(): (what: string, stream: StreamRef) => void {
+function useAdded(): (what: string, name: string) => void {
   const { sources, toasts } = useServices();
-  return (what, stream) => {
-    toasts.show('good', `${what} ${streamKey(stream)} was added.`);
+  return (what, name) => {
+    toasts.show('good', `${what} ${name} was added.`);
     sources.refresh();
   };
 }

@@ -2,12 +2,12 @@
  * The list of pulls: from where, whether it comes, how much, and what went wrong.
  */
 import type { Pull } from '../api/sources';
-import { bitrate, bytes, count, duration, plural } from '../lib/format';
+import { bitrate, bytes } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
 import { Badge } from './pieces';
 import { RemovePull } from './source-actions';
-import { errorWords, pullState, retryWords } from './source-words';
+import { errorWords, isPattern, linkWords, pullState } from './source-words';
 
 export function PullsTable({ pulls }: { pulls: readonly Pull[] }) {
   return (
@@ -42,10 +42,14 @@ function Row({ pull }: { pull: Pull }) {
   return (
     <tr data-pull={streamKey(pull)}>
       <td data-label="Stream" class="cell-name">
-        <a href={streamHref(pull)} class="stream-name">
-          <span class="stream-app">{pull.app}/</span>
-          {pull.name}
-        </a>
+        {isPattern(pull) ? (
+          <span class="stream-name">{streamKey(pull)}</span>
+        ) : (
+          <a href={streamHref(pull)} class="stream-name">
+            <span class="stream-app">{pull.app}/</span>
+            {pull.name}
+          </a>
+        )}
         <Badge {...pullState(pull)} />
       </td>
       <td data-label="From" class="cell-item">
@@ -76,12 +80,6 @@ function Row({ pull }: { pull: Pull }) {
 
 /** `3 attempts, retrying in 4 s`, `attempt 4`, `for 2 min 05 s, 2 reconnects` */
 export function connectionWords(pull: Pull, now = Date.now()): string {
-  if (pull.state === 'live') {
-    const since = `for ${duration(Math.max(0, (now - Date.parse(pull.since)) / 1000))}`;
-    return pull.reconnects === 0 ? since : `${since}, ${plural(pull.reconnects, 'reconnect', 'reconnects')}`;
-  }
-  if (pull.state === 'idle') return pull.name.includes('*') ? 'for any name that fits' : 'nobody plays it';
-  if (pull.state === 'connecting') return pull.attempts <= 1 ? 'first attempt' : `attempt ${count(pull.attempts)}`;
-  const attempts = pull.attempts === 0 ? '' : plural(pull.attempts, 'attempt', 'attempts');
-  return [attempts, retryWords(pull.retry_in_ms)].filter(Boolean).join(', ');
+  if (pull.state === 'idle') return isPattern(pull) ? 'for any name that fits' : 'nobody plays it';
+  return linkWords(pull, now);
 }

@@ -1,10 +1,10 @@
 /**
- * Skipping an item of a channel, and removing a channel or a pull: buttons, question and feedback.
+ * Skipping an item of a channel, and removing a channel, a pull or a push: buttons, question and feedback.
  */
 import { useState } from 'preact/hooks';
 import { asApiError } from '../api/errors';
-import type { Channel, Pull, SourceOrigin } from '../api/sources';
-import { streamKey, type StreamRef } from '../lib/urls';
+import type { Channel, Pull, Push, SourceOrigin } from '../api/sources';
+import { streamKey } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { Confirm } from './confirm';
 import { Icon } from './icons';
@@ -42,8 +42,9 @@ export function RemoveChannel({ channel, onRemoved }: { channel: Channel; onRemo
   return (
     <Remove
       what="channel"
-      of={channel}
-      remove={(stream) => client.removeChannel(stream)}
+      name={streamKey(channel)}
+      source={channel.source}
+      remove={() => client.removeChannel(channel)}
       onRemoved={onRemoved}>
       Its stream ends, and playback stops for all players.
     </Remove>
@@ -53,16 +54,36 @@ export function RemoveChannel({ channel, onRemoved }: { channel: Channel; onRemo
 export function RemovePull({ pull, onRemoved }: { pull: Pull; onRemoved?: () => void }) {
   const { client } = useServices();
   return (
-    <Remove what="pull" of={pull} remove={(stream) => client.removePull(stream)} onRemoved={onRemoved}>
+    <Remove
+      what="pull"
+      name={streamKey(pull)}
+      source={pull.source}
+      remove={() => client.removePull(pull)}
+      onRemoved={onRemoved}>
       The stream is no longer pulled, and playback stops for all players.
     </Remove>
   );
 }
 
+export function RemovePush({ push }: { push: Push }) {
+  const { client } = useServices();
+  return (
+    <Remove
+      what="push"
+      name={push.stream}
+      source={push.source}
+      remove={() => client.removePush(push.id)}
+      onRemoved={undefined}>
+      Its streams are no longer sent on; here they go on.
+    </Remove>
+  );
+}
+
 interface RemoveProps {
-  what: 'channel' | 'pull';
-  of: StreamRef & { source: SourceOrigin };
-  remove: (stream: StreamRef) => Promise<void>;
+  what: 'channel' | 'pull' | 'push';
+  name: string;
+  source: SourceOrigin;
+  remove: () => Promise<void>;
   onRemoved: (() => void) | undefined;
   /** What it means for players. */
   children: string;
@@ -72,12 +93,12 @@ function Remove(props: RemoveProps) {
   const { model, sources, toasts } = useServices();
   const [asks, setAsks] = useState(false);
   const [busy, setBusy] = useState(false);
-  const name = `${props.what} ${streamKey(props.of)}`;
+  const name = `${props.what} ${props.name}`;
   const Name = name.charAt(0).toUpperCase() + name.slice(1);
   const remove = async () => {
     setBusy(true);
     try {
-      await props.remove(props.of);
+      await props.remove();
       toasts.show('good', `${Name} was removed.`);
       props.onRemoved?.();
     } catch (cause) {
@@ -107,10 +128,10 @@ function Remove(props: RemoveProps) {
           onConfirm={() => void remove()}
           onCancel={() => setAsks(false)}>
           <p>
-            <strong>{streamKey(props.of)}</strong>
+            <strong>{props.name}</strong>
           </p>
           <p class="muted">{props.children}</p>
-          {props.of.source === 'configuration' && (
+          {props.source === 'configuration' && (
             <p class="muted">
               It is in the server’s configuration and will be back after a restart.
             </p>

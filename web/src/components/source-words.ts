@@ -1,7 +1,8 @@
 /**
  * What a channel or a pull does, in a few words, the same on every page.
  */
-import type { Channel, ChannelEvent, ChannelState, Pull, PullState } from '../api/sources';
+import type { Channel, ChannelEvent, ChannelState, Pull, PullState, PushedStream } from '../api/sources';
+import { nameProblem, type StreamRef } from '../lib/urls';
 import { clockTime, count, duration, milliseconds, plural } from '../lib/format';
 
 export type Tone = 'live' | 'plain' | 'hollow' | 'bad';
@@ -28,6 +29,13 @@ const PULL_STATES: Record<PullState, StateWords> = {
   waiting: { text: 'Waiting', tone: 'bad', title: 'Retrying after a pause' },
 };
 
+const PUSH_STATES: Record<PullState, StateWords> = {
+  idle: { text: 'Idle', tone: 'hollow', title: 'Begins when a stream that matches is published' },
+  connecting: { text: 'Connecting', tone: 'plain', title: 'Connecting to the target' },
+  live: { text: 'Live', tone: 'live', title: 'Sending the stream' },
+  waiting: { text: 'Waiting', tone: 'bad', title: 'Retrying after a pause' },
+};
+
 /** A server that is newer than the console may have states that have no words here. */
 const unknown = (state: string): StateWords => ({ text: state, tone: 'plain', title: state });
 
@@ -37,6 +45,17 @@ export function channelState({ state }: Pick<Channel, 'state'>): StateWords {
 
 export function pullState({ state }: Pick<Pull, 'state'>): StateWords {
   return PULL_STATES[state] ?? unknown(state);
+}
+
+/** Null: of a push without streams. */
+export function pushState(stream: Pick<PushedStream, 'state'> | null): StateWords {
+  const state = stream?.state ?? 'idle';
+  return PUSH_STATES[state] ?? unknown(state);
+}
+
+/** Whether a pull is for all streams whose names fit. */
+export function isPattern({ app, name }: StreamRef): boolean {
+  return app.includes('*') || name.includes('*');
 }
 
 /** What a person calls a file: the last part of its address, without what stands behind a `?`. */
@@ -84,8 +103,22 @@ export function canSkip(channel: Channel): boolean {
   return channel.state === 'playing' || (channel.state === 'opening' && channel.next !== null);
 }
 
-/** Why a pull failed last; with the time, once that is over. */
-export function errorWords(pull: Pull, now: number): string | null {
+/** The connection of a pull or a push, whose state is not `idle`. */
+export type Link = Pick<Pull, 'state' | 'since' | 'attempts' | 'reconnects' | 'retry_in_ms'>;
+
+/** `3 attempts, retrying in 4 s`, `attempt 4`, `for 2 min 05 s, 2 reconnects` */
+export function linkWords(link: Link, now = Date.now()): string {
+  if (link.state === 'live') {
+    const since = `for ${duration(Math.max(0, (now - Date.parse(link.since)) / 1000))}`;
+    return link.reconnects === 0 ? since : `${since}, ${plural(link.reconnects, 'reconnect', 'reconnects')}`;
+  }
+  if (link.state !== 'waiting') return link.attempts <= 1 ? 'first attempt' : `attempt ${count(link.attempts)}`;
+  const attempts = link.attempts === 0 ? '' : plural(link.attempts, 'attempt', 'attempts');
+  return [attempts, retryWords(link.retry_in_ms)].filter(Boolean).join(', ');
+}
+
+/** Why a pull or a push failed last; with the time, once that is over. */
+export function errorWords(pull: Pick<Pull, 'state' | 'last_error' | 'last_error_at'>, now: number): string | null {
   if (pull.last_error === null || pull.state !== 'live') return pull.last_error;
   return `${pull.last_error_at === null ? 'earlier' : dayAndTime(Date.parse(pull.last_error_at), now)}: ${pull.last_error}`;
 }
@@ -164,12 +197,32 @@ export function itemProblem(location: string): string | null {
 /** Less is not worth a word: it passes with the next item. */
 const BEHIND_MS_MIN = 100;
 
-const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps'];
+const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps', 'rtsp', 'rtsps', 'srt', 'udp'];
+const PUSH_SCHEMES = ['rtmp', 'rtmps', 'srt', 'udp'];
 
-/** What is wrong with the address of a pull. */
-export function pullProblem(url: string): string | null {
+/** What is wrong with the address of a pull; of a pattern, names have to stand in it. */
+export function pullProblem(url: string, pattern = false): string | null {
+  const wrong = addressProblem(url, PULL_SCHEMES);
+  if (wrong !== null || !pattern || url.includes('{stream}')) return wrong;
+  return 'Needs {stream}, where the name of the stream is to stand.';
+}
+
+/** What is wrong with the address of a push. */
+export function pushProblem(url: string): string | null {
+  return addressProblem(url, PUSH_SCHEMES);
+}
+
+function addressProblem(url: string, schemes: readonly string[]): string | null {
+  const listed = `${schemes.slice(0, -1).join(', ')} or ${schemes.at(-1)}`;
   if (url === '') return 'Must not be empty.';
   const scheme = /^([a-z][a-z0-9+.-]*):\/\/./i.exec(url)?.[1]?.toLowerCase();
-  if (scheme === undefined) return 'Begins with http://, https://, rtmp:// or rtmps://.';
-  return PULL_SCHEMES.includes(scheme) ? null : `${scheme} is not possible; http, https, rtmp or rtmps.`;
+  if (scheme === undefined) return `Begins with ${listed}, and ://.`;
+  return schemes.includes(scheme) ? null : `${scheme} is not possible; ${listed}.`;
+}
+
+/** What is wrong with the pattern of a push, `app/stream`. */
+export function patternProblem(pattern: string): string | null {
+  const wrong = nameProblem(pattern, true);
+  if (wrong !== null || pattern.includes('/') || pattern.includes('*')) return wrong;
+  return 'Has the form app/stream; * stands for any characters.';
 }

@@ -59,7 +59,7 @@ export function useLive(): LiveView {
   return useStore(live.store);
 }
 
-/** Channels and pulls; they are asked for while the component is shown. */
+/** Channels, pulls and pushes; they are asked for while the component is shown. */
 export function useSources(): SourcesView {
   const { sources } = useServices();
   useEffect(() => sources.use(), [sources]);

@@ -1,27 +1,29 @@
 /**
- * What the server fetches by itself: channels, which play files, and pulls, which bring streams of other
- * servers here.
+ * What the server fetches and sends by itself: channels, which play files, pulls, which bring streams of
+ * other servers here, and pushes, which send streams of this one to others.
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { AddChannel, AddPull } from '../components/add-source';
+import { AddChannel, AddPull, AddPush } from '../components/add-source';
 import { ChannelsTable } from '../components/channels-table';
 import { Empty, PageHead, Panel } from '../components/pieces';
 import { PullsTable } from '../components/pulls-table';
+import { PushesTable } from '../components/pushes-table';
 import { plural } from '../lib/format';
 import { useSources, useTitle } from '../state/hooks';
 
 export function SourcesPage() {
   useTitle('Sources');
-  const { channels, pulls, asked } = useSources();
-  const [adds, setAdds] = useState<'channel' | 'pull' | null>(null);
+  const { channels, pulls, pushes, asked } = useSources();
+  const [adds, setAdds] = useState<'channel' | 'pull' | 'push' | null>(null);
   const close = () => setAdds(null);
   return (
     <>
       <PageHead title="Sources" />
       <p class="lead">
         Streams that this server publishes itself. A channel plays files as if they were live; a pull
-        fetches a live stream from another server. Both can be played over every protocol.
+        fetches a live stream from another server. Both can be played over every protocol. A push sends
+        streams of this server on to another one.
       </p>
       <Listed
         title="Channels"
@@ -42,11 +44,23 @@ export function SourcesPage() {
         words={(count) => plural(count, 'pull', 'pulls')}
         add={{ text: 'Add pull', run: () => setAdds('pull') }}
         empty="No pull yet"
-        help="Add the URL of a live stream (RTMP, or FLV over HTTP) to publish it here.">
+        help="Add the URL of a live stream (RTMP, RTSP, SRT, FLV over HTTP, HLS) to publish it here.">
         <PullsTable pulls={pulls ?? []} />
+      </Listed>
+      <Listed
+        title="Pushes"
+        what="pushes"
+        list={pushes}
+        asked={asked}
+        words={(count) => plural(count, 'push', 'pushes')}
+        add={{ text: 'Add push', run: () => setAdds('push') }}
+        empty="No push yet"
+        help="Add streams and the URL of another server (RTMP, SRT) to send them on.">
+        <PushesTable pushes={pushes ?? []} />
       </Listed>
       {adds === 'channel' && <AddChannel onClose={close} />}
       {adds === 'pull' && <AddPull onClose={close} />}
+      {adds === 'push' && <AddPush onClose={close} />}
     </>
   );
 }
