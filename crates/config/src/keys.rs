@@ -727,10 +727,11 @@ section! {
         on_demand: bool = false,
         cost "The first player waits for the source to connect and begin.";
 
-        /// Its URL: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `http://` and `https://` for FLV, `srt://`,
-        /// or `udp://` for MPEG-TS that is sent to a port or group of this host (docs/mpegts.md). A user
-        /// name and password in it are used for HTTP and RTSP and are not shown. With `on_demand`,
-        /// `{app}` and `{stream}` in its path and query stand for the names of the stream.
+        /// Its URL: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `http://` and `https://` for FLV, or
+        /// for HLS if the path ends in `.m3u8` (docs/pulls.md), `srt://`, or `udp://` for MPEG-TS that is
+        /// sent to a port or group of this host (docs/mpegts.md). A user name and password in it are used
+        /// for HTTP and RTSP and are not shown. With `on_demand`, `{app}` and `{stream}` in its path and
+        /// query stand for the names of the stream.
         url: String = String::new(), secret true,
         cost "The bandwidth of the stream: permanently, or with `on_demand` while it is played.";
     }

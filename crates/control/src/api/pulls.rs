@@ -64,8 +64,9 @@ pub(super) struct NewPull {
     /// Its name.
     #[schema(example = "cam")]
     name: String,
-    /// `rtmp`, `rtmps`, `http` and `https` for FLV, or `udp` for MPEG-TS that is sent here. Addresses that
-    /// are not public, and `udp`, are refused unless the configuration allows them.
+    /// `rtmp`, `rtmps`, `rtsp`, `rtsps`, `srt`, `http` and `https` for FLV, or for HLS if the path ends in
+    /// `.m3u8`, or `udp` for MPEG-TS that is sent here. Addresses that are not public, and `udp`, are
+    /// refused unless the configuration allows them.
     #[schema(example = "rtmp://media.example/live/cam")]
     url: String,
     /// Begun by the first player and ended after the last. Then `*` in `app` and `name` stands for any

@@ -69,6 +69,8 @@ pub(super) struct Hls {
     stall_timeout: Duration,
     played: Played,
     end: Option<EndMark>,
+    /// Why nothing more comes, as long as frames before that have not been taken.
+    failure: Option<Failure>,
 }
 
 /// One playlist; its task ends with it.
@@ -126,6 +128,7 @@ impl Hls {
             stall_timeout: settings.stall_timeout + target * STALL_TARGETS,
             played: played.clone(),
             end: None,
+            failure: None,
             fetcher,
             lanes,
         })
@@ -151,6 +154,9 @@ impl Hls {
 
     /// Waits until frames are due, and says how many bytes came meanwhile.
     pub(super) async fn fill(&mut self) -> Result<usize, Failure> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         while self.ready.len() < BATCH {
             let now = Instant::now();
             match &self.held {
@@ -162,7 +168,14 @@ impl Hls {
                 }
                 Some(held) if held.gathers => sleep_until(held.due.min(now + GATHER_CHECK)).await,
                 Some(held) => sleep_until(held.due).await,
-                None => self.hold().await?,
+                None => match self.hold().await {
+                    Ok(()) => {}
+                    Err(failure) if self.ready.is_empty() => return Err(failure),
+                    Err(failure) => {
+                        self.failure = Some(failure);
+                        break;
+                    }
+                },
             }
         }
         Ok(self.fetcher.take_received())
