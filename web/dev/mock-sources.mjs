@@ -74,9 +74,9 @@ class Pull {
     return {
       app: this.app, name: this.name, source: this.source, url: this.url, on_demand: this.on_demand, state: this.dead ? 'waiting' : this.idle ? 'idle' : 'live', since: iso(this.since),
       attempts: this.dead ? Math.floor(seconds / 8) + 1 : 1, failures: this.dead ? Math.floor(seconds / 8) + 1 : 2, reconnects: this.dead ? 0 : 1,
-      last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : 'no data for 10 s',
+      last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : this.idle ? null : 'no data for 10 s',
       last_error_at: iso(this.dead ? now - (now - this.since) % 8_000 : this.since - 60_000), retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
-      bytes: this.dead ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: this.dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
+      bytes: this.dead || this.idle ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: this.dead || this.idle ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
     };
   }
 }

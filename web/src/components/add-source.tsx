@@ -102,11 +102,15 @@ export function AddPull({ onClose }: { onClose: () => void }) {
         <input type="checkbox" checked={onDemand} onChange={(event) => setOnDemand(event.currentTarget.checked)} />
         <span>Only while somebody plays it</span>
       </label>
-      <p class={pattern && !onDemand ? 'trouble' : 'muted'}>
-        {pattern && !onDemand
-          ? 'A * in the name stands for any name: that is possible only while somebody plays it.'
-          : onDemand && 'A * in the name stands for any name, which {stream} in the address is replaced by, {app} by that of its app.'}
-      </p>
+      {pattern && !onDemand && (
+        <p class="trouble">A * stands for any name: that is possible only while somebody plays it.</p>
+      )}
+      {onDemand && (
+        <p class="muted">
+          A * in the name stands for any name; in the address, {'{stream}'} and {'{app}'} stand for those of
+          the stream that is played.
+        </p>
+      )}
       <Passing what="pull" />
     </FormDialog>
   );

@@ -95,17 +95,17 @@ function Row({ push, stream, isFirst }: { push: Push; stream: PushedStream; isFi
       </td>
       <td data-label="Sent" class="number">
         {bytes(stream.bytes)}
-        {dropped !== '' && (
-          <span class="sub warn" title="The target was too slow for them, or cannot carry them">
-            {dropped}
-          </span>
-        )}
       </td>
       <td data-label="Connection" class="cell-trouble">
         <span class={stream.state === 'waiting' ? 'warn' : ''}>{linkWords(stream)}</span>
         {stream.last_error !== null && (
           <span class="sub" title={stream.last_error}>
             {errorWords(stream, Date.now())}
+          </span>
+        )}
+        {dropped !== '' && (
+          <span class="sub warn" title="The target was too slow for them, or cannot carry them">
+            {dropped}
           </span>
         )}
         {stream.not_carried !== null && <span class="sub">{stream.not_carried}</span>}

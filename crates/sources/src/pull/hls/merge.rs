@@ -17,7 +17,7 @@ use super::rendition::Piece;
 const GAP_MAX: Timestamp = Timestamp::from_millis(5_000);
 /// For how long a playlist may stay in its period after the others have left it.
 const SPLIT_MAX: Timestamp = Timestamp::from_millis(10_000);
-/// How far apart the clocks of playlists are of which one has begun anew at 2^33 ticks of 90 kHz.
+/// How far apart the clocks of playlists are of which one has wrapped at 2^33 ticks of 90 kHz.
 const WRAP: Timestamp = Timestamp::from_units((1 << 33) * (Timestamp::UNITS_PER_SECOND / 90_000));
 
 /// Puts frames in order.
@@ -143,7 +143,7 @@ impl Merge {
     fn place(&mut self, frame: &mut Frame, shift: Timestamp) {
         let known = self.last.iter_mut().find(|(track, ..)| *track == frame.track);
         let least = known.as_ref().map_or(Timestamp::ZERO, |(_, last, _)| *last);
-        frame.pts = frame.pts + shift;
+        frame.pts += shift;
         frame.dts = (frame.dts + shift).max(least);
         frame.pts = frame.pts.max(frame.dts);
         let dts = frame.dts;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_has_begun_anew_is_that_of_the_other() {
+    fn a_clock_that_has_wrapped_is_that_of_the_other() {
         let ms = |ticks: i64| ticks / 90;
         let end = ms(1 << 33);
         let video = vec![piece(VIDEO, 0, [end - 40, end, end + 40])];
