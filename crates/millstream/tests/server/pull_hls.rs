@@ -65,6 +65,7 @@ fn of_another_server_every_frame_arrives_unchanged() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "real time is what is asked for")]
 fn vod_of_every_kind_of_segment_is_played_in_real_time() {
     let server = Server::start_workers(2, LOCAL);
     let root = server.dir.path().join("web");

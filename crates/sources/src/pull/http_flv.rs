@@ -12,7 +12,7 @@ use rtmp::MediaMessage;
 use rtmp::flv::FlvReader;
 use url::Url;
 
-use super::source::Failure;
+use super::failure::Failure;
 use crate::settings::SourceSettings;
 
 /// The time without a message is watched by the caller, which finds all stalls, those of RTMP and

@@ -6,8 +6,10 @@
 //! What is configured stays until the end; what was added through the API can be removed there, and
 //! is forgotten at a restart.
 
+mod failure;
 mod hls;
 mod http_flv;
+mod http_url;
 mod on_demand;
 mod rtmp_play;
 mod rtsp_play;

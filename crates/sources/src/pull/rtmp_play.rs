@@ -9,7 +9,7 @@ use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use rtmp::{MediaMessage, RtmpUrl};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::source::Failure;
+use super::failure::Failure;
 use crate::backoff::random;
 use crate::peer::{Connected, Stream, connect, said};
 use crate::settings::SourceSettings;

@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 use url::Url;
 
-use super::source::Failure;
+use super::failure::Failure;
 use crate::peer::{Connected, Stream, connect_to};
 use crate::settings::SourceSettings;
 

@@ -1,13 +1,12 @@
 //! A stream of another server, whichever protocol it comes by.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use media::Frame;
-use range_reader::error::SourceError;
 use rtmp::flv::{FlvError, read_frames};
 
+use super::failure::Failure;
 use super::hls::{Hls, Played};
 use super::http_flv::HttpFlv;
 use super::rtmp_play::RtmpPlay;
@@ -15,35 +14,7 @@ use super::rtsp_play::RtspPlay;
 use super::spec::Origin;
 use super::srt::SrtPlay;
 use super::udp::UdpTs;
-use crate::settings::{SourceSettings, explain};
-
-/// Why a source gives nothing any more: a sentence for the log and the API.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure(String);
-
-impl Failure {
-    pub(super) fn new(reason: String) -> Self {
-        Self(reason)
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        Self(explain(&error))
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
+use crate::settings::SourceSettings;
 
 /// An open stream.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use rtmp::RtmpUrl;
 use url::Url;
 
 use super::hls::HlsUrl;
+use super::http_url::shown_http;
 use super::rtsp_play::RtspUrl;
 use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
@@ -176,18 +177,6 @@ impl Origin {
             }
         }
     }
-}
-
-/// A URL of `http` or `https` without secrets.
-pub(super) fn shown_http(url: &Url) -> String {
-    let mut shown = url.clone();
-    // Both fail only for URLs without a host, which are refused.
-    let _ = shown.set_username("");
-    let _ = shown.set_password(None);
-    shown.set_fragment(None);
-    shown.set_query(None);
-    let hidden = if url.query().is_some() { "?..." } else { "" };
-    format!("{shown}{hidden}")
 }
 
 fn is_pattern(app: &str, name: &str) -> bool {

@@ -9,7 +9,7 @@ use srt::{CallError, Caller, Connection, DATAGRAM_BYTES_MAX, End};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 
-use super::source::Failure;
+use super::failure::Failure;
 use super::ts::TsInput;
 use crate::peer::{call, call_failed, hang_up};
 use crate::settings::SourceSettings;

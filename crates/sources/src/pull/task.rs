@@ -13,8 +13,9 @@ use media::MediaKind;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::failure::Failure;
 use super::hls::Played;
-use super::source::{Failure, Source};
+use super::source::Source;
 use super::spec::PullSpec;
 use super::status::Status;
 use crate::backoff::{Backoff, random};

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
-use super::source::Failure;
+use super::failure::Failure;
 use super::ts::TsInput;
 use crate::settings::SourceSettings;
 

@@ -19,7 +19,7 @@ use range_reader::http::{Client, HttpResponse};
 use tokio::time::timeout;
 use url::Url;
 
-use super::super::source::Failure;
+use super::super::failure::Failure;
 use crate::settings::{SourceSettings, explain};
 
 /// Bytes of a segment: ten seconds of 25 Mbit/s.

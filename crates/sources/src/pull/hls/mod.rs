@@ -39,7 +39,7 @@ use self::fetch::Fetcher;
 use self::merge::Merge;
 use self::rendition::{EndMark, Follower, Loaded, News, SEGMENTS_AHEAD_MAX};
 use self::window::target_duration;
-use super::source::Failure;
+use super::failure::Failure;
 use crate::pace::Pace;
 use crate::settings::SourceSettings;
 

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 use url::Url;
 
-use super::super::source::Failure;
+use super::super::failure::Failure;
 use super::demux::{Reader, Wanted};
 use super::fetch::{FetchError, Fetcher, MAP_BYTES_MAX, SEGMENT_BYTES_MAX, decrypt};
 use super::window::{Window, target_duration};

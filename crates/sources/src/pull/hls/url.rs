@@ -6,6 +6,8 @@ use std::fmt;
 use hls::read::{MasterPlaylist, Rendition, RenditionKind, Variant};
 use url::Url;
 
+use super::super::http_url::shown_http;
+
 /// A playlist, and what to choose of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HlsUrl {
@@ -83,7 +85,7 @@ impl HlsUrl {
 /// Without secrets.
 impl fmt::Display for HlsUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::pull::spec::shown_http(&self.url))
+        f.write_str(&shown_http(&self.url))
     }
 }
 
