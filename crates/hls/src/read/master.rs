@@ -120,12 +120,14 @@ mod tests {
     #[test]
     fn variants_and_renditions_are_listed() {
         let text = "#EXTM3U\n#EXT-X-INDEPENDENT-SEGMENTS\n\
-            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"English\",LANGUAGE=\"en\",DEFAULT=YES,URI=\"en.m3u8\"\n\
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"English\",LANGUAGE=\"en\",\
+            DEFAULT=YES,URI=\"en.m3u8\"\n\
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"beside\"\n\
             #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"s\",NAME=\"x\",URI=\"s.m3u8\"\n\
             #EXT-X-MEDIA:TYPE=AUDIO\n\
             #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"i.m3u8\"\n\
-            #EXT-X-STREAM-INF:BANDWIDTH=3000000,RESOLUTION=1280x720,CODECS=\"avc1.64001f,mp4a.40.2\",AUDIO=\"a\"\n\
+            #EXT-X-STREAM-INF:BANDWIDTH=3000000,RESOLUTION=1280x720,\
+            CODECS=\"avc1.64001f,mp4a.40.2\",AUDIO=\"a\"\n\
             # a comment\n720.m3u8\n\
             #EXT-X-STREAM-INF:RESOLUTION=big\nsmall.m3u8\nnobody.m3u8\n";
         let Ok(Playlist::Master(master)) = Playlist::read(text.as_bytes()) else {

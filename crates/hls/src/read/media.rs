@@ -241,7 +241,8 @@ mod tests {
     #[test]
     fn ranges_go_on_within_a_resource() {
         let playlist = media(
-            "#EXT-X-BYTERANGE:10@5\na\n#EXT-X-BYTERANGE:20\na\n#EXT-X-BYTERANGE:7\nb\n#EXT-X-BYTERANGE:1@99\nb\nb\n",
+            "#EXT-X-BYTERANGE:10@5\na\n#EXT-X-BYTERANGE:20\na\n#EXT-X-BYTERANGE:7\nb\n\
+             #EXT-X-BYTERANGE:1@99\nb\nb\n",
         )
         .expect("a playlist");
         let ranges: Vec<_> = playlist

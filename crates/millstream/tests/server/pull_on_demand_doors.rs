@@ -18,7 +18,8 @@ use crate::common::{TIMEOUT, eventually, http};
 
 fn pattern(url: &str, more: &str) -> String {
     format!(
-        "{LOCAL}on_demand_linger_ms = 300\n{more}[[pull]]\nstream = \"cam/*\"\nurl = \"{url}\"\non_demand = true\n"
+        "{LOCAL}on_demand_linger_ms = 300\n{more}[[pull]]\nstream = \"cam/*\"\n\
+         url = \"{url}\"\non_demand = true\n"
     )
 }
 

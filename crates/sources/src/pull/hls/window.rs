@@ -44,12 +44,12 @@ impl Window {
             // Too late for it: what is left of a playlist that has ended, or where it is live.
             Some(next) if next < first => {
                 let begin = joined();
-                self.lost += first - next + begin as u64;
+                self.lost = self.lost.saturating_add(first - next).saturating_add(begin as u64);
                 (begin, true)
             }
             // The server counts from another number.
             Some(_) if end <= self.first => {
-                self.period += 1;
+                self.period = self.period.saturating_add(1);
                 (joined(), true)
             }
             // A cache has given an earlier playlist.
@@ -180,6 +180,11 @@ mod tests {
         let mut last = playlist(0, 5, &[0]);
         (last.media_sequence, last.discontinuity_sequence) = (u64::MAX, u64::MAX);
         taken(&mut window, &last);
+        // Far back, far ahead, and back again.
         taken(&mut window, &playlist(0, 5, &[]));
+        taken(&mut window, &last);
+        assert_eq!(window.period, u64::MAX);
+        assert_eq!(taken(&mut window, &playlist(0, 5, &[])).len(), 3);
+        taken(&mut window, &last);
     }
 }
