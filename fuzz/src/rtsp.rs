@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use rtsp::{
-    AnnouncedTrack, Event, Incoming, IncomingSettings, Limits, Login, Passing, PlaySession, PlaySettings,
-    ServerSession, Status, announced, described,
+    AnnouncedTrack, Event, Incoming, IncomingSettings, Limits, Login, Outgoing, Passing, PlaySession,
+    PlaySettings, RecordSession, RecordSettings, ServerSession, Status, announced, described,
 };
 
 /// A check: panics if `data` shows something wrong.
@@ -17,6 +17,7 @@ pub type Check = fn(data: &[u8]);
 pub const CHECKS: &[(&str, Check)] = &[
     ("rtsp_media", rtsp_media),
     ("rtsp_play", rtsp_play),
+    ("rtsp_record", rtsp_record),
     ("rtsp_sdp", rtsp_sdp),
     ("rtsp_session", rtsp_session),
 ];
@@ -45,6 +46,44 @@ pub fn rtsp_play(data: &[u8]) {
             let output = std::mem::take(session.output());
             assert!(output.len() < 256 << 10, "{} bytes", output.len());
             // No request has a line of the server's making.
+            let text = String::from_utf8(output.into_iter().filter(u8::is_ascii).collect()).expect("ASCII");
+            assert!(!text.contains("Injected:"), "{text}");
+            let _ = session.next_timeout();
+        }
+        session.tear_down();
+    }
+}
+
+/// What a server may say to a client that records.
+pub fn rtsp_record(data: &[u8]) {
+    use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+    let sound = |data: Vec<u8>| {
+        let times = (Timestamp::ZERO, Timestamp::ZERO);
+        Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Pcmu, times, data)
+    };
+    for piece in [data.len().max(1), 5] {
+        let began = Instant::now();
+        let mut media = Outgoing::new([1, 2], began);
+        media.learn(&sound(vec![1; 160]));
+        let settings = RecordSettings {
+            url: "rtsp://h/a".to_owned(),
+            login: Some(Login { user: "u".to_owned(), password: "p".to_owned() }),
+            user_agent: String::new(),
+            name: String::new(),
+        };
+        let mut session = RecordSession::new(settings, media, began).expect("a track");
+        let mut now = began;
+        for piece in data.chunks(piece) {
+            now += Duration::from_millis(700);
+            if session.handle_input(now, piece).is_err() {
+                break;
+            }
+            session.poll(now);
+            if session.is_recording() {
+                session.write(now, rtp::rtcp::NtpTime(1), &sound(vec![1; 160])).expect("it is carried");
+            }
+            let output = std::mem::take(session.output());
+            assert!(output.len() < 256 << 10, "{} bytes", output.len());
             let text = String::from_utf8(output.into_iter().filter(u8::is_ascii).collect()).expect("ASCII");
             assert!(!text.contains("Injected:"), "{text}");
             let _ = session.next_timeout();

@@ -385,7 +385,8 @@ fn pushes_thread(
     published: Receiver<StreamPublished>,
 ) -> Result<PushesThread, String> {
     let addresses = workers.addresses();
-    let listeners = [&addresses.rtmp, &addresses.rtmps, &addresses.srt].into_iter().flatten();
+    let listeners =
+        [&addresses.rtmp, &addresses.rtmps, &addresses.rtsp, &addresses.srt].into_iter().flatten();
     let input = PushesInput {
         settings,
         workers: WorkerHandles::new(workers.handles().to_vec()),

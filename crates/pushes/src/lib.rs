@@ -1,7 +1,8 @@
-//! Streams of this server that are sent on to other servers: RTMP, RTMPS, SRT, and MPEG-TS by UDP.
+//! Streams of this server that are sent on to other servers: RTMP, RTSP, both also by TLS, SRT, and
+//! MPEG-TS by UDP.
 //!
 //! ```text
-//! worker (home) -- tap, bounded --> task.rs: queue.rs, bounded -- target.rs: rtmp, srt, udp --> peer
+//! worker (home) -- tap, bounded --> task.rs: queue.rs, bounded -- target.rs: rtmp, rtsp .. --> peer
 //! ```
 //!
 //! A rule says which streams go where. For each published stream that a rule matches, a task is a
@@ -13,6 +14,7 @@ mod common;
 mod failure;
 mod queue;
 mod rtmp;
+mod rtsp;
 mod spec;
 mod srt;
 mod target;
@@ -20,6 +22,7 @@ mod task;
 mod thread;
 mod ts;
 mod udp;
+mod wire;
 
 pub use common::PushSettings;
 pub use queue::QueueLimits;

@@ -102,6 +102,21 @@ impl Queue {
         Some(frame)
     }
 
+    /// What waits, the oldest first.
+    pub(crate) fn frames(&self) -> Vec<Arc<Frame>> {
+        self.frames.iter().map(|(_, frame)| Arc::clone(frame)).collect()
+    }
+
+    /// Whether what waits says which tracks the stream has: video and audio, or one of them for as long
+    /// as `settling`.
+    pub(crate) fn has_tracks(&self, settling: Duration) -> bool {
+        let media = || self.frames.iter().map(|(_, frame)| frame).filter(|frame| is_media(frame));
+        let has = |kind| media().any(|frame| frame.track.kind == kind);
+        let span = media().map(|frame| frame.dts).max().zip(media().map(|frame| frame.dts).min());
+        let is_long = span.is_some_and(|(newest, oldest)| (newest - oldest).to_duration() >= settling);
+        is_long || (has(MediaKind::Video) && has(MediaKind::Audio))
+    }
+
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use range_reader::http::address::AddressPolicy;
 use rtmp::RtmpUrl;
-use sources::pull::SrtUrl;
+use sources::pull::{RtspUrl, SrtUrl};
 use sources::settings::{AddedBy, SourceSettings};
 use sources::template::Template;
 use worker_api::pattern::Pattern;
@@ -36,6 +36,7 @@ pub struct PushSpec {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum TargetUrl {
     Rtmp(RtmpUrl),
+    Rtsp(RtspUrl),
     Srt(SrtUrl),
     Udp(UdpTarget),
 }
@@ -81,6 +82,7 @@ impl PushSpec {
     pub fn check(&self, added_by: AddedBy, settings: &SourceSettings) -> Result<(), String> {
         match self.target("app", "stream")? {
             TargetUrl::Rtmp(url) => settings.check_host(&url.host),
+            TargetUrl::Rtsp(url) => settings.check_host(&url.host),
             TargetUrl::Srt(url) => settings.check_host(&url.host),
             // No peer agrees to what it gets: whoever uses the API would send datagrams anywhere.
             TargetUrl::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
@@ -137,6 +139,13 @@ impl TargetUrl {
             "rtmp" | "rtmps" => {
                 text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
             }
+            "rtsp" | "rtsps" => {
+                let url = RtspUrl::parse(text)?;
+                match url.udp {
+                    true => Err("cannot use its URL: media is sent in the connection, not by UDP".to_owned()),
+                    false => Ok(Self::Rtsp(url)),
+                }
+            }
             "srt" => {
                 let url = SrtUrl::parse(text)?;
                 match url.program {
@@ -149,9 +158,9 @@ impl TargetUrl {
                 Err("needs a `url`, such as \"rtmp://backup.example/{app}/{stream}\"".to_owned())
             }
             "" => Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"srt://\"".to_owned()),
-            other => {
-                Err(format!("cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, srt and udp"))
-            }
+            other => Err(format!(
+                "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, srt and udp"
+            )),
         }
     }
 
@@ -162,9 +171,15 @@ impl TargetUrl {
                 let name = url.stream.split('?').next().unwrap_or_default();
                 Some(format!("{}/{name}", url.app))
             }
+            Self::Rtsp(url) => Some(url.path()),
             Self::Srt(url) => srt::StreamId::parse(&url.stream_id).ok().map(|id| id.resource.to_owned()),
             Self::Udp(_) => None,
         }
+    }
+
+    /// Whether the target has to be told the tracks of a stream before it takes the first frame.
+    pub(crate) fn needs_tracks(&self) -> bool {
+        matches!(self, Self::Rtsp(_))
     }
 }
 
@@ -334,7 +349,11 @@ mod tests {
             ("cam", "rtmp://h/a/b", "names no application"),
             ("live/cam", "", "needs a `url`"),
             ("live/cam", "h/a/b?secret", "no scheme"),
-            ("live/cam", "https://h/whip?secret", "scheme `https`: it takes rtmp, rtmps, srt and udp"),
+            (
+                "live/cam",
+                "https://h/whip?secret",
+                "scheme `https`: it takes rtmp, rtmps, rtsp, rtsps, srt and udp",
+            ),
             ("live/cam", "rtmp://secret:secret@h/a/b", "no user name"),
             ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
             ("live/*", "rtmp://{stream}.h/a/{stream}", "in its path and query only"),

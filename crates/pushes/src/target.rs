@@ -1,6 +1,7 @@
 //! A server or receiver that a stream is sent to, whichever protocol it takes it by.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use media::Frame;
@@ -8,6 +9,7 @@ use sources::settings::SourceSettings;
 
 use crate::failure::{Failure, NotSent};
 use crate::rtmp::RtmpPush;
+use crate::rtsp::RtspPush;
 use crate::spec::TargetUrl;
 use crate::srt::SrtPush;
 use crate::udp::UdpPush;
@@ -19,24 +21,30 @@ const FINISH_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) enum Target {
     Rtmp(Box<RtmpPush>),
+    Rtsp(Box<RtspPush>),
     Srt(Box<SrtPush>),
     Udp(Box<UdpPush>),
 }
 
 impl Target {
     /// Opens it: it accepts the stream when this returns. `own_ports` are those this server listens on,
-    /// and `is_pushed` says whether a stream of this server would be pushed.
+    /// `is_pushed` says whether a stream of this server would be pushed, and `begin` is what the stream
+    /// begins with, where the target wants to know its tracks ([`TargetUrl::needs_tracks`]).
     pub(crate) async fn open(
         url: &TargetUrl,
         settings: &SourceSettings,
         own_ports: &[u16],
         is_pushed: impl Fn(&str) -> bool,
+        begin: &[Arc<Frame>],
     ) -> Result<Self, Failure> {
         // What a push sends to this server is pushed again, and so on.
         let would_loop = url.stream().is_some_and(|stream| is_pushed(&stream));
         let own_ports = if would_loop { own_ports } else { &[] };
         Ok(match url {
             TargetUrl::Rtmp(url) => Self::Rtmp(Box::new(RtmpPush::open(url, settings, own_ports).await?)),
+            TargetUrl::Rtsp(url) => {
+                Self::Rtsp(Box::new(RtspPush::open(url, settings, own_ports, begin).await?))
+            }
             TargetUrl::Srt(url) => Self::Srt(Box::new(SrtPush::open(url, settings, own_ports).await?)),
             TargetUrl::Udp(target) => Self::Udp(Box::new(UdpPush::open(target)?)),
         })
@@ -46,6 +54,7 @@ impl Target {
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), NotSent> {
         match self {
             Self::Rtmp(target) => target.send(frame),
+            Self::Rtsp(target) => target.send(frame),
             Self::Srt(target) => target.send(frame),
             Self::Udp(target) => target.send(frame),
         }
@@ -54,7 +63,8 @@ impl Target {
     /// Whether it takes another frame at present.
     pub(crate) fn has_room(&self) -> bool {
         match self {
-            Self::Rtmp(target) => target.has_room(),
+            Self::Rtmp(target) => target.wire().has_room(),
+            Self::Rtsp(target) => target.wire().has_room(),
             Self::Srt(target) => target.has_room(),
             Self::Udp(target) => target.has_room(),
         }
@@ -63,7 +73,8 @@ impl Target {
     /// Whether something waits for the peer to take it.
     pub(crate) fn is_blocked(&self) -> bool {
         match self {
-            Self::Rtmp(target) => target.pending() > 0,
+            Self::Rtmp(target) => target.wire().pending() > 0,
+            Self::Rtsp(target) => target.wire().pending() > 0,
             Self::Srt(target) => !target.has_room(),
             // Nobody has to take it.
             Self::Udp(_) => false,
@@ -74,6 +85,7 @@ impl Target {
     pub(crate) async fn drive(&mut self) -> Result<u64, Failure> {
         match self {
             Self::Rtmp(target) => target.drive().await,
+            Self::Rtsp(target) => target.drive().await,
             Self::Srt(target) => target.drive().await,
             Self::Udp(target) => target.drive().await,
         }
@@ -90,6 +102,7 @@ impl Target {
         let finishing = async {
             match self {
                 Self::Rtmp(target) => target.finish().await,
+                Self::Rtsp(target) => target.finish().await,
                 Self::Srt(target) => target.finish().await,
                 Self::Udp(target) => target.finish().await,
             }
@@ -101,7 +114,8 @@ impl Target {
     /// Where it is.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         match self {
-            Self::Rtmp(target) => target.peer(),
+            Self::Rtmp(target) => target.wire().peer(),
+            Self::Rtsp(target) => target.wire().peer(),
             Self::Srt(target) => Some(target.peer()),
             Self::Udp(target) => Some(target.peer()),
         }

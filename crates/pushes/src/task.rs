@@ -24,6 +24,8 @@ use crate::target::Target;
 /// Time of the frames that a receiver without an own clock gets at once when a stream begins; of a longer
 /// group of pictures it gets none.
 const CATCH_UP: Duration = Duration::from_secs(1);
+/// A track that has not begun so long after the first one is not waited for.
+const SETTLING: Duration = Duration::from_millis(500);
 
 /// One stream on its way to one target.
 #[derive(Debug)]
@@ -160,10 +162,18 @@ impl Attempt<'_> {
             Ok(tap) => tap,
             Err(end) => return end,
         };
+        let mut queue = Queue::new(common.settings.queue);
+        if url.needs_tracks()
+            && let Err(end) = wait_for_tracks(&mut tap, &mut queue, stop).await
+        {
+            return end;
+        }
+        let (sources, begin) = (&common.settings.sources, queue.frames());
         let opened = tokio::select! {
-            opened = Target::open(url, &common.settings.sources, &common.own_ports, is_pushed) => opened,
+            opened = Target::open(url, sources, &common.own_ports, is_pushed, &begin) => opened,
             _ = &mut *stop => return End::Over,
         };
+        drop(begin);
         let mut target = match opened {
             Ok(target) => target,
             Err(failure) => return End::Failed(failure),
@@ -171,7 +181,7 @@ impl Attempt<'_> {
         if let Some(peer) = target.peer() {
             tracing::debug!(stream = self.push.stream(), %peer, "the target has accepted");
         }
-        let end = self.relay(&mut target, &mut tap, stop).await;
+        let end = self.relay(&mut target, &mut tap, queue, stop).await;
         drop(tap);
         if matches!(end, End::Over) {
             target.finish().await;
@@ -204,9 +214,14 @@ impl Attempt<'_> {
     }
 
     /// Sends what comes; returns when it ends.
-    async fn relay(self, target: &mut Target, tap: &mut Tap, stop: &mut oneshot::Receiver<()>) -> End {
+    async fn relay(
+        self,
+        target: &mut Target,
+        tap: &mut Tap,
+        mut queue: Queue,
+        stop: &mut oneshot::Receiver<()>,
+    ) -> End {
         let Self { common, push, live_since, .. } = self;
-        let mut queue = Queue::new(common.settings.queue);
         let mut carried = Carried::default();
         let mut last_progress = Instant::now();
         let mut is_over = false;
@@ -245,11 +260,10 @@ impl Attempt<'_> {
             }
             tokio::select! {
                 _ = &mut *stop => return End::Over,
-                item = tap.next(), if !is_over => match item {
-                    Ok(TapItem::Stop) => is_over = true,
-                    Ok(item) => take(&mut queue, item, target.begins_live()),
-                    Err(EndReason::Kicked) => return End::Failed(Failure::lasting("its session was ended")),
-                    Err(_) => is_over = true,
+                item = tap.next(), if !is_over => match next_item(item) {
+                    Ok(Some(item)) => take(&mut queue, item, target.begins_live()),
+                    Ok(None) => is_over = true,
+                    Err(failure) => return End::Failed(failure),
                 },
                 moved = target.drive() => match moved {
                     Ok(0) => {}
@@ -265,6 +279,40 @@ impl Attempt<'_> {
             }
         }
     }
+}
+
+/// What a tap brought; none if the stream is over.
+fn next_item(item: Result<TapItem, EndReason>) -> Result<Option<TapItem>, Failure> {
+    match item {
+        Ok(TapItem::Stop) => Ok(None),
+        Ok(item) => Ok(Some(item)),
+        Err(EndReason::Kicked) => Err(Failure::lasting("its session was ended")),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Fills the queue until it says which tracks the stream has.
+async fn wait_for_tracks(
+    tap: &mut Tap,
+    queue: &mut Queue,
+    stop: &mut oneshot::Receiver<()>,
+) -> Result<(), End> {
+    let mut first: Option<Instant> = None;
+    while !queue.has_tracks(SETTLING) {
+        let until = first.map(|first| first + SETTLING);
+        tokio::select! {
+            _ = &mut *stop => return Err(End::Over),
+            item = tap.next() => match next_item(item)? {
+                Some(item) => take(queue, item, false),
+                None => return Err(End::Over),
+            },
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
+        }
+        if first.is_none() && queue.frames().iter().any(|frame| is_media(frame)) {
+            first = Some(Instant::now());
+        }
+    }
+    Ok(())
 }
 
 fn take(queue: &mut Queue, item: TapItem, begins_live: bool) {
@@ -308,6 +356,7 @@ impl Carried {
                 self.left_out += 1;
                 false
             }
+            Err(NotSent::Changed(reason)) => return Err(Failure::new(reason)),
             Err(NotSent::Track(reason)) => {
                 let main = if has_video { TrackId::VIDEO } else { TrackId::AUDIO };
                 if track == main {

@@ -1,4 +1,4 @@
-//! RTSP 1.0 (RFC 2326) as machines over bytes: the server's side, and a client that plays.
+//! RTSP 1.0 (RFC 2326) as machines over bytes: the server's side, and clients that play and record.
 //!
 //! ```text
 //! bytes ─▶ input (requests, interleaved packets) ─▶ ServerSession ─▶ Event, to be answered
@@ -6,6 +6,7 @@
 //! Event::Media ─▶ Incoming: RTP, RTCP ─▶ bridge::RtpToFrame ─▶ media::Frame, with decoding times
 //!              or Passing: the same packets, to be handed on as they came
 //! PlaySession: a client, with an Incoming of its own ─▶ media::Frame
+//! media::Frame ─▶ RecordSession: a client, with an Outgoing of its own
 //! media::Frame ─▶ Outgoing: rtp::packetize, sender reports ─▶ interleaved packets, for all players
 //! ```
 //!
@@ -30,6 +31,8 @@ mod outgoing;
 mod passing;
 mod play;
 mod reception;
+mod record;
+mod requests;
 mod sdp;
 mod server;
 mod transport;
@@ -50,8 +53,10 @@ pub use incoming::{Dropped, Incoming, IncomingSettings};
 pub use input::{InputError, Limits, MAGIC};
 pub use outgoing::{Outgoing, TRACKS, channel_of};
 pub use passing::Passing;
-pub use play::{PlayError, PlaySession, PlaySettings, TRACKS_MAX};
+pub use play::{PlaySession, PlaySettings, TRACKS_MAX};
 pub use reception::ReceptionStats;
+pub use record::{NotWritten, RecordSession, RecordSettings};
+pub use requests::ClientError;
 pub use sdp::{AnnouncedTrack, Described, SdpError, announced, carried, described};
 pub use server::{Ends, Event, Role, ServerSession, Status, Target};
 pub use transport::{Lower, Setup};

@@ -232,6 +232,25 @@ impl Outgoing {
         })
     }
 
+    /// Takes the track of a frame in, if that says what it is, and sends nothing.
+    pub fn learn(&mut self, frame: &Frame) {
+        let Some(at) = track_of(frame.track.kind).filter(|_| frame.track.index == 0) else { return };
+        let is_track = !matches!(frame.role, FrameRole::Metadata | FrameRole::End | FrameRole::Other);
+        if is_track && !self.is_described && self.tracks[at].is_none() {
+            self.tracks[at] = Track::of(frame, self.random[at]);
+        }
+    }
+
+    /// Whether there is a track of this kind.
+    pub(crate) fn has_track(&self, kind: MediaKind) -> bool {
+        track_of(kind).is_some_and(|at| self.tracks[at].is_some())
+    }
+
+    /// Whether a frame says what its track is, as far as RTSP carries that.
+    pub(crate) fn would_describe(&self, frame: &Frame) -> bool {
+        frame.role != FrameRole::End && Track::of(frame, 1).is_some()
+    }
+
     /// Why nothing goes on, if nothing does: what was described is not what comes.
     pub fn refusal(&self) -> Option<&'static str> {
         self.refusal
@@ -243,9 +262,7 @@ impl Outgoing {
         if matches!(frame.role, FrameRole::Metadata | FrameRole::End | FrameRole::Other) {
             return;
         }
-        if self.tracks[at].is_none() && !self.is_described {
-            self.tracks[at] = Track::of(frame, self.random[at]);
-        }
+        self.learn(frame);
         let Some(track) = &mut self.tracks[at] else { return };
         if frame.codec != track.config.codec {
             self.refusal = Some("the stream has changed its codec");

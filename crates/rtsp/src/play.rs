@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use media::Frame;
-use rtsp_types::{HeaderName, Method, Request, Response};
+use rtsp_types::Response;
 
-use crate::client_auth::{Challenge, Login};
+use crate::client_auth::Login;
 use crate::incoming::{Incoming, IncomingSettings, write_interleaved};
-use crate::input::{Input, InputError, Item, Limits};
-use crate::sdp::{AnnouncedTrack, Described, SdpError, carried, described};
+use crate::input::{Input, Item};
+use crate::requests::{ClientError, LIMITS, Requests, channels_of, control_url, field, is_url};
+use crate::sdp::{Described, carried, described};
 
 /// What is played, and how.
 #[derive(Debug, Clone)]
@@ -35,47 +36,6 @@ pub struct PlaySettings {
     pub reorder_max: Duration,
 }
 
-/// Why nothing can be played, or no longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlayError {
-    /// It is no RTSP.
-    Input(InputError),
-    /// The server wants user and password, and there are none.
-    LoginNeeded,
-    /// It does not take those that there are.
-    LoginWrong,
-    /// It wants them in another form than Basic or Digest.
-    LoginUnknown,
-    /// It answers with this status.
-    Status(u16),
-    /// It sends the client to another server.
-    Redirected,
-    /// Its description cannot be used.
-    Description(SdpError),
-    /// It does not send media in the form that was asked for.
-    Transport,
-    /// It says that the stream is over.
-    Over,
-}
-
-impl PlayError {
-    /// One sentence for the log and the API.
-    pub fn reason(self) -> String {
-        match self {
-            Self::Input(InputError::NoRequest) => "what the server sends is no RTSP".to_owned(),
-            Self::Input(error) => format!("the server sends: {}", error.reason()),
-            Self::LoginNeeded => "the server wants a user name and a password".to_owned(),
-            Self::LoginWrong => "the server does not accept the user name and password".to_owned(),
-            Self::LoginUnknown => "the server wants credentials in a form that is not known".to_owned(),
-            Self::Status(status) => format!("the server answers {status}"),
-            Self::Redirected => "the server redirects, which is not followed".to_owned(),
-            Self::Description(error) => format!("the stream cannot be used: {}", error.reason()),
-            Self::Transport => "the server does not send media in the form that was asked for".to_owned(),
-            Self::Over => "the server ended the stream".to_owned(),
-        }
-    }
-}
-
 /// One stream that is played.
 ///
 /// **After each call, [`output`](Self::output) is to be written to the connection and
@@ -83,20 +43,13 @@ impl PlayError {
 /// [`next_timeout`](Self::next_timeout).**
 #[derive(Debug)]
 pub struct PlaySession {
-    settings: PlaySettings,
+    udp: Option<[[u16; 2]; TRACKS_MAX]>,
+    reorder_max: Duration,
     input: Input,
-    output: Vec<u8>,
-    sequence: u32,
-    challenge: Option<Challenge>,
+    requests: Requests,
     step: Step,
-    /// What is asked at present, besides signs of life.
-    asked: Asked,
     base: String,
     aggregate: String,
-    session: Option<String>,
-    keeps_by_parameter: bool,
-    keep_every: Duration,
-    kept_at: Instant,
     tracks: Vec<Track>,
     notes: Vec<&'static str>,
     media: Option<Incoming>,
@@ -112,17 +65,6 @@ enum Step {
     Playing,
 }
 
-/// A request that may have to be sent again.
-#[derive(Debug, Clone, Default)]
-struct Asked {
-    method: &'static str,
-    uri: String,
-    fields: String,
-    sequence: u32,
-    /// It was sent again for a challenge.
-    is_again: bool,
-}
-
 /// A track that is carried.
 #[derive(Debug)]
 struct Track {
@@ -136,54 +78,48 @@ struct Track {
 impl PlaySession {
     /// Begins: the first request is in the output.
     pub fn new(settings: PlaySettings, now: Instant) -> Self {
-        let base = settings.url.clone();
+        let PlaySettings { url, login, user_agent, udp, reorder_max } = settings;
         let mut session = Self {
-            aggregate: base.clone(),
-            settings,
+            udp,
+            reorder_max,
             input: Input::default(),
-            output: Vec::new(),
-            sequence: 0,
-            challenge: None,
+            requests: Requests::new(login, user_agent, now),
             step: Step::Options,
-            asked: Asked::default(),
-            base,
-            session: None,
-            keeps_by_parameter: false,
-            keep_every: TIMEOUT_BY_DEFAULT / 2,
-            kept_at: now,
+            base: url.clone(),
+            aggregate: url.clone(),
             tracks: Vec::new(),
             notes: Vec::new(),
             media: None,
         };
-        session.ask("OPTIONS", session.base.clone(), String::new());
+        session.ask("OPTIONS", url, String::new());
         session
     }
 
     /// Bytes for the server.
     pub fn output(&mut self) -> &mut Vec<u8> {
-        &mut self.output
+        self.requests.output()
     }
 
     /// Takes what has come on the connection.
-    pub fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> Result<(), PlayError> {
+    pub fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> Result<(), ClientError> {
         self.input.push(bytes);
         loop {
             // Some send packets before they answer PLAY.
             let has_channels = matches!(self.step, Step::Setup(_) | Step::Play | Step::Playing);
-            let item = self.input.next(&LIMITS, has_channels).map_err(PlayError::Input)?;
+            let item = self.input.next(&LIMITS, has_channels).map_err(ClientError::Input)?;
             match item {
                 None => return Ok(()),
                 Some(Item::Packet { channel, from, to }) => {
                     let known = |track: &Track| track.channels.iter().position(|one| *one == channel);
                     let of = self.tracks.iter().enumerate().find_map(|(at, track)| Some((at, known(track)?)));
-                    if let (Some((track, part)), None) = (of, self.settings.udp) {
+                    if let (Some((track, part)), None) = (of, self.udp) {
                         let packet = self.input.bytes(from, to);
                         let at = self.tracks[track].at;
                         take_packet(&mut self.media, now, at, part == 1, packet)?;
                     }
                 }
                 Some(Item::Answer(answer)) => self.answered(now, &answer)?,
-                Some(Item::Request(request)) => self.requested(&request)?,
+                Some(Item::Request(request)) => self.requests.requested(&request)?,
             }
         }
     }
@@ -195,7 +131,7 @@ impl PlaySession {
         track: usize,
         is_rtcp: bool,
         datagram: &[u8],
-    ) -> Result<(), PlayError> {
+    ) -> Result<(), ClientError> {
         match self.tracks.get(track) {
             Some(track) => take_packet(&mut self.media, now, track.at, is_rtcp, datagram),
             None => Ok(()),
@@ -207,16 +143,14 @@ impl PlaySession {
         if let Some(media) = &mut self.media {
             media.poll(now);
         }
-        if self.step == Step::Playing && now.saturating_duration_since(self.kept_at) >= self.keep_every {
-            self.kept_at = now;
-            let method = if self.keeps_by_parameter { "GET_PARAMETER" } else { "OPTIONS" };
-            self.ask(method, self.aggregate.clone(), String::new());
+        if self.step == Step::Playing {
+            self.requests.keep(now, &self.aggregate);
         }
     }
 
     /// When [`poll`](Self::poll) is due.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let keep = (self.step == Step::Playing).then(|| self.kept_at + self.keep_every);
+        let keep = (self.step == Step::Playing).then(|| self.requests.next_keep());
         self.media.as_ref().and_then(Incoming::next_timeout).into_iter().chain(keep).min()
     }
 
@@ -229,7 +163,7 @@ impl PlaySession {
     /// were set up.
     pub fn report(&mut self, now: Instant, mut send: impl FnMut(usize, &[u8])) {
         let Some(media) = &mut self.media else { return };
-        let (tracks, output, is_udp) = (&self.tracks, &mut self.output, self.settings.udp.is_some());
+        let (tracks, output, is_udp) = (&self.tracks, self.requests.output(), self.udp.is_some());
         media.report(now, |at, report| {
             let Some(number) = tracks.iter().position(|track| track.at == at) else { return };
             if is_udp {
@@ -258,57 +192,28 @@ impl PlaySession {
 
     /// Asks the server to end the session; the connection may be closed then.
     pub fn tear_down(&mut self) {
-        if self.session.is_some() {
-            self.ask("TEARDOWN", self.aggregate.clone(), String::new());
-        }
+        self.requests.tear_down(&self.aggregate);
     }
 
     fn ask(&mut self, method: &'static str, uri: String, fields: String) {
-        self.asked = Asked { method, uri, fields, ..Asked::default() };
-        self.send_asked();
+        self.requests.ask(method, uri, fields, String::new());
     }
 
-    fn send_asked(&mut self) {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.asked.sequence = self.sequence;
-        let Asked { method, uri, fields, sequence, .. } = &self.asked;
-        let agent = &self.settings.user_agent;
-        let mut head = format!("{method} {uri} RTSP/1.0\r\nCSeq: {sequence}\r\nUser-Agent: {agent}\r\n");
-        if let Some(session) = &self.session {
-            head += &format!("Session: {session}\r\n");
-        }
-        if let (Some(challenge), Some(login)) = (&mut self.challenge, &self.settings.login) {
-            head += &format!("Authorization: {}\r\n", challenge.answer(login, method, uri));
-        }
-        head += fields;
-        head += "\r\n";
-        self.output.extend_from_slice(head.as_bytes());
-    }
-
-    fn answered(&mut self, now: Instant, answer: &Response<Vec<u8>>) -> Result<(), PlayError> {
-        // An answer to something before, which came late. Some leave the number out.
-        let number = field(answer, "CSeq").and_then(|text| text.trim().parse::<u32>().ok());
-        if number.is_some_and(|number| number != self.asked.sequence) {
-            return Ok(());
-        }
-        let status = u16::from(answer.status());
-        if status == 401 {
-            return self.challenged(answer);
-        }
+    fn answered(&mut self, now: Instant, answer: &Response<Vec<u8>>) -> Result<(), ClientError> {
+        let Some(status) = self.requests.answered(answer)? else { return Ok(()) };
         match (self.step, status) {
             // What some do not know.
             (Step::Options, 400..=599) => {}
             // A sign of life that was not taken; without its session there is nothing to keep.
-            (Step::Playing, 454) => return Err(PlayError::Over),
+            (Step::Playing, 454) => return Err(ClientError::Over),
             (Step::Playing, _) => return Ok(()),
             (_, 200..=299) => {}
-            (_, 300..=399) => return Err(PlayError::Redirected),
-            _ => return Err(PlayError::Status(status)),
+            (_, 300..=399) => return Err(ClientError::Redirected),
+            _ => return Err(ClientError::Status(status)),
         }
         match self.step {
             Step::Options => {
-                let public = field(answer, "Public").unwrap_or_default();
-                self.keeps_by_parameter = public.split(',').any(|method| method.trim() == "GET_PARAMETER");
+                self.requests.learn_options(answer);
                 self.step = Step::Describe;
                 self.ask("DESCRIBE", self.base.clone(), "Accept: application/sdp\r\n".to_owned());
             }
@@ -321,9 +226,7 @@ impl PlaySession {
                 self.set_up(0);
             }
             Step::Setup(at) => {
-                if let Some(session) = field(answer, "Session") {
-                    self.keep_session(session)?;
-                }
+                self.requests.learn_session(answer)?;
                 self.take_transport(at, field(answer, "Transport").unwrap_or_default())?;
                 if at + 1 < self.tracks.len() {
                     self.set_up(at + 1);
@@ -334,32 +237,15 @@ impl PlaySession {
             }
             Step::Play => {
                 self.step = Step::Playing;
-                self.kept_at = now;
+                self.requests.begin_to_keep(now);
             }
             Step::Playing => {}
         }
         Ok(())
     }
 
-    fn challenged(&mut self, answer: &Response<Vec<u8>>) -> Result<(), PlayError> {
-        if self.settings.login.is_none() {
-            return Err(PlayError::LoginNeeded);
-        }
-        let challenge = field(answer, "WWW-Authenticate").and_then(Challenge::read);
-        let challenge = challenge.ok_or(PlayError::LoginUnknown)?;
-        let known = self.challenge.as_ref();
-        // A server that always has another nonce is not answered for ever.
-        if self.asked.is_again || known.is_some_and(|known| known.is_repeated_by(&challenge)) {
-            return Err(PlayError::LoginWrong);
-        }
-        self.asked.is_again = true;
-        self.challenge = Some(challenge);
-        self.send_asked();
-        Ok(())
-    }
-
-    fn describe(&mut self, now: Instant, body: &[u8]) -> Result<(), PlayError> {
-        let Described { tracks, control, notes } = described(body).map_err(PlayError::Description)?;
+    fn describe(&mut self, now: Instant, body: &[u8]) -> Result<(), ClientError> {
+        let Described { tracks, control, notes } = described(body).map_err(ClientError::Description)?;
         self.notes = notes;
         self.aggregate = match control {
             Some(control) if is_url(&control) => control,
@@ -371,12 +257,12 @@ impl PlaySession {
             .enumerate()
             .map(|(number, (at, (track, _)))| Track {
                 at,
-                uri: control_url(&self.base, track),
+                uri: control_url(&self.base, &track.control),
                 channels: [2 * number as u8, 2 * number as u8 + 1],
                 server_ports: None,
             })
             .collect();
-        let settings = IncomingSettings { delay_max: self.settings.reorder_max };
+        let settings = IncomingSettings { delay_max: self.reorder_max };
         self.media = Some(Incoming::new(&tracks, settings, now));
         Ok(())
     }
@@ -384,7 +270,7 @@ impl PlaySession {
     fn set_up(&mut self, at: usize) {
         self.step = Step::Setup(at);
         let Track { uri, channels: [rtp, rtcp], .. } = &self.tracks[at];
-        let transport = match self.settings.udp {
+        let transport = match self.udp {
             Some(ports) => {
                 let [rtp, rtcp] = ports[at];
                 format!("Transport: RTP/AVP;unicast;client_port={rtp}-{rtcp}\r\n")
@@ -394,63 +280,23 @@ impl PlaySession {
         self.ask("SETUP", uri.clone(), transport);
     }
 
-    /// `id;timeout=60`
-    fn keep_session(&mut self, text: &str) -> Result<(), PlayError> {
-        let (id, rest) = text.split_once(';').unwrap_or((text, ""));
-        let id = id.trim();
-        if id.is_empty() || id.len() > SESSION_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(PlayError::Input(InputError::NoRequest));
-        }
-        self.session = Some(id.to_owned());
-        let timeout = rest.split(';').find_map(|part| {
-            let (key, value) = part.split_once('=')?;
-            key.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().parse().ok()).flatten()
-        });
-        let timeout = timeout.map_or(TIMEOUT_BY_DEFAULT, Duration::from_secs);
-        self.keep_every = (timeout / 2).clamp(KEEP_EVERY_MIN, TIMEOUT_BY_DEFAULT / 2);
-        Ok(())
-    }
-
     /// What a server says of how packets come; what it leaves out is as it was asked for.
-    fn take_transport(&mut self, at: usize, text: &str) -> Result<(), PlayError> {
+    fn take_transport(&mut self, at: usize, text: &str) -> Result<(), ClientError> {
         let is_tcp = text.to_ascii_uppercase().contains("RTP/AVP/TCP");
-        if is_tcp == self.settings.udp.is_some() && !text.is_empty() {
-            return Err(PlayError::Transport);
+        if is_tcp == self.udp.is_some() && !text.is_empty() {
+            return Err(ClientError::Transport);
+        }
+        if let Some(channels) = channels_of(text)? {
+            self.tracks[at].channels = channels;
         }
         for part in text.split(';') {
             let Some((key, value)) = part.split_once('=') else { continue };
-            let (first, second) = value.split_once('-').unwrap_or((value, ""));
-            match key.trim() {
-                "interleaved" => {
-                    let rtp: u8 = first.trim().parse().map_err(|_| PlayError::Transport)?;
-                    let rtcp = second.trim().parse().unwrap_or(rtp.wrapping_add(1));
-                    self.tracks[at].channels = [rtp, rtcp];
-                }
-                "server_port" => {
-                    let rtp = first.trim().parse().map_err(|_| PlayError::Transport)?;
-                    let rtcp = second.trim().parse().unwrap_or(u16::wrapping_add(rtp, 1));
-                    self.tracks[at].server_ports = Some([rtp, rtcp]);
-                }
-                _ => {}
+            if key.trim() == "server_port" {
+                let (first, second) = value.split_once('-').unwrap_or((value, ""));
+                let rtp = first.trim().parse().map_err(|_| ClientError::Transport)?;
+                let rtcp = second.trim().parse().unwrap_or(u16::wrapping_add(rtp, 1));
+                self.tracks[at].server_ports = Some([rtp, rtcp]);
             }
-        }
-        Ok(())
-    }
-
-    /// A server asks something: that the client is there, or that it goes.
-    fn requested(&mut self, request: &Request<Vec<u8>>) -> Result<(), PlayError> {
-        let status = match request.method() {
-            Method::Options | Method::GetParameter | Method::SetParameter => "200 OK",
-            Method::Teardown => return Err(PlayError::Over),
-            _ => "501 Not Implemented",
-        };
-        let name = HeaderName::from_static_str("CSeq").expect("a name");
-        let number = request.header(&name).map(|value| value.as_str().trim()).unwrap_or_default();
-        let number =
-            if number.len() <= 10 && number.bytes().all(|byte| byte.is_ascii_digit()) { number } else { "0" };
-        if self.output.len() < OUTPUT_BYTES_MAX {
-            let answer = format!("RTSP/1.0 {status}\r\nCSeq: {number}\r\n\r\n");
-            self.output.extend_from_slice(answer.as_bytes());
         }
         Ok(())
     }
@@ -463,52 +309,14 @@ fn take_packet(
     track: usize,
     is_rtcp: bool,
     packet: &[u8],
-) -> Result<(), PlayError> {
+) -> Result<(), ClientError> {
     let Some(media) = media else { return Ok(()) };
     if is_rtcp {
-        return if media.rtcp(now, track, packet) == Ok(true) { Err(PlayError::Over) } else { Ok(()) };
+        return if media.rtcp(now, track, packet) == Ok(true) { Err(ClientError::Over) } else { Ok(()) };
     }
     let _ = media.rtp(now, track, packet);
     Ok(())
 }
 
-/// The URL by which a track is set up (RFC 2326 section C.1.1), as cameras and their clients read it: what is
-/// not absolute goes behind the URL of the description.
-fn control_url(base: &str, track: &AnnouncedTrack) -> String {
-    let control = track.control.as_str();
-    if is_url(control) {
-        return control.to_owned();
-    }
-    let is_usable = control.bytes().all(|byte| byte.is_ascii_graphic()) && control.len() <= URL_BYTES_MAX;
-    if control.is_empty() || control == "*" || !is_usable {
-        return base.to_owned();
-    }
-    format!("{}/{}", base.trim_end_matches('/'), control.trim_start_matches('/'))
-}
-
-fn is_url(text: &str) -> bool {
-    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-    let is_rtsp = scheme.is_some_and(|scheme| scheme == "rtsp" || scheme == "rtsps");
-    is_rtsp && text.len() <= URL_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// The value of a field; none if it cannot be sent back.
-fn field<'a>(answer: &'a Response<Vec<u8>>, name: &'static str) -> Option<&'a str> {
-    let name = HeaderName::from_static_str(name).ok()?;
-    answer.header(&name).map(|value| value.as_str())
-}
-
 /// Tracks that are played: a video and an audio.
 pub const TRACKS_MAX: usize = 2;
-/// What a server may send at most; descriptions of cameras are a few kilobytes.
-const LIMITS: Limits = Limits { head_bytes_max: 16 << 10, body_bytes_max: 64 << 10, lines_max: 128 };
-/// How long a session lasts without a sign of life where the server does not say (RFC 2326 section 12.37).
-const TIMEOUT_BY_DEFAULT: Duration = Duration::from_secs(60);
-/// Signs of life at most this often, whatever the server says.
-const KEEP_EVERY_MIN: Duration = Duration::from_secs(1);
-/// Longest name of a session.
-const SESSION_BYTES_MAX: usize = 256;
-/// Longest URL that a server may name.
-const URL_BYTES_MAX: usize = 2048;
-/// Answers to a server that asks and does not read are left out from here on.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;

@@ -77,8 +77,8 @@ pub(super) struct NewPush {
     /// Which streams: a pattern of `app/name`, in which `*` stands for any run of characters.
     #[schema(example = "live/cam")]
     stream: String,
-    /// `rtmp`, `rtmps`, `srt` or `udp`; `{app}` and `{stream}` stand for the names of the stream. Addresses
-    /// that are not public, and `udp`, are refused unless the configuration allows them.
+    /// `rtmp`, `rtmps`, `rtsp`, `rtsps`, `srt` or `udp`; `{app}` and `{stream}` stand for the names of the
+    /// stream. Addresses that are not public, and `udp`, are refused unless the configuration allows them.
     #[schema(example = "rtmp://backup.example/{app}/{stream}")]
     url: String,
 }

@@ -11,8 +11,10 @@ use crate::common::openapi::departures;
 use crate::common::origin::{LOCAL, post, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use crate::common::tools::{Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample};
-use crate::common::{eventually, http, lasting_address};
+use crate::common::tools::{
+    Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
+};
+use crate::common::{TIMEOUT, eventually, http, lasting_address};
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
 
@@ -77,6 +79,86 @@ fn by_rtmp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
         server.api("/api/v1/pushes")["pushes"][0]["streams"].as_array()?.is_empty().then_some(())
     });
     assert!(!server.log().contains("secret") && !metrics.contains("secret"), "{}", server.log());
+}
+
+#[test]
+fn by_rtsp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
+    let target = Server::start_workers(2, "[auth]\npublish_token = \"sesame\"\n");
+    let url = target.rtsp_url("/copy/{app}/{stream}").replace("rtsp://", "rtsp://me:sesame@");
+    let server = pushing("live/*", &url);
+    let flv = Player::start(&target.flv_url("copy/live/mill"), target.dir.path().join("flv"));
+    target.wait_for_players("copy/live/mill", 1);
+    publish(&server.rtmp_url("live/mill"), 2).finish();
+    target.wait_for_publisher("copy/live/mill", false);
+    let (played, source) = (flv.frames_after_end(), frames_of(&sample()));
+    for (name, played, source) in
+        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
+    {
+        let content = |packet: &Packet| (packet.size, packet.checksum.clone());
+        let played: Vec<_> = played.iter().map(content).collect();
+        let source: Vec<_> = source.iter().map(content).collect();
+        // Sound ahead of the first picture is left out, as of every publisher by RTSP.
+        assert!(played.len() > source.len() - 20, "{name}: {} of {}", played.len(), source.len());
+        assert!(source.windows(played.len()).any(|window| window == played), "{name}: a run of the source's");
+    }
+    let pushes = server.api("/api/v1/pushes");
+    assert_eq!(pushes["pushes"][0]["url"], target.rtsp_url("/copy/{app}/{stream}"), "{pushes}");
+    assert!(!server.log().contains("sesame"), "{}", server.log());
+}
+
+/// What an RTSP server of a test answers to a client's requests, one after another; then it is silent.
+fn rtsp_server(answers: &'static [&'static str]) -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+    let url = format!("rtsp://me:sesame@{}/live/mill", listener.local_addr().expect("an address"));
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a client");
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        let mut said = String::new();
+        for answer in answers {
+            let from = said.len();
+            while !said[from..].contains("\r\n\r\n") {
+                let mut buffer = [0; 4096];
+                let read = socket.read(&mut buffer).expect("a request");
+                assert!(read > 0, "the client has gone: {said}");
+                said += &String::from_utf8_lossy(&buffer[..read]);
+            }
+            std::io::Write::write_all(&mut socket, answer.as_bytes()).expect("the client reads");
+        }
+        // Until it goes.
+        let mut rest = Vec::new();
+        let _ = socket.read_to_end(&mut rest);
+        said + &String::from_utf8_lossy(&rest)
+    });
+    (url, serving)
+}
+
+#[test]
+fn rtsp_servers_that_refuse_hang_or_say_nonsense_are_retried_with_a_reason() {
+    const OPTIONS: &str = "RTSP/1.0 200 OK\r\n\r\n";
+    const DIGEST: &str = "RTSP/1.0 401 Unauthorized\r\n\
+        WWW-Authenticate: Digest realm=\"r\", nonce=\"n\", algorithm=SHA-256\r\n\r\n";
+    let cases: [(&'static [&'static str], &str); 5] = [
+        (&[OPTIONS, "RTSP/1.0 403 Forbidden\r\n\r\n"], "the server answers 403"),
+        (&[OPTIONS], "does not accept the stream in time"),
+        (&["HTTP/1.1 200 OK\r\n\r\n"], "no RTSP"),
+        (&["RTSP/1.0 200 OK\r\nContent-Length: 90000000\r\n\r\n"], "body is too long"),
+        (&[OPTIONS, DIGEST, DIGEST], "does not accept the user name"),
+    ];
+    for (answers, reason) in cases {
+        let (url, serving) = rtsp_server(answers);
+        let config = format!(
+            "{LOCAL}connect_timeout_ms = 1000\n[[push]]\nstream = \"live/*\"\nurl = \"{}\"\n",
+            url.replace("mill", "{stream}")
+        );
+        let server = Server::start(&config);
+        let publisher = publish(&server.rtmp_url("live/mill"), 1);
+        let push = wait_for_push(&server, "it has failed", |push| push["last_error"].is_string());
+        assert!(push["last_error"].as_str().is_some_and(|error| error.contains(reason)), "{push}");
+        let said = serving.join().expect("a client");
+        assert!(!said.contains("sesame") && !push.to_string().contains("sesame"), "{said}");
+        assert_eq!(said.contains("algorithm=SHA-256"), reason.contains("user name"), "{said}");
+        drop(publisher);
+    }
 }
 
 #[test]

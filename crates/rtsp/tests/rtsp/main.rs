@@ -3,4 +3,5 @@
 mod fuzz_corpus;
 mod media_both_ways;
 mod play_cameras;
+mod record;
 mod sessions;

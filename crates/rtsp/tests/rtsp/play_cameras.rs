@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use media::{Codec, FrameRole};
-use rtsp::{Login, PlayError, PlaySession, PlaySettings};
+use rtsp::{ClientError, Login, PlaySession, PlaySettings};
 
 fn settings() -> PlaySettings {
     PlaySettings {
@@ -46,7 +46,7 @@ impl Camera {
         Asked { method, uri, number: number.to_owned(), text: text.clone() }
     }
 
-    fn answer(&mut self, status: &str, fields: &str, body: &str) -> Result<Asked, PlayError> {
+    fn answer(&mut self, status: &str, fields: &str, body: &str) -> Result<Asked, ClientError> {
         let Asked { number, .. } = self.peek();
         self.answer_numbered(&format!("CSeq: {number}\r\n"), status, fields, body)
     }
@@ -64,7 +64,7 @@ impl Camera {
         status: &str,
         fields: &str,
         body: &str,
-    ) -> Result<Asked, PlayError> {
+    ) -> Result<Asked, ClientError> {
         self.session.output().clear();
         let length = body.len();
         let text = format!("RTSP/1.0 {status}\r\n{number}{fields}Content-Length: {length}\r\n\r\n{body}");
@@ -214,7 +214,7 @@ fn sessions_are_kept_by_what_the_camera_knows() {
         camera.answer("501 Not Implemented", "", "").expect("what it does not know is no end");
         camera.now += Duration::from_secs(10);
         camera.session.poll(camera.now);
-        assert_eq!(camera.answer("454 Session Not Found", "", "").err(), Some(PlayError::Over));
+        assert_eq!(camera.answer("454 Session Not Found", "", "").err(), Some(ClientError::Over));
     }
 }
 
@@ -232,19 +232,19 @@ fn credentials_are_shown_when_they_are_asked_for() {
     assert!(next.method == "DESCRIBE" && next.text.contains("nonce=\"n1\""), "{}", next.text);
     let stale = camera.answer("401 Unauthorized", &digest("n2"), "").expect("a nonce that is old");
     assert!(stale.method == "DESCRIBE" && stale.text.contains("nonce=\"n2\""), "{}", stale.text);
-    assert_eq!(camera.answer("401 Unauthorized", &digest("n3"), "").err(), Some(PlayError::LoginWrong));
+    assert_eq!(camera.answer("401 Unauthorized", &digest("n3"), "").err(), Some(ClientError::LoginWrong));
 
     let basic = "WWW-Authenticate: Basic realm=\"cam\"\r\n";
     let mut camera = Camera::new(PlaySettings { login: login.clone(), ..settings() });
     let again = camera.answer("401 Unauthorized", basic, "").expect("it tries");
     assert!(again.text.contains("Authorization: Basic YWRtaW46c2VjcmV0\r\n"), "{}", again.text);
-    assert_eq!(camera.answer("401 Unauthorized", basic, "").err(), Some(PlayError::LoginWrong));
+    assert_eq!(camera.answer("401 Unauthorized", basic, "").err(), Some(ClientError::LoginWrong));
 
     let mut camera = Camera::new(settings());
-    assert_eq!(camera.answer("401 Unauthorized", basic, "").err(), Some(PlayError::LoginNeeded));
+    assert_eq!(camera.answer("401 Unauthorized", basic, "").err(), Some(ClientError::LoginNeeded));
     let mut camera = Camera::new(PlaySettings { login, ..settings() });
     let other = "WWW-Authenticate: Negotiate\r\n";
-    assert_eq!(camera.answer("401 Unauthorized", other, "").err(), Some(PlayError::LoginUnknown));
+    assert_eq!(camera.answer("401 Unauthorized", other, "").err(), Some(ClientError::LoginUnknown));
 }
 
 #[test]
@@ -322,5 +322,5 @@ fn hostile_cameras_end_with_a_reason() {
     camera.session.handle_input(camera.now, asks.as_bytes()).expect("requests");
     assert!(camera.session.output().len() < 128 << 10);
     let teardown = b"TEARDOWN rtsp://c/ RTSP/1.0\r\nCSeq: 2\r\n\r\n";
-    assert_eq!(camera.session.handle_input(camera.now, teardown).err(), Some(PlayError::Over));
+    assert_eq!(camera.session.handle_input(camera.now, teardown).err(), Some(ClientError::Over));
 }

@@ -55,7 +55,10 @@ impl Eq for RtspUrl {}
 
 impl RtspUrl {
     /// Reads a URL that begins with `rtsp://` or `rtsps://`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// What is wrong with it, without what may be secret.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let invalid = || "cannot use its URL: it is not a valid one".to_owned();
         let mut url = Url::parse(text).map_err(|_| invalid())?;
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(invalid)?.to_owned();
@@ -85,6 +88,23 @@ impl RtspUrl {
         let hidden = if url.query().is_some() { "?..." } else { "" };
         url.set_query(None);
         Ok(Self { host, port, tls, udp, login, asked, shown: format!("{url}{hidden}") })
+    }
+
+    /// Who asks, if the URL says so.
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    /// What requests name: without user and password.
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// Its path, decoded, without the slash that it begins with.
+    pub fn path(&self) -> String {
+        let path = self.asked.split_once("://").map_or("", |(_, rest)| rest);
+        let path = path.split('?').next().unwrap_or_default().split_once('/').map_or("", |(_, path)| path);
+        rtmp::name::query_value(&format!("v={}", path.replace('+', "%2B")), "v").unwrap_or_default()
     }
 }
 
@@ -146,7 +166,7 @@ impl RtspPlay {
         self.stream.write_all(&output).await?;
         self.stream.flush().await?;
         let Self { stream, session, input, peer, sockets, .. } = self;
-        let failed = |error: rtsp::PlayError| Failure::new(error.reason());
+        let failed = |error: rtsp::ClientError| Failure::new(error.reason());
         let due = session.next_timeout().map(Instant::from_std);
         let bytes = tokio::select! {
             read = stream.read(input) => {

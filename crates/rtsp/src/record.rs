@@ -1,0 +1,250 @@
+//! A client that publishes a stream to an RTSP server.
+//!
+//! ```text
+//! OPTIONS ─▶ ANNOUNCE ─▶ SETUP of each track ─▶ RECORD ─▶ media, sender reports, signs of life
+//!    └ 401: the same again with credentials, once for each challenge
+//! ```
+//! Media goes interleaved in the connection. What the stream has is announced once: a track that comes
+//! later, or becomes another, needs another session ([`NotWritten::Changed`]). What the server says in
+//! return, receiver reports and all, is bounded and passed over.
+
+use std::time::Instant;
+
+use media::{Frame, FrameRole, MediaKind};
+use rtp::rtcp::NtpTime;
+use rtsp_types::Response;
+
+use crate::client_auth::Login;
+use crate::input::{Input, Item, MAGIC};
+use crate::outgoing::{Outgoing, TRACKS, channel_of};
+use crate::requests::{ClientError, LIMITS, Requests, channels_of, control_url, field};
+use crate::server::control_of;
+
+/// What is recorded, and how.
+#[derive(Debug, Clone)]
+pub struct RecordSettings {
+    /// URL of the stream, without user and password.
+    pub url: String,
+    /// Who publishes, if the server wants to know.
+    pub login: Option<Login>,
+    /// What the client says it is.
+    pub user_agent: String,
+    /// Name of the stream, for the description.
+    pub name: String,
+}
+
+/// Why a frame is not sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotWritten {
+    /// RTSP does not carry its track; a sentence.
+    Track(String),
+    /// What was announced is not what comes; a sentence.
+    Changed(&'static str),
+}
+
+/// One stream that is recorded.
+///
+/// **After each call, [`output`](Self::output) is to be written to the connection;
+/// [`poll`](Self::poll) is due at [`next_timeout`](Self::next_timeout).**
+#[derive(Debug)]
+pub struct RecordSession {
+    url: String,
+    input: Input,
+    requests: Requests,
+    step: Step,
+    description: String,
+    /// Tracks that are set up, and the channels of each as the server has them.
+    tracks: Vec<usize>,
+    channels: [[u8; 2]; TRACKS],
+    media: Outgoing,
+    /// Memory for the packets of a frame.
+    packets: Vec<u8>,
+}
+
+/// How far it is: what the next answer is to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Options,
+    Announce,
+    Setup(usize),
+    Record,
+    Recording,
+}
+
+impl RecordSession {
+    /// Begins, with the tracks that are known to `media`: the first request is in the output. `None` if
+    /// there are none.
+    pub fn new(settings: RecordSettings, mut media: Outgoing, now: Instant) -> Option<Self> {
+        let RecordSettings { url, login, user_agent, name } = settings;
+        let description = media.description(&name)?;
+        let mut session = Self {
+            input: Input::default(),
+            requests: Requests::new(login, user_agent, now),
+            step: Step::Options,
+            description,
+            tracks: media.tracks().collect(),
+            channels: std::array::from_fn(|track| [channel_of(track), channel_of(track) + 1]),
+            media,
+            packets: Vec::new(),
+            url,
+        };
+        session.ask("OPTIONS", session.url.clone(), String::new());
+        Some(session)
+    }
+
+    /// Bytes for the server.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        self.requests.output()
+    }
+
+    /// Takes what has come on the connection.
+    pub fn handle_input(&mut self, now: Instant, bytes: &[u8]) -> Result<(), ClientError> {
+        self.input.push(bytes);
+        loop {
+            let has_channels = matches!(self.step, Step::Setup(_) | Step::Record | Step::Recording);
+            match self.input.next(&LIMITS, has_channels).map_err(ClientError::Input)? {
+                None => return Ok(()),
+                // Receiver reports: TCP repeats what is lost, and what is too slow shows in its window.
+                Some(Item::Packet { .. }) => {}
+                Some(Item::Answer(answer)) => self.answered(now, &answer)?,
+                Some(Item::Request(request)) => self.requests.requested(&request)?,
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn poll(&mut self, now: Instant) {
+        if self.is_recording() {
+            self.requests.keep(now, &self.url);
+        }
+    }
+
+    /// When [`poll`](Self::poll) is due.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.is_recording().then(|| self.requests.next_keep())
+    }
+
+    /// Whether the server takes media.
+    pub fn is_recording(&self) -> bool {
+        self.step == Step::Recording
+    }
+
+    /// Sends a frame that is decoded at its decoding time; sender reports go along.
+    ///
+    /// # Errors
+    /// Why it is not sent. [`NotWritten::Changed`] is for the whole session: it cannot go on.
+    pub fn write(&mut self, now: Instant, ntp: NtpTime, frame: &Frame) -> Result<(), NotWritten> {
+        self.media.takes(frame)?;
+        let mut packets = std::mem::take(&mut self.packets);
+        packets.clear();
+        self.media.write(now, ntp, frame.dts, frame, &mut packets);
+        self.append(&mut packets);
+        self.packets = packets;
+        self.media.refusal().map_or(Ok(()), |reason| Err(NotWritten::Changed(reason)))
+    }
+
+    /// Puts packets into the output, under the server's channels.
+    fn append(&mut self, packets: &mut [u8]) {
+        let mut rest = &mut packets[..];
+        while let Some((&mut [MAGIC, ref mut channel, high, low], behind)) = rest.split_first_chunk_mut() {
+            let (track, part) = (usize::from(*channel / 2), usize::from(*channel % 2));
+            *channel = self.channels[track][part];
+            let Some((_, next)) = behind.split_at_mut_checked(usize::from(u16::from_be_bytes([high, low])))
+            else {
+                break;
+            };
+            rest = next;
+        }
+        self.requests.output().extend_from_slice(packets);
+    }
+
+    /// Asks the server to end the session; the connection may be closed then.
+    pub fn tear_down(&mut self) {
+        self.requests.tear_down(&self.url);
+    }
+
+    fn ask(&mut self, method: &'static str, uri: String, fields: String) {
+        self.requests.ask(method, uri, fields, String::new());
+    }
+
+    fn answered(&mut self, now: Instant, answer: &Response<Vec<u8>>) -> Result<(), ClientError> {
+        let Some(status) = self.requests.answered(answer)? else { return Ok(()) };
+        match (self.step, status) {
+            // What some do not know.
+            (Step::Options, 400..=599) => {}
+            // A sign of life that was not taken; without its session there is nothing to keep.
+            (Step::Recording, 454) => return Err(ClientError::Over),
+            (Step::Recording, _) => return Ok(()),
+            (_, 200..=299) => {}
+            (_, 300..=399) => return Err(ClientError::Redirected),
+            _ => return Err(ClientError::Status(status)),
+        }
+        match self.step {
+            Step::Options => {
+                self.requests.learn_options(answer);
+                self.step = Step::Announce;
+                let body = std::mem::take(&mut self.description);
+                let fields = "Content-Type: application/sdp\r\n".to_owned();
+                self.requests.ask("ANNOUNCE", self.url.clone(), fields, body);
+            }
+            Step::Announce => self.set_up(0),
+            Step::Setup(at) => {
+                self.requests.learn_session(answer)?;
+                let transport = field(answer, "Transport").unwrap_or_default();
+                if !transport.is_empty() && !transport.to_ascii_uppercase().contains("RTP/AVP/TCP") {
+                    return Err(ClientError::Transport);
+                }
+                if let Some(channels) = channels_of(transport)? {
+                    self.channels[self.tracks[at]] = channels;
+                }
+                if at + 1 < self.tracks.len() {
+                    self.set_up(at + 1);
+                } else {
+                    self.step = Step::Record;
+                    self.ask("RECORD", self.url.clone(), "Range: npt=0.000-\r\n".to_owned());
+                }
+            }
+            Step::Record => {
+                self.step = Step::Recording;
+                self.requests.begin_to_keep(now);
+            }
+            Step::Recording => {}
+        }
+        Ok(())
+    }
+
+    fn set_up(&mut self, at: usize) {
+        self.step = Step::Setup(at);
+        let track = self.tracks[at];
+        let [rtp, rtcp] = self.channels[track];
+        let transport = format!("Transport: RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp};mode=record\r\n");
+        self.ask("SETUP", control_url(&self.url, &control_of(track)), transport);
+    }
+}
+
+impl Outgoing {
+    /// Whether the packets of a frame can be sent by what was described.
+    fn takes(&self, frame: &Frame) -> Result<(), NotWritten> {
+        let kind = frame.track.kind;
+        if kind == MediaKind::Data || matches!(frame.role, FrameRole::Metadata | FrameRole::Other) {
+            return Ok(());
+        }
+        if frame.track.index != 0 {
+            return Err(NotWritten::Track("RTSP takes one video and one audio track".to_owned()));
+        }
+        if !Self::carries(frame.codec) {
+            return Err(NotWritten::Track(format!("RTSP cannot carry {}", frame.codec)));
+        }
+        match (self.has_track(kind), self.would_describe(frame)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(NotWritten::Changed("the stream has a further track")),
+            (false, false) if frame.role == FrameRole::End => Ok(()),
+            (false, false) if frame.channels > 1 => {
+                Err(NotWritten::Track(format!("RTSP carries {} with one channel", frame.codec)))
+            }
+            (false, false) => {
+                Err(NotWritten::Track(format!("RTSP needs a usable header of {}", frame.codec)))
+            }
+        }
+    }
+}
