@@ -728,12 +728,17 @@ section! {
         cost "The first player waits for the source to connect and begin.";
 
         /// Its URL: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `http://` and `https://` for FLV, or
-        /// for HLS if the path ends in `.m3u8` (docs/pulls.md), `srt://`, or `udp://` for MPEG-TS that is
-        /// sent to a port or group of this host (docs/mpegts.md). A user name and password in it are used
-        /// for HTTP and RTSP and are not shown. With `on_demand`, `{app}` and `{stream}` in its path and
-        /// query stand for the names of the stream.
+        /// for HLS if the path ends in `.m3u8` (docs/pulls.md), `whep://` and `wheps://` for WHEP over HTTP
+        /// and HTTPS, `srt://`, or `udp://` for MPEG-TS that is sent to a port or group of this host
+        /// (docs/mpegts.md). A user name and password in it are used for HTTP and RTSP and are not shown.
+        /// With `on_demand`, `{app}` and `{stream}` in its path and query stand for the names of the
+        /// stream.
         url: String = String::new(), secret true,
         cost "The bandwidth of the stream: permanently, or with `on_demand` while it is played.";
+
+        /// Bearer token that a WHEP endpoint wants. Empty: none.
+        token: String = String::new(), secret true,
+        cost "None.";
     }
 }
 

@@ -21,7 +21,9 @@ pub(super) fn settings(config: &Config) -> PushSettings {
 pub(super) fn pushes(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<PushSpec> {
     let mut pushes: Vec<PushSpec> = Vec::new();
     for entry in &config.pushed {
-        let spec = match PushSpec::new(&entry.push.stream, &entry.push.url) {
+        let token = Some(entry.push.token.as_str()).filter(|token| !token.is_empty());
+        let spec = PushSpec::new(&entry.push.stream, &entry.push.url);
+        let spec = match spec.and_then(|spec| spec.with_token(token)) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[push]] {reason}"));

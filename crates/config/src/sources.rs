@@ -81,8 +81,10 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<u8>, String> {
 pub(super) fn pulls(config: &Config, settings: &SourceSettings, errors: &mut Errors) -> Vec<PullSpec> {
     let mut pulls: Vec<PullSpec> = Vec::new();
     for entry in &config.pulls {
-        let PullEntry { stream, url, on_demand } = &entry.pull;
-        let spec = match PullSpec::of_stream(stream, url, *on_demand, settings) {
+        let PullEntry { stream, url, on_demand, token } = &entry.pull;
+        let token = Some(token.as_str()).filter(|token| !token.is_empty());
+        let spec = PullSpec::of_stream(stream, url, *on_demand, settings);
+        let spec = match spec.and_then(|spec| spec.with_token(token)) {
             Ok(spec) => spec,
             Err(reason) => {
                 errors.add(&entry.origin, format!("[[pull]] {reason}"));

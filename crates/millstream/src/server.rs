@@ -385,8 +385,16 @@ fn pushes_thread(
     published: Receiver<StreamPublished>,
 ) -> Result<PushesThread, String> {
     let addresses = workers.addresses();
-    let listeners =
-        [&addresses.rtmp, &addresses.rtmps, &addresses.rtsp, &addresses.srt].into_iter().flatten();
+    let listeners = [
+        &addresses.rtmp,
+        &addresses.rtmps,
+        &addresses.rtsp,
+        &addresses.rtsps,
+        &addresses.srt,
+        &addresses.http,
+        &addresses.https,
+    ];
+    let listeners = listeners.into_iter().flatten();
     let input = PushesInput {
         settings,
         workers: WorkerHandles::new(workers.handles().to_vec()),

@@ -1,5 +1,5 @@
-//! Streams of this server that are sent on to other servers: RTMP, RTSP, both also by TLS, SRT, and
-//! MPEG-TS by UDP.
+//! Streams of this server that are sent on to other servers: RTMP, RTSP and WHIP, all also by TLS,
+//! SRT, and MPEG-TS by UDP.
 //!
 //! ```text
 //! worker (home) -- tap, bounded --> task.rs: queue.rs, bounded -- target.rs: rtmp, rtsp .. --> peer
@@ -12,6 +12,7 @@
 
 mod common;
 mod failure;
+mod opus;
 mod queue;
 mod rtmp;
 mod rtsp;
@@ -22,6 +23,7 @@ mod task;
 mod thread;
 mod ts;
 mod udp;
+mod whip;
 mod wire;
 
 pub use common::PushSettings;

@@ -12,6 +12,7 @@ use rtmp::RtmpUrl;
 use sources::pull::{RtspUrl, SrtUrl};
 use sources::settings::{AddedBy, SourceSettings};
 use sources::template::Template;
+use sources::webrtc::{Endpoint, Use};
 use worker_api::pattern::Pattern;
 
 /// Longest URL.
@@ -30,6 +31,8 @@ pub struct PushSpec {
     template: Option<Template>,
     /// The same without secrets.
     shown: String,
+    /// The bearer token of WHIP.
+    token: Option<String>,
 }
 
 /// Where one stream goes.
@@ -39,6 +42,7 @@ pub(crate) enum TargetUrl {
     Rtsp(RtspUrl),
     Srt(SrtUrl),
     Udp(UdpTarget),
+    Whip(Endpoint),
 }
 
 /// `udp://address:port?rtp=1&ttl=..&interface=..`.
@@ -72,10 +76,17 @@ impl PushSpec {
                 "needs `{stream}` in its `url`: streams of a pattern cannot share a target".to_owned()
             );
         }
-        let spec =
-            Self { stream: Pattern::new(stream), url: url.to_owned(), template, shown: shown(url, stream) };
+        let (url, shown) = (url.to_owned(), shown(url, stream));
+        let spec = Self { stream: Pattern::new(stream), url, template, shown, token: None };
         spec.target("app", "stream")?;
         Ok(spec)
+    }
+
+    /// The same, with a bearer token, which is for WHIP. The error is a sentence without it.
+    pub fn with_token(mut self, token: Option<&str>) -> Result<Self, String> {
+        self.token = token.map(str::to_owned);
+        self.target("app", "stream")?;
+        Ok(self)
     }
 
     /// Whether its target may be reached, as far as that can be said now. The error is a sentence.
@@ -84,6 +95,7 @@ impl PushSpec {
             TargetUrl::Rtmp(url) => settings.check_host(&url.host),
             TargetUrl::Rtsp(url) => settings.check_host(&url.host),
             TargetUrl::Srt(url) => settings.check_host(&url.host),
+            TargetUrl::Whip(endpoint) => settings.check_host(endpoint.host()),
             // No peer agrees to what it gets: whoever uses the API would send datagrams anywhere.
             TargetUrl::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
                 Err("udp:// is for the configuration, as `sources.allow_private_addresses` is not set"
@@ -95,11 +107,15 @@ impl PushSpec {
 
     /// Where a stream goes.
     pub(crate) fn target(&self, app: &str, name: &str) -> Result<TargetUrl, String> {
-        let target = TargetUrl::parse(&self.url_for(app, name))?;
-        if let (TargetUrl::Srt(url), Some(_)) = (&target, &self.template) {
-            url.check_names(app, name)?;
+        match (TargetUrl::parse(&self.url_for(app, name))?, &self.token) {
+            (TargetUrl::Whip(endpoint), token) => endpoint.with_token(token.as_deref()).map(TargetUrl::Whip),
+            (_, Some(_)) => Err("cannot use its `token`: that is for whip:// and whips://".to_owned()),
+            (TargetUrl::Srt(url), None) if self.template.is_some() => {
+                url.check_names(app, name)?;
+                Ok(TargetUrl::Srt(url))
+            }
+            (other, None) => Ok(other),
         }
-        Ok(target)
     }
 
     fn url_for(&self, app: &str, name: &str) -> String {
@@ -118,7 +134,8 @@ impl PushSpec {
         let last = path.rsplit('/').next().unwrap_or_default();
         let known = self.shown_for(app, name);
         let values = query.split('&').map(|field| field.split_once('=').map_or(field, |(_, value)| value));
-        let parts = user.split(':').chain([user, query, last]).chain(values);
+        let token = self.token.as_deref();
+        let parts = user.split(':').chain([user, query, last]).chain(values).chain(token);
         let mut secrets: Vec<&str> =
             parts.filter(|part| part.len() >= SECRET_BYTES_MIN && !known.contains(part)).collect();
         // A secret that contains another goes first.
@@ -154,12 +171,19 @@ impl TargetUrl {
                 }
             }
             "udp" => UdpTarget::parse(text).map(Self::Udp),
+            "whip" | "whips" => Endpoint::parse(text, Use::Publish).map(Self::Whip),
+            "http" | "https" => Err(
+                "cannot use its URL: for WHIP, write whip:// in place of http://, and whips:// in place of \
+                 https://"
+                    .to_owned(),
+            ),
             "" if text.is_empty() => {
                 Err("needs a `url`, such as \"rtmp://backup.example/{app}/{stream}\"".to_owned())
             }
             "" => Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"srt://\"".to_owned()),
             other => Err(format!(
-                "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, srt and udp"
+                "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, srt, whip, \
+                 whips and udp"
             )),
         }
     }
@@ -174,12 +198,13 @@ impl TargetUrl {
             Self::Rtsp(url) => Some(url.path()),
             Self::Srt(url) => srt::StreamId::parse(&url.stream_id).ok().map(|id| id.resource.to_owned()),
             Self::Udp(_) => None,
+            Self::Whip(endpoint) => endpoint.stream(),
         }
     }
 
     /// Whether the target has to be told the tracks of a stream before it takes the first frame.
     pub(crate) fn needs_tracks(&self) -> bool {
-        matches!(self, Self::Rtsp(_))
+        matches!(self, Self::Rtsp(_) | Self::Whip(_))
     }
 }
 
@@ -349,11 +374,7 @@ mod tests {
             ("cam", "rtmp://h/a/b", "names no application"),
             ("live/cam", "", "needs a `url`"),
             ("live/cam", "h/a/b?secret", "no scheme"),
-            (
-                "live/cam",
-                "https://h/whip?secret",
-                "scheme `https`: it takes rtmp, rtmps, rtsp, rtsps, srt and udp",
-            ),
+            ("live/cam", "https://h/whip?secret", "write whip:// in place of http://"),
             ("live/cam", "rtmp://secret:secret@h/a/b", "no user name"),
             ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
             ("live/*", "rtmp://{stream}.h/a/{stream}", "in its path and query only"),

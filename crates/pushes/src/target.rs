@@ -13,6 +13,7 @@ use crate::rtsp::RtspPush;
 use crate::spec::TargetUrl;
 use crate::srt::SrtPush;
 use crate::udp::UdpPush;
+use crate::whip::WhipPush;
 
 /// Longest goodbye.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -24,6 +25,7 @@ pub(crate) enum Target {
     Rtsp(Box<RtspPush>),
     Srt(Box<SrtPush>),
     Udp(Box<UdpPush>),
+    Whip(Box<WhipPush>),
 }
 
 impl Target {
@@ -46,6 +48,9 @@ impl Target {
                 Self::Rtsp(Box::new(RtspPush::open(url, settings, own_ports, begin).await?))
             }
             TargetUrl::Srt(url) => Self::Srt(Box::new(SrtPush::open(url, settings, own_ports).await?)),
+            TargetUrl::Whip(endpoint) => {
+                Self::Whip(Box::new(WhipPush::open(endpoint, settings, own_ports, begin).await?))
+            }
             TargetUrl::Udp(target) => Self::Udp(Box::new(UdpPush::open(target)?)),
         })
     }
@@ -57,6 +62,7 @@ impl Target {
             Self::Rtsp(target) => target.send(frame),
             Self::Srt(target) => target.send(frame),
             Self::Udp(target) => target.send(frame),
+            Self::Whip(target) => target.send(frame),
         }
     }
 
@@ -67,6 +73,7 @@ impl Target {
             Self::Rtsp(target) => target.wire().has_room(),
             Self::Srt(target) => target.has_room(),
             Self::Udp(target) => target.has_room(),
+            Self::Whip(target) => target.has_room(),
         }
     }
 
@@ -78,6 +85,7 @@ impl Target {
             Self::Srt(target) => !target.has_room(),
             // Nobody has to take it.
             Self::Udp(_) => false,
+            Self::Whip(target) => target.is_blocked(),
         }
     }
 
@@ -88,6 +96,7 @@ impl Target {
             Self::Rtsp(target) => target.drive().await,
             Self::Srt(target) => target.drive().await,
             Self::Udp(target) => target.drive().await,
+            Self::Whip(target) => target.drive().await,
         }
     }
 
@@ -105,6 +114,7 @@ impl Target {
                 Self::Rtsp(target) => target.finish().await,
                 Self::Srt(target) => target.finish().await,
                 Self::Udp(target) => target.finish().await,
+                Self::Whip(target) => target.finish().await,
             }
         };
         // Who does not take it is left alone.
@@ -118,6 +128,7 @@ impl Target {
             Self::Rtsp(target) => target.wire().peer(),
             Self::Srt(target) => Some(target.peer()),
             Self::Udp(target) => Some(target.peer()),
+            Self::Whip(target) => target.peer(),
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod settings;
 mod srt_url;
 pub mod template;
 mod thread;
+pub mod webrtc;
 
 pub use ingest::{Ingest, Refused, Request};
 pub use names::{Claim, SourceKind};

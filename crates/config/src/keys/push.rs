@@ -37,10 +37,15 @@ section! {
         stream: String = String::new(),
         cost "None.";
 
-        /// Where to: `rtmp://`, `rtmps://`, `srt://` (MPEG-TS, as a caller) or `udp://` (MPEG-TS to an
-        /// address or a multicast group). `{app}` and `{stream}` stand for the names of the stream. The
-        /// query, and a stream key at its end, are used and not shown.
+        /// Where to: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `whip://` and `whips://` (WHIP over HTTP
+        /// and HTTPS), `srt://` (MPEG-TS, as a caller) or `udp://` (MPEG-TS to an address or a multicast
+        /// group). `{app}` and `{stream}` stand for the names of the stream. User name, password, query,
+        /// and a stream key at its end, are used and not shown.
         url: String = String::new(), secret true,
         cost "The bandwidth of each stream, for as long as it is published.";
+
+        /// Bearer token that a WHIP endpoint wants. Empty: none.
+        token: String = String::new(), secret true,
+        cost "None.";
     }
 }

@@ -65,14 +65,17 @@ pub(super) struct NewPull {
     #[schema(example = "cam")]
     name: String,
     /// `rtmp`, `rtmps`, `rtsp`, `rtsps`, `srt`, `http` and `https` for FLV, or for HLS if the path ends in
-    /// `.m3u8`, or `udp` for MPEG-TS that is sent here. Addresses that are not public, and `udp`, are
-    /// refused unless the configuration allows them.
+    /// `.m3u8`, `whep` and `wheps`, or `udp` for MPEG-TS that is sent here. Addresses that are not public,
+    /// and `udp`, are refused unless the configuration allows them.
     #[schema(example = "rtmp://media.example/live/cam")]
     url: String,
     /// Begun by the first player and ended after the last. Then `*` in `app` and `name` stands for any
     /// characters, and `{app}` and `{stream}` in the path and query of `url` for the names of the stream.
     #[serde(default)]
     on_demand: bool,
+    /// Bearer token that a WHEP endpoint wants; never shown.
+    #[serde(default)]
+    token: Option<String>,
 }
 
 impl From<&pull::Pull> for Pull {
@@ -117,8 +120,9 @@ pub(super) async fn add_pull(
     State(context): State<Arc<Context>>,
     body: Result<Json<NewPull>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Pull>), Failure> {
-    let Json(NewPull { app, name, url, on_demand }) = body?;
+    let Json(NewPull { app, name, url, on_demand, token }) = body?;
     let spec = PullSpec::new(&app, &name, &url, on_demand, context.pulls.settings())
+        .and_then(|spec| spec.with_token(token.as_deref()))
         .map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
     match context.pulls.add(spec, AddedBy::Api) {
         Ok(pull) => Ok((StatusCode::CREATED, Json(Pull::from(&*pull)))),

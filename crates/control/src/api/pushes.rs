@@ -77,10 +77,14 @@ pub(super) struct NewPush {
     /// Which streams: a pattern of `app/name`, in which `*` stands for any run of characters.
     #[schema(example = "live/cam")]
     stream: String,
-    /// `rtmp`, `rtmps`, `rtsp`, `rtsps`, `srt` or `udp`; `{app}` and `{stream}` stand for the names of the
-    /// stream. Addresses that are not public, and `udp`, are refused unless the configuration allows them.
+    /// `rtmp`, `rtmps`, `rtsp`, `rtsps`, `whip`, `whips`, `srt` or `udp`; `{app}` and `{stream}` stand for
+    /// the names of the stream. Addresses that are not public, and `udp`, are refused unless the
+    /// configuration allows them.
     #[schema(example = "rtmp://backup.example/{app}/{stream}")]
     url: String,
+    /// Bearer token that a WHIP endpoint wants; never shown.
+    #[serde(default)]
+    token: Option<String>,
 }
 
 /// The number of a push.
@@ -145,9 +149,9 @@ pub(super) async fn add_push(
     State(context): State<Arc<Context>>,
     body: Result<Json<NewPush>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Push>), Failure> {
-    let Json(NewPush { stream, url }) = body?;
-    let spec =
-        PushSpec::new(&stream, &url).map_err(|reason| Failure::BadRequest(format!("a push {reason}")))?;
+    let Json(NewPush { stream, url, token }) = body?;
+    let spec = PushSpec::new(&stream, &url).and_then(|spec| spec.with_token(token.as_deref()));
+    let spec = spec.map_err(|reason| Failure::BadRequest(format!("a push {reason}")))?;
     match context.pushes.add(spec, AddedBy::Api) {
         Ok(rule) => Ok((StatusCode::CREATED, Json(Push::from(&*rule)))),
         Err(NotAdded::Exists) => {

@@ -121,6 +121,7 @@ mod top_once;
 mod top_terminal;
 mod two_workers;
 mod vod;
+mod webrtc_clients;
 mod websocket_flv;
 mod whep_layers;
 mod whip_api_shapes;

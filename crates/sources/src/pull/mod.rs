@@ -1,5 +1,5 @@
 //! Streams of others that this server publishes as its own: HTTP-FLV, HTTPS-FLV, RTMP, RTMPS,
-//! RTSP, RTSPS, SRT, HLS, and MPEG-TS by UDP.
+//! RTSP, RTSPS, SRT, HLS, WHEP, and MPEG-TS by UDP.
 //!
 //! Each is a task on the thread of sources (`ingest`), tried again for ever with growing pauses.
 //! URLs are untrusted: schemes are checked in `spec.rs`, addresses where connections are opened.
@@ -20,6 +20,7 @@ mod status;
 mod task;
 mod ts;
 mod udp;
+mod whep;
 
 pub use crate::srt_url::SrtUrl;
 pub use hls::HlsUrl;

@@ -14,6 +14,7 @@ use super::rtsp_play::RtspPlay;
 use super::spec::Origin;
 use super::srt::SrtPlay;
 use super::udp::UdpTs;
+use super::whep::WhepPlay;
 use crate::settings::SourceSettings;
 
 /// An open stream.
@@ -25,6 +26,7 @@ pub(super) enum Source {
     Rtsp(Box<RtspPlay>),
     Srt(Box<SrtPlay>),
     Udp(Box<UdpTs>),
+    Whep(Box<WhepPlay>),
 }
 
 /// A message: the frame in it and those of its other tracks, or why it is none.
@@ -44,6 +46,7 @@ impl Source {
             Origin::Udp(url) => Self::Udp(Box::new(UdpTs::open(url, settings)?)),
             Origin::Srt(url) => Self::Srt(Box::new(SrtPlay::open(url, settings).await?)),
             Origin::Rtsp(url) => Self::Rtsp(Box::new(RtspPlay::open(url, settings).await?)),
+            Origin::Whep(endpoint) => Self::Whep(Box::new(WhepPlay::open(endpoint, settings).await?)),
             Origin::Rtmp(url) => Self::Rtmp(Box::new(RtmpPlay::open(url, settings).await?)),
         })
     }
@@ -57,6 +60,7 @@ impl Source {
             Self::Rtsp(source) => source.fill().await,
             Self::Srt(source) => source.fill().await,
             Self::Udp(source) => source.fill().await,
+            Self::Whep(source) => source.fill().await,
         }
     }
 
@@ -67,6 +71,7 @@ impl Source {
             Self::Http(source) => source.next_message()?.map(read_frames),
             Self::Rtmp(source) => source.next_message()?.map(read_frames),
             Self::Rtsp(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
+            Self::Whep(source) => source.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Srt(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
             Self::Udp(source) => source.ts.next_frame().map(|frame| Ok((frame, Vec::new()))),
         })
@@ -77,7 +82,7 @@ impl Source {
         match self {
             Self::Srt(source) => source.ts.finish(),
             Self::Udp(source) => source.ts.finish(),
-            Self::Hls(_) | Self::Http(_) | Self::Rtmp(_) | Self::Rtsp(_) => {}
+            Self::Hls(_) | Self::Http(_) | Self::Rtmp(_) | Self::Rtsp(_) | Self::Whep(_) => {}
         }
     }
 
@@ -121,6 +126,7 @@ impl Source {
             Self::Rtsp(source) => source.peer(),
             Self::Srt(source) => Some(source.peer()),
             Self::Udp(source) => source.peer(),
+            Self::Whep(source) => source.peer(),
         }
     }
 }

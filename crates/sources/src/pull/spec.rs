@@ -14,6 +14,7 @@ use super::udp::UdpUrl;
 use crate::settings::{AddedBy, SourceSettings};
 use crate::srt_url::SrtUrl;
 use crate::template::{STAND_INS, Template};
+use crate::webrtc::{Endpoint, Use};
 use worker_api::pattern::matches_parts;
 
 /// One pull.
@@ -29,6 +30,8 @@ pub struct PullSpec {
     pub on_demand: bool,
     /// The URL, if there are places for names in it.
     template: Option<Template>,
+    /// The bearer token of WHEP.
+    token: Option<String>,
 }
 
 /// Where a stream comes from.
@@ -46,6 +49,8 @@ pub enum Origin {
     Srt(SrtUrl),
     /// MPEG-TS in datagrams that are sent here.
     Udp(UdpUrl),
+    /// WHEP, over HTTP or HTTPS.
+    Whep(Endpoint),
 }
 
 /// Longest URL.
@@ -90,19 +95,29 @@ impl PullSpec {
             Some(template) => Origin::parse(&template.fill(STAND_INS.0, STAND_INS.1))?,
             None => Origin::parse(url)?,
         };
-        let spec = Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand, template };
+        let spec =
+            Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand, template, token: None };
         if is_pattern || spec.template.is_none() { Ok(spec) } else { spec.of_name(app, name, settings) }
+    }
+
+    /// The same, with a bearer token, which is for WHEP. The error is a sentence without it.
+    pub fn with_token(mut self, token: Option<&str>) -> Result<Self, String> {
+        self.origin = self.origin.with_token(token)?;
+        self.token = token.map(str::to_owned);
+        Ok(self)
     }
 
     /// What a stream that matches is pulled from. Its name comes from a player.
     pub(super) fn of_name(&self, app: &str, name: &str, settings: &SourceSettings) -> Result<Self, String> {
         settings.check_name(app, name)?;
         let url = self.template.as_ref().map(|template| template.fill(app, name));
-        let origin = url.map_or_else(|| Ok(self.origin.clone()), |url| Origin::parse(&url))?;
+        let of_url = |url: String| Origin::parse(&url)?.with_token(self.token.as_deref());
+        let origin = url.map_or_else(|| Ok(self.origin.clone()), of_url)?;
         if let (Origin::Srt(url), Some(_)) = (&origin, &self.template) {
             url.check_names(app, name)?;
         }
-        Ok(Self { app: app.to_owned(), name: name.to_owned(), origin, on_demand: true, template: None })
+        let (app, name, token) = (app.to_owned(), name.to_owned(), self.token.clone());
+        Ok(Self { app, name, origin, on_demand: true, template: None, token })
     }
 
     /// Whether it is for many streams.
@@ -131,12 +146,21 @@ impl Origin {
             Self::Http(url) => settings.check_host(url.host_str().unwrap_or_default()),
             Self::Hls(HlsUrl { url, .. }) => settings.check_host(url.host_str().unwrap_or_default()),
             Self::Srt(url) => settings.check_host(&url.host),
+            Self::Whep(endpoint) => settings.check_host(endpoint.host()),
             // Nothing is connected to; but whoever uses the API would open ports of this host.
             Self::Udp(_) if added_by == AddedBy::Api && settings.addresses != AddressPolicy::Any => {
                 Err("udp:// is for the configuration, as `sources.allow_private_addresses` is not set"
                     .to_owned())
             }
             Self::Udp(_) => Ok(()),
+        }
+    }
+
+    fn with_token(self, token: Option<&str>) -> Result<Self, String> {
+        match (self, token) {
+            (Self::Whep(endpoint), token) => endpoint.with_token(token).map(Self::Whep),
+            (_, Some(_)) => Err("cannot use its `token`: that is for whep:// and wheps://".to_owned()),
+            (other, None) => Ok(other),
         }
     }
 
@@ -165,14 +189,15 @@ impl Origin {
             "rtsp" | "rtsps" => RtspUrl::parse(text).map(Self::Rtsp),
             "srt" => SrtUrl::parse(text).map(Self::Srt),
             "udp" => UdpUrl::parse(text).map(Self::Udp),
+            "whep" | "wheps" => Endpoint::parse(text, Use::Play).map(Self::Whep),
             "" if !text.is_empty() => {
                 Err("cannot use its URL: it has no scheme, such as \"rtmp://\" or \"https://\"".to_owned())
             }
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
                 Err(format!(
-                    "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, http, https, srt and \
-                     udp"
+                    "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, http, https, srt, \
+                     whep, wheps and udp"
                 ))
             }
         }
@@ -203,6 +228,7 @@ impl std::fmt::Display for Origin {
             Self::Udp(url) => url.fmt(f),
             Self::Http(url) => f.write_str(&shown_http(url)),
             Self::Hls(url) => url.fmt(f),
+            Self::Whep(endpoint) => endpoint.fmt(f),
         }
     }
 }

@@ -1,0 +1,3 @@
+//! Behaviour of this crate, one module each.
+
+mod sender;
