@@ -40,7 +40,8 @@ impl From<std::io::Error> for Failure {
 pub(crate) enum NotSent {
     /// The target cannot carry its track; a sentence.
     Track(String),
-    /// The target was promised other tracks than there are now; a sentence. It has to be opened again.
+    /// The target was promised other tracks than there are now; a sentence. It has to be opened
+    /// again.
     Changed(&'static str),
     /// This frame is broken.
     Frame,

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A rule says which streams go where. For each published stream that a rule matches, a task is a
-//! player inside the process; it ends with the publication, and tries again with growing pauses for as
-//! long as that lasts. All tasks run on one thread (`thread.rs`). Nobody waits for a target: what has
-//! no room in the queue is left out, up to the next key frame.
+//! player inside the process; it ends with the publication, and tries again with growing pauses for
+//! as long as that lasts. All tasks run on one thread (`thread.rs`). Nobody waits for a target:
+//! what has no room in the queue is left out, up to the next key frame.
 
 mod common;
 mod failure;

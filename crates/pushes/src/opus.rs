@@ -1,5 +1,5 @@
-//! AAC and MP3 of a push to Opus, on a thread of its own: codecs take a good part of a millisecond for a
-//! frame, and other pushes would wait for them.
+//! AAC and MP3 of a push to Opus, on a thread of its own: codecs take a good part of a millisecond
+//! for a frame, and other pushes would wait for them.
 
 use std::io;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};

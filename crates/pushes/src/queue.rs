@@ -1,5 +1,5 @@
-//! What waits for a target: bounded in bytes and in time. A queue that is full is emptied, and goes on
-//! with the next frame that a decoder can begin with.
+//! What waits for a target: bounded in bytes and in time. A queue that is full is emptied, and goes
+//! on with the next frame that a decoder can begin with.
 //!
 //! What is old goes and what is new stays: a viewer of a live stream has no use for the former.
 
@@ -107,8 +107,8 @@ impl Queue {
         self.frames.iter().map(|(_, frame)| Arc::clone(frame)).collect()
     }
 
-    /// Whether what waits says which tracks the stream has: video and audio, or one of them for as long
-    /// as `settling`.
+    /// Whether what waits says which tracks the stream has: video and audio, or one of them for as
+    /// long as `settling`.
     pub(crate) fn has_tracks(&self, settling: Duration) -> bool {
         let media = || self.frames.iter().map(|(_, frame)| frame).filter(|frame| is_media(frame));
         let has = |kind| media().any(|frame| frame.track.kind == kind);

@@ -1,7 +1,7 @@
 //! A stream published to an RTMP server.
 //!
-//! The protocol is `rtmp::client`'s, the connection is `wire.rs`'s; this moves bytes between them, and
-//! says what the server cannot carry: codecs of Enhanced RTMP are sent only to servers that
+//! The protocol is `rtmp::client`'s, the connection is `wire.rs`'s; this moves bytes between them,
+//! and says what the server cannot carry: codecs of Enhanced RTMP are sent only to servers that
 //! state it in their answer to `connect`.
 
 use std::fmt;

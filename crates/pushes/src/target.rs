@@ -29,9 +29,10 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Opens it: it accepts the stream when this returns. `own_ports` are those this server listens on,
-    /// `is_pushed` says whether a stream of this server would be pushed, and `begin` is what the stream
-    /// begins with, where the target wants to know its tracks ([`TargetUrl::needs_tracks`]).
+    /// Opens it: it accepts the stream when this returns. `own_ports` are those this server listens
+    /// on, `is_pushed` says whether a stream of this server would be pushed, and `begin` is what
+    /// the stream begins with, where the target wants to know its tracks
+    /// ([`TargetUrl::needs_tracks`]).
     pub(crate) async fn open(
         url: &TargetUrl,
         settings: &SourceSettings,
@@ -100,8 +101,8 @@ impl Target {
         }
     }
 
-    /// Whether a stream begins here with its newest key frame, not with what came since: the receiver
-    /// would get a burst that its clock does not allow.
+    /// Whether a stream begins here with its newest key frame, not with what came since: the
+    /// receiver would get a burst that its clock does not allow.
     pub(crate) fn begins_live(&self) -> bool {
         matches!(self, Self::Udp(_))
     }

@@ -1,8 +1,8 @@
 //! A stream published to a WHIP endpoint.
 //!
-//! The session is `sources::webrtc`'s, packets, reports and retransmissions are `rtc_client::Sender`'s; AAC
-//! and MP3 become Opus (`opus.rs`). A large picture is not sent at once: a network loses what comes in
-//! bursts.
+//! The session is `sources::webrtc`'s, packets, reports and retransmissions are
+//! `rtc_client::Sender`'s; AAC and MP3 become Opus (`opus.rs`). A large picture is not sent at
+//! once: a network loses what comes in bursts.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The connection of a push by TCP or TLS: bytes that wait to be written, and what is read meanwhile.
+//! The connection of a push by TCP or TLS: bytes that wait to be written, and what is read
+//! meanwhile.
 
 use std::net::SocketAddr;
 

@@ -87,8 +87,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that sends from these addresses. Both the path and the keys are waited for as long as
-    /// `patience`.
+    /// A client that sends from these addresses. Both the path and the keys are waited for as long
+    /// as `patience`.
     ///
     /// # Errors
     /// An answer that no peer can be made of.
@@ -127,8 +127,8 @@ impl Client {
         }
     }
 
-    /// Takes a datagram that came to `local` from `from`; media is decrypted in place. Media counts from
-    /// paths that ICE has checked only.
+    /// Takes a datagram that came to `local` from `from`; media is decrypted in place. Media counts
+    /// from paths that ICE has checked only.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -203,7 +203,8 @@ impl Client {
         self.ended
     }
 
-    /// Writes the datagram of a packet; `false` if it cannot be sent, before there are keys for example.
+    /// Writes the datagram of a packet; `false` if it cannot be sent, before there are keys for
+    /// example.
     pub fn protect(&mut self, packet: &Outgoing, datagram: &mut Vec<u8>) -> bool {
         let Some(outbound) = &mut self.outbound else { return false };
         let plain = packet.bytes();

@@ -21,9 +21,9 @@ const CNAME: &str = "millstream";
 
 /// The media of one session that plays.
 ///
-/// **To be driven like this:** [`rtp`](Self::rtp) and [`rtcp`](Self::rtcp) for what arrives, then, and at
-/// [`next_timeout`](Self::next_timeout), [`poll`](Self::poll), whose packets go to the server; and
-/// [`next_frame`](Self::next_frame) until there is none.
+/// **To be driven like this:** [`rtp`](Self::rtp) and [`rtcp`](Self::rtcp) for what arrives, then,
+/// and at [`next_timeout`](Self::next_timeout), [`poll`](Self::poll), whose packets go to the
+/// server; and [`next_frame`](Self::next_frame) until there is none.
 pub struct Receiver {
     stream: PacketStream,
     bridge: RtpToFrame,
@@ -33,7 +33,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Takes the tracks that the server sends by its answer; `ssrc` is that of what the server is told.
+    /// Takes the tracks that the server sends by its answer; `ssrc` is that of what the server is
+    /// told.
     pub fn new(now: Instant, clock: WallClock, ssrc: u32, tracks: &[Option<TrackDescription>]) -> Self {
         // Nobody joins here: packets are kept until their frame is whole, by the bridge.
         let limits = Limits { gop_cache: false, history_packets_max: 1_024, ..Limits::default() };

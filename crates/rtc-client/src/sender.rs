@@ -1,8 +1,9 @@
-//! Frames to the packets of a publisher: what a bridge makes of them, sent again where the server asks.
+//! Frames to the packets of a publisher: what a bridge makes of them, sent again where the server
+//! asks.
 //!
 //! Pictures that are not shown in the order they are sent are left out as for viewers
-//! ([`bridge::BFrames`]). Loss is answered from a history that is bounded in packets and bytes; without RTX a
-//! packet is sent again as it was.
+//! ([`bridge::BFrames`]). Loss is answered from a history that is bounded in packets and bytes;
+//! without RTX a packet is sent again as it was.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use crate::offer::{Identity, carried};
 const PACKETS: FrameToRtpSettings =
     FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: PAYLOAD_BYTES_MAX };
 
-/// Longest payload: with the headers of RTP, SRTP, UDP and IPv6 it fits in a frame of Ethernet, and in a
-/// tunnel's.
+/// Longest payload: with the headers of RTP, SRTP, UDP and IPv6 it fits in a frame of Ethernet, and
+/// in a tunnel's.
 const PAYLOAD_BYTES_MAX: usize = 1_200;
 /// Packets of a track that can be sent again.
 const HISTORY_PACKETS_MAX: usize = 2_048;
@@ -58,9 +59,9 @@ pub struct SenderStats {
 
 /// The packets of one publication.
 ///
-/// **To be driven like this:** [`frame`](Self::frame) for each frame, [`audio`](Self::audio) for what the
-/// transcoder makes of [`take_audio`](Self::take_audio), [`rtcp`](Self::rtcp) for what the server says,
-/// [`poll`](Self::poll) at [`next_timeout`](Self::next_timeout), and
+/// **To be driven like this:** [`frame`](Self::frame) for each frame, [`audio`](Self::audio) for
+/// what the transcoder makes of [`take_audio`](Self::take_audio), [`rtcp`](Self::rtcp) for what the
+/// server says, [`poll`](Self::poll) at [`next_timeout`](Self::next_timeout), and
 /// [`poll_packet`](Self::poll_packet) until it is empty.
 #[derive(Debug)]
 pub struct Sender {

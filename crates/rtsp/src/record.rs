@@ -4,9 +4,9 @@
 //! OPTIONS ─▶ ANNOUNCE ─▶ SETUP of each track ─▶ RECORD ─▶ media, sender reports, signs of life
 //!    └ 401: the same again with credentials, once for each challenge
 //! ```
-//! Media goes interleaved in the connection. What the stream has is announced once: a track that comes
-//! later, or becomes another, needs another session ([`NotWritten::Changed`]). What the server says in
-//! return, receiver reports and all, is bounded and passed over.
+//! Media goes interleaved in the connection. What the stream has is announced once: a track that
+//! comes later, or becomes another, needs another session ([`NotWritten::Changed`]). What the
+//! server says in return, receiver reports and all, is bounded and passed over.
 
 use std::time::Instant;
 
@@ -72,8 +72,8 @@ enum Step {
 }
 
 impl RecordSession {
-    /// Begins, with the tracks that are known to `media`: the first request is in the output. `None` if
-    /// there are none.
+    /// Begins, with the tracks that are known to `media`: the first request is in the output.
+    /// `None` if there are none.
     pub fn new(settings: RecordSettings, mut media: Outgoing, now: Instant) -> Option<Self> {
         let RecordSettings { url, login, user_agent, name } = settings;
         let description = media.description(&name)?;
@@ -104,7 +104,8 @@ impl RecordSession {
             let has_channels = matches!(self.step, Step::Setup(_) | Step::Record | Step::Recording);
             match self.input.next(&LIMITS, has_channels).map_err(ClientError::Input)? {
                 None => return Ok(()),
-                // Receiver reports: TCP repeats what is lost, and what is too slow shows in its window.
+                // Receiver reports: TCP repeats what is lost, and what is too slow shows in its
+                // window.
                 Some(Item::Packet { .. }) => {}
                 Some(Item::Answer(answer)) => self.answered(now, &answer)?,
                 Some(Item::Request(request)) => self.requests.requested(&request)?,

@@ -1,5 +1,5 @@
-//! Requests of a client: one at a time, with credentials where the server asks for them, and signs of
-//! life. What both clients have in common, that which plays and that which records.
+//! Requests of a client: one at a time, with credentials where the server asks for them, and signs
+//! of life. What both clients have in common, that which plays and that which records.
 
 use std::time::{Duration, Instant};
 
@@ -128,8 +128,8 @@ impl Requests {
         self.output.extend_from_slice(body.as_bytes());
     }
 
-    /// Takes an answer: its status, if it is to what was asked last and no challenge, which is answered
-    /// here.
+    /// Takes an answer: its status, if it is to what was asked last and no challenge, which is
+    /// answered here.
     pub(crate) fn answered(&mut self, answer: &Response<Vec<u8>>) -> Result<Option<u16>, ClientError> {
         // An answer to something before, which came late. Some leave the number out.
         let number = field(answer, "CSeq").and_then(|text| text.trim().parse::<u32>().ok());
@@ -228,8 +228,8 @@ impl Requests {
     }
 }
 
-/// The URL of a track (RFC 2326 section C.1.1), as cameras and their clients read it: what is not absolute
-/// goes behind the URL of the description.
+/// The URL of a track (RFC 2326 section C.1.1), as cameras and their clients read it: what is not
+/// absolute goes behind the URL of the description.
 pub(crate) fn control_url(base: &str, control: &str) -> String {
     if is_url(control) {
         return control.to_owned();
@@ -254,8 +254,8 @@ pub(crate) fn field<'a>(answer: &'a Response<Vec<u8>>, name: &'static str) -> Op
     answer.header(&name).map(|value| value.as_str())
 }
 
-/// The channels of RTP and RTCP that a server names in the `Transport` field of its answer; none if it
-/// names none.
+/// The channels of RTP and RTCP that a server names in the `Transport` field of its answer; none if
+/// it names none.
 pub(crate) fn channels_of(transport: &str) -> Result<Option<[u8; 2]>, ClientError> {
     for part in transport.split(';') {
         let Some((key, value)) = part.split_once('=') else { continue };
@@ -272,7 +272,8 @@ pub(crate) fn channels_of(transport: &str) -> Result<Option<[u8; 2]>, ClientErro
 /// What a server may send at most; descriptions of cameras are a few kilobytes.
 pub(crate) const LIMITS: Limits =
     Limits { head_bytes_max: 16 << 10, body_bytes_max: 64 << 10, lines_max: 128 };
-/// How long a session lasts without a sign of life where the server does not say (RFC 2326 section 12.37).
+/// How long a session lasts without a sign of life where the server does not say (RFC 2326 section
+/// 12.37).
 const TIMEOUT_BY_DEFAULT: Duration = Duration::from_secs(60);
 /// Signs of life at most this often, whatever the server says.
 const KEEP_EVERY_MIN: Duration = Duration::from_secs(1);

@@ -3,8 +3,9 @@
 use crate::section::section;
 
 section! {
-    /// Limits of `[[push]]`: streams that are sent on to other servers. Addresses, certificates, the time
-    /// to connect and the pauses before retries are those of `[sources]`. See [pushes.md](pushes.md).
+    /// Limits of `[[push]]`: streams that are sent on to other servers. Addresses, certificates,
+    /// the time to connect and the pauses before retries are those of `[sources]`. See
+    /// [pushes.md](pushes.md).
     PushLimits = "pushes" {
         /// `[[push]]` entries and those of the API; further ones get 409.
         rules_max: i64 = 100, unit "pushes", range 0..=100_000,
@@ -14,8 +15,8 @@ section! {
         active_max: i64 = 1_000, unit "streams", range 0..=100_000,
         cost "The bandwidth of each. One thread sends all of them and encrypts TLS.";
 
-        /// Bytes of frames that may wait for one target. When they are more, all are left out, and the
-        /// target gets the stream from the next key frame on.
+        /// Bytes of frames that may wait for one target. When they are more, all are left out, and
+        /// the target gets the stream from the next key frame on.
         queue_max_bytes: i64 = 8_388_608, unit "bytes", range 65_536..=1_073_741_824,
         cost "So much memory for each target that is too slow.";
 
@@ -37,10 +38,10 @@ section! {
         stream: String = String::new(),
         cost "None.";
 
-        /// Where to: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `whip://` and `whips://` (WHIP over HTTP
-        /// and HTTPS), `srt://` (MPEG-TS, as a caller) or `udp://` (MPEG-TS to an address or a multicast
-        /// group). `{app}` and `{stream}` stand for the names of the stream. User name, password, query,
-        /// and a stream key at its end, are used and not shown.
+        /// Where to: `rtmp://`, `rtmps://`, `rtsp://`, `rtsps://`, `whip://` and `whips://` (WHIP
+        /// over HTTP and HTTPS), `srt://` (MPEG-TS, as a caller) or `udp://` (MPEG-TS to an address
+        /// or a multicast group). `{app}` and `{stream}` stand for the names of the stream. User
+        /// name, password, query, and a stream key at its end, are used and not shown.
         url: String = String::new(), secret true,
         cost "The bandwidth of each stream, for as long as it is published.";
 

@@ -106,7 +106,8 @@ fn by_rtsp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
     assert!(!server.log().contains("sesame"), "{}", server.log());
 }
 
-/// What an RTSP server of a test answers to a client's requests, one after another; then it is silent.
+/// What an RTSP server of a test answers to a client's requests, one after another; then it is
+/// silent.
 fn rtsp_server(answers: &'static [&'static str]) -> (String, std::thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let url = format!("rtsp://me:sesame@{}/live/mill", listener.local_addr().expect("an address"));

@@ -1,5 +1,5 @@
-//! A server is a WebRTC client of another: it pushes by WHIP and pulls by WHEP. Pictures arrive as they
-//! were, nothing secret is shown, and what servers say that refuse, hang or lie is retried.
+//! A server is a WebRTC client of another: it pushes by WHIP and pulls by WHEP. Pictures arrive as
+//! they were, nothing secret is shown, and what servers say that refuse, hang or lie is retried.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,13 +10,14 @@ use serde_json::Value;
 
 use crate::common::flv::{is_frame, sample_tags};
 use crate::common::openapi::departures;
-use crate::common::origin::{LOCAL, post, wait_for_pull};
+use crate::common::origin::{LOCAL, add_pull, post, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::Server;
+use crate::common::server::{ScratchDir, Server};
 use crate::common::tools::{publish, publish_repeated};
 use crate::common::{TIMEOUT, eventually, http};
 
-/// Coded slices of a picture in FLV: what is left when parameter sets, delimiters and SEI are taken out.
+/// Coded slices of a picture in FLV: what is left when parameter sets, delimiters and SEI are taken
+/// out.
 fn slices(body: &[u8]) -> Vec<Vec<u8>> {
     let (mut rest, mut found) = (body.get(5..).unwrap_or_default(), Vec::new());
     while let Some((length, behind)) = rest.split_first_chunk::<4>() {
@@ -37,8 +38,8 @@ fn pictures(tags: &[Tag]) -> Vec<Vec<Vec<u8>>> {
         .collect()
 }
 
-/// Fails unless a player gets so many pictures in a row that are a run of the source's, one after another,
-/// and some audio. What it gets first may be of a publication before.
+/// Fails unless a player gets so many pictures in a row that are a run of the source's, one after
+/// another, and some audio. What it gets first may be of a publication before.
 fn assert_plays(server: &Server, stream: &str, run: usize) {
     let source = pictures(&sample_tags());
     // The film is published again and again.
@@ -71,7 +72,8 @@ fn wait_for_push(server: &Server, what: &str, mut check: impl FnMut(&Value) -> b
 fn what_is_pushed_by_whip_plays_at_the_other_server() {
     let target = Server::start_workers(2, "[auth]\npublish_token = \"sesame\"\n");
     let config = format!(
-        "{LOCAL}[[push]]\nstream = \"live/*\"\nurl = \"whip://{}/whip/copy/{{stream}}\"\ntoken = \"sesame\"\n",
+        "{LOCAL}[[push]]\nstream = \"live/*\"\nurl = \"whip://{}/whip/copy/{{stream}}\"\n\
+         token = \"sesame\"\n",
         target.http
     );
     let server = Server::start_workers(2, &config);
@@ -125,8 +127,8 @@ fn what_is_pulled_by_whep_plays_here_and_comes_back() {
     assert!(matches!(removed.status, 204 | 403 | 409), "{}", removed.status);
 }
 
-/// A server that answers each request with the same bytes, and keeps the connection open if they are
-/// none; the requests that it got.
+/// A server that answers each request with the same bytes, and keeps the connection open if they
+/// are none; the requests that it got.
 fn http_server(answer: String) -> (std::net::SocketAddr, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let address = listener.local_addr().expect("an address");
@@ -232,12 +234,22 @@ fn whip_servers_that_refuse_take_no_codec_or_lead_here_are_said() {
     let offer = asked.recv_timeout(TIMEOUT).expect("a request");
     assert!(offer.starts_with("POST /mill HTTP/1.1\r\n") && !offer.contains("uthorization"), "{offer}");
     drop(publisher);
+    let broken = "HTTP/1.1 201 Created\r\nContent-Length: 900\r\n\r\nv=0\r\n";
+    let (address, _asked) = http_server(broken.to_owned());
+    let body = format!("{{\"stream\": \"live/mill\", \"url\": \"whip://{address}/x\"}}");
+    assert_eq!(post(&server, "/api/v1/pushes", &body).status, 201);
+    let publisher = publish(&server.rtmp_url("live/mill"), 1);
+    eventually("a server that closes is said", || {
+        let stream = server.api("/api/v1/pushes/2")["streams"][0].clone();
+        stream["last_error"].as_str()?.contains("breaks off").then_some(())
+    });
+    drop(publisher);
     let body =
         format!("{{\"stream\": \"live/*\", \"url\": \"whip://{}/whip/live/x{{stream}}\"}}", server.http);
     assert_eq!(post(&server, "/api/v1/pushes", &body).status, 201);
     let _publisher = publish(&server.rtmp_url("live/mill"), 1);
     eventually("a push to this server itself is refused", || {
-        let stream = server.api("/api/v1/pushes/2")["streams"][0].clone();
+        let stream = server.api("/api/v1/pushes/3")["streams"][0].clone();
         stream["last_error"].as_str()?.contains("leads to this server").then_some(())
     });
     let public = Server::start("");
@@ -247,4 +259,41 @@ fn whip_servers_that_refuse_take_no_codec_or_lead_here_are_said() {
     }
     let token = "{\"stream\": \"a/b\", \"url\": \"rtmp://8.8.8.8/a/b\", \"token\": \"x\"}";
     assert_eq!(post(&public, "/api/v1/pushes", token).status, 400);
+}
+
+#[test]
+fn whips_wheps_and_rtsps_check_certificates() {
+    let files = ScratchDir::new();
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let write = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let certificate = write("cert.pem", &issued.cert.pem());
+    let key = write("key.pem", &issued.signing_key.serialize_pem());
+    let other = Server::start(&format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"));
+    let (https, rtsps) = (other.https.expect("HTTPS").port(), other.rtsps.expect("RTSPS").port());
+    let pushes = [
+        format!("whips://localhost:{https}/whip/copy/whips"),
+        format!("rtsps://localhost:{rtsps}/copy/rtsps"),
+    ];
+    let pulls = [
+        ("wheps", format!("wheps://localhost:{https}/whep/copy/whips")),
+        ("rtsps", format!("rtsps://localhost:{rtsps}/copy/rtsps")),
+    ];
+    let pushes = pushes.map(|url| format!("[[push]]\nstream = \"live/mill\"\nurl = \"{url}\"\n")).concat();
+    let server = Server::start(&format!("{LOCAL}ca_file = \"{certificate}\"\n{pushes}"));
+    let _publisher = publish_repeated(&server.rtmp_url("live/mill"), 1, 9);
+    for name in ["whips", "rtsps"] {
+        assert_plays(&other, &format!("copy/{name}"), 30);
+    }
+    let strict = Server::start(LOCAL);
+    for (name, url) in &pulls {
+        add_pull(&strict, name, url);
+        let pull = wait_for_pull(&strict, name, "refused", |pull| pull["last_error"].is_string());
+        assert!(pull["last_error"].as_str().expect("a reason").contains("certificate"), "{pull}");
+        add_pull(&server, name, url);
+        assert_plays(&server, &format!("live/{name}"), 30);
+    }
 }

@@ -1,5 +1,5 @@
-//! A publisher's packets: what the server has lost is sent again from a bounded history, and what is not
-//! carried is said.
+//! A publisher's packets: what the server has lost is sent again from a bounded history, and what
+//! is not carried is said.
 #![expect(clippy::disallowed_methods, reason = "a first instant, which only differences are taken of")]
 
 use std::time::{Duration, Instant};
@@ -151,14 +151,14 @@ fn reports_and_requests_are_counted_and_nonsense_is_passed_over() {
 #[test]
 fn what_is_not_carried_is_said_and_what_changes_ends_the_session() {
     let (mut sender, now, _) = sender(&[picture(0)], true);
-    let vorbis = frame(TrackId::AUDIO, FrameRole::Audio, Codec::Flac, 0, &[1; 40]);
-    assert!(matches!(sender.frame(now, &vorbis), Err(NotSent::Track(reason)) if reason.contains("FLAC")));
+    let flac = frame(TrackId::AUDIO, FrameRole::Audio, Codec::Flac, 0, &[1; 40]);
+    assert!(matches!(sender.frame(now, &flac), Err(NotSent::Track(reason)) if reason.contains("FLAC")));
     let second = TrackId { index: 1, ..TrackId::VIDEO };
     let second = frame(second, FrameRole::Key, Codec::Vp8, 0, picture(0).data());
     assert!(matches!(sender.frame(now, &second), Err(NotSent::Track(_))));
     let (mut sender, now, _) = self::sender(&[picture(0)], true);
     assert!(matches!(sender.frame(now, &sound(0)), Err(NotSent::Changed(_))), "it was not offered");
-    let offered = formats(&[vorbis.clone()]);
+    let offered = formats(std::slice::from_ref(&flac));
     assert!(offered.audio.is_none() && offered.refused.is_some_and(|refused| refused.audio.is_some()));
     let identity = Identity::generate().expect("random bytes");
     let media = sent(&formats(&[picture(0), sound(0)]), &identity);

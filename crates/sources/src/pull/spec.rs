@@ -196,8 +196,8 @@ impl Origin {
             "" => Err("needs a `url`, such as \"rtmp://media.example/live/cam\"".to_owned()),
             other => {
                 Err(format!(
-                    "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, http, https, srt, \
-                     whep, wheps and udp"
+                    "cannot use a URL of scheme `{other}`: it takes rtmp, rtmps, rtsp, rtsps, http, https, \
+                     srt, whep, wheps and udp"
                 ))
             }
         }

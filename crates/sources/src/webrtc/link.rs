@@ -76,8 +76,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Offers media, and connects to what the server answers. `is_refused` says why an address of the
-    /// server, and that of this end, is not to be used.
+    /// Offers media, and connects to what the server answers. `is_refused` says why an address of
+    /// the server, and that of this end, is not to be used.
     ///
     /// # Errors
     /// Why there is no session.
@@ -148,8 +148,8 @@ impl Link {
         self.client.remember_packets(ssrc);
     }
 
-    /// Waits for what comes, or for the client's timers. Nothing is lost when it is dropped while it
-    /// waits.
+    /// Waits for what comes, or for the client's timers. Nothing is lost when it is dropped while
+    /// it waits.
     ///
     /// # Errors
     /// Why the session is over.
@@ -177,8 +177,8 @@ impl Link {
         })
     }
 
-    /// Sends a packet: its bytes on the network, or `None` if there is no room at present: it is to be
-    /// sent later.
+    /// Sends a packet: its bytes on the network, or `None` if there is no room at present: it is to
+    /// be sent later.
     pub fn send(&mut self, packet: &Outgoing) -> Option<usize> {
         if let Some((local, remote)) = self.held.take()
             && !self.transmit(local, remote)
@@ -197,8 +197,8 @@ impl Link {
         Some(self.datagram.len())
     }
 
-    /// Sends the datagram at hand; `false` if there is no room for it. What cannot be sent otherwise is
-    /// lost, as on the way: whoever is silent is dropped.
+    /// Sends the datagram at hand; `false` if there is no room for it. What cannot be sent
+    /// otherwise is lost, as on the way: whoever is silent is dropped.
     fn transmit(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let socket = self.sockets.iter().find(|(address, _)| *address == local);
         let sent = socket.map(|(_, socket)| socket.try_send_to(&self.datagram, remote));
@@ -307,7 +307,8 @@ async fn receive(sockets: &[(SocketAddr, UdpSocket)], input: &mut [u8]) -> (usiz
                 let mut buffer = ReadBuf::new(input);
                 match socket.poll_recv_from(context, &mut buffer) {
                     Poll::Ready(Ok(from)) => return Poll::Ready((at, buffer.filled().len(), from)),
-                    // The system's word that nobody listens somewhere: whoever is silent is dropped.
+                    // The system's word that nobody listens somewhere: whoever is silent is
+                    // dropped.
                     Poll::Ready(Err(_)) => {}
                     Poll::Pending => break,
                 }

@@ -1,5 +1,5 @@
-//! Offer and answer by HTTP (RFC 9725 section 4.2, and the same for WHEP): one POST, redirects by 307
-//! and 308, one DELETE at the end.
+//! Offer and answer by HTTP (RFC 9725 section 4.2, and the same for WHEP): one POST, redirects by
+//! 307 and 308, one DELETE at the end.
 //!
 //! The token goes to the endpoint's own scheme, host and port only, and the DELETE to those that
 //! answered. `Link` fields (STUN and TURN servers) are not used: the client reaches the server.
