@@ -40,6 +40,8 @@ impl Endpoint {
             Use::Play => "whep",
         };
         let http = if scheme == plain { "http" } else { "https" };
+        // `http:///a` has the host `a` for the parser, as browsers have it.
+        let rest = Some(rest).filter(|rest| !rest.starts_with(['/', '\\'])).ok_or_else(invalid)?;
         let mut url = Url::parse(&format!("{http}://{rest}")).map_err(|_| invalid())?;
         if url.host_str().is_none_or(str::is_empty) {
             return Err(invalid());
