@@ -34,6 +34,15 @@ pub enum Command {
     /// HTTP-FLV sessions.
     #[command(subcommand)]
     Flv(FlvCommand),
+    /// Sessions by HTTP as MPEG-TS.
+    #[command(subcommand)]
+    Ts(FlvCommand),
+    /// SRT sessions: `srt://host:port?streamid=...&latency=MS`.
+    #[command(subcommand)]
+    Srt(RtmpCommand),
+    /// RTSP sessions.
+    #[command(subcommand)]
+    Rtsp(RtspCommand),
     /// HLS, low-latency HLS and DASH sessions.
     #[command(subcommand)]
     Hls(HlsCommand),
@@ -53,7 +62,7 @@ pub enum Command {
     Bottleneck(BottleneckArgs),
 }
 
-/// What RTMP sessions do.
+/// What RTMP and SRT sessions do.
 #[derive(Debug, Subcommand)]
 pub enum RtmpCommand {
     /// Publish the sample N times. Give each its own stream name with `{}`.
@@ -62,11 +71,30 @@ pub enum RtmpCommand {
     Play(PlayArgs),
 }
 
-/// What HTTP-FLV sessions do.
+/// What HTTP-FLV and HTTP-TS sessions do.
 #[derive(Debug, Subcommand)]
 pub enum FlvCommand {
     /// Play N times.
     Play(PlayArgs),
+}
+
+/// What RTSP sessions do.
+#[derive(Debug, Subcommand)]
+pub enum RtspCommand {
+    /// Play N times.
+    Play(RtspPlayArgs),
+}
+
+/// Options of `rtsp play`.
+#[derive(Debug, Args)]
+pub struct RtspPlayArgs {
+    /// Options of every player.
+    #[command(flatten)]
+    pub play: PlayArgs,
+
+    /// Packets come by UDP, and not in the connection.
+    #[arg(long)]
+    pub udp: bool,
 }
 
 /// Options of `publish`.
@@ -84,7 +112,7 @@ pub struct PlayArgs {
     #[command(flatten)]
     pub load: LoadArgs,
 
-    /// Publish the sample first, from this process: to the played URL, or to the RTMP URL given after `=`.
+    /// Publish the sample first, from this process: to the played URL, or to the RTMP or SRT URL given after `=`.
     ///
     /// With `{}` in the URL, one publisher per stream.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -12,11 +12,17 @@ use crate::tally::Arrival;
 /// One HTTP-FLV download. **Write [`request`] to the socket, then give every byte read to `handle_input`.**
 #[derive(Debug)]
 pub struct HttpFlvClient {
+    body: HttpBody,
+    flv: FlvSkimmer,
+}
+
+/// The body of an answer that is a stream: what is left when head and chunks are taken off.
+#[derive(Debug)]
+pub struct HttpBody {
     state: State,
     chunked: bool,
     /// Bytes of the current HTTP chunk still to come, when `chunked`.
     chunk_left: u64,
-    flv: FlvSkimmer,
 }
 
 #[derive(Debug)]
@@ -61,12 +67,8 @@ pub fn request(url: &HttpUrl) -> Vec<u8> {
 impl HttpFlvClient {
     /// A download whose request is about to be sent.
     pub fn new() -> HttpFlvClient {
-        HttpFlvClient {
-            state: State::Head(Vec::new()),
-            chunked: false,
-            chunk_left: 0,
-            flv: FlvSkimmer { state: FlvState::FileHeader, held: [0; HELD_BYTES], held_len: 0 },
-        }
+        let flv = FlvSkimmer { state: FlvState::FileHeader, held: [0; HELD_BYTES], held_len: 0 };
+        HttpFlvClient { body: HttpBody::default(), flv }
     }
 
     /// Takes bytes from the server and calls `on_media` for each complete tag.
@@ -75,8 +77,28 @@ impl HttpFlvClient {
     /// See [`HttpFlvError`]; the download is dead afterwards.
     pub fn handle_input(
         &mut self,
-        mut input: &[u8],
+        input: &[u8],
         mut on_media: impl FnMut(Arrival<'_>),
+    ) -> Result<(), HttpFlvError> {
+        let flv = &mut self.flv;
+        self.body.handle_input(input, |bytes| flv.handle_input(bytes, &mut on_media))
+    }
+
+    /// Whether the server has ended the answer.
+    pub fn is_ended(&self) -> bool {
+        self.body.is_ended()
+    }
+}
+
+impl HttpBody {
+    /// Takes bytes from the server and calls `on_body` with those of the body.
+    ///
+    /// # Errors
+    /// See [`HttpFlvError`], or those of `on_body`; the download is dead afterwards.
+    pub fn handle_input(
+        &mut self,
+        mut input: &[u8],
+        mut on_body: impl FnMut(&[u8]) -> Result<(), HttpFlvError>,
     ) -> Result<(), HttpFlvError> {
         while !input.is_empty() {
             match &mut self.state {
@@ -98,7 +120,7 @@ impl HttpFlvClient {
                 State::Body => {
                     let limit = if self.chunked { self.chunk_left } else { u64::MAX };
                     let taken = usize::try_from(limit).map_or(input.len(), |limit| limit.min(input.len()));
-                    self.flv.handle_input(&input[..taken], &mut on_media)?;
+                    on_body(&input[..taken])?;
                     input = &input[taken..];
                     if self.chunked {
                         self.chunk_left -= taken as u64;
@@ -144,6 +166,12 @@ impl HttpFlvClient {
     /// Whether the server ended the body.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, State::Ended)
+    }
+}
+
+impl Default for HttpBody {
+    fn default() -> HttpBody {
+        HttpBody { state: State::Head(Vec::new()), chunked: false, chunk_left: 0 }
     }
 }
 

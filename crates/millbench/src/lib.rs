@@ -13,6 +13,7 @@
 pub mod bottleneck;
 pub mod cli;
 pub mod clock;
+pub mod doors;
 pub mod floor;
 pub mod hls;
 pub mod http_flv;

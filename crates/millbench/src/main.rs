@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use millbench::cli::{Cli, Command, FlvCommand, LoadArgs, RtmpCommand};
+use millbench::cli::{Cli, Command, FlvCommand, LoadArgs, RtmpCommand, RtspCommand};
 use millbench::hls::cli::HlsCommand;
 use millbench::net::Protocols;
 use millbench::option_values::RunArgs;
@@ -17,13 +17,26 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.command {
         Command::Rtmp(RtmpCommand::Publish(args)) => {
-            run::publish(args).and_then(|report| show_rtmp(&report, &args.load))
+            run::publish(args, Protocols::Rtmp).and_then(|report| show_rtmp(&report, &args.load))
         }
         Command::Rtmp(RtmpCommand::Play(args)) => {
             run::play(args, Protocols::Rtmp).and_then(|report| show_rtmp(&report, &args.load))
         }
         Command::Flv(FlvCommand::Play(args)) => {
             run::play(args, Protocols::HttpFlv).and_then(|report| show_rtmp(&report, &args.load))
+        }
+        Command::Ts(FlvCommand::Play(args)) => {
+            run::play(args, Protocols::HttpTs).and_then(|report| show_rtmp(&report, &args.load))
+        }
+        Command::Srt(RtmpCommand::Publish(args)) => {
+            run::publish(args, Protocols::Srt).and_then(|report| show_rtmp(&report, &args.load))
+        }
+        Command::Srt(RtmpCommand::Play(args)) => {
+            run::play(args, Protocols::Srt).and_then(|report| show_rtmp(&report, &args.load))
+        }
+        Command::Rtsp(RtspCommand::Play(args)) => {
+            let protocol = if args.udp { Protocols::RtspUdp } else { Protocols::RtspTcp };
+            run::play(&args.play, protocol).and_then(|report| show_rtmp(&report, &args.play.load))
         }
         Command::Hls(HlsCommand::Play(args)) => hls::run::play(args).and_then(|report| {
             let html = String::new;

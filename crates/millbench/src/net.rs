@@ -13,6 +13,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rtmp::RtmpUrl;
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::doors::srt::SrtUrl;
+
 /// Where sessions connect and which stream each asks for.
 ///
 /// `{}` or `{n}` in the URL stands for the number of the stream, counted from 1.
@@ -33,6 +35,37 @@ pub enum Protocols {
     Rtmp,
     /// `http://host[:80]/app/stream.flv`
     HttpFlv,
+    /// `http://host[:80]/app/stream.ts`
+    HttpTs,
+    /// `srt://host:port?streamid=...`
+    Srt,
+    /// `rtsp://host[:554]/app/stream`, packets in the connection.
+    RtspTcp,
+    /// The same, packets by UDP.
+    RtspUdp,
+}
+
+impl Protocols {
+    /// How a URL is published to: by SRT if it says so, else by RTMP.
+    pub fn of_publisher(url: &str) -> Protocols {
+        if url.starts_with("srt://") { Protocols::Srt } else { Protocols::Rtmp }
+    }
+
+    /// As the command line names them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocols::Rtmp => "rtmp",
+            Protocols::HttpFlv => "flv",
+            Protocols::HttpTs => "ts",
+            Protocols::Srt => "srt",
+            Protocols::RtspTcp | Protocols::RtspUdp => "rtsp",
+        }
+    }
+
+    /// Sockets of a session.
+    pub fn sockets(self) -> usize {
+        if self == Protocols::RtspUdp { 1 + 2 * rtsp::TRACKS_MAX } else { 1 }
+    }
 }
 
 impl Target {
@@ -50,9 +83,21 @@ impl Target {
                 }
                 (parsed.host, parsed.port)
             }
-            Protocols::HttpFlv => {
+            Protocols::HttpFlv | Protocols::HttpTs => {
                 let parsed = HttpUrl::from_str(&example).map_err(|error| format!("{url}: {error}"))?;
                 (parsed.host, parsed.port)
+            }
+            Protocols::Srt => {
+                let parsed = SrtUrl::from_str(&example).map_err(|error| format!("{url}: {error}"))?;
+                (parsed.host, parsed.port)
+            }
+            Protocols::RtspTcp | Protocols::RtspUdp => {
+                let http = example.replacen("rtsp://", "http://", 1);
+                let parsed = HttpUrl::from_str(&http).ok().filter(|_| http != example);
+                let parsed =
+                    parsed.ok_or_else(|| format!("{url}: expected rtsp://host[:port]/app/stream"))?;
+                let named = parsed.authority.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with(':');
+                (parsed.host, if named { parsed.port } else { RTSP_PORT })
             }
         };
         let address = resolve(&host, port)?;
@@ -196,6 +241,9 @@ fn source_address(target: IpAddr, session_number: usize) -> Option<IpAddr> {
         .then(|| Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + index).into())
 }
 
+/// RFC 2326 section 3.2.
+const RTSP_PORT: u16 = 554;
+
 /// Below the 28,232 ports of the default range, so that sockets in TIME_WAIT leave room.
 const SESSIONS_PER_ADDRESS: usize = 20_000;
 
@@ -251,6 +299,11 @@ mod tests {
             (target.has_placeholder(), target.url_of(12).as_str()),
             (false, "http://127.0.0.1/live/a.flv")
         );
+        for (url, port) in [("rtsp://127.0.0.1/live/a", 554), ("rtsp://127.0.0.1:8554/live/a", 8554)] {
+            let target = Target::resolve(url, Protocols::RtspUdp).expect("a valid URL");
+            assert_eq!(target.address.port(), port, "{url}");
+        }
+        assert!(Target::resolve("http://127.0.0.1/live/a", Protocols::RtspTcp).is_err());
         assert!(Target::resolve("rtmps://127.0.0.1/live/a", Protocols::Rtmp).is_err());
         assert!(Target::resolve("ftp://127.0.0.1/live/a", Protocols::Rtmp).is_err());
     }

@@ -26,12 +26,12 @@ use crate::worker::{self, Order, Population, Report, Status, Traffic, Verdict, W
 ///
 /// # Errors
 /// A text for the user when the run could not be done at all. Failed sessions are no error but a result.
-pub fn publish(args: &PublishArgs) -> Result<RunReport, String> {
-    let target = Target::resolve(&args.load.run.url, Protocols::Rtmp)?;
+pub fn publish(args: &PublishArgs, protocol: Protocols) -> Result<RunReport, String> {
+    let target = Target::resolve(&args.load.run.url, protocol)?;
     if args.load.run.sessions_max() > 1 && !target.has_placeholder() {
         return Err("several publishers need streams of their own: put {} into the stream name".to_owned());
     }
-    let plan = Plan { publish: Some(target), play: None, publishers: 0, buffer_ms: 0, what: "rtmp publish" };
+    let plan = Plan { publish: Some(target), play: None, publishers: 0, buffer_ms: 0, what: "publish" };
     run(&args.load, plan)
 }
 
@@ -45,9 +45,9 @@ pub fn play(args: &PlayArgs, protocol: Protocols) -> Result<RunReport, String> {
         None => None,
         Some("") if protocol == Protocols::Rtmp => Some(target.clone()),
         Some("") => {
-            return Err("--publish needs an RTMP URL here: --publish=rtmp://host/app/stream".to_owned());
+            return Err("--publish needs a URL here: --publish=rtmp://host/app/stream, or srt://".to_owned());
         }
-        Some(url) => Some(Target::resolve(url, Protocols::Rtmp)?),
+        Some(url) => Some(Target::resolve(url, Protocols::of_publisher(url))?),
     };
     let streams = args.load.run.streams.unwrap_or(args.load.run.sessions_max());
     let publishers = match &publish {
@@ -55,8 +55,7 @@ pub fn play(args: &PlayArgs, protocol: Protocols) -> Result<RunReport, String> {
         Some(target) if target.has_placeholder() => streams,
         Some(_) => 1,
     };
-    let what = if protocol == Protocols::Rtmp { "rtmp play" } else { "flv play" };
-    run(&args.load, Plan { publish, play: Some(target), publishers, buffer_ms: args.buffer_ms, what })
+    run(&args.load, Plan { publish, play: Some(target), publishers, buffer_ms: args.buffer_ms, what: "play" })
 }
 
 /// What kind of sessions a run holds.
@@ -79,7 +78,8 @@ fn run(load: &LoadArgs, plan: Plan) -> Result<RunReport, String> {
             Sample::from_flv(&file).map_err(|error| format!("{}: {error}", path.display()))?
         }
     };
-    let signals = machine::prepare(&load.run, load.run.sessions_max() + plan.publishers)?;
+    let sockets = plan.play.as_ref().map_or(1, |target| target.protocol.sockets());
+    let signals = machine::prepare(&load.run, load.run.sessions_max() * sockets + plan.publishers)?;
     let mut conductor = Conductor::start(load, &plan, sample, signals)?;
     conductor.climb(load, &plan)?;
     conductor.finish()
@@ -133,7 +133,8 @@ impl Conductor {
         sample: Sample,
         signals: StopSignals,
     ) -> Result<Conductor, String> {
-        let command = format!("{} {}", plan.what, load.run.url);
+        let protocol = plan.play.as_ref().or(plan.publish.as_ref()).map(|target| target.protocol.name());
+        let command = format!("{} {} {}", protocol.unwrap_or_default(), plan.what, load.run.url);
         let streams = load.run.streams.unwrap_or(load.run.sessions_max());
         let Some(server) = plan.play.as_ref().or(plan.publish.as_ref()) else {
             return Err("neither publishers nor players".to_owned());
@@ -295,6 +296,11 @@ impl Conductor {
             generator_core_percent: cost.own_cpu_s * 100.0 / seconds,
             others_core_percent: cost.others_core_percent,
             reads_per_client_s: window.traffic.reads as f64 / client_seconds,
+            packets: window.traffic.packets,
+            us_per_packet: cost
+                .server_cpu_s
+                .filter(|_| window.traffic.packets > 0)
+                .map(|seconds| seconds * 1e6 / window.traffic.packets as f64),
         });
         Ok(())
     }

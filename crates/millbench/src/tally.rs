@@ -39,6 +39,57 @@ pub struct Tally {
     pub playback: Playback,
     last: Option<Stamp>,
     since_last: Count,
+    /// What was sent and has not come, where audio and video come apart, each at its own time.
+    apart: Option<Apart>,
+}
+
+/// The account of a player whose audio and video come apart: by UDP, to ports of their own.
+///
+/// A frame may come before or behind the stamp that it was sent behind. What is missing after each of so
+/// many stamps is missing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Apart {
+    /// Messages and bytes sent less those that came: now, and the least and the most of this group of stamps.
+    net: [i64; 2],
+    least: [i64; 2],
+    most: [i64; 2],
+    stamps: u32,
+    /// The first group has been.
+    is_tied: bool,
+}
+
+impl Apart {
+    /// What is certain after another stamp: what is missing, and what there is too much of.
+    fn judge(&mut self, sent: Count, came: Count) -> Option<[Count; 2]> {
+        let (sent, came) = ([sent.messages, sent.bytes], [came.messages, came.bytes]);
+        for (at, (sent, came)) in sent.into_iter().zip(came).enumerate() {
+            self.net[at] += sent as i64 - came as i64;
+            let is_first = self.stamps == 0;
+            self.least[at] = if is_first { self.net[at] } else { self.least[at].min(self.net[at]) };
+            self.most[at] = if is_first { self.net[at] } else { self.most[at].max(self.net[at]) };
+        }
+        self.stamps += 1;
+        if self.stamps < APART_STAMPS {
+            return None;
+        }
+        self.stamps = 0;
+        if !std::mem::replace(&mut self.is_tied, true) {
+            // How much later audio comes than video is nobody's loss.
+            for at in 0..2 {
+                self.net[at] -= self.least[at];
+            }
+            return None;
+        }
+        let missing = self.least.map(|least| least.max(0));
+        let excess = self.most.map(|most| (-most).max(0));
+        for at in 0..2 {
+            self.net[at] += excess[at] - missing[at];
+        }
+        Some(
+            [missing, excess]
+                .map(|[messages, bytes]| Count { messages: messages as u64, bytes: bytes as u64 }),
+        )
+    }
 }
 
 /// Messages and payload bytes between stamps.
@@ -74,6 +125,11 @@ pub struct Noted {
 }
 
 impl Tally {
+    /// For a player whose audio and video come apart.
+    pub fn apart() -> Tally {
+        Tally { apart: Some(Apart::default()), ..Tally::default() }
+    }
+
     /// Takes note of one media message.
     ///
     /// `length` is the whole payload, `prefix` its first bytes ([`stamp::PREFIX_BYTES`] are enough).
@@ -115,7 +171,17 @@ impl Tally {
                 messages: stamp.messages.saturating_sub(last.messages),
                 bytes: stamp.bytes.saturating_sub(last.bytes),
             };
-            self.judged.judge(sent, self.since_last);
+            match &mut self.apart {
+                None => self.judged.judge(sent, self.since_last),
+                Some(apart) => {
+                    self.judged.expected.add(&sent);
+                    self.judged.received.add(&self.since_last);
+                    if let Some([missing, excess]) = apart.judge(sent, self.since_last) {
+                        self.judged.missing.add(&missing);
+                        self.judged.excess.add(&excess);
+                    }
+                }
+            }
         } else if self.last.is_some_and(|last| last.run == stamp.run) {
             // The same frame or an older one again: all of it is excess.
             self.judged.judge(Count::default(), self.since_last);
@@ -161,6 +227,9 @@ impl Judged {
         self.missing == Count::default() && self.excess == Count::default()
     }
 }
+
+/// More than a player's audio can be ahead of its video, or behind.
+const APART_STAMPS: u32 = 25;
 
 counted!(Count { messages, bytes });
 counted!(Judged { expected, received, missing, excess });
@@ -257,6 +326,28 @@ mod tests {
             pair.send(MediaKind::Video, 2700, Some((0, 1)));
             assert_eq!(pair.tally.judged.missing, missing, "{remark}");
             assert_eq!(pair.tally.judged.excess, Count::default(), "{remark}");
+        }
+    }
+
+    #[test]
+    fn audio_that_comes_early_or_late_is_not_missing_unless_it_never_comes() {
+        for lost in [None, Some(70)] {
+            let mut pair = Pair { tally: Tally::apart(), ..Pair::new() };
+            let mut late = Vec::new();
+            for at in 0..300 {
+                pair.send(MediaKind::Video, 2700, Some((0, 1)));
+                // Counted by the publisher now, and by the player two pictures later.
+                pair.sent.add(&Count { messages: 1, bytes: 180 });
+                late.push(lost != Some(at));
+                if at >= 2 && late[at - 2] {
+                    let arrival =
+                        Arrival { kind: MediaKind::Audio, timestamp: 0, length: 180, prefix: &[0xaf, 1] };
+                    pair.tally.handle_media(pair.now_ns, arrival, 500);
+                }
+            }
+            let missing = u64::from(lost.is_some());
+            assert_eq!(pair.tally.judged.missing, Count { messages: missing, bytes: 180 * missing });
+            assert_eq!(pair.tally.judged.excess, Count::default());
         }
     }
 

@@ -10,6 +10,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use group_send::{RecvBatch, RecvConfig};
 use mio::{Events, Poll, Token};
 
 use crate::clock;
@@ -113,13 +114,15 @@ pub struct Traffic {
     pub reads: u64,
     /// `write` calls that took bytes.
     pub writes: u64,
+    /// Datagrams of media received by players; none by TCP.
+    pub packets: u64,
     /// Media received by players.
     pub media_received: Count,
     /// Media handed to publishers' sockets.
     pub media_sent: Count,
 }
 
-counted!(Traffic { bytes_in, bytes_out, reads, writes, media_received, media_sent });
+counted!(Traffic { bytes_in, bytes_out, reads, writes, packets, media_received, media_sent });
 
 /// Everything sessions count while they work.
 #[derive(Clone, Debug, Default)]
@@ -264,6 +267,7 @@ struct Worker {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
+    batch: RecvBatch,
     sessions: Vec<Session>,
     /// Sessions whose URL is none: whether they would publish, and what is wrong.
     unstartable: Vec<(bool, String)>,
@@ -327,6 +331,7 @@ impl Worker {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_PER_TURN),
             buffer: vec![0; READ_BUFFER_BYTES],
+            batch: RecvBatch::new(RecvConfig::default()),
             sessions: Vec::new(),
             unstartable: Vec::new(),
             unanswered: 0,
@@ -344,8 +349,12 @@ impl Worker {
 
     fn turn(&mut self) -> io::Result<()> {
         let timeout = if self.config.turn_ms == 0 {
-            self.agenda.peek().map_or(IDLE_TURN, |Reverse((due_ns, _))| {
-                Duration::from_nanos(due_ns.saturating_sub(clock::wall_ns())).min(IDLE_TURN)
+            let idle = self.sessions.iter().filter_map(|session| session.due).min();
+            let idle = idle.map_or(IDLE_TURN, |due| {
+                due.saturating_duration_since(clock::monotonic()).clamp(MIN_TURN, IDLE_TURN)
+            });
+            self.agenda.peek().map_or(idle, |Reverse((due_ns, _))| {
+                Duration::from_nanos(due_ns.saturating_sub(clock::wall_ns())).min(idle)
             })
         } else {
             // Sleeping in `epoll_wait` is what makes the server pay.
@@ -358,6 +367,7 @@ impl Worker {
             other => other?,
         }
         self.handle_events();
+        self.handle_timeouts();
         self.send_due();
         self.start_sessions();
         if clock::monotonic() >= self.start_timeouts_at {
@@ -369,7 +379,8 @@ impl Worker {
 
     fn handle_events(&mut self) {
         let buffer_ms = self.config.buffer_ms;
-        let mut lent = Lent { buffer: &mut self.buffer, counters: &mut self.counters, buffer_ms };
+        let Worker { buffer, batch, counters, .. } = self;
+        let mut lent = Lent { buffer, batch, counters, buffer_ms };
         for event in &self.events {
             let index = event.token().0;
             let session = &mut self.sessions[index];
@@ -387,9 +398,24 @@ impl Worker {
         }
     }
 
+    /// Sessions whose protocol has timers of its own.
+    fn handle_timeouts(&mut self) {
+        let now = clock::monotonic();
+        let buffer_ms = self.config.buffer_ms;
+        let Worker { buffer, batch, counters, .. } = self;
+        let mut lent = Lent { buffer, batch, counters, buffer_ms };
+        for session in &mut self.sessions {
+            if session.due.is_some_and(|due| due <= now) {
+                session.handle_ready(&mut lent);
+                self.unanswered -= usize::from(session.take_answered(0, 0));
+            }
+        }
+    }
+
     fn send_due(&mut self) {
         let buffer_ms = self.config.buffer_ms;
-        let mut lent = Lent { buffer: &mut self.buffer, counters: &mut self.counters, buffer_ms };
+        let Worker { buffer, batch, counters, .. } = self;
+        let mut lent = Lent { buffer, batch, counters, buffer_ms };
         let now_ns = clock::wall_ns();
         while let Some(&Reverse((due_ns, index))) = self.agenda.peek()
             && due_ns <= now_ns
@@ -423,9 +449,14 @@ impl Worker {
         let Some(target) = target else { return };
         let url = target.url_of(number % self.config.streams + 1);
         let session = match (publishes, target.protocol) {
-            (true, _) => Session::publisher(number, &url, clock::wall_ns() ^ (number as u64) << 12),
+            (true, Protocols::Srt) => Session::srt_publisher(number, &url, run_of(number)),
+            (true, _) => Session::publisher(number, &url, run_of(number)),
             (false, Protocols::Rtmp) => Session::rtmp_player(number, &url),
             (false, Protocols::HttpFlv) => Session::flv_player(number, &url),
+            (false, Protocols::HttpTs) => Session::ts_player(number, &url),
+            (false, Protocols::Srt) => Session::srt_player(number, &url),
+            (false, Protocols::RtspTcp) => Session::rtsp_player(number, &url, target.address, false),
+            (false, Protocols::RtspUdp) => Session::rtsp_player(number, &url, target.address, true),
         };
         match session {
             Ok(mut session) => {
@@ -576,7 +607,9 @@ impl Worker {
         let deadline = clock::monotonic() + DRAIN_TIME;
         let mut open: Vec<usize> = (0..self.sessions.len()).collect();
         loop {
-            open.retain(|&index| !self.sessions[index].is_drained(&mut self.buffer, &mut self.counters));
+            let Worker { buffer, batch, counters, sessions, .. } = &mut *self;
+            let mut lent = Lent { buffer, batch, counters, buffer_ms: 0 };
+            open.retain(|&index| !sessions[index].is_drained(&mut lent));
             if open.is_empty() || clock::monotonic() >= deadline {
                 break;
             }
@@ -591,6 +624,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// Marks the stamps of a publisher.
+fn run_of(number: usize) -> u64 {
+    clock::wall_ns() ^ (number as u64) << 12
 }
 
 /// Turns what is known of a session at the end into a failure, if it is one.
@@ -631,6 +669,8 @@ const STARTS_PER_TURN: usize = 64;
 /// Maximum connection attempts at once: fewer than the backlog of any listener, so that no SYN is
 /// lost and retried a second later. A ramp is never faster than the server answers.
 const UNANSWERED_MAX: usize = 256;
+/// Timers of the kernel are no finer.
+const MIN_TURN: Duration = Duration::from_millis(1);
 const IDLE_TURN: Duration = Duration::from_millis(10);
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 const START_TIMEOUT_INTERVAL: Duration = Duration::from_millis(500);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use group_send::{RecvBatch, RecvConfig};
 use mio::{Events, Poll, Token};
 
 use super::cli::{HlsPlayArgs, Mode};
@@ -78,6 +79,8 @@ struct Run<'a> {
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
+    /// Nothing comes by UDP.
+    batch: RecvBatch,
     players: Vec<Player>,
     copies: Copies,
     playlists: Playlists,
@@ -109,6 +112,7 @@ impl<'a> Run<'a> {
             poll: Poll::new().map_err(|error| format!("epoll: {error}"))?,
             events: Events::with_capacity(1024),
             buffer: vec![0; READ_BUFFER_BYTES],
+            batch: RecvBatch::new(RecvConfig { messages: 1, message_bytes: 2048 }),
             players: Vec::new(),
             copies: Copies::default(),
             playlists: Playlists::default(),
@@ -295,7 +299,8 @@ impl<'a> Run<'a> {
     fn drive_publisher(&mut self, is_ready: bool) -> Result<(), String> {
         let Some(publisher) = &mut self.publisher else { return Ok(()) };
         let counters = &mut self.publisher_counters;
-        let mut lent = session::Lent { buffer: &mut self.buffer, counters, buffer_ms: 0 };
+        let (buffer, batch) = (&mut self.buffer, &mut self.batch);
+        let mut lent = session::Lent { buffer, batch, counters, buffer_ms: 0 };
         if is_ready {
             publisher.handle_ready(&mut lent);
             if publisher.phase == Phase::Up

@@ -86,6 +86,10 @@ pub struct StepReport {
     pub others_core_percent: Option<f64>,
     /// `read` calls per session and second: how finely the server's writes arrive.
     pub reads_per_client_s: f64,
+    /// Datagrams of media that players received; none by TCP.
+    pub packets: u64,
+    /// The server's CPU time for each of them, microseconds.
+    pub us_per_packet: Option<f64>,
 }
 
 /// What a step cost the server.
