@@ -13,6 +13,7 @@
 pub mod bottleneck;
 pub mod cli;
 pub mod clock;
+pub mod counters;
 pub mod doors;
 pub mod floor;
 pub mod hls;
@@ -28,6 +29,7 @@ pub mod rtc;
 pub mod run;
 pub mod sample;
 pub mod session;
+pub mod srt_url;
 pub mod stamp;
 pub mod stats;
 pub mod tally;

@@ -13,7 +13,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rtmp::RtmpUrl;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::doors::srt::SrtUrl;
+use crate::srt_url::SrtUrl;
 
 /// Where sessions connect and which stream each asks for.
 ///

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::{LoadArgs, PlayArgs, PublishArgs};
 use crate::clock;
+use crate::counters::Traffic;
 use crate::live::{Live, Watch};
 use crate::machine::{self, Reading, StopSignals};
 use crate::net::{Protocols, Target};
@@ -20,7 +21,7 @@ use crate::report::{Outcome, Point, RunReport, SampleReport, StepReport};
 use crate::sample::Sample;
 use crate::stats::{Counted, Times};
 use crate::tally::Count;
-use crate::worker::{self, Order, Population, Report, Status, Traffic, Verdict, Window, WorkerConfig};
+use crate::worker::{self, Order, Population, Report, Status, Verdict, Window, WorkerConfig};
 
 /// Publishes N times.
 ///

@@ -16,16 +16,17 @@ use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
 use crate::clock;
+use crate::counters::Counters;
 use crate::doors::frames;
 use crate::doors::rtsp::RtspPlayer;
-use crate::doors::srt::{SrtLink, SrtUrl};
+use crate::doors::srt::SrtLink;
 use crate::doors::ts::{HttpTsClient, TsInput, TsOutput};
 use crate::http_flv::{self, HttpFlvClient, HttpFlvError};
 use crate::net::{self, CLOSED, HttpUrl, io_reason};
 use crate::sample::{Due, Sample, Timeline};
+use crate::srt_url::SrtUrl;
 use crate::stamp;
 use crate::tally::{Arrival, Tally};
-use crate::worker::Counters;
 
 /// A publisher or player on its way from connecting to its verdict.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ pub struct Tally {
 /// The account of a player whose audio and video come apart: by UDP, to ports of their own.
 ///
 /// A frame may come before or behind the stamp that it was sent behind. What is missing after each of so
-/// many stamps is missing.
+/// many stamps is missing, beyond what may be on its way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Apart {
     /// Messages and bytes sent less those that came: now, and the least and the most of this group of stamps.
@@ -80,8 +80,12 @@ impl Apart {
             }
             return None;
         }
-        let missing = self.least.map(|least| least.max(0));
-        let excess = self.most.map(|most| (-most).max(0));
+        // How far apart they are changes a little, and audio frames differ in length.
+        let beyond = |most_certain: [i64; 2]| {
+            let counts = most_certain[0] > APART_MESSAGES || most_certain[1] > APART_BYTES;
+            if counts { most_certain.map(|count| count.max(0)) } else { [0; 2] }
+        };
+        let (missing, excess) = (beyond(self.least), beyond(self.most.map(|most| -most)));
         for at in 0..2 {
             self.net[at] += excess[at] - missing[at];
         }
@@ -230,6 +234,9 @@ impl Judged {
 
 /// More than a player's audio can be ahead of its video, or behind.
 const APART_STAMPS: u32 = 25;
+/// What may be on its way: lost audio counts beyond this.
+const APART_MESSAGES: i64 = 2;
+const APART_BYTES: i64 = 1_024;
 
 counted!(Count { messages, bytes });
 counted!(Judged { expected, received, missing, excess });
@@ -331,21 +338,21 @@ mod tests {
 
     #[test]
     fn audio_that_comes_early_or_late_is_not_missing_unless_it_never_comes() {
-        for lost in [None, Some(70)] {
+        for lost in [None, Some([70, 71, 72])] {
             let mut pair = Pair { tally: Tally::apart(), ..Pair::new() };
             let mut late = Vec::new();
             for at in 0..300 {
                 pair.send(MediaKind::Video, 2700, Some((0, 1)));
                 // Counted by the publisher now, and by the player two pictures later.
                 pair.sent.add(&Count { messages: 1, bytes: 180 });
-                late.push(lost != Some(at));
+                late.push(!lost.is_some_and(|lost| lost.contains(&at)));
                 if at >= 2 && late[at - 2] {
                     let arrival =
                         Arrival { kind: MediaKind::Audio, timestamp: 0, length: 180, prefix: &[0xaf, 1] };
                     pair.tally.handle_media(pair.now_ns, arrival, 500);
                 }
             }
-            let missing = u64::from(lost.is_some());
+            let missing = if lost.is_some() { 3 } else { 0 };
             assert_eq!(pair.tally.judged.missing, Count { messages: missing, bytes: 180 * missing });
             assert_eq!(pair.tally.judged.excess, Count::default());
         }

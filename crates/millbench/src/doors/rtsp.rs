@@ -11,7 +11,7 @@ use mio::{Interest, Registry, Token};
 use rtsp::{PlaySession, PlaySettings, TRACKS_MAX};
 
 use super::udp;
-use crate::worker::Counters;
+use crate::counters::Counters;
 
 /// A player.
 #[derive(Debug)]

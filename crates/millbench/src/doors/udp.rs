@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use group_send::{RecvBatch, socket};
 use mio::net::UdpSocket;
 
-use crate::worker::Counters;
+use crate::counters::Counters;
 
 /// A socket that takes several datagrams as one from the kernel, with room for what a player begins with.
 ///

@@ -18,7 +18,7 @@ use crate::net::{self, HttpUrl, Protocols, Target};
 use crate::sample::Sample;
 use crate::session::{self, Phase, Role, Session};
 use crate::stats::Times;
-use crate::{clock, worker};
+use crate::{clock, counters};
 
 /// Plays N times, after publishing if asked to.
 ///
@@ -75,7 +75,7 @@ struct Run<'a> {
     published: Sample,
     publisher: Option<Session>,
     publisher_due_ns: u64,
-    publisher_counters: worker::Counters,
+    publisher_counters: counters::Counters,
     poll: Poll,
     events: Events,
     buffer: Vec<u8>,
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
             sample,
             publisher: None,
             publisher_due_ns: u64::MAX,
-            publisher_counters: worker::Counters::default(),
+            publisher_counters: counters::Counters::default(),
             poll: Poll::new().map_err(|error| format!("epoll: {error}"))?,
             events: Events::with_capacity(1024),
             buffer: vec![0; READ_BUFFER_BYTES],
