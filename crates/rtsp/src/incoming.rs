@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
-use media::config::reorder_frames;
+use media::config::{reorder_frames, reorder_pictures};
 use media::{Codec, Frame, FrameRole, MediaKind};
 use rtp::rtcp::{self, Rtcp};
 use sfu::{NtpRtpMapping, RemoteClock};
@@ -105,8 +105,13 @@ impl Incoming {
             }
             if track.kind == MediaKind::Video {
                 bridge = bridge.with_parameter_sets(track.parameter_sets.clone());
-                let mut sets = track.parameter_sets.iter().filter(|_| track.codec == Codec::H264);
-                times = DecodingTimes::with_reorder(sets.find_map(|set| reorder_frames(set)).unwrap_or(0));
+                let reorder = |set: &Vec<u8>| match track.codec {
+                    Codec::H264 => reorder_frames(set),
+                    Codec::H265 => reorder_pictures(set),
+                    _ => None,
+                };
+                let reorder = track.parameter_sets.iter().find_map(reorder);
+                times = DecodingTimes::with_reorder(reorder.unwrap_or(0));
             }
             kept.push(Some(Track {
                 kind: track.kind,

@@ -58,7 +58,11 @@ pub(super) struct SpsFacts {
 impl SpsFacts {
     /// Reads an SPS NAL unit.
     pub(super) fn read(unit: &[u8]) -> Result<Self, Malformed> {
-        let mut bits = BitReader::nal(unit.get(2..).ok_or(Malformed)?);
+        Self::take(&mut BitReader::nal(unit.get(2..).ok_or(Malformed)?))
+    }
+
+    /// Reads as far as its facts go.
+    fn take(bits: &mut BitReader<'_>) -> Result<Self, Malformed> {
         bits.skip(4)?; // video parameter set id
         let max_sub_layers = bits.u(3)?;
         let temporal_id_nesting = bits.bit()?;
@@ -66,11 +70,11 @@ impl SpsFacts {
         for byte in &mut profile_tier_level {
             *byte = bits.u(8)? as u8;
         }
-        skip_sub_layers(&mut bits, max_sub_layers)?;
+        skip_sub_layers(bits, max_sub_layers)?;
         bits.ue()?; // SPS id
         let chroma = bits.ue_up_to(3)?;
         let separate_planes = chroma == 3 && bits.bit()?;
-        let (width, height) = picture_size(&mut bits, if separate_planes { 0 } else { chroma })?;
+        let (width, height) = picture_size(bits, if separate_planes { 0 } else { chroma })?;
         let (depth_luma, depth_chroma) = (bits.ue_up_to(8)?, bits.ue_up_to(8)?);
         Ok(Self {
             profile_tier_level,
@@ -83,6 +87,27 @@ impl SpsFacts {
             height,
         })
     }
+}
+
+/// How many pictures an encoder sends ahead of one that is shown before them, by its SPS.
+pub fn reorder_pictures(sps: &[u8]) -> Option<usize> {
+    if sps.first()? >> 1 & 0x3f != NAL_SPS {
+        return None;
+    }
+    let mut bits = BitReader::nal(sps.get(2..)?);
+    let facts = SpsFacts::take(&mut bits).ok()?;
+    let mut last = || {
+        bits.ue()?; // bits of the picture order count
+        let is_of_each_layer = bits.bit()?;
+        let mut reorder = 0;
+        for _ in 0..if is_of_each_layer { facts.temporal_layers } else { 1 } {
+            bits.ue()?; // pictures in the buffer
+            reorder = bits.ue()?;
+            bits.ue()?; // latency
+        }
+        Ok::<_, Malformed>(reorder as usize)
+    };
+    last().ok()
 }
 
 /// Width and height, cropped by the conformance window.
@@ -134,3 +159,59 @@ fn profile_name(profile: u8) -> String {
 pub(super) const NAL_VPS: u8 = 32;
 pub(super) const NAL_SPS: u8 = 33;
 pub(super) const NAL_PPS: u8 = 34;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bitstream::BitWriter;
+
+    /// An SPS of so many temporal layers, which may reorder so many pictures each.
+    fn sps(reorder: &[u32]) -> Vec<u8> {
+        let layers = reorder.len() as u32 - 1;
+        let mut bits = BitWriter::default();
+        bits.u(0, 4);
+        bits.u(layers, 3);
+        bits.bit(true);
+        for byte in [1, 0x60, 0, 0, 0, 0x90, 0, 0, 0, 0, 0, 93] {
+            bits.u(byte, 8);
+        }
+        if layers > 0 {
+            bits.u(0, 16);
+        }
+        // SPS id, chroma, size, no window, depths, bits of the order count.
+        [0, 1, 320, 180].into_iter().for_each(|value| bits.ue(value));
+        bits.bit(false);
+        [0, 0, 4].into_iter().for_each(|value| bits.ue(value));
+        bits.bit(true);
+        for reorder in reorder {
+            [4, *reorder, 0].into_iter().for_each(|value| bits.ue(value));
+        }
+        bits.trailing_bits();
+        let mut unit = vec![NAL_SPS << 1, 1];
+        // As it is escaped (7.3.1.1).
+        let mut zeros = 0;
+        for byte in bits.bytes() {
+            if zeros >= 2 && *byte <= 3 {
+                unit.push(3);
+                zeros = 0;
+            }
+            zeros = if *byte == 0 { zeros + 1 } else { 0 };
+            unit.push(*byte);
+        }
+        unit
+    }
+
+    #[test]
+    fn the_highest_layer_says_how_many_pictures_are_sent_ahead() {
+        for (reorder, expected) in [(&[0][..], 0), (&[2], 2), (&[0, 1, 3], 3)] {
+            let sps = sps(reorder);
+            assert_eq!(reorder_pictures(&sps), Some(expected), "{reorder:?}");
+            for length in 0..sps.len() - 2 {
+                // It says less, and does no harm.
+                let _ = reorder_pictures(&sps[..length]);
+            }
+        }
+        assert_eq!(reorder_pictures(&[]), None);
+        assert_eq!(reorder_pictures(&[0x40, 1, 2, 3]), None, "another unit");
+    }
+}

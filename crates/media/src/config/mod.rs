@@ -19,6 +19,7 @@ mod vp;
 pub use aac::AudioSpecificConfig;
 pub use audio::{AudioFormat, audio_format, audio_frame_format, flac_stream_info};
 pub use avc::reorder_frames;
+pub use hevc::reorder_pictures;
 pub use parameter_sets::{
     PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, ParameterSets, RecordError, SETS_BYTES_MAX, read_avcc,
     read_hvcc,

@@ -49,6 +49,7 @@ mod cluster_off;
 mod cluster_redirects;
 mod configuration;
 mod demo;
+mod doors_matrix;
 mod enhanced_rtmp;
 mod fault_bodies;
 mod fault_chunks;

@@ -195,3 +195,74 @@ fn floods_and_nonsense_leave_nothing_behind() {
     assert_eq!(client.connection.end(), None);
     server.assert_healthy();
 }
+
+/// The cookie for a caller from this socket.
+fn cookie(socket: &UdpSocket) -> [u8; 4] {
+    let mut induction = [0; 64];
+    (induction[0], induction[19], induction[39]) = (0x80, 4, 1);
+    induction[40..44].copy_from_slice(&7u32.to_be_bytes());
+    eventually("the induction is answered", || {
+        socket.send(&induction).expect("it is sent");
+        let mut answer = [0; DATAGRAM_BYTES_MAX];
+        let len = socket.recv(&mut answer).ok()?;
+        (len == 64).then(|| answer[44..48].try_into().expect("four bytes"))
+    })
+}
+
+/// With a cookie that was given: what follows the handshake says that it is longer than it is, is of no
+/// kind, or is missing.
+#[test]
+fn malformed_conclusions_leave_nothing_behind() {
+    let mut server = Server::spawn("[srt]\nhandshakes_per_second = 0\n");
+    let socket = socket(&server);
+    let cookie = cookie(&socket);
+    let before = server.resident_bytes();
+    socket.set_nonblocking(true).expect("a socket");
+    let mut random = 1u32;
+    for count in 0..30_000u32 {
+        let mut conclusion = vec![0; 64];
+        (conclusion[0], conclusion[19]) = (0x80, 5);
+        // Conclusion, with extensions.
+        conclusion[36..40].fill(0xff);
+        (conclusion[22], conclusion[23]) = (0, 7);
+        conclusion[40..44].copy_from_slice(&(count + 1).to_be_bytes());
+        conclusion[44..48].copy_from_slice(&cookie);
+        let extensions = (count % 120) as usize * 4;
+        for _ in 0..extensions / 4 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Kinds from 0 to 9, and lengths in words up to the largest.
+            let kind = (random >> 8) % 10;
+            let words = if random & 1 == 0 { 0xffff } else { (random >> 16) & 7 };
+            conclusion.extend(((kind << 16) | words).to_be_bytes());
+        }
+        let _ = socket.send(&conclusion);
+        let mut answer = [0; DATAGRAM_BYTES_MAX];
+        while let Ok(len) = socket.recv(&mut answer) {
+            assert!(len <= 64, "an answer of {len} bytes");
+        }
+    }
+    assert_eq!(server.session_count(), 0);
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    server.assert_healthy();
+}
+
+/// They are accepted, and say nothing any more: what they do not acknowledge is kept within limits.
+#[test]
+fn a_hundred_silent_players_cost_little() {
+    const PLAYERS: usize = 100;
+    let mut server = Server::spawn("[srt]\nhandshakes_per_second = 0\nsilence_timeout_ms = 60000\n");
+    let _publisher = crate::common::tools::publish_repeated(&server.rtmp_url("live/cam"), 8, 20);
+    server.wait_for_publisher("live/cam", true);
+    let before = server.resident_bytes();
+    let players: Vec<Client> =
+        (0..PLAYERS).map(|_| call(&server, "read:live/cam", None).expect("let in")).collect();
+    let sent = || server.api("/api/v1/streams/live/cam")["bytes_in"].as_u64().unwrap_or(0);
+    let at_first = sent();
+    // Much more than any of them may hold has been published.
+    eventually("four megabytes are published", || (sent() > at_first + (4 << 20)).then_some(()));
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 48 << 20, "{} MiB for {PLAYERS} players", grown >> 20);
+    drop(players);
+    server.assert_healthy();
+}

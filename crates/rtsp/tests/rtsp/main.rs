@@ -1,5 +1,6 @@
 //! Behaviour tests of `rtsp`: sessions, media both ways, and the kept fuzz corpus.
 
+mod a_day;
 mod fuzz_corpus;
 mod media_both_ways;
 mod play_cameras;

@@ -8,14 +8,14 @@ use rtp::rtcp::{NtpTime, SenderInfo, SenderReport};
 use rtsp::{Incoming, IncomingSettings, Outgoing, Passing, announced};
 
 /// Parameter sets of x264, 320 by 180, High, with B-frames.
-const AVCC: &[u8] = &[
+pub(crate) const AVCC: &[u8] = &[
     0x01, 0x64, 0x00, 0x0c, 0xff, 0xe1, 0x00, 0x1a, 0x67, 0x64, 0x00, 0x0c, 0xac, 0xd9, 0x41, 0x41, 0x9f,
     0x9f, 0x01, 0x10, 0x00, 0x00, 0x03, 0x00, 0x10, 0x00, 0x00, 0x03, 0x03, 0x20, 0xf1, 0x42, 0x99, 0x60,
     0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8, 0xf8, 0x00,
 ];
 
 #[expect(clippy::disallowed_methods, reason = "a test is where virtual time begins")]
-fn start() -> Instant {
+pub(crate) fn start() -> Instant {
     Instant::now() + Duration::from_secs(1_000_000)
 }
 
@@ -53,7 +53,7 @@ fn film() -> Vec<Frame> {
 }
 
 /// Interleaved packets: channel and bytes.
-fn packets(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+pub(crate) fn packets(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let (mut rest, mut found) = (bytes, Vec::new());
     while let [b'$', channel, high, low, behind @ ..] = rest {
         let (packet, next) = behind.split_at(usize::from(u16::from_be_bytes([*high, *low])));
@@ -192,4 +192,42 @@ fn packets_that_pass_have_one_source_and_parameter_sets_ahead_of_key_frames() {
     let expected =
         [(65_535, 9, 24), (0, 9, 5), (1, 9, 1), (3, 9, 24), (4, 9, 5), (2, 9, 6), (5, 9, 7), (6, 9, 5)];
     assert_eq!(out, expected);
+}
+
+#[test]
+fn sender_reports_say_when_what_is_shown_was_captured() {
+    let began = start();
+    let mut outgoing = Outgoing::new([1, 2], began);
+    let (mut bytes, mut reports) = (Vec::new(), 0);
+    // By track: an RTP timestamp, and the time in the film that it stands for.
+    let mut known: [Option<(u32, i64)>; 2] = [None; 2];
+    for round in 0..12i64 {
+        for frame in film().iter().filter(|frame| round == 0 || frame.role != FrameRole::Config) {
+            let by = Timestamp::from_millis(round * 1_000);
+            let times = (frame.dts + by, frame.pts + by);
+            let frame = Frame::new(frame.track, frame.role, frame.codec, times, frame.data().to_vec());
+            let now_us = u64::try_from(frame.dts.micros()).expect("it is positive");
+            let ntp = NtpTime((1 << 60) + ((u128::from(now_us) << 32) / 1_000_000) as u64);
+            bytes.clear();
+            outgoing.write(began + Duration::from_micros(now_us), ntp, frame.dts, &frame, &mut bytes);
+            for (channel, packet) in packets(&bytes) {
+                let track = usize::from(channel / 2);
+                if channel % 2 == 0 {
+                    let timestamp = rtp::Packet::parse(&packet).expect("RTP").timestamp();
+                    known[track] = Some((timestamp, frame.pts.micros()));
+                    continue;
+                }
+                let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().expect("a word"));
+                let since = (u64::from(word(8)) << 32 | u64::from(word(12))).wrapping_sub(1 << 60);
+                let reported_us = (u128::from(since) * 1_000_000 >> 32) as i64;
+                let (timestamp, shown_us) = known[track].expect("reports follow media");
+                let rate = [90_000, 48_000][track];
+                let apart = i64::from(word(16).wrapping_sub(timestamp) as i32) * 1_000_000 / rate;
+                let off_us = shown_us + apart - reported_us;
+                assert!(off_us.abs() <= 1_000, "track {track} after {now_us} us: {off_us} us");
+                reports += 1;
+            }
+        }
+    }
+    assert!(reports >= 8, "{reports}");
 }

@@ -1,0 +1,3 @@
+//! Behaviour tests of `delivery`.
+
+mod a_day;

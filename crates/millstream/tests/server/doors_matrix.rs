@@ -1,0 +1,220 @@
+//! Every door in, every door out: what is published by one plays unchanged, and in time, at all others.
+//!
+//! A film is sent in real time by RTMP, SRT, RTSP, MPEG-TS over UDP or WHIP, and played meanwhile by every
+//! protocol. Access units are the same bytes; times are the film's up to a constant, the same for audio and
+//! video. Each test prints its row: frames of video and audio, how far the times of a track are from the
+//! film's, and audio and video from each other.
+//!
+//! Parameter sets and delimiters are no part of the comparison: transport streams and RTP have to add them.
+
+mod film;
+mod players;
+mod publishers;
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use media::{Codec, Frame, MediaKind};
+
+use film::Film;
+use players::Player;
+use publishers::Publisher;
+
+/// What a player got, compared with the film.
+#[derive(Debug)]
+struct Cell {
+    /// Access units that are the film's, in one run; `None` if the codec is another, as after transcoding.
+    video: Option<usize>,
+    audio: Option<usize>,
+    /// The most that times of one track are off from their first, microseconds.
+    off_us: i64,
+    /// How much further audio is from video than in the film.
+    apart_us: Option<i64>,
+}
+
+/// Publishes `film` by one door, plays it by all of `players`, and prints and checks the row.
+fn row(publisher: Publisher, film: &Film, players: &[Player]) {
+    let (server, pulled) = publisher.server();
+    let over = AtomicBool::new(false);
+    let cells: Vec<(Player, Result<Cell, String>)> = thread::scope(|scope| {
+        let (server, over) = (&server, &over);
+        let running: Vec<_> = players
+            .iter()
+            .map(|&player| (player, scope.spawn(move || player.play(server, "live/film", over))))
+            .collect();
+        let at_the_end = Over(over);
+        publisher.publish(server, "live/film", film, pulled);
+        // Players have what is on its way.
+        thread::sleep(Duration::from_millis(700));
+        drop(at_the_end);
+        let compared = |player, frames: thread::Result<Vec<Frame>>| match frames {
+            Ok(frames) => (player, compare(player, &frames, film)),
+            Err(_) => (player, Err("the player panicked".to_owned())),
+        };
+        running.into_iter().map(|(player, thread)| compared(player, thread.join())).collect()
+    });
+    let mut text = String::new();
+    for (player, cell) in &cells {
+        match cell {
+            Ok(cell) => writeln!(
+                text,
+                "{publisher:?} -> {player:?}: video {}, audio {}, off {} us, apart {}",
+                cell.video.map_or("other codec".to_owned(), |count| count.to_string()),
+                cell.audio.map_or("other codec".to_owned(), |count| count.to_string()),
+                cell.off_us,
+                cell.apart_us.map_or("-".to_owned(), |us| format!("{us} us")),
+            ),
+            Err(reason) => writeln!(text, "{publisher:?} -> {player:?}: BROKEN: {reason}"),
+        }
+        .expect("text takes text");
+    }
+    println!("{text}");
+    let bad = |player: Player, cell: &Cell| {
+        cell.off_us > if player.is_rtsp() { OFF_BY_RTSP_US_MAX } else { OFF_US_MAX }
+            || cell.apart_us.is_some_and(|us| us.abs() > APART_US_MAX)
+            || cell.video.is_some_and(|count| count < FRAMES_MIN)
+            || cell.audio.is_some_and(|count| count < FRAMES_MIN)
+    };
+    let broken = cells.iter().any(|(player, cell)| cell.as_ref().map_or(true, |cell| bad(*player, cell)));
+    assert!(!broken, "\n{text}\n{}", server.log());
+}
+
+/// Ends the players, however the publisher ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Frames of a player as a run of the film's.
+fn compare(player: Player, frames: &[Frame], film: &Film) -> Result<Cell, String> {
+    let mut runs = [(None, Vec::new()), (None, Vec::new())];
+    for (run, kind) in runs.iter_mut().zip([MediaKind::Video, MediaKind::Audio]) {
+        let of_kind = |frame: &&Frame| frame.track.kind == kind && film::is_media(frame);
+        let mut got: Vec<&Frame> = frames.iter().filter(of_kind).collect();
+        let sent: Vec<&Frame> = film.frames.iter().filter(of_kind).collect();
+        let (Some(first), Some(expected)) = (got.first(), sent.first()) else {
+            if got.is_empty() && sent.is_empty() {
+                continue;
+            }
+            return Err(format!("{kind:?}: {} frames of {}", got.len(), sent.len()));
+        };
+        if first.codec != expected.codec {
+            continue;
+        }
+        // What is said about a picture besides it is no part of what a browser gets.
+        let unit = |frame: &Frame| film::unit(frame, player == Player::Whep);
+        let begin = sent.iter().position(|frame| unit(frame) == unit(first));
+        let begin = begin.ok_or_else(|| format!("{kind:?}: the first frame is none of the film's"))?;
+        for (at, (one, own)) in got.iter().zip(&sent[begin..]).enumerate() {
+            if unit(one) != unit(own) {
+                let there = sent.iter().position(|sent| unit(sent) == unit(one));
+                let there = there.map_or("none of its".to_owned(), |at| format!("its number {at}"));
+                return Err(format!("{kind:?}: frame {at} of {begin} on is not the film's, but {there}"));
+            }
+            // The receiver of the test makes WebRTC's times of when packets come: `bridge` has tests of them.
+            if player != Player::Whep {
+                run.1.push((one.pts - own.pts).micros());
+            }
+            if one.dts > one.pts {
+                return Err(format!("{kind:?}: frame {at} is decoded after it is shown"));
+            }
+        }
+        // By RTP the receiver of the test goes on with silence when nothing comes any more.
+        if kind == MediaKind::Audio && (player.is_rtsp() || player == Player::Whep) {
+            got.truncate(sent.len() - begin);
+        }
+        if got.len() > sent.len() - begin {
+            return Err(format!(
+                "{kind:?}: {} frames more than the film has",
+                got.len() + begin - sent.len()
+            ));
+        }
+        run.0 = Some(got.len());
+    }
+    let off = |offsets: &[i64]| {
+        let (least, most) = (offsets.iter().min(), offsets.iter().max());
+        least.zip(most).map_or(0, |(least, most)| most - least)
+    };
+    let middle = |offsets: &[i64]| {
+        let mut sorted = offsets.to_vec();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    };
+    let [(video, video_offsets), (audio, audio_offsets)] = runs;
+    Ok(Cell {
+        video,
+        audio,
+        off_us: off(&video_offsets).max(off(&audio_offsets)),
+        apart_us: middle(&video_offsets).zip(middle(&audio_offsets)).map(|(video, audio)| audio - video),
+    })
+}
+
+/// From the earliest to the latest: each time is within a millisecond of the film's. RTMP and FLV have
+/// milliseconds, and RTP of AAC counts samples.
+const OFF_US_MAX: i64 = 2_000;
+/// By RTSP the receiver of the test maps the clock of the packets to its own, by when they come.
+const OFF_BY_RTSP_US_MAX: i64 = 4_000;
+const APART_US_MAX: i64 = 1_000;
+/// Of either kind: players that begin late have at least the last group of pictures.
+const FRAMES_MIN: usize = 30;
+
+const FRAME_PLAYERS: [Player; 8] = [
+    Player::Rtmp,
+    Player::HttpFlv,
+    Player::WebSocketFlv,
+    Player::HttpTs,
+    Player::Srt,
+    Player::RtspTcp,
+    Player::RtspUdp,
+    Player::Hls,
+];
+
+fn all_players() -> Vec<Player> {
+    FRAME_PLAYERS.into_iter().chain([Player::Whep]).collect()
+}
+
+#[test]
+fn h264_and_aac_by_rtmp_play_at_every_door() {
+    row(Publisher::Rtmp, &Film::h264_aac(), &all_players());
+}
+
+#[test]
+fn h264_and_aac_by_srt_play_at_every_door() {
+    row(Publisher::Srt, &Film::h264_aac(), &all_players());
+}
+
+#[test]
+fn h264_and_aac_by_rtsp_play_at_every_door() {
+    row(Publisher::Rtsp, &Film::h264_aac(), &all_players());
+}
+
+#[test]
+fn h264_and_aac_by_mpeg_ts_over_udp_play_at_every_door() {
+    row(Publisher::TsUdp, &Film::h264_aac(), &all_players());
+}
+
+#[test]
+fn h264_and_opus_by_whip_play_at_every_door() {
+    row(Publisher::Whip, &Film::h264_opus(), &all_players());
+}
+
+#[test]
+fn h265_plays_at_every_door_that_carries_it() {
+    let film = Film::of_sample("h265-b3.flv", Codec::H265);
+    for publisher in [Publisher::Rtmp, Publisher::Srt, Publisher::TsUdp, Publisher::Rtsp] {
+        row(publisher, &film, &FRAME_PLAYERS);
+    }
+}
+
+#[test]
+fn b_frames_keep_their_times_at_every_door() {
+    let film = Film::of_sample("h264-b3.flv", Codec::H264);
+    for publisher in [Publisher::Rtmp, Publisher::Srt, Publisher::TsUdp, Publisher::Rtsp] {
+        row(publisher, &film, &FRAME_PLAYERS);
+    }
+}

@@ -1,0 +1,101 @@
+//! What is published: frames with exact times.
+
+use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use rtmp::flv::{Tag, read_frames};
+
+use crate::common::bridge::video_sample;
+use crate::common::flv::sample_tags;
+
+/// Configurations, then frames in order of decoding.
+#[derive(Debug, Clone)]
+pub(super) struct Film {
+    pub(super) frames: Vec<Frame>,
+}
+
+impl Film {
+    /// Eight seconds of the sample.
+    pub(super) fn h264_aac() -> Self {
+        Self::of_tags(&sample_tags(), LENGTH_MS)
+    }
+
+    /// Its pictures, with Opus of 20 ms, each frame with its number in it.
+    pub(super) fn h264_opus() -> Self {
+        let mut film = Self::h264_aac();
+        film.frames.retain(|frame| frame.track.kind == MediaKind::Video);
+        let zero = (Timestamp::ZERO, Timestamp::ZERO);
+        // RFC 7845 section 5.1: version 1, two channels, 48 kHz.
+        let head = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0".to_vec();
+        film.frames.push(Frame::new(TrackId::AUDIO, FrameRole::Config, Codec::Opus, zero, head));
+        for number in 0..LENGTH_MS / 20 {
+            let at = Timestamp::from_millis(i64::from(number) * 20);
+            let data = rtc_test::audio_payload(number).to_vec();
+            film.frames.push(Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Opus, (at, at), data));
+        }
+        film.frames.sort_by_key(|frame| (is_media(frame), frame.dts));
+        film
+    }
+
+    /// A sample of the bridge's own tests, video alone, again and again.
+    pub(super) fn of_sample(name: &str, codec: Codec) -> Self {
+        let mut film = Self::of_tags(&video_sample(name), u32::MAX);
+        film.frames.retain(|frame| frame.codec == codec);
+        let once: Vec<Frame> = film.frames.iter().filter(|frame| is_media(frame)).cloned().collect();
+        let step = once[1].dts - once[0].dts;
+        let length = once[once.len() - 1].dts - once[0].dts + step;
+        for round in 1.. {
+            let by = Timestamp::from_units(length.units() * round);
+            if by >= Timestamp::from_millis(5_000) {
+                break;
+            }
+            film.frames.extend(once.iter().map(|frame| {
+                let times = (frame.dts + by, frame.pts + by);
+                // Without the tag it came in, which has the old time in it.
+                Frame::new(frame.track, frame.role, frame.codec, times, frame.data().to_vec())
+            }));
+        }
+        film
+    }
+
+    fn of_tags(tags: &[Tag], end_ms: u32) -> Self {
+        let tags = tags.iter().filter(|tag| tag.timestamp < end_ms).cloned();
+        let frames = tags.map(|tag| read_frames(tag.into()).expect("a frame").0);
+        let wanted = |frame: &Frame| is_media(frame) || frame.role == FrameRole::Config;
+        let mut frames: Vec<Frame> = frames.filter(wanted).collect();
+        // Bare frames: what came in a tag would be sent again as that tag.
+        for frame in &mut frames {
+            let times = (frame.dts, frame.pts);
+            *frame = Frame::new(frame.track, frame.role, frame.codec, times, frame.data().to_vec());
+        }
+        frames.sort_by_key(|frame| (is_media(frame), frame.dts));
+        Self { frames }
+    }
+}
+
+/// Audio or a picture.
+pub(super) fn is_media(frame: &Frame) -> bool {
+    matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio)
+}
+
+/// The bytes of an access unit, without parameter sets and delimiters, and without SEI if `is_bare`.
+pub(super) fn unit(frame: &Frame, is_bare: bool) -> Vec<u8> {
+    let is_around = |unit: &[u8]| match (frame.codec, unit.first()) {
+        (Codec::H264, Some(first)) => matches!(first & 0x1f, 7..=9) || is_bare && first & 0x1f == 6,
+        (Codec::H265, Some(first)) => matches!(first >> 1 & 0x3f, 32..=35),
+        _ => false,
+    };
+    if !matches!(frame.codec, Codec::H264 | Codec::H265) {
+        return frame.data().to_vec();
+    }
+    let (mut rest, mut kept) = (frame.data(), Vec::new());
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let (unit, next) = behind.split_at((u32::from_be_bytes(*length) as usize).min(behind.len()));
+        if !is_around(unit) {
+            kept.extend_from_slice(length);
+            kept.extend_from_slice(unit);
+        }
+        rest = next;
+    }
+    kept
+}
+
+const LENGTH_MS: u32 = 8_000;
