@@ -352,8 +352,11 @@ mod tests {
                     pair.tally.handle_media(pair.now_ns, arrival, 500);
                 }
             }
-            let missing = if lost.is_some() { 3 } else { 0 };
-            assert_eq!(pair.tally.judged.missing, Count { messages: missing, bytes: 180 * missing });
+            // With those that are on their way.
+            let Count { messages, bytes } = pair.tally.judged.missing;
+            let expected = if lost.is_some() { 3..=5 } else { 0..=0 };
+            assert!(expected.contains(&messages), "{:?}", pair.tally.judged);
+            assert_eq!(bytes, 180 * messages);
             assert_eq!(pair.tally.judged.excess, Count::default());
         }
     }
