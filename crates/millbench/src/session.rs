@@ -89,16 +89,16 @@ pub struct Player {
 #[derive(Debug)]
 enum PublisherProtocol {
     Rtmp(ClientSession),
-    Srt { call: SrtCall, ts: TsOutput },
+    Srt { call: SrtCall, ts: Box<TsOutput> },
 }
 
 #[derive(Debug)]
 enum Protocol {
     Rtmp(ClientSession),
     HttpFlv { client: HttpFlvClient, unsent: Vec<u8> },
-    HttpTs { client: HttpTsClient, unsent: Vec<u8> },
-    Srt { call: SrtCall, ts: TsInput },
-    Rtsp(RtspPlayer),
+    HttpTs { client: Box<HttpTsClient>, unsent: Vec<u8> },
+    Srt { call: SrtCall, ts: Box<TsInput> },
+    Rtsp(Box<RtspPlayer>),
 }
 
 /// A call, before and after it has a socket.
@@ -139,7 +139,7 @@ impl Session {
     /// When `url` is no SRT URL.
     pub fn srt_publisher(number: usize, url: &str, run: u64) -> Result<Session, String> {
         let call = SrtCall::Ready(SrtUrl::from_str(url)?);
-        let protocol = PublisherProtocol::Srt { call, ts: TsOutput::default() };
+        let protocol = PublisherProtocol::Srt { call, ts: Box::default() };
         Ok(Session::of_publisher(number, protocol, run))
     }
 
@@ -169,7 +169,7 @@ impl Session {
     /// When `url` is no `http://` URL.
     pub fn ts_player(number: usize, url: &str) -> Result<Session, String> {
         let unsent = http_flv::request(&HttpUrl::from_str(url)?);
-        Ok(Session::player(number, Protocol::HttpTs { client: HttpTsClient::default(), unsent }))
+        Ok(Session::player(number, Protocol::HttpTs { client: Box::default(), unsent }))
     }
 
     /// A player by SRT.
@@ -178,7 +178,7 @@ impl Session {
     /// When `url` is no SRT URL.
     pub fn srt_player(number: usize, url: &str) -> Result<Session, String> {
         let call = SrtCall::Ready(SrtUrl::from_str(url)?);
-        Ok(Session::player(number, Protocol::Srt { call, ts: TsInput::new() }))
+        Ok(Session::player(number, Protocol::Srt { call, ts: Box::default() }))
     }
 
     /// A player by RTSP, with datagrams if `by_udp`.
@@ -192,7 +192,8 @@ impl Session {
         by_udp: bool,
     ) -> Result<Session, String> {
         let player = RtspPlayer::new(url, server, by_udp, clock::monotonic());
-        let protocol = Protocol::Rtsp(player.map_err(|error| io_reason("ports", &error))?);
+        let player = player.map_err(|error| io_reason("ports", &error))?;
+        let protocol = Protocol::Rtsp(Box::new(player));
         let tally = if by_udp { Tally::apart() } else { Tally::default() };
         Ok(Session::new(number, Role::Player(Box::new(Player { protocol, tally }))))
     }
