@@ -219,7 +219,7 @@ fn sender_reports_say_when_what_is_shown_was_captured() {
                 }
                 let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().expect("a word"));
                 let since = (u64::from(word(8)) << 32 | u64::from(word(12))).wrapping_sub(1 << 60);
-                let reported_us = (u128::from(since) * 1_000_000 >> 32) as i64;
+                let reported_us = ((u128::from(since) * 1_000_000) >> 32) as i64;
                 let (timestamp, shown_us) = known[track].expect("reports follow media");
                 let rate = [90_000, 48_000][track];
                 let apart = i64::from(word(16).wrapping_sub(timestamp) as i32) * 1_000_000 / rate;
