@@ -12,7 +12,7 @@ use sfu::WallClock;
 use tokio::time::{Instant, sleep_until};
 use worker_api::time::since_1970;
 
-use super::source::Failure;
+use super::failure::Failure;
 use crate::settings::SourceSettings;
 use crate::webrtc::{Arrived, Endpoint, Link};
 
