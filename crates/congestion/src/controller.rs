@@ -184,11 +184,16 @@ pub struct Controller {
     report_interval_us: u64,
     /// Since when something is under way and nothing was reported.
     waiting_since: Option<u64>,
+    /// How long nothing was reported before a pause in which nothing was sent.
+    waited_us: u64,
     halved: u32,
     rate_before_silence: f64,
     stopped: bool,
     probe: Option<Probe>,
     probes: u64,
+    /// How many numbers in reports were looked at, and since when these count.
+    looked_at: usize,
+    looked_us: u64,
     probe_factor: f64,
     next_probe_us: u64,
     probe_pause_us: u64,
@@ -302,6 +307,9 @@ impl Controller {
             report_us: 0,
             report_interval_us: 100_000,
             waiting_since: None,
+            waited_us: 0,
+            looked_us: 0,
+            looked_at: 0,
             halved: 0,
             rate_before_silence: 0.0,
             stopped: false,
@@ -359,7 +367,7 @@ impl Controller {
         let now = self.micros(at);
         if now.saturating_sub(self.sent_us) > PAUSE_US {
             // There was nothing to report on.
-            self.waiting_since = None;
+            self.pause_waiting(PAUSE_US);
         }
         self.sent_us = now;
         self.left(bytes, now, kind);
@@ -376,7 +384,8 @@ impl Controller {
         }
         self.long_debt_bytes += bytes as f64;
         if self.waiting_since.is_none() {
-            self.waiting_since = Some(now);
+            self.waiting_since = Some(now - self.waited_us.min(now));
+            self.waited_us = 0;
         }
     }
 

@@ -109,7 +109,9 @@ impl Probe {
             // Packets of different sizes left at an even pace.
             false => arrived.bytes as f64 * gaps / (gaps + 1.0),
         };
-        Some(Shown { rate: bytes * 8e6 / arrived_us.max(left_us), is_limit })
+        // A picture that leaves meanwhile is faster; but packets of one moment do not show any rate.
+        let rate = (bytes * 8e6 / arrived_us.max(left_us)).min(1.5 * self.rate);
+        Some(Shown { rate, is_limit })
     }
 }
 

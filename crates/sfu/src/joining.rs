@@ -24,6 +24,7 @@ use super::inputs::ViewerInput;
 use super::limits::Limits;
 use super::outlet::{self, Header, Outlet};
 use super::pictures::PictureShift;
+use super::repeats::forget_repeats;
 use super::sent_numbers::SentNumbers;
 use super::share::{Share, ShareControl};
 use super::stream::PacketStream;
@@ -159,7 +160,7 @@ impl PacketStream {
 
     /// Sends one viewer what there is room for. The queue it is in then.
     fn serve(&mut self, now: Instant, id: ViewerId, left: &mut usize, outlet: &mut impl Outlet) -> Queued {
-        let is_alone = self.viewers.len() == 1;
+        let is_alone = self.is_alone();
         let Some(viewer) = self.viewers.get_mut(id) else { return Queued::No };
         let token = viewer.token();
         let is_paced = outlet.pacer(token).is_some();
@@ -367,13 +368,14 @@ fn catch_up(
         // There is a newer key frame already: the rest of the previous GOP is not needed.
         Some(newer) if hot.until < hot.catch_up_until || !is_paced => {
             trace!(viewer = token, until = hot.until, newer, "left out up to a newer key frame");
-            hot.leave_gap(of_track.is_mid_picture);
+            of_track.left_out = of_track.left_out.saturating_add(hot.leave_gap(of_track.is_mid_picture));
             hot.begin(newer, &output.cache);
         }
         // What comes before it is not kept any more.
         Some(newer) if hot.until < output.cache.first() => {
             trace!(viewer = token, until = hot.until, newer, "not kept any more, up to a key frame");
-            hot.skip_to(newer, of_track.is_mid_picture);
+            forget_repeats(&mut cold.repeats, &mut cold.stats);
+            of_track.left_out = of_track.left_out.saturating_add(hot.skip_to(newer, of_track.is_mid_picture));
         }
         // The few packets before it are worth sending.
         Some(newer) if late_by > SKIP_AFTER => {
@@ -385,19 +387,21 @@ fn catch_up(
                 "late, and left out up to a key frame"
             );
             of_track.layer_control.note_late();
-            hot.skip_to(newer, of_track.is_mid_picture);
+            forget_repeats(&mut cold.repeats, &mut cold.stats);
+            of_track.left_out = of_track.left_out.saturating_add(hot.skip_to(newer, of_track.is_mid_picture));
         }
         // Evicted before the viewer got it. It could not decode what follows.
         None if hot.until < output.cache.first() => {
             trace!(viewer = token, until = hot.until, "not kept any more: it waits for a key frame");
-            hot.leave_gap(of_track.is_mid_picture);
+            of_track.left_out = of_track.left_out.saturating_add(hot.leave_gap(of_track.is_mid_picture));
             of_track.state = Progress::Waiting;
             return track.want_key_frame_of(now, rendition);
         }
         // What would be sent now is of no use any more, and what follows is later still.
         None if is_late && late_by > late_max => {
             trace!(viewer = token, until = hot.until, ?late_by, "too late: it waits for a key frame");
-            hot.leave_gap(of_track.is_mid_picture);
+            forget_repeats(&mut cold.repeats, &mut cold.stats);
+            of_track.left_out = of_track.left_out.saturating_add(hot.leave_gap(of_track.is_mid_picture));
             of_track.state = Progress::Waiting;
             cold.stats.times_behind += 1;
             return;
@@ -414,7 +418,7 @@ fn catch_up(
         {
             if share < Share::All && !(share == Share::KeyFrames && kept.packet.is_key_frame()) {
                 trace!(viewer = token, until = hot.until, ?share, "left out: not of its share");
-                hot.leave_gap(of_track.is_mid_picture);
+                of_track.left_out = of_track.left_out.saturating_add(hot.leave_gap(of_track.is_mid_picture));
                 of_track.state = Progress::Waiting;
                 return;
             }

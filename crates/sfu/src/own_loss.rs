@@ -3,7 +3,8 @@
 //! A packet that never got here, from the publisher, over a link between nodes or between workers, leaves a
 //! gap in the numbers that viewers are sent ([`rtp_rewriter`](super::rtp_rewriter)). A viewer cannot tell
 //! it from loss on its own path, and reports both. Here both are known: the packet cache has what was sent.
-//! Congestion control and repair packets are given what is left.
+//! Congestion control and repair packets are given what is left. Nor is a number lost that was left out on
+//! purpose, where a picture was cut short ([`ViewerTrack::leave_gap`]).
 //!
 //! What is older than the cache counts like the rest of the report's interval.
 
@@ -34,6 +35,8 @@ impl ColdTrack {
         if block.fraction_lost == 0 {
             return 0;
         }
+        // Reported from the next packet on, so perhaps not with the first report that comes.
+        let left_out = u32::from(std::mem::take(&mut self.left_out));
         let interval =
             before.map_or(NUMBERS_MAX, |(_, before)| highest.wrapping_sub(before).min(NUMBERS_MAX));
         let (mut known, mut unsent) = (0_u32, 0_u32);
@@ -43,11 +46,12 @@ impl ColdTrack {
                 unsent += u32::from(!is_here);
             }
         }
-        if unsent == 0 {
+        if unsent + left_out == 0 {
             return block.fraction_lost;
         }
-        let unsent = f64::from(unsent) / f64::from(known);
-        let lost = f64::from(block.fraction_lost) / 256.0;
+        let unsent = f64::from(unsent) / f64::from(known.max(1));
+        let expected = before.map_or(hot.packets, |_| interval).max(1);
+        let lost = f64::from(block.fraction_lost) / 256.0 - f64::from(left_out) / f64::from(expected);
         let own = (lost - unsent) / (1.0 - unsent);
         // What was not lost came, so that there was something: no division by nothing.
         if own.is_finite() { (own * 256.0).clamp(0.0, 255.0) as u8 } else { 0 }
@@ -81,3 +85,44 @@ impl ViewerTrack {
 const LOOKED_EACH_MS: u32 = 100;
 /// Numbers of one report that are looked up: 5 s of some 800 packets, which is more than is kept.
 const NUMBERS_MAX: u32 = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use rtp::extension::Form;
+    use rtp::payload::MediaKind;
+
+    use super::*;
+    use crate::inputs::ViewerTrackInput;
+    use crate::track::TrackIndex;
+
+    #[test]
+    fn numbers_that_were_left_out_are_no_losses() {
+        let index = TrackIndex::new(MediaKind::Video, 0).expect("one");
+        let input = ViewerTrackInput {
+            track: index,
+            ssrc: 1,
+            rtx_ssrc: None,
+            mid: String::new(),
+            form: Form::OneByte,
+            extensions: Default::default(),
+            payloads: Vec::new(),
+            nack: true,
+            fec: None,
+        };
+        let (mut cold, track) = (ColdTrack::new(&input), Track::new(index));
+        let hot = ViewerTrack { packets: 40, ..ViewerTrack::NONE };
+        // Seconds, lost of 40 by its report, left out, lost by its path.
+        let rows = [(1, 2, 2, 0), (2, 2, 0, 2), (3, 10, 2, 8), (4, 0, 3, 0), (5, 3, 0, 0), (6, 3, 0, 3)];
+        for (seconds, reported, left_out, own) in rows {
+            cold.left_out += left_out;
+            let share = |lost: u32| (lost * 256 / 40) as u8;
+            let block = ReportBlock {
+                fraction_lost: share(reported),
+                highest_sequence_number: 40 * seconds,
+                ..ReportBlock::default()
+            };
+            let found = cold.take_report(Duration::from_secs(seconds.into()), &hot, &track, &block);
+            assert!(found.abs_diff(share(own)) <= 2, "{seconds}: {found}, should be {}", share(own));
+        }
+    }
+}

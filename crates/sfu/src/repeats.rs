@@ -2,7 +2,7 @@
 //!
 //! A path that was gone for 300 ms has lost as much of a stream. All of it at once, as soon as it is asked
 //! for, would wait in front of the bottleneck for as long again, and audio behind it. So what there is no room
-//! for waits here and leaves at the viewer's pace, ahead of video that it has not had. Audio does not wait.
+//! for waits here and leaves at the viewer's pace, ahead of video that waits as well. Audio does not wait.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,48 +14,41 @@ use super::outlet::{self, Outlet};
 use super::pacer::Pacer;
 use super::resend::Resend;
 use super::stream::PacketStream;
-use super::viewer::Viewer;
+use super::viewer::{ColdState, Viewer, ViewerStats};
 use super::viewers::ViewerId;
 
-/// What waits, the oldest first, and when it was asked for.
+/// What waits, the oldest first, and when it was asked for: at most as many as are remembered as sent.
 pub(crate) type WaitingRepeats = VecDeque<(Instant, Resend)>;
 
 impl PacketStream {
-    /// Leaves in `resend`, from `first` on, what may leave now; the rest waits. How many that were asked for
-    /// have found no place to wait.
+    /// Leaves in `resend`, from `first` on, what may leave now; the rest waits.
     pub(crate) fn hold_repeats(
         &mut self,
         now: Instant,
         id: ViewerId,
         pacer: &mut Pacer,
-        (resend, first): (&mut Vec<Resend>, usize),
-    ) -> u64 {
-        let Some(viewer) = self.viewers.get_mut(id) else { return 0 };
-        let mut waiting = viewer.cold.repeats.take().unwrap_or_default();
+        first: usize,
+        resend: &mut Vec<Resend>,
+    ) {
+        let Some(viewer) = self.viewers.get_mut(id) else { return };
+        let cold = &mut *viewer.cold;
+        let mut waiting = cold.repeats.take().unwrap_or_default();
         let mut room = if waiting.is_empty() { pacer.room(now) } else { 0 };
-        let mut refused = 0;
         let waits = resend.extract_if(first.., |packet| {
             let leaves = packet.kind() == MediaKind::Audio || room > 0;
             room = room.saturating_sub(packet.packet_len());
             !leaves
         });
         for packet in waits {
-            if waiting.len() >= WAITING_MAX {
-                refused += 1;
-                continue;
-            }
             // Asked for again while it waits, it would be sent twice.
-            viewer.note_resent(packet.entry(), now + WAITS_MAX);
+            cold.note_resent(&packet, now + WAITS_MAX);
             waiting.push_back((now, packet));
         }
-        viewer.cold.stats.resent_packets -= refused;
-        viewer.cold.stats.not_resent += refused;
         if !waiting.is_empty() {
-            viewer.cold.repeats = Some(waiting);
-            (viewer.cold.is_paced, viewer.cold.backlog_due) = (true, now);
+            cold.repeats = Some(waiting);
+            (cold.is_paced, cold.backlog_due) = (true, now);
             self.queue_viewer(id);
         }
-        refused
     }
 
     /// Packets that [`PacketStream::send_backlog`] has sent again since this was asked last.
@@ -69,17 +62,18 @@ impl Viewer {
     pub(crate) fn send_repeats(&mut self, now: Instant, left: &mut usize, outlet: &mut impl Outlet) -> u64 {
         let Some(mut waiting) = self.cold.repeats.take() else { return 0 };
         let mut repeats = 0;
+        // What is late is asked for again if it is still of use.
+        while let Some((asked, _)) = waiting.front()
+            && now.saturating_duration_since(*asked) > WAITS_MAX
+            && let Some((_, packet)) = waiting.pop_front()
+        {
+            was_not_resent(&mut self.cold.stats, &packet);
+        }
         while *left > 0
             && self.cold.backlog_credit > 0.0
-            && let Some((asked, mut packet)) = waiting.pop_front()
+            && let Some((_, mut packet)) = waiting.pop_front()
         {
-            // It is asked for again if it is still of use.
-            if now.saturating_duration_since(asked) > WAITS_MAX {
-                self.cold.stats.resent_packets -= 1;
-                self.cold.stats.not_resent += 1;
-                continue;
-            }
-            self.note_resent(packet.entry(), now);
+            self.cold.note_resent(&packet, now);
             let sent = outlet::send_again(outlet, now, &mut packet, Kind::Repeat);
             self.cold.backlog_credit -= sent as f64;
             *left -= 1;
@@ -88,15 +82,28 @@ impl Viewer {
         self.cold.repeats = Some(waiting).filter(|waiting| !waiting.is_empty());
         repeats
     }
+}
 
-    fn note_resent(&mut self, entry: u8, at: Instant) {
-        if let Some(memory) = &mut self.cold.memory {
-            memory.note_sent(entry, at);
+/// Nothing that waits to be sent again is of use any more: its viewer goes on with a key frame.
+pub(crate) fn forget_repeats(repeats: &mut Option<Box<WaitingRepeats>>, stats: &mut ViewerStats) {
+    for (_, packet) in repeats.take().into_iter().flat_map(|waiting| *waiting) {
+        was_not_resent(stats, &packet);
+    }
+}
+
+fn was_not_resent(stats: &mut ViewerStats, packet: &Resend) {
+    stats.resent_packets -= 1;
+    stats.resent_bytes -= packet.payload().len() as u64;
+    stats.not_resent += 1;
+}
+
+impl ColdState {
+    fn note_resent(&mut self, packet: &Resend, at: Instant) {
+        if let Some(memory) = &mut self.memory {
+            memory.note_sent(packet.entry(), at);
         }
     }
 }
 
 /// How long a packet waits at most: a picture that comes later is left out.
-pub(crate) const WAITS_MAX: Duration = Duration::from_millis(500);
-/// How many wait at most: as many as there are in 300 ms of 10 Mbit/s.
-const WAITING_MAX: usize = 384;
+pub(crate) const WAITS_MAX: Duration = Duration::from_millis(400);

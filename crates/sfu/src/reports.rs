@@ -37,6 +37,14 @@ pub struct ViewerEvents {
     pub is_malformed: bool,
 }
 
+/// What is looked at for the NACKs of one datagram, which may be many.
+struct NackBudget {
+    /// Numbers.
+    left: usize,
+    /// What its tracks had at least, once it was summed up.
+    least_media: Option<u64>,
+}
+
 impl PacketStream {
     /// Takes in RTCP of a viewer that has been authenticated: a compound packet. What it says of
     /// the path goes to `pacer`, that of the viewer's transport. Packets to be sent again are
@@ -50,9 +58,11 @@ impl PacketStream {
         resend: &mut Vec<Resend>,
     ) -> ViewerEvents {
         let mut events = ViewerEvents::default();
-        let mut is_about_path = false;
+        let (mut is_about_path, mut is_feedback) = (false, false);
         let first = resend.len();
-        if let Some(pacer) = &mut pacer {
+        let mut nacks = NackBudget { left: resend::ANSWERED_MAX, least_media: None };
+        // Who reports losses only is heard when it does: any other RTCP says nothing of its path.
+        if let Some(pacer) = pacer.as_deref_mut().filter(|pacer| pacer.reports_packets()) {
             pacer.heard_from(now);
         }
         for packet in packets(rtcp) {
@@ -61,7 +71,7 @@ impl PacketStream {
                 continue;
             };
             match packet {
-                Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, resend, &mut events),
+                Rtcp::Nack(nack) => self.viewer_nack(now, id, &nack, &mut nacks, resend, &mut events),
                 Rtcp::Pli(pli) => {
                     events.key_frame_requests +=
                         u64::from(self.viewer_requests_key_frame(now, id, pli.media_ssrc, None));
@@ -82,24 +92,18 @@ impl PacketStream {
                 Rtcp::TransportFeedback(feedback) => {
                     if let Some(pacer) = &mut pacer {
                         pacer.transport_feedback(now, &feedback);
-                        is_about_path = true;
-                        // The next probe may begin, or more may leave than was thought.
-                        if let Some(viewer) = self.viewers.get_mut(id) {
-                            viewer.cold.backlog_due = now;
-                        }
+                        (is_about_path, is_feedback) = (true, true);
                     }
                 }
                 Rtcp::CongestionFeedback(feedback) => {
                     if let Some(pacer) = &mut pacer {
                         pacer.congestion_feedback(now, &feedback);
-                        is_about_path = true;
-                        if let Some(viewer) = self.viewers.get_mut(id) {
-                            viewer.cold.backlog_due = now;
-                        }
+                        (is_about_path, is_feedback) = (true, true);
                     }
                 }
                 Rtcp::Remb(remb) => {
                     if let Some(pacer) = &mut pacer {
+                        pacer.heard_from(now);
                         pacer.remb(now, &remb);
                         is_about_path = true;
                     }
@@ -108,9 +112,13 @@ impl PacketStream {
                 _ => {}
             }
         }
+        // The next probe may begin, or more may leave than was thought.
+        if let Some(viewer) = self.viewers.get_mut(id).filter(|_| is_feedback) {
+            viewer.cold.backlog_due = now;
+        }
         if let Some(pacer) = pacer {
             if resend.len() > first {
-                events.not_resent += self.hold_repeats(now, id, pacer, (resend, first));
+                self.hold_repeats(now, id, pacer, first, resend);
             }
             if is_about_path && pacer.is_review_due(now) {
                 self.adapt(now, id, pacer);
@@ -124,6 +132,7 @@ impl PacketStream {
         now: Instant,
         id: ViewerId,
         nack: &rtp::rtcp::Nack<'_>,
+        budget: &mut NackBudget,
         resend: &mut Vec<Resend>,
         events: &mut ViewerEvents,
     ) {
@@ -135,11 +144,12 @@ impl PacketStream {
         let Some(profile) = self.profiles.get(viewer.tracks[index].profile) else { return };
         let taken = viewer.cold.tracks.iter().filter(|cold| viewer.tracks[cold.track].packets > 0);
         let media = taken.filter_map(|cold| of_viewer(cold)?.recent.as_ref());
-        let least_media = media.map(|media| media.least(now)).sum();
+        let least_media =
+            *budget.least_media.get_or_insert_with(|| media.map(|media| media.least(now)).sum());
         let pending = |rendition| self.batches.pending(id.slot(), index, rendition);
         let source = resend::ResendSource { track, profile, pending: &pending, least_media };
         let before = viewer.cold.stats;
-        resend::answer(now, viewer, at, nack, &source, resend);
+        resend::answer(now, viewer, at, nack, &source, &mut budget.left, resend);
         events.nacked_packets += viewer.cold.stats.nacked_packets - before.nacked_packets;
         events.not_resent += viewer.cold.stats.not_resent - before.not_resent;
     }
@@ -153,7 +163,7 @@ impl PacketStream {
         media_ssrc: u32,
         fir: Option<u8>,
     ) -> bool {
-        let is_alone = self.viewers.len() == 1;
+        let is_alone = self.is_alone();
         let Some(viewer) = self.viewers.get_mut(id) else { return false };
         let Some(at) = viewer.track_of(media_ssrc) else { return false };
         let cold = &mut viewer.cold.tracks[at];

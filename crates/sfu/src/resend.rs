@@ -1,7 +1,7 @@
 //! Resending packets to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
 //!
-//! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more
-//! than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so
+//! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more is taken
+//! on than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so
 //! bad that resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
 //! over and over gets no more than that.
 //!
@@ -31,7 +31,7 @@ use super::rendition::RenditionId;
 use super::repeats::WAITS_MAX;
 use super::stream::PacketStream;
 use super::switching::SEGMENTS_MAX;
-use super::track::Track;
+use super::track::{Track, TrackIndex};
 use super::viewer::{ColdTrack, Viewer, ViewerTrack};
 use super::viewers::ViewerId;
 
@@ -144,18 +144,21 @@ impl Resend {
 pub(crate) struct ResendMemory {
     bytes: RecentlyResent,
     /// When a packet of each entry was sent; packets share entries.
-    sent_at_ms: [u32; REMEMBERED],
+    sent_at_ms: [u32; REMEMBERED + REMEMBERED_AUDIO],
 }
 
 impl ResendMemory {
     fn new(now: Instant) -> Self {
-        Self { bytes: RecentlyResent::new(now), sent_at_ms: [0; REMEMBERED] }
+        Self { bytes: RecentlyResent::new(now), sent_at_ms: [0; REMEMBERED + REMEMBERED_AUDIO] }
     }
 
     /// The entry of a packet. Neighbours in number have neighbouring entries, so that a burst does not get in
-    /// its own way.
-    fn entry_of(track: usize, number: u64) -> u8 {
-        ((number as usize ^ track << 6) % REMEMBERED) as u8
+    /// its own way; audio has some of its own, as it does not wait for video.
+    fn entry_of(track: TrackIndex, number: u64) -> u8 {
+        match track.kind() {
+            MediaKind::Audio => (REMEMBERED + number as usize % REMEMBERED_AUDIO) as u8,
+            _ => ((number as usize ^ track.position() << 6) % REMEMBERED) as u8,
+        }
     }
 
     /// Whether the packet was not sent within `window` before `now`; it counts as sent now.
@@ -217,6 +220,7 @@ pub(crate) fn answer(
     at: usize,
     nack: &Nack<'_>,
     source: &ResendSource<'_>,
+    left: &mut usize,
     resend: &mut Vec<Resend>,
 ) {
     let Some(cold) = viewer.cold.tracks.get(at) else { return };
@@ -235,7 +239,8 @@ pub(crate) fn answer(
     });
     stretches.iter_mut().zip(found).for_each(|(to, stretch)| *to = Some(stretch));
     let mut is_exhausted = false;
-    for sequence_number in nack.lost().take(ANSWERED_MAX) {
+    for sequence_number in nack.lost().take(*left) {
+        *left -= 1;
         viewer.cold.stats.nacked_packets += 1;
         // Once the limit is reached there is nothing for smaller packets either: a storm would get these
         // only, and their headers cost more than what is in them.
@@ -291,7 +296,7 @@ fn resend_one(
     let token = viewer.token();
     let earned = viewer.media_bytes() * SHARE_PERCENT / 100;
     let cold = &mut *viewer.cold;
-    let position = cold.tracks.get(at).ok_or(Unavailable)?.track.position();
+    let index = cold.tracks.get(at).ok_or(Unavailable)?.track;
     let cost = FIXED_HEADER_LEN + OSN_LEN + cached.packet.payload().len();
     let memory = cold.memory.get_or_insert_with(|| Box::new(ResendMemory::new(now)));
     // No more is saved up than may be sent at once, so that whoever asks for everything gets its share
@@ -302,8 +307,8 @@ fn resend_one(
     if cold.resent_charged + cost as u64 > earned {
         return Err(Limit);
     }
-    let window = cold.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN).min(ROUND_TRIP_MAX);
-    let entry = ResendMemory::entry_of(position, number);
+    let window = cold.round_trip.unwrap_or(ROUND_TRIP_UNKNOWN).clamp(ROUND_TRIP_MIN, ROUND_TRIP_MAX);
+    let entry = ResendMemory::entry_of(index, number);
     if !memory.is_due(now, entry, window * 7 / 8) {
         return Err(Repeat);
     }
@@ -437,9 +442,9 @@ const PADDING_BYTES_MAX: usize = 255;
 const PADDING_LOOKED_AT: usize = 16;
 /// What a viewer gets and what it got before.
 const STRETCHES_MAX: usize = 1 + SEGMENTS_MAX;
-/// Numbers of one NACK that are looked at: more than the cache of most tracks, fewer than a
-/// datagram can name.
-const ANSWERED_MAX: usize = 1_024;
+/// Numbers of the NACKs of one datagram that are looked at: more than the cache of most tracks, fewer than
+/// it can name.
+pub(crate) const ANSWERED_MAX: usize = 1_024;
 /// Retransmission, with headers, as a share of the media sent to the viewer, without.
 const SHARE_PERCENT: u64 = 30;
 /// What can be saved up of that share in any case, as for the rare packets of a still screen: two packets,
@@ -447,8 +452,12 @@ const SHARE_PERCENT: u64 = 30;
 const SAVED_BYTES_MIN: u64 = 2_400;
 /// Round trip assumed before one is measured.
 const ROUND_TRIP_UNKNOWN: Duration = Duration::from_millis(50);
+/// A viewer says how long it is: nothing twice in one report in any case.
+const ROUND_TRIP_MIN: Duration = Duration::from_millis(5);
 /// Longest time for which a second request for the same packet is taken for a repeat.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(400);
 /// Entries for packets sent again: more than there are packets of video in a round trip of 100 ms at
-/// 12 Mbit/s, or of 400 ms at 3.
-const REMEMBERED: usize = 128;
+/// 10 Mbit/s, or of 400 ms at 2.5.
+const REMEMBERED: usize = 112;
+/// The same for audio: 320 ms of packets of 20 ms.
+const REMEMBERED_AUDIO: usize = 16;

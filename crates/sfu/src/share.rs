@@ -395,7 +395,9 @@ impl PacketStream {
         let Some(of_viewer) = self.viewers.get_mut(viewer) else { return };
         let Some(cold) = of_viewer.cold.tracks.iter_mut().find(|cold| cold.track == track) else { return };
         cold.layer_control.fixed = layer;
-        if let Some(layer) = layer {
+        // Where there is nothing to choose, no path ends the fixed one.
+        let has_choice = self.tracks.get(track).is_some_and(|track| track.choices.len() > 1);
+        if let Some(layer) = layer.or((!has_choice).then_some(Layer::BEST)) {
             self.set_layer(now, viewer, track, layer);
         }
     }
@@ -410,7 +412,9 @@ impl PacketStream {
         let mut choices = self.layers(now, index);
         choices.retain(|choice| choice.is_live && choice.bits_per_second > 0);
         let Some(track) = self.tracks.get_mut(index) else { return };
-        choices.retain(|choice| is_smooth(track, choice.layer));
+        let least = choices.iter().min_by_key(|choice| choice.bits_per_second);
+        let lowest = least.and_then(|least| least.layer.encoding);
+        choices.retain(|choice| is_smooth(track, choice.layer, lowest));
         for choice in &mut choices {
             let before = track.choices.iter().find(|before| before.layer == choice.layer);
             if let Some(before) = before.map(|before| before.bits_per_second) {
@@ -429,12 +433,13 @@ fn no_higher_than(most: u16, choices: &[LayerRate]) -> Vec<LayerRate> {
     if fitting.is_empty() { choices.iter().take(1).copied().collect() } else { fitting }
 }
 
-/// Whether a layer has at least half of the pictures, or lowest ones: a quarter of large ones takes as much
-/// as all of the next smaller spatial layer, to which a viewer can go down at any picture.
-fn is_smooth(track: &Track, layer: Layer) -> bool {
+/// Whether a layer has at least half of the pictures, or lowest ones of the lowest encoding: a quarter of
+/// large ones takes as much as all of the next smaller ones.
+fn is_smooth(track: &Track, layer: Layer, lowest: Option<u8>) -> bool {
     let encoding = layer.encoding.and_then(|at| track.encodings.get(usize::from(at)));
     let (spatial_max, temporal_max) = encoding.map_or((0, 0), |encoding| encoding.highest_layers());
-    spatial_max == 0 || layer.spatial == 0 || layer.temporal.saturating_add(1) >= temporal_max
+    let is_lowest = (spatial_max == 0 || layer.spatial == 0) && layer.encoding == lowest;
+    is_lowest || layer.temporal.saturating_add(1) >= temporal_max
 }
 
 /// Of at least one choice those without spatial layers above the lowest, or the least of all.

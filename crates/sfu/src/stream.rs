@@ -51,6 +51,8 @@ pub struct PacketStream {
     pub(crate) scratch: Vec<u8>,
     /// Packets sent again after they had waited, since that was asked for.
     pub(crate) repeats_sent: u64,
+    /// Somebody gets it who is no viewer here.
+    pub(crate) has_others: bool,
     /// What one packet becomes in other renditions than the main one.
     pub(crate) placed: Vec<Forward>,
     /// When mirrors last got a report of what layers there are.
@@ -126,6 +128,18 @@ pub struct PublisherStats {
 }
 
 impl PacketStream {
+    /// Whether somebody gets the stream who is no viewer here: by another worker, node or protocol. A key
+    /// frame for a single viewer costs others then.
+    pub fn set_others(&mut self, has_others: bool) {
+        self.has_others = has_others;
+    }
+
+    /// Whether nobody but one viewer gets what its publisher sends, as far as is known here.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_home = self.publisher.as_ref().is_some_and(|publisher| publisher.takes_rtcp);
+        is_home && self.viewers.len() == 1 && !self.has_others
+    }
+
     /// A stream without a publisher.
     pub fn new(limits: Limits, clock: WallClock) -> Self {
         Self {
@@ -147,6 +161,7 @@ impl PacketStream {
             reports_slot: 0,
             scratch: Vec::new(),
             repeats_sent: 0,
+            has_others: false,
             placed: Vec::new(),
             layers_told_at: None,
             stats: StreamStats::default(),

@@ -30,6 +30,7 @@ use super::feedback::VIEWER_REQUEST_INTERVAL;
 use super::layers::{self, Layer, LayerRate};
 use super::pictures::PictureShift;
 use super::rendition::{Rendition, RenditionId};
+use super::repeats::forget_repeats;
 use super::rtp_rewriter::{EncodingId, rtp_units};
 use super::share::Share;
 use super::stream::PacketStream;
@@ -449,6 +450,9 @@ fn switch(
     let timestamp = following_timestamp(old, new, first.timestamp, first.packet.arrival(), clock_rate)
         .map_or(first.timestamp, |timestamp| timestamp.wrapping_add(hot.timestamp_shift));
     trace!(viewer = token, from = ?old.layer, to = ?new.layer, next, timestamp, "a viewer changes layers");
+    if is_newest {
+        forget_repeats(&mut viewer.cold.repeats, &mut viewer.cold.stats);
+    }
     if hot.from < until {
         if layers.previous.len() >= SEGMENTS_MAX {
             layers.previous.pop_front();

@@ -18,8 +18,12 @@ impl Controller {
         let busy_us = BUSY_US + self.unrest_us();
         // In a queue a packet waits at most one packet's time longer than the one before it.
         let packet_us = PACKET_BITS * 1e6 / self.capacity.unwrap_or(self.rate);
-        // There are no more of which anything is known.
-        for report in reports.into_iter().take(PACKETS_MAX) {
+        // There are no more of which anything is known; and who says it again at once is not listened to.
+        if now - self.looked_us > LOOKED_FOR_US {
+            (self.looked_us, self.looked_at) = (now, 0);
+        }
+        for report in reports.into_iter().take(PACKETS_MAX - self.looked_at) {
+            self.looked_at += 1;
             // One that speaks of what was never sent has nothing more to say.
             if self.ignored_in_a_row > IGNORED_MAX {
                 self.ignored_in_a_row = 0;
@@ -117,7 +121,9 @@ impl Controller {
                         }
                         self.busy.add(bytes, gap, now, 100_000.0);
                     }
-                    if found.sent_us - last.sent_us <= TRAIN_GAP_US && found.number == last.number + 1 {
+                    if found.sent_us.saturating_sub(last.sent_us) <= TRAIN_GAP_US
+                        && found.number == last.number + 1
+                    {
                         self.trains.add(bytes, gap, now, 60_000.0);
                     }
                 }
@@ -267,6 +273,8 @@ const TRAIN_GAP_US: u64 = 1_000;
 /// A queue that is shorter has no reason to mark everything (RFC 9332 marks from 1 ms on).
 const UNFELT_WAIT_US: i64 = 500;
 const OUTAGE_PACKETS: u32 = 8;
+/// In so long no more numbers of reports are looked at than packets are known.
+const LOOKED_FOR_US: u64 = 10_000;
 const REORDERED_MAX: u64 = 200;
 /// Arrival times of transport-wide feedback wrap (24 bits of 64 ms).
 const WRAP_US: i64 = (1 << 24) * 64_000;

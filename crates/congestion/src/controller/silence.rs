@@ -20,9 +20,9 @@ impl Controller {
         let now = self.micros(at);
         let Some(since) = self.waiting_since else { return };
         if now - self.sent_us > SILENCE_US / 2 && self.config.packet_reports && !self.stopped {
-            // Nobody speaks of packets that were the last ones, and lost.
-            self.waiting_since = None;
-            return;
+            // Nobody speaks of packets that were the last ones, and lost. What was waited for counts when
+            // there is something to report on again.
+            return self.pause_waiting(SILENCE_US / 2);
         }
         self.stopped |= now >= since + STOP_US;
         if !self.config.packet_reports {
@@ -36,6 +36,13 @@ impl Controller {
             }
             self.rate /= 2.0;
             self.halved += 1;
+        }
+    }
+
+    /// Nothing has been sent for so long: until there is something to report on, nobody is silent.
+    pub(super) fn pause_waiting(&mut self, paused_us: u64) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited_us = (self.sent_us + paused_us).saturating_sub(since);
         }
     }
 
@@ -105,7 +112,7 @@ impl Controller {
         self.stopped = false;
         self.halved = 1;
         self.rate = self.config.floor as f64;
-        self.waiting_since = Some(now);
+        (self.waiting_since, self.waited_us) = (Some(now), 0);
     }
 
     /// Something came where packets are not reported.
@@ -113,7 +120,7 @@ impl Controller {
         if self.halved > 0 || self.stopped && self.breaches < BREACHES_MAX {
             (self.halved, self.stopped) = (0, false);
         }
-        self.waiting_since = Some(now);
+        (self.waiting_since, self.waited_us) = (Some(now), 0);
     }
 
     pub(super) fn end_silence(&mut self, now: u64) {
@@ -123,7 +130,7 @@ impl Controller {
             self.stopped = false;
             self.next_probe_us = now;
         }
-        self.waiting_since = (self.history.bytes_under_way > 0).then_some(now);
+        (self.waiting_since, self.waited_us) = ((self.history.bytes_under_way > 0).then_some(now), 0);
     }
 }
 

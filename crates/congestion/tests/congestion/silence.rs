@@ -83,3 +83,40 @@ fn who_sends_nothing_misses_no_report() {
     }
     assert_eq!(controller.estimate(), before);
 }
+
+/// Pictures of a slide show: each is sent within some milliseconds, and then there is nothing to report on.
+#[test]
+fn pauses_between_pictures_are_no_reason_to_go_on() {
+    for every_ms in [300, 500, 1_000] {
+        let start = Clock::new().now();
+        let mut controller = Controller::new(Config::default(), start);
+        let (mut number, mut reports, mut waiting) = (0_u16, Vec::new(), 0_usize);
+        let mut stopped_at = None;
+        for millisecond in 0..80_000_u64 {
+            let at = start + Duration::from_millis(millisecond);
+            if millisecond % every_ms == 0 {
+                waiting = 200 * every_ms as usize;
+            }
+            if controller.next_timeout().is_some_and(|timeout| timeout <= at) {
+                controller.handle_timeout(at);
+            }
+            let mut left = controller.pacing(at).bytes;
+            while waiting > 0 && left > 0 {
+                let bytes = waiting.min(1200);
+                controller.sent(number, bytes, at, Kind::Video);
+                let arrival_us = Some(1000 * millisecond as i64 + 20_000);
+                reports.push(PacketReport { number, arrival_us, ecn: Ecn::None });
+                (number, waiting, left) =
+                    (number.wrapping_add(1), waiting - bytes, left.saturating_sub(bytes));
+            }
+            if millisecond % 50 == 49 && millisecond < 20_000 {
+                controller.feedback(reports.drain(..), at + Duration::from_millis(30));
+            }
+            if controller.is_stopped() {
+                stopped_at.get_or_insert(millisecond);
+            }
+        }
+        println!("each {every_ms} ms: stopped at {stopped_at:?} ms");
+        assert!(stopped_at.is_some_and(|at| (29_000..65_000).contains(&at)), "{every_ms}: {stopped_at:?}");
+    }
+}

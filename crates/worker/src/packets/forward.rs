@@ -342,6 +342,7 @@ impl Packets {
     /// The same for those of one stream.
     fn send_backlog(&mut self, ctx: &Context, id: PacketStreamId, most: usize) -> usize {
         let Some(stream) = self.streams.get_mut(id) else { return 0 };
+        stream.note_others();
         let mut outlet = SessionOutlet {
             sockets: &mut self.sockets,
             transports: &mut self.transports,

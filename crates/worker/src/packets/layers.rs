@@ -231,8 +231,13 @@ impl Stream {
                 found.ok_or(LayerRefusal::NoEncoding)?
             }
         };
-        let limit = |limit: Option<u8>| limit.map_or(Layer::ALL, |limit| limit.min(Layer::ALL));
-        let (spatial, temporal) = (limit(choice.spatial), limit(choice.temporal));
+        // What is not there would be waited for without end.
+        let limit = |wanted: Option<u8>, of: fn(Layer) -> u8| {
+            let mut known = layers.iter().filter(|one| one.layer.encoding == Some(encoding));
+            wanted.filter(|limit| known.any(|one| of(one.layer) == *limit)).unwrap_or(Layer::ALL)
+        };
+        let spatial = limit(choice.spatial, |layer| layer.spatial);
+        let temporal = limit(choice.temporal, |layer| layer.temporal);
         Ok(Layer { encoding: Some(encoding), spatial, temporal })
     }
 

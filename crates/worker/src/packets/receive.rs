@@ -206,6 +206,7 @@ impl Packets {
                 continue;
             };
             let pacer = self.transports.get_mut(peer).and_then(|transport| transport.pacer.as_deref_mut());
+            stream.note_others();
             let events = stream.sfu.viewer_rtcp(ctx.now, viewer, rtcp, pacer, &mut self.resends);
             self.counters.nacks_in += events.nacked_packets;
             self.counters.resends_refused += events.not_resent;

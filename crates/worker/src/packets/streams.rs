@@ -40,6 +40,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Says who gets it besides viewers here, which is to be right where a viewer may ask for a key frame.
+    pub(super) fn note_others(&mut self) {
+        let Publication { players, remotes, bridge, .. } = &self.publication;
+        self.sfu.set_others(*players > 1 || !remotes.is_empty() || bridge.is_some());
+    }
+
     /// A source begins, here or on another worker: what was known of the one before says nothing of it.
     pub(crate) fn start(&mut self, source: Source, tracks: Option<PublishedTracks>, now_ms: u64) {
         self.publication.start(source, now_ms);

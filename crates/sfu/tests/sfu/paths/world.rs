@@ -64,8 +64,8 @@ pub(crate) struct Seen {
     /// Of which encodings they are.
     pub(crate) layers: Vec<u8>,
     pub(crate) padding: u64,
-    /// When packets left, how many bytes they had with IP and UDP, whether they were RTX, and the estimate.
-    pub(crate) departures: Vec<(Instant, u64, bool, u64)>,
+    /// When packets left, and whether they were RTX.
+    pub(crate) departures: Vec<(Instant, bool)>,
     /// Packets that were sent again as they were.
     pub(crate) same_again: u64,
 }
@@ -651,9 +651,7 @@ impl Seat {
     fn travel_again(&mut self, now: Instant, start: Instant, bytes: Vec<u8>) {
         assert_eq!(self.datagrams.get(&number_of(&bytes)), Some(&bytes), "other bytes under a number");
         self.seen.sent += 1;
-        let estimate = self.pacer.as_ref().map_or(0, |pacer| pacer.stats(now).estimate_bits_per_second);
-        let is_rtx = number_of(&bytes).0 % 16 == 2;
-        self.seen.departures.push((now, bytes.len() as u64 + 28, is_rtx, estimate));
+        self.seen.departures.push((now, number_of(&bytes).0 % 16 == 2));
         *self.seen.sent_bytes.entry((now - start).as_secs()).or_default() += bytes.len() as u64;
         let waited = self.free_at.saturating_duration_since(now);
         if waited > QUEUE_MAX && !self.is_tcp {

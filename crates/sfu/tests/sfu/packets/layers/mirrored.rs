@@ -2,10 +2,11 @@
 //! crosses.
 
 use rtp::payload::MediaKind;
+use rtp::rtcp::Pli;
 use sfu::{DropReason, KeyFrameRequest, LayersWanted, Pacer, TrackIndex};
 
 use super::*;
-use crate::packets::common::audio_packet;
+use crate::packets::common::{audio_packet, video_ssrc};
 
 /// A home and a mirror. What the mirror wants, and what each says, crosses once a picture.
 struct Pair {
@@ -478,4 +479,23 @@ fn what_nobody_asked_for_of_a_track_that_is_not_there_changes_nothing() {
     pair.mirror.join(1);
     pair.play(60);
     assert_eq!(decoded(pair.mirror.video(1)).last(), Some(&2));
+}
+
+/// Alone on its worker it is not the only one that gets the stream.
+#[test]
+fn a_viewer_alone_on_its_worker_asks_no_more_often_for_the_others() {
+    let mut pair = Pair::new(7);
+    let _others: Vec<_> = (2..20).map(|token| pair.home.world.join(token)).collect();
+    let far = pair.mirror.join(1);
+    pair.warm_up();
+    let before = pair.home.world.stream.stats().key_frame_requests;
+    for _ in 0..375 {
+        pair.mirror.viewer_says(far, |rtcp| {
+            Pli { sender_ssrc: 5, media_ssrc: video_ssrc(1) }.write(rtcp);
+        });
+        pair.say();
+        pair.play(1);
+    }
+    let asked = pair.home.world.stream.stats().key_frame_requests - before;
+    assert!(asked <= 6, "{asked} times in 15 s");
 }

@@ -1,5 +1,6 @@
 //! How large the pictures of each layer are, and viewers that want none above a height.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rtp::payload::PictureSize;
@@ -54,4 +55,41 @@ fn a_viewer_gets_no_layer_above_its_height_whatever_its_path_carries() {
 
 fn vp8_viewer(token: u64) -> sfu::ViewerInput {
     viewer(token)
+}
+
+/// A quarter of the pictures of the largest encoding takes about as much as all of the next smaller one.
+#[test]
+fn a_viewer_gets_few_pictures_of_the_lowest_encoding_only() {
+    let mut seen = BTreeSet::new();
+    for rate in (1..50).map(|step| step * 10_000) {
+        let mut scene = Scene::of_vp8(1, true);
+        scene.play(100);
+        let id = scene.world.join_as(&vp8_viewer(1));
+        let mut pacer = pacer(scene.world.now, rate, true);
+        for _ in 0..3 {
+            scene.world.stream.adapt(scene.world.now, id, &mut pacer);
+            scene.play(10);
+        }
+        let (wanted, _) = scene.layer_of(id);
+        seen.insert((wanted.encoding, wanted.temporal));
+        assert!(wanted.temporal > 0 || wanted.encoding == Some(0), "{rate}: {wanted:?}");
+    }
+    assert!(seen.contains(&(Some(1), 1)) && seen.contains(&(Some(2), 1)), "{seen:?}");
+}
+
+#[test]
+fn what_a_viewer_has_asked_for_ends_where_there_is_nothing_to_choose() {
+    let mut scene = Scene::new(1);
+    scene.publisher.on = vec![1];
+    scene.play(60);
+    let id = scene.world.join(1);
+    scene.play(30);
+    let one = Layer { temporal: 0, ..Layer::of(1) };
+    scene.world.stream.fix_layer(scene.world.now, id, video(), Some(one));
+    scene.play(30);
+    scene.world.stream.fix_layer(scene.world.now, id, video(), None);
+    scene.play(30);
+    assert_eq!(scene.layer_of(id).0, Layer::BEST);
+    let newest = scene.world.video(1).last().map(|got| place_of(got).frame);
+    assert!(newest.is_some_and(|frame| frame + 2 >= scene.publisher.frame), "{newest:?}");
 }
