@@ -204,7 +204,8 @@ section! {
         adaptation: bool = true,
         cost "Players that report each packet (`transport-cc`) cost some hundredths more CPU, and 6 kB.";
 
-        /// What a player's network is taken to carry before it has reported anything.
+        /// What a player's network is taken to carry before it has reported anything. Of players that report
+        /// packets; others begin with the most (docs/whep.md).
         start_kbps: i64 = 1_000, unit "kbit/s", range 50..=100_000,
         cost "More: the first pictures come sooner, and slow networks lose some of them.";
 

@@ -640,6 +640,9 @@ labels `app` and `stream` as well. Only nodes of a cluster have `millstream_clus
 | `taken_over`, `preempted` | another publisher took the stream over |
 | `abandoned`, `worker`, `defect` | a request of the server itself was given up; a defect in the server |
 
+`share` of `millstream_rtc_players` is `all`, `key_frames` or `audio_only`: how much of its video a
+player gets. `direction` of `millstream_rtc_layer_switches_total` is `up` or `down`.
+
 `cause` of `millstream_cluster_link_dropped_frames_total` is one of:
 
 | cause | frames that were not passed on because |
