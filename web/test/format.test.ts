@@ -69,6 +69,9 @@ describe('small units', () => {
     [format.channels(2), 'stereo'],
     [format.channels(6), '6 channels'],
     [format.plural(1, 'player', 'players'), '1 player'],
+    [format.timesWords(0), 'never'],
+    [format.timesWords(1), 'once'],
+    [format.timesWords(2), '2 times'],
     [format.plural(0, 'player', 'players'), '0 players'],
   ])('%s', (got, expected) => expect(plain(got)).toBe(expected));
 });

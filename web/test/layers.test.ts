@@ -1,7 +1,7 @@
 /** Layers of the picture: what a server names, what its events say, and what is asked of it. */
 import { expect, it, vi } from 'vitest';
 import { LayerWatch, readLayers, type Layers } from '../src/rtc/layers';
-import { layerName, layerWords, pathFigure } from '../src/components/layer-words';
+import { layerCells, layerName, limitWords, pathFigure } from '../src/components/layer-words';
 import type { RtcPath, StreamLayer } from '../src/api/types';
 import { extensionsOf, iceServersOf } from '../src/rtc/link-header';
 
@@ -99,12 +99,16 @@ it('says in a few words what a layer is and what a player gets', () => {
   const size = { width: 640, height: 360 };
   const layer: StreamLayer =
     { name: 'h', spatial: null, temporal: 1, ...size, bits_per_second: 500_000, live: true, viewers: 1 };
-  expect([layerName(layer), layerWords(layer)]).toEqual(['h T1', '640×360 · 500\u00a0kbit/s · 1 player']);
+  expect([layerName(layer), ...layerCells(layer)]).toEqual(['h T1', '640×360', '500\u00a0kbit/s', '1']);
   const dead = { ...layer, width: null, height: null, live: false, viewers: 3 };
-  expect(layerWords(dead)).toBe('does not arrive · 3 players');
+  expect(layerCells(dead)).toEqual(['–', 'not sent', '3']);
   const path = { state: 'ok', estimate_kbps: 620, share: 'all', layer } as Partial<RtcPath> as RtcPath;
   expect(pathFigure(path)).toEqual({ value: 'h T1', sub: '620\u00a0kbit/s' });
   expect(pathFigure({ ...path, share: 'key_frames' }).value).toBe('key frames');
   expect(pathFigure({ ...path, state: 'no_reports' }).value).toBe('no reports');
   expect(pathFigure({ ...path, layer: null }).value).toBe('all');
+  expect(limitWords({ ...path, limit_kbps: null })).toBe(''); // an older server
+  expect(limitWords({ ...path, limit_kbps: null, max_height: null })).toBe('');
+  expect(limitWords({ ...path, limit_kbps: 800, max_height: null })).toBe(', limited to 800\u00a0kbit/s');
+  expect(limitWords({ ...path, limit_kbps: 800, max_height: 360 })).toBe(', limited to 800\u00a0kbit/s and 360 pixels of height');
 });

@@ -732,6 +732,8 @@ pub struct RtcPathSnapshot {
     pub target_bits_per_second: u64,
     /// The most that the viewer has asked for, if it has.
     pub limit_bits_per_second: Option<u64>,
+    /// The highest pictures that the viewer has asked for, in pixels, if it has.
+    pub height_max: Option<u16>,
     /// Media time that waits in the path, milliseconds.
     pub queue_ms: f32,
     /// Probes begun.
@@ -744,7 +746,10 @@ pub struct RtcPathSnapshot {
     pub share: RtcShare,
     /// It reports nothing, and so nothing is sent.
     pub is_stopped: bool,
-    /// What it gets of its first video track. `None` without video, and where layers are not known.
+    /// Its stream has a publisher.
+    pub is_published: bool,
+    /// What it gets of its first video track. `None` without video or a publisher, and where layers are not
+    /// known.
     pub layer: Option<RtcPathLayer>,
 }
 
@@ -757,8 +762,11 @@ pub struct RtcPathLayer {
     pub wanted: RtcLayer,
     /// The viewer has asked for `wanted`; otherwise its path decides.
     pub is_fixed: bool,
-    /// The next better layer that is live, and its bits per second.
+    /// The next better layer that is live, and its bits per second: of those that are not too high, if there
+    /// is one.
     pub better: Option<(RtcLayer, u64)>,
+    /// The pictures of `better` are higher than the viewer wants.
+    pub is_too_high: bool,
     /// Bits per second of the least layer that is live.
     pub least_bits_per_second: u64,
 }

@@ -151,6 +151,8 @@ export interface RtcPath {
   estimate_kbps: number;
   target_kbps: number;
   limit_kbps: number | null;
+  /** Absent on older servers. */
+  max_height?: number | null;
   queue_ms: number;
   probes: number;
   padding_bytes: number;

@@ -4,7 +4,7 @@
  */
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { RtcPath, RtcSession, Session, SrtSession } from '../api/types';
-import { bitrate, bytes, count, duration, milliseconds, percent, UNKNOWN } from '../lib/format';
+import { bitrate, bytes, count, duration, milliseconds, percent, timesWords, UNKNOWN } from '../lib/format';
 import { streamHref } from '../lib/routes';
 import { parseStreamKey } from '../lib/urls';
 import { useServices } from '../state/hooks';
@@ -15,7 +15,7 @@ import type { Track } from '../stats/recorder';
 import { findSession, hasQueue, type LiveSession } from '../stats/row';
 import { Icon } from './icons';
 import { KickDialog } from './kick';
-import { layerName } from './layer-words';
+import { layerName, limitWords } from './layer-words';
 import { LiveChart, type Line } from './live-chart';
 import { Fact } from './pieces';
 import { ROLE_WORDS } from './session-row';
@@ -66,6 +66,11 @@ export function SessionPanel({ view, id, onClose }: { view: LiveView; id: string
             ? `There is no session ${id}.`
             : 'This session has ended. Its last figures stay until the details are closed.'}
         </p>
+      )}
+      {details?.rtc?.path && (
+        <dl class="facts">
+          <PathFacts path={details.rtc.path} />
+        </dl>
       )}
       {history !== null && session !== null && <Charts session={session} track={history} />}
       {session !== null && <Facts session={session} details={details} />}
@@ -182,7 +187,18 @@ function RtcFacts({ rtc }: { rtc: RtcSession }) {
       <Fact name="Codecs">{rtc.codecs.join(', ') || UNKNOWN}</Fact>
       <Fact name="Sent again">{`${count(rtc.resent_packets)} of ${count(rtc.nacks)} packets asked for`}</Fact>
       <Fact name="Key frames asked">{count(rtc.key_frame_requests)}</Fact>
-      {rtc.path && <PathFacts path={rtc.path} />}
+      {rtc.path && <PathCounts path={rtc.path} />}
+    </>
+  );
+}
+
+function PathCounts({ path }: { path: RtcPath }) {
+  return (
+    <>
+      <Fact name="Sent at most now">{bitrate(path.target_kbps * 1000)}</Fact>
+      <Fact name="Waits in the path">{milliseconds(path.queue_ms)}</Fact>
+      <Fact name="Probes">{`${count(path.probes)}, ${bytes(path.padding_bytes)} of padding`}</Fact>
+      <Fact name="Fell behind">{timesWords(path.times_behind)}</Fact>
     </>
   );
 }
@@ -196,11 +212,13 @@ function PathFacts({ path }: { path: RtcPath }) {
     <>
       <Fact name="Path carries">
         {bitrate(path.estimate_kbps * 1000)}
-        {path.limit_kbps !== null && `, limited to ${bitrate(path.limit_kbps * 1000)}`}
+        {limitWords(path)}
       </Fact>
-      <Fact name="Waits in the path">{milliseconds(path.queue_ms)}</Fact>
       {layer !== null && (
-        <Fact name="Layer">{change ? `${layerName(layer)}, soon ${layerName(wanted)}` : layerName(layer)}</Fact>
+        <Fact name="Layer">
+          {change ? `${layerName(layer)}, soon ${layerName(wanted)}` : layerName(layer)}
+          {path.fixed && ', chosen by the player'}
+        </Fact>
       )}
       <Fact name="Gets">
         <span class={path.share === 'all' ? '' : 'warn'}>{SHARE_WORDS[path.share]}</span>
@@ -208,7 +226,6 @@ function PathFacts({ path }: { path: RtcPath }) {
       <Fact name="Why">
         <span class={path.state === 'ok' ? '' : 'warn'}>{path.reason}</span>
       </Fact>
-      <Fact name="Fell behind">{`${count(path.times_behind)} times`}</Fact>
     </>
   );
 }

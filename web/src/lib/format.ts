@@ -150,6 +150,12 @@ export function channels(value: number | null | undefined): string {
 }
 
 /** `one player`, `3 players`: the number with the right form of the noun. */
+/** `never`, `once`, `3 times` */
+export function timesWords(value: number): string {
+  if (value === 0) return 'never';
+  return value === 1 ? 'once' : `${count(value)} times`;
+}
+
 export function plural(value: number, one: string, many: string): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }

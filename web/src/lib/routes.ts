@@ -3,14 +3,20 @@
  *
  * Kept in the fragment so that the server answers one document for all of them.
  */
-import { encodePath, parseStreamKey, streamKey, type StreamRef } from './urls';
+import {
+  encodePath,
+  parseStreamKey,
+  streamKey,
+  whepParameters,
+  type StreamRef,
+  type WhepParameters,
+} from './urls';
 
 export type Route =
   | { view: 'overview' }
   /** `session`: id of the session whose details are shown; empty for none. */
   | { view: 'stream'; stream: StreamRef; session: string }
-  /** `outside`: the server's address as the viewer reaches it, if it has to be asked for. */
-  | { view: 'watch'; stream: StreamRef; token: string; outside: string }
+  | { view: 'watch'; stream: StreamRef; token: string; asked: WhepParameters }
   | { view: 'sessions'; stream: string; role: string; session: string }
   | { view: 'sources' }
   /** `search`: part of `app/name` of the streams whose files are listed; empty for all. */
@@ -35,8 +41,7 @@ export function parseRoute(hash: string): Route {
       if (stream === null) return { view: 'unknown', path: text };
       if (head === 'stream') return { view: 'stream', stream, session: parameters.get('session') ?? '' };
       const token = parameters.get('token') ?? '';
-      const outside = parameters.get('eip') ?? '';
-      return { view: 'watch', stream, token, outside };
+      return { view: 'watch', stream, token, asked: whepParameters(parameters) };
     }
     case 'sessions':
       return {

@@ -32,18 +32,32 @@ export function encodePath(key: string): string {
 }
 
 /**
+ * What a viewer may ask of WHEP in the page's address, which hands it on: the server's address as the viewer
+ * reaches it, the highest pictures and the most bits per second.
+ */
+export const WHEP_PARAMETERS = ['eip', 'max_height', 'max_bitrate'] as const;
+export type WhepParameters = Partial<Record<(typeof WHEP_PARAMETERS)[number], string>>;
+
+/** Those that have a value. */
+export function whepParameters(parameters: URLSearchParams): WhepParameters {
+  const given = WHEP_PARAMETERS.map((name) => [name, parameters.get(name)] as const);
+  return Object.fromEntries(given.filter(([, value]) => value));
+}
+
+/**
  * URL the built-in player fetches; `origin` is the page's own, e.g. `https://host:8443`. WHEP has its token
- * in a header; `outside` is the address that its answer is to name.
+ * in a header; `asked` is for WHEP alone.
  */
 export function playerUrl(
   origin: string,
   stream: StreamRef,
   transport: Transport,
   token?: string,
-  outside = '',
+  asked: WhepParameters = {},
 ): string {
   if (transport === 'rtc') {
-    return `${endpointUrl(`${origin}/whep`, stream)}${outside ? `?eip=${encodeURIComponent(outside)}` : ''}`;
+    const query = new URLSearchParams(asked).toString();
+    return `${endpointUrl(`${origin}/whep`, stream)}${query ? `?${query}` : ''}`;
   }
   const base = transport === 'ws' ? origin.replace(/^http/, 'ws') : origin;
   const query = token ? `?token=${encodeURIComponent(token)}` : '';

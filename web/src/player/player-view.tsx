@@ -3,7 +3,7 @@
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Icon } from '../components/icons';
-import { playerUrl, streamKey, type StreamRef } from '../lib/urls';
+import { playerUrl, streamKey, type StreamRef, type WhepParameters } from '../lib/urls';
 import { useServices, useStore } from '../state/hooks';
 import type { Source, Transport } from './player';
 import { PlayerControls } from './player-controls';
@@ -17,8 +17,8 @@ export interface PlayerViewProps {
   stream: StreamRef;
   /** Play token that came with the page's address; one entered in the player counts more. */
   token?: string;
-  /** Address of the server that WHEP is to name, of those that may be asked for. */
-  outside?: string;
+  /** What the page's address asks of WHEP. */
+  asked?: WhepParameters;
   /** Tracks the server reports, so the player does not wait for one that is not there. */
   hints?: () => TrackHints;
   /** By which transports the server offers the stream, as far as is known. */
@@ -51,12 +51,12 @@ export function PlayerView(props: PlayerViewProps) {
     orderOf(preferred, (props.offered ?? NOT_KNOWN)()).map((transport) => ({
       transport,
       token,
-      url: playerUrl(location.origin, props.stream, transport, token, props.outside),
+      url: playerUrl(location.origin, props.stream, transport, token, props.asked),
     }));
   const advice = { hints: props.hints ?? NO_HINTS, live: props.live ?? CANNOT_TELL };
   const { video, player, state, stats, figures, delay, layers } = usePlayer(
     streamKey(props.stream),
-    `${preferred} ${token}`,
+    `${preferred} ${token} ${JSON.stringify(props.asked ?? {})}`,
     sources,
     advice,
   );

@@ -2,7 +2,7 @@
  * One stream: picture with figures, tracks, GOP, publisher, addresses to copy, and its sessions.
  */
 import { useRef } from 'preact/hooks';
-import type { Stream } from '../api/types';
+import type { Stream, StreamLayer } from '../api/types';
 import { BridgePanel } from '../components/bridge-panel';
 import { SourcePanel } from '../components/channel-panel';
 import { Command, CopyLine } from '../components/copy';
@@ -32,7 +32,7 @@ import {
   type StreamRef,
 } from '../lib/urls';
 import { Icon } from '../components/icons';
-import { layerName, layerWords } from '../components/layer-words';
+import { layerCells, layerName } from '../components/layer-words';
 import { PlayerView } from '../player/player-view';
 import { useServices, useSnapshot, useSources, useStore, useTitle } from '../state/hooks';
 
@@ -124,11 +124,7 @@ function Details({ stream }: { stream: Stream }) {
         )}
         {stream.layers !== undefined && stream.layers.length > 1 && (
           <Fact name="Layers" stat="layers">
-            {stream.layers.map((layer) => (
-              <div key={layerName(layer)}>
-                <strong>{layerName(layer)}</strong> {layerWords(layer)}
-              </div>
-            ))}
+            <LayerTable layers={stream.layers} />
           </Fact>
         )}
         <Fact name="GOP cache">{gopWords(stream.gop)}</Fact>
@@ -155,6 +151,31 @@ function Details({ stream }: { stream: Stream }) {
         <Fact name="Home worker">{stream.home_worker ?? UNKNOWN}</Fact>
       </dl>
     </Panel>
+  );
+}
+
+function LayerTable({ layers }: { layers: readonly StreamLayer[] }) {
+  return (
+    <table class="layer-table">
+      <thead>
+        <tr>
+          <th>Layer</th>
+          <th>Size</th>
+          <th>Rate</th>
+          <th>Players</th>
+        </tr>
+      </thead>
+      <tbody>
+        {layers.map((layer) => (
+          <tr key={layerName(layer)}>
+            <th scope="row">{layerName(layer)}</th>
+            {layerCells(layer).map((cell, at) => (
+              <td key={at}>{cell}</td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

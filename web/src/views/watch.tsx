@@ -5,11 +5,19 @@
 import { Command, CopyLine } from '../components/copy';
 import { Logo } from '../components/icons';
 import { ThemeButton } from '../components/theme-button';
-import { endpointUrl, ffplayCommand, playerUrl, streamKey, vlcCommand, type StreamRef } from '../lib/urls';
+import {
+  endpointUrl,
+  ffplayCommand,
+  playerUrl,
+  streamKey,
+  vlcCommand,
+  type StreamRef,
+  type WhepParameters,
+} from '../lib/urls';
 import { PlayerView } from '../player/player-view';
 import { useServices, useStore, useTitle } from '../state/hooks';
 
-export function WatchPage(props: { stream: StreamRef; token: string; outside: string }) {
+export function WatchPage(props: { stream: StreamRef; token: string; asked: WhepParameters }) {
   useTitle(streamKey(props.stream));
   const { preferences } = useServices();
   const token = useStore(preferences.playToken) ?? props.token;
@@ -25,7 +33,7 @@ export function WatchPage(props: { stream: StreamRef; token: string; outside: st
       </header>
       <main>
         <section class="panel stage" aria-label="Player">
-          <PlayerView stream={props.stream} token={props.token} outside={props.outside} figures />
+          <PlayerView stream={props.stream} token={props.token} asked={props.asked} figures />
         </section>
         <details class="panel watch-more">
           <summary>Watch in another program</summary>

@@ -9,6 +9,9 @@ pub(super) fn reason(path: &RtcPathSnapshot) -> String {
     if path.is_stopped {
         return "the player reports nothing: nothing is sent until it does".to_owned();
     }
+    if !path.is_published {
+        return "nothing is published".to_owned();
+    }
     let least = path.layer.as_ref().map_or(0, |layer| layer.least_bits_per_second);
     if path.share != RtcShare::All {
         let what = if path.share == RtcShare::KeyFrames { "key frames" } else { "audio" };
@@ -28,6 +31,7 @@ pub(super) fn reason(path: &RtcPathSnapshot) -> String {
         return format!("changes to {} at its next key frame", name(&layer.wanted));
     }
     match &layer.better {
+        Some((better, _)) if layer.is_too_high => too_high(path, better),
         Some((better, takes)) => format!("{carried}, {} takes {}", name(better), rate(*takes)),
         None => "best layer".to_owned(),
     }
@@ -43,6 +47,12 @@ fn carried(path: &RtcPathSnapshot) -> String {
         }
         _ => format!("its path carries {}", rate(estimate)),
     }
+}
+
+/// Also where all layers are too high, and it gets the least.
+fn too_high(path: &RtcPathSnapshot, better: &RtcLayer) -> String {
+    let most = path.height_max.map_or_else(String::new, |most| format!(" {most}"));
+    format!("the player has asked for a height of at most{most}, {} is higher", name(better))
 }
 
 /// `h`, or `h S0 T1` with limits inside the encoding.
@@ -75,12 +85,14 @@ mod tests {
             estimate_bits_per_second: 620_000,
             target_bits_per_second: 600_000,
             limit_bits_per_second: None,
+            height_max: None,
             queue_ms: 0.0,
             probes: 0,
             padding_bytes: 0,
             times_behind: 0,
             share: RtcShare::All,
             is_stopped: false,
+            is_published: true,
             layer,
         }
     }
@@ -92,10 +104,13 @@ mod tests {
             wanted: layer("q"),
             is_fixed: false,
             better: Some((RtcLayer { temporal: Some(1), ..layer("h") }, 1_800_000)),
+            is_too_high: false,
             least_bits_per_second: 150_000,
         };
         let narrow = path(Some(least.clone()));
         let limited = RtcPathSnapshot { limit_bits_per_second: Some(620_000), ..narrow.clone() };
+        let low = RtcPathLayer { is_too_high: true, ..least.clone() };
+        let low = RtcPathSnapshot { height_max: Some(180), ..path(Some(low)) };
         let wide = path(Some(RtcPathLayer { better: None, ..least.clone() }));
         let fixed = RtcPathLayer { is_fixed: true, ..least.clone() };
         let waiting = RtcPathLayer { wanted: layer("f"), ..fixed.clone() };
@@ -104,6 +119,7 @@ mod tests {
         let cases = [
             (&narrow, "its path carries 620 kbit/s, h T1 takes 1.8 Mbit/s"),
             (&limited, "the player has asked for at most 620 kbit/s, h T1 takes 1.8 Mbit/s"),
+            (&low, "the player has asked for a height of at most 180, h T1 is higher"),
             (&wide, "best layer"),
             (&path(Some(fixed)), "asked for by the player"),
             (&path(Some(waiting)), "the player has asked for f: waits for a key frame"),
@@ -118,6 +134,15 @@ mod tests {
                 "the player reports nothing: nothing is sent until it does",
             ),
             (&path(None), "no layers to choose from on this worker"),
+            (&RtcPathSnapshot { is_published: false, ..path(None) }, "nothing is published"),
+            (
+                &RtcPathSnapshot { is_published: false, share: RtcShare::KeyFrames, ..path(None) },
+                "nothing is published",
+            ),
+            (
+                &RtcPathSnapshot { is_published: false, is_stopped: true, ..path(None) },
+                "the player reports nothing: nothing is sent until it does",
+            ),
         ];
         for (path, expected) in cases {
             assert_eq!(reason(path), expected);

@@ -479,6 +479,8 @@ pub(super) struct RtcPath {
     pub(super) target_kbps: u64,
     /// What the player has asked for by `max_bitrate`.
     pub(super) limit_kbps: Option<u64>,
+    /// What the player has asked for by `max_height`, in pixels.
+    pub(super) max_height: Option<u16>,
     /// How long packets wait in the path.
     pub(super) queue_ms: f32,
     /// Probes begun: short rises of what is sent, to see whether the path carries more.
@@ -490,7 +492,7 @@ pub(super) struct RtcPath {
     /// How much of its video it gets: `all`, `key_frames` or `audio_only`.
     #[schema(example = "all")]
     pub(super) share: String,
-    /// What it gets of the video; null where layers are not known.
+    /// What it gets of the video; null where layers are not known, and while nothing is published.
     pub(super) layer: Option<LayerName>,
     /// What it changes over to at the next key frame; the same as `layer` if nothing changes.
     pub(super) wanted_layer: Option<LayerName>,
@@ -528,6 +530,7 @@ impl From<&RtcPathSnapshot> for RtcPath {
             estimate_kbps: path.estimate_bits_per_second / 1000,
             target_kbps: path.target_bits_per_second / 1000,
             limit_kbps: path.limit_bits_per_second.map(|limit| limit / 1000),
+            max_height: path.height_max,
             queue_ms: path.queue_ms,
             probes: path.probes,
             padding_bytes: path.padding_bytes,

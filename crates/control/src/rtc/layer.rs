@@ -1,15 +1,15 @@
 //! Which layer of the video a player gets (draft-ietf-wish-whep, "Video Layer Selection extension").
 //!
 //! `encodingId` and `rid` are two words for one thing: drafts have had either. Sizes of layers are not known
-//! here, so that `maxWidth` and `maxHeight` are refused. What else a request says is of no account: clients
-//! send the layer as the event `layers` has it.
+//! here, so that `maxWidth` and `maxHeight` are refused. What else a request says besides is of no account:
+//! clients send the layer as the event `layers` has it.
 
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::control::Played;
 use super::headers::{self, JSON};
@@ -22,6 +22,19 @@ use worker_api::rtc::{LayerChoice, LayerRequest};
 
 /// The highest spatial or temporal layer that can be asked for: of three bits.
 const LAYER_ID_MAX: u8 = 7;
+
+/// The members of [`Wanted`].
+const MEMBERS: [&str; 9] = [
+    "mediaId",
+    "encodingId",
+    "rid",
+    "spatialLayerId",
+    "temporalLayerId",
+    "maxSpatialLayerId",
+    "maxTemporalLayerId",
+    "maxWidth",
+    "maxHeight",
+];
 
 /// The body of a request.
 #[derive(Debug, Default, Deserialize)]
@@ -74,11 +87,28 @@ pub(super) async fn leave_to_server(context: &Context, peer: Peer, token: &str) 
 }
 
 fn read(body: &str) -> Result<Wanted, Refusal> {
+    let wrong = |error| Refusal::Request(format!("not a request for a layer: {error}"));
     // An object first: of an array, `serde` would make the fields in their order.
-    let object = serde_json::from_str(body).map(Value::Object);
-    object
-        .and_then(Wanted::deserialize)
-        .map_err(|error| Refusal::Request(format!("not a request for a layer: {error}")))
+    let object = serde_json::from_str(body).map_err(|error: serde_json::Error| wrong(error.to_string()))?;
+    misspelt(&object).map_err(wrong)?;
+    Wanted::deserialize(Value::Object(object)).map_err(|error| wrong(error.to_string()))
+}
+
+/// A layer as an event has it has more members than these, and drafts differ in which: they are skipped. But a
+/// member in another case, or a request of unknown ones alone, would leave the choice to the path, and say 200.
+fn misspelt(object: &Map<String, Value>) -> Result<(), String> {
+    let is_known = |name: &String| MEMBERS.contains(&name.as_str());
+    for name in object.keys().filter(|name| !is_known(name)) {
+        if let Some(meant) = MEMBERS.iter().find(|known| known.eq_ignore_ascii_case(name)) {
+            return Err(format!("`{name}` is written `{meant}`"));
+        }
+    }
+    match object.keys().next() {
+        Some(name) if !object.keys().any(is_known) => {
+            Err(format!("there is no `{name}`; members are {}", MEMBERS.join(", ")))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Wanted {

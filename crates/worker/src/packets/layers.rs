@@ -90,10 +90,15 @@ impl Packets {
         let (stream, viewer) = self.viewers_of(session).next()?;
         let stats = stream.sfu.viewer_stats(viewer)?;
         let mut tracks = session.subscriptions.iter().flat_map(Subscription::video_tracks);
+        let height_max = session.height_max;
+        // What the last publisher has sent is known for longer than it is there.
+        let is_published = stream.publication.source.is_some();
+        let track = tracks.next().filter(|_| is_published);
         Some(RtcPathSnapshot {
             estimate_bits_per_second: path.estimate_bits_per_second,
             target_bits_per_second: path.target_bits_per_second,
             limit_bits_per_second: session.bits_per_second_max,
+            height_max,
             queue_ms: path.queue.as_secs_f32() * 1000.0,
             probes: path.probes,
             padding_bytes: stats.padding_bytes,
@@ -104,7 +109,8 @@ impl Packets {
                 Share::Nothing => RtcShare::AudioOnly,
             },
             is_stopped: path.is_stopped,
-            layer: tracks.next().and_then(|track| stream.layer_of(now, viewer, track)),
+            is_published,
+            layer: track.and_then(|track| stream.layer_of(now, viewer, track, height_max)),
         })
     }
 
@@ -196,19 +202,28 @@ impl Stream {
         layers.iter().zip(viewers).map(snapshot).collect()
     }
 
-    /// What a viewer gets of a track. `None` before there is anything to get.
-    fn layer_of(&self, now: Instant, viewer: ViewerId, track: TrackIndex) -> Option<RtcPathLayer> {
+    /// What a viewer that wants pictures of at most this height gets of a track. `None` before there is
+    /// anything to get.
+    fn layer_of(
+        &self,
+        now: Instant,
+        viewer: ViewerId,
+        track: TrackIndex,
+        height_max: Option<u16>,
+    ) -> Option<RtcPathLayer> {
         let mut live = self.sfu.layers(now, track);
         live.retain(|one| one.is_live && one.bits_per_second > 0);
         let (current, wanted) = self.sfu.layer_of(viewer, track)?;
         let (current, wanted) = (self.resolved(track, current)?, self.resolved(track, wanted)?);
         let at = live.iter().position(|one| one.layer == current);
-        let better = at.and_then(|at| live.get(at + 1));
+        let above = at.map_or(&[][..], |at| &live[at + 1..]);
+        let (better, is_too_high) = next_better(above, height_max);
         Some(RtcPathLayer {
             current: self.named(track, current),
             wanted: self.named(track, wanted),
             is_fixed: self.sfu.fixed_layer(viewer, track).is_some(),
             better: better.map(|better| (self.named(track, better.layer), better.bits_per_second)),
+            is_too_high,
             least_bits_per_second: live.first().map_or(0, |least| least.bits_per_second),
         })
     }
@@ -265,5 +280,47 @@ impl Stream {
     }
 }
 
+/// Which of the layers above the one that a viewer gets it would get next, and whether its pictures are
+/// higher than the viewer wants. As in `sfu`, a layer whose size is not known fits.
+fn next_better(above: &[LayerRate], height_max: Option<u16>) -> (Option<&LayerRate>, bool) {
+    let fits = |one: &&LayerRate| one.size.zip(height_max).is_none_or(|(size, most)| size.height <= most);
+    match above.iter().find(fits) {
+        Some(better) => (Some(better), false),
+        None => (above.first(), !above.is_empty()),
+    }
+}
+
 /// A report of layers takes so long at most to be seen by a worker that sleeps.
 const REPORT_WAKE_MS: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use rtp::payload::PictureSize;
+
+    use super::*;
+
+    #[test]
+    fn a_layer_that_is_too_high_is_the_next_one_only_if_no_other_is() {
+        let layer = |encoding, height: Option<u16>| LayerRate {
+            layer: Layer::of(encoding),
+            bits_per_second: 1,
+            is_live: true,
+            size: height.map(|height| PictureSize { width: 2 * height, height }),
+        };
+        let (h, f) = (layer(1, Some(360)), layer(2, Some(720)));
+        // By height and not by rate: a tall one may take less.
+        let unordered = [f, h];
+        let cases = [
+            (&[h, f][..], None, Some(h), false, "no limit"),
+            (&[h, f], Some(360), Some(h), false, "its path keeps it from h"),
+            (&[h, f], Some(180), Some(h), true, "both are too high"),
+            (&unordered, Some(360), Some(h), false, "the second fits"),
+            (&[layer(1, None)], Some(180), Some(layer(1, None)), false, "of unknown size"),
+            (&[], Some(180), None, false, "it has the best"),
+        ];
+        for (above, height_max, better, is_too_high, remark) in cases {
+            let found = next_better(above, height_max);
+            assert_eq!((found.0.copied(), found.1), (better, is_too_high), "{remark}");
+        }
+    }
+}
