@@ -1,12 +1,22 @@
 /** Samples as rows of a chart, and which rows of a long list are made. */
 import { describe, expect, it } from 'vitest';
-import { chartRows, span } from '../src/lib/chart-rows';
+import { aligned, chartRows, span } from '../src/lib/chart-rows';
 import { rowWindow } from '../src/lib/row-window';
 
 describe('chart rows', () => {
   it('have seconds, and null where nothing is known', () => {
     const rows = chartRows(Float64Array.of(1000, 2000, 3000), [{ values: Float32Array.of(1, Number.NaN, 3) }, { values: Float32Array.of(5, 6) }]);
     expect(rows).toEqual([[1, 2, 3], [1, null, 3], [5, 6, null]]);
+  });
+
+  it('have the newest of another series at their end', () => {
+    const cases: [number[], number, number[]][] = [
+      [[1, 2], 4, [Number.NaN, Number.NaN, 1, 2]], // it has begun later
+      [[1, 2, 3], 2, [2, 3]], // or is held for longer
+      [[1, 2], 0, []],
+      [[], 1, [Number.NaN]],
+    ];
+    for (const [samples, times, expected] of cases) expect([...aligned(samples, times)]).toEqual(expected);
   });
 
   it('break where samples are missing', () => {

@@ -15,7 +15,7 @@ class FakeServer {
   failure: ApiError | null = null;
   startedAt = '2026-01-01T00:00:00Z';
   streamList: Stream[] = [aStream('live/a', { bitrate_bits_per_second: 600 })];
-  workerList: Worker[] = [aWorker(0, { bytes_in_per_second: 10, bytes_out_per_second: 100 }), aWorker(1, { bytes_in_per_second: 1, bytes_out_per_second: 2 })];
+  workerList: Worker[] = [aWorker(0, { bytes_in_per_second: 10, bytes_out_per_second: 100, rtc_players_thinned: 2 }), aWorker(1, { bytes_in_per_second: 1, bytes_out_per_second: 2, rtc_players_thinned: 1 })];
   serverCalls = 0;
 
   client(): ApiClient {
@@ -42,6 +42,7 @@ it('sums rates over workers, in bits, and keeps a history', async () => {
   expect(model.store.value).toMatchObject({ connection: { state: 'online' }, rateIn: 88, rateOut: 816, revision: 3 });
   expect(model.streamRates.get('live/a')).toEqual([600, 600, 600]);
   expect(model.totals.get('out')).toEqual([816, 816, 816]);
+  expect(model.totals.get('thinned')).toEqual([3, 3, 3]);
   model.stop();
 });
 

@@ -351,6 +351,17 @@ async fn a_stream_with_both_kinds_of_players_is_one_stream_and_shows_its_bridge(
 }
 
 #[tokio::test]
+async fn players_that_get_less_than_all_of_their_video_are_counted_by_worker() {
+    let mut counters = WorkerCounters::default();
+    let rtc = &mut counters.rtc;
+    (rtc.viewers_all, rtc.viewers_key_frames, rtc.viewers_audio_only) = (7, 2, 1);
+    let workers = vec![WorkerSnapshot { counters, ..WorkerSnapshot::default() }];
+    let context = context(workers, Manage { loopback: true, ..Manage::default() }, true);
+    let (_, _, body) = ask_as(&context, "127.0.0.1", "GET", "/api/v1/workers", &[]).await;
+    assert!(body.contains("\"rtc_players_thinned\":3"), "{body}");
+}
+
+#[tokio::test]
 async fn ended_sessions_are_counted_by_worker_and_cause() {
     let mut counters = WorkerCounters::default();
     for reason in [EndReason::Kicked, EndReason::Stalled, EndReason::TooFarBehind] {

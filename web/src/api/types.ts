@@ -227,6 +227,8 @@ export interface Worker {
   ring_drops: number;
   /** What the last snapshot of live statistics cost, and how many found no place. Absent on older servers. */
   stats_snapshot_us?: number;
+  /** WHEP players that get less than all of their video. Absent on older servers. */
+  rtc_players_thinned?: number;
   stats_snapshots_dropped?: number;
 }
 

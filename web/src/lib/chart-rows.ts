@@ -13,6 +13,14 @@ const GAP_MS = 3_500;
 const SPAN_MIN = 60;
 const SPAN_MAX = 300;
 
+/** The newest samples of another series, one for each time of a chart; what is not known is NaN. */
+export function aligned(samples: readonly number[], times: number): Float32Array {
+  const values = new Float32Array(times).fill(Number.NaN);
+  const newest = times === 0 ? [] : samples.slice(-times);
+  values.set(newest, times - newest.length);
+  return values;
+}
+
 /** Seconds since 1970, and the values of each line; null breaks a line. */
 export function chartRows(timeMs: Float64Array, lines: readonly ChartLine[]): (number | null)[][] {
   const rows: (number | null)[][] = Array.from({ length: lines.length + 1 }, () => []);

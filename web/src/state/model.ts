@@ -48,7 +48,7 @@ export class Model {
   });
   /** Bit rate by `app/name`. */
   readonly streamRates = new SeriesMap();
-  /** `in` and `out`, bits per second over all workers. */
+  /** `in` and `out`, bits per second over all workers, and `thinned`, players with less than all video. */
   readonly totals = new SeriesMap();
   /** `load:N`, `out:N` (bits per second) and `p99:N` (microseconds) for worker N. */
   readonly workerSeries = new SeriesMap();
@@ -111,6 +111,7 @@ export class Model {
     this.totals.round([
       ['in', rateIn],
       ['out', rateOut],
+      ['thinned', sum(workers, (worker) => worker.rtc_players_thinned ?? 0)],
     ]);
     this.streamRates.round(
       streams.map((stream) => [streamKey(stream), stream.bitrate_bits_per_second] as const),

@@ -9,9 +9,10 @@ import { Empty, PageHead, Panel } from '../components/pieces';
 import { SessionList } from '../components/session-list';
 import { SessionPanel } from '../components/session-panel';
 import { bitrate, count, milliseconds, plural } from '../lib/format';
+import { aligned } from '../lib/chart-rows';
 import { sessionsHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
-import { useSnapshot, useTitle } from '../state/hooks';
+import { useServices, useSnapshot, useTitle } from '../state/hooks';
 import { useSessionTable, type SessionTable } from '../state/session-table';
 import { SEARCH_SESSIONS_MAX } from '../state/sessions';
 import type { Tracks } from '../stats/protocol';
@@ -100,6 +101,7 @@ function Totals({ table: { view }, filtered }: { table: SessionTable; filtered: 
 
 /** Charts over all sessions. */
 function Overall({ tracks: { all } }: { tracks: Tracks }) {
+  const { model } = useServices();
   const values = (figure: TotalFigure) => all.values[TOTAL_FIGURES.indexOf(figure)]!;
   return (
     <section class="panel chart-row" aria-label="All sessions">
@@ -131,6 +133,7 @@ function Overall({ tracks: { all } }: { tracks: Tracks }) {
         lines={[
           { label: `Lose ≥ ${LOSSY_PERCENT} %`, tone: 'bad', values: values('lossy') },
           { label: `Behind ≥ ${BEHIND_MS / 1000} s`, tone: 'load', values: values('behind') },
+          { label: 'Thinned', tone: 'plain', values: aligned(model.totals.get('thinned'), all.timeMs.length) },
         ]}
       />
     </section>

@@ -74,6 +74,7 @@ fn rate(bits_per_second: u64) -> String {
 mod tests {
     use worker_api::snapshot::RtcPathLayer;
 
+    use super::super::types::RtcPath;
     use super::*;
 
     fn layer(name: &str) -> RtcLayer {
@@ -95,6 +96,20 @@ mod tests {
             is_published: true,
             layer,
         }
+    }
+
+    #[test]
+    fn what_a_player_has_asked_for_stands_in_its_path() {
+        let asked = RtcPathSnapshot {
+            limit_bits_per_second: Some(800_000),
+            height_max: Some(180),
+            is_published: false,
+            ..path(None)
+        };
+        let shown = serde_json::to_value(RtcPath::from(&asked)).expect("JSON");
+        let members = ["limit_kbps", "max_height", "layer", "wanted_layer", "reason"];
+        let expected = serde_json::json!([800, 180, null, null, "nothing is published"]);
+        assert_eq!(serde_json::json!(members.map(|name| &shown[name])), expected);
     }
 
     #[test]

@@ -629,6 +629,8 @@ pub(super) struct Worker {
     pub(super) rtc_packets_in: u64,
     /// RTP packets to viewers, those sent again included.
     pub(super) rtc_packets_out: u64,
+    /// Connected WHEP players that get less than all of their video, since their paths carry no more.
+    pub(super) rtc_players_thinned: u64,
     /// Datagrams that were not authentic, or from nobody.
     pub(super) rtc_refused: u64,
     /// CPU time of the last snapshot for `/api/v1/stats`, microseconds.
@@ -656,6 +658,7 @@ impl From<&WorkerSnapshot> for Worker {
             queue_drops: counters.queue_drops,
             ring_drops: counters.ring_drops + counters.rtc.ring_drops,
             rtc_pending: counters.rtc.pending,
+            rtc_players_thinned: counters.rtc.viewers_key_frames + counters.rtc.viewers_audio_only,
             rtc_packets_in: counters.rtc.packets_in,
             rtc_packets_out: counters.rtc.packets_out + counters.rtc.packets_resent,
             rtc_refused: counters.rtc.unknown_source
