@@ -13,6 +13,7 @@ mod claims;
 mod common;
 mod fetches;
 mod packets;
+mod paths;
 mod place;
 mod reports;
 mod taps;
