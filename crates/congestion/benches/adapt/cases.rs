@@ -1,5 +1,7 @@
 //! The cases, and what is read from a run of one.
 
+use std::sync::OnceLock;
+
 use netsim::Random;
 
 use crate::path::{MS, PathConfig, SECOND, Trace, Us};
@@ -24,6 +26,31 @@ pub(crate) const CASES: &[&str] = &[
     "tcp",
     "l4s",
 ];
+
+/// The case of a path that was recorded; only with `--trace FILE`.
+pub(crate) const RECORDED: &str = "recorded";
+static RECORDING: OnceLock<Vec<f64>> = OnceLock::new();
+
+/// Takes a recording of mahimahi: a line for each packet of 1504 bytes that the link could carry, with its
+/// millisecond.
+pub(crate) fn take_recording(text: &str) {
+    let mut bins: Vec<f64> = Vec::new();
+    for line in text.lines() {
+        let millisecond: usize = line.trim().parse().expect("a millisecond");
+        let bin = millisecond / 100;
+        bins.resize(bins.len().max(bin + 1), 0.0);
+        bins[bin] += 1504.0 * 8.0 / 0.1;
+    }
+    RECORDING.set(bins).expect("one recording");
+}
+
+/// A part of it, which begins elsewhere with each seed; the end goes on with the beginning.
+fn recorded(random: &mut Random, end: Us) -> Trace {
+    let bins = RECORDING.get().expect("--trace");
+    let from = random.below(bins.len() as u64) as usize;
+    let rate = |at: usize| bins[(from + at) % bins.len()].max(10e3);
+    Trace((0..(end / (100 * MS)) as usize).map(|at| (at as Us * 100 * MS, rate(at))).collect())
+}
 
 /// What a run has shown. Not a number: does not apply.
 #[derive(Clone, Debug)]
@@ -82,6 +109,10 @@ pub(crate) fn run(case: &str, source: Source, contender: &'static str, seed: u64
         }
         "lte" => {
             path.trace = Trace::lte(seed, end);
+            path.grant = 5 * MS;
+        }
+        RECORDED => {
+            path.trace = recorded(&mut random, end);
             path.grant = 5 * MS;
         }
         "loss_2" => path.loss = 0.02,
@@ -155,7 +186,7 @@ pub(crate) fn run(case: &str, source: Source, contender: &'static str, seed: u64
     // than fits.
     let mut settle: Vec<f64> = Vec::new();
     let mut fell: Vec<f64> = Vec::new();
-    if case != "lte" && from == 0 {
+    if !["lte", RECORDED].contains(&case) && from == 0 {
         for (at, (begin, rate)) in trace.0.iter().enumerate() {
             let until = trace.0.get(at + 1).map_or(end, |next| next.0);
             if at == 0 || *rate > trace.0[at - 1].1 {

@@ -2,7 +2,8 @@
 //! GCC and a fixed rate?
 //!
 //! Run: `scripts/bench adapt [--quick]`. Everything happens in virtual time from seeds. With
-//! `--case C --seed N --draw` one run, drawn.
+//! `--case C --seed N --draw` one run, drawn. `--trace FILE --case recorded`: a recording of a link, as
+//! mahimahi has them.
 
 mod cases;
 mod cost;
@@ -32,9 +33,14 @@ fn main() {
     let contenders = value("--contender").unwrap_or("ours,gcc,fixed".into());
     let sources = value("--source").unwrap_or("elastic,layered".into());
 
+    let recording = value("--trace");
+    if let Some(file) = &recording {
+        cases::take_recording(&std::fs::read_to_string(file).expect("a recording"));
+    }
     let mut results = Vec::new();
     for case in CASES
         .iter()
+        .chain(recording.as_ref().map(|_| &cases::RECORDED))
         .filter(|case| wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == **case)))
     {
         for (name, source) in [("elastic", Source::Elastic), ("layered", Source::Layered)] {

@@ -72,6 +72,9 @@ impl Controller {
             if self.queue_us < DEEP_QUEUE_US && self.most_while_over - self.least_while_over < 15_000 {
                 // It does not change, whatever we send: the route has become longer.
                 self.accept_route();
+            } else if sent_rate > 0.7 * self.least_capacity() {
+                // What cannot be sent less, audio, takes most of the path: it goes slowly.
+                self.over_since = Some(now);
             } else {
                 // Somebody else fills it.
                 self.begin_to_compete(now);
@@ -93,11 +96,17 @@ impl Controller {
             return false;
         }
         self.standing.looked = Some((now, self.queue_us));
-        let share = 1.0 - sent_rate / self.standing.capacity.max(1.0);
+        let share = 1.0 - sent_rate / self.least_capacity();
         let should = (share * passed as f64).min(before as f64);
         let is_standing = share > 0.3 && ((before - self.queue_us) as f64) < 0.3 * should;
         self.standing.times = if is_standing { self.standing.times + 1 } else { 0 };
         self.standing.times >= if now < self.competed_until_us { 1 } else { STANDING_TIMES }
+    }
+
+    /// What the bottleneck carries since the queue was seen: it may have fallen far below what it was.
+    fn least_capacity(&self) -> f64 {
+        let before = self.standing.capacity;
+        self.capacity.map_or(before, |now| now.min(before)).max(1.0)
     }
 
     /// What waited least is the path without a queue.

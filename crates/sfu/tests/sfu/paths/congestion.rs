@@ -372,3 +372,25 @@ fn what_is_lost_by_chance_comes_again_before_pictures_stop() {
         assert!(longest < Duration::from_millis(700), "{share}: {longest:?}");
     }
 }
+
+/// Audio alone takes most of what is left, so that the queue goes slowly: that is nobody else's.
+#[test]
+fn after_a_deep_fall_audio_is_whole_within_seconds() {
+    for (from, to) in [(700e3, 60e3), (700e3, 100e3), (2.5e6, 100e3), (2.5e6, 60e3)] {
+        let mut world = World::simulcast(&[150e3, 500e3, 1.7e6], Some(250));
+        world.report_interval = Duration::from_millis(100);
+        world.join(1, from, true);
+        world.run(15 * SECOND);
+        world.seats.get_mut(&1).expect("it").rate = to;
+        world.run(3 * SECOND);
+        let (before, lost) = (world.seats[&1].seen.audio.len(), world.seats[&1].seen.overflowed);
+        world.run(17 * SECOND);
+        let seen = &world.seats[&1].seen;
+        let late = quantile(seen.audio[before..].iter().map(|(_, late)| *late), 0.95);
+        let (audio, lost) = (seen.audio.len() - before, seen.overflowed - lost);
+        println!("{from} {to}: {audio} of 850, {late:?} late, {lost} lost");
+        assert!(audio >= 840, "{from} {to}: {audio} of 850");
+        assert!(late < Duration::from_millis(260), "{from} {to}: {late:?}");
+        assert_eq!(lost, 0, "{from} {to}");
+    }
+}
