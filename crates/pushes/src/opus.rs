@@ -51,10 +51,10 @@ impl Transcoder {
         !matches!(self.pieces.try_send(piece), Err(TrySendError::Full(_)))
     }
 
-    /// The next piece of Opus. Nothing is lost when it is dropped while it waits.
-    pub(crate) async fn next(&mut self) -> Transcoded {
-        let next = self.transcoded.recv().await;
-        next.unwrap_or(Err("the thread that transcodes its audio has ended"))
+    /// The next piece of Opus; none once its thread has ended. Nothing is lost when it is dropped while it
+    /// waits.
+    pub(crate) async fn next(&mut self) -> Option<Transcoded> {
+        self.transcoded.recv().await
     }
 }
 

@@ -103,6 +103,8 @@ impl RtmpPush {
         } else {
             self.session.send_media(kind, timestamp, &[head, rest].concat());
         }
+        // Here it counts: the next frame waits in the queue, which has limits.
+        self.wire.put(self.session.output());
         Ok(())
     }
 

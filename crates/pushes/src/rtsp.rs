@@ -64,7 +64,10 @@ impl RtspPush {
         self.session.write(Instant::now().into_std(), ntp, frame).map_err(|error| match error {
             NotWritten::Track(reason) => NotSent::Track(reason),
             NotWritten::Changed(reason) => NotSent::Changed(reason),
-        })
+        })?;
+        // Here it counts: the next frame waits in the queue, which has limits.
+        self.wire.put(self.session.output());
+        Ok(())
     }
 
     pub(crate) fn wire(&self) -> &Wire {

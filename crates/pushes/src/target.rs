@@ -13,7 +13,7 @@ use crate::rtsp::RtspPush;
 use crate::spec::TargetUrl;
 use crate::srt::SrtPush;
 use crate::udp::UdpPush;
-use crate::whip::WhipPush;
+use crate::whip::{OwnPorts, WhipPush};
 
 /// Longest goodbye.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -42,6 +42,7 @@ impl Target {
     ) -> Result<Self, Failure> {
         // What a push sends to this server is pushed again, and so on.
         let would_loop = url.stream().is_some_and(|stream| is_pushed(&stream));
+        let all_ports = own_ports;
         let own_ports = if would_loop { own_ports } else { &[] };
         Ok(match url {
             TargetUrl::Rtmp(url) => Self::Rtmp(Box::new(RtmpPush::open(url, settings, own_ports).await?)),
@@ -50,7 +51,8 @@ impl Target {
             }
             TargetUrl::Srt(url) => Self::Srt(Box::new(SrtPush::open(url, settings, own_ports).await?)),
             TargetUrl::Whip(endpoint) => {
-                Self::Whip(Box::new(WhipPush::open(endpoint, settings, own_ports, begin).await?))
+                let ports = OwnPorts { first: own_ports, redirected: all_ports };
+                Self::Whip(Box::new(WhipPush::open(endpoint, settings, ports, begin).await?))
             }
             TargetUrl::Udp(target) => Self::Udp(Box::new(UdpPush::open(target)?)),
         })

@@ -39,12 +39,19 @@ pub(crate) struct WhipPush {
     next_at: Instant,
 }
 
+/// Ports of this server to which a push does not go: by its own URL, and by a redirect.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnPorts<'a> {
+    pub(crate) first: &'a [u16],
+    pub(crate) redirected: &'a [u16],
+}
+
 impl WhipPush {
     /// Offers a stream that begins with `begin`, and connects.
     pub(crate) async fn open(
         endpoint: &Endpoint,
         settings: &SourceSettings,
-        own_ports: &[u16],
+        own_ports: OwnPorts<'_>,
         begin: &[Arc<Frame>],
     ) -> Result<Self, Failure> {
         let formats = formats(begin.iter().map(|frame| &**frame));
@@ -57,8 +64,10 @@ impl WhipPush {
         if formats.video.is_none() && formats.audio.is_none() {
             return Err(Failure::lasting("the stream has nothing that WebRTC carries"));
         }
-        let is_refused = |local, peer| {
-            let is_own = is_this_server(local, peer, own_ports);
+        // Where a redirect leads, its name is another one: to this server it goes in no case.
+        let is_refused = |local, peer, is_redirected| {
+            let ports = if is_redirected { own_ports.redirected } else { own_ports.first };
+            let is_own = is_this_server(local, peer, ports);
             is_own.then(|| OpenError { reason: LOOP.to_owned(), is_lasting: true })
         };
         let opened = Link::open(endpoint, settings, |identity| sent(&formats, identity), is_refused).await;
@@ -124,8 +133,12 @@ impl WhipPush {
                 }
             }
             transcoded = next_of(transcoder) => match transcoded {
-                Ok(audio) => sender.audio(Instant::now().into_std(), &audio),
-                Err(reason) => sender.refuse_audio(reason),
+                Some(Ok(audio)) => sender.audio(Instant::now().into_std(), &audio),
+                Some(Err(reason)) => sender.refuse_audio(reason),
+                None => {
+                    *transcoder = None;
+                    sender.refuse_audio("the thread that transcodes its audio has ended");
+                }
             },
             () = sleep_until(due.unwrap_or(now)), if due.is_some() => {}
         }
@@ -175,7 +188,7 @@ impl fmt::Debug for WhipPush {
     }
 }
 
-async fn next_of(transcoder: &mut Option<Transcoder>) -> Transcoded {
+async fn next_of(transcoder: &mut Option<Transcoder>) -> Option<Transcoded> {
     match transcoder {
         Some(transcoder) => transcoder.next().await,
         None => std::future::pending().await,

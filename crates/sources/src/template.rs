@@ -33,6 +33,10 @@ impl Template {
         // What stands before the first slash behind `://` says which server it is.
         let (_, rest) = text.split_once("://").unwrap_or(("", text));
         let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        // Parsers of URLs leave out control characters and slashes too many, and take the next part for it.
+        if authority.is_empty() || text.contains(|one: char| one.is_control() || one == '\\') {
+            return Err("cannot use its URL: the name of its server does not stand behind `://`".to_owned());
+        }
         let scheme_bytes = text.len() - rest.len();
         let fragment = text.split_once('#').map_or("", |(_, fragment)| fragment);
         if authority.contains('{') || text[..scheme_bytes].contains('{') || fragment.contains('{') {
@@ -144,6 +148,9 @@ mod tests {
             "http://h/{name}",
             "http://h/{stream",
             "http://h/}",
+            "http:///{stream}/a.m3u8",
+            "http://\t/{stream}/a.m3u8",
+            "http://\\{stream}/a.m3u8",
         ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }

@@ -26,7 +26,7 @@ pub(super) struct WhepPlay {
 impl WhepPlay {
     /// Offers to play, and connects. Frames come with [`fill`](Self::fill).
     pub(super) async fn open(endpoint: &Endpoint, settings: &SourceSettings) -> Result<Self, Failure> {
-        let opened = Link::open(endpoint, settings, |_| received(), |_, _| None).await;
+        let opened = Link::open(endpoint, settings, |_| received(), |_, _, _| None).await;
         let opened = opened.map_err(|error| Failure::new(error.reason))?;
         if opened.answer.tracks.iter().all(Option::is_none) {
             return Err(Failure::new("the server sends neither audio nor video that is known".to_owned()));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::settings::SourceSettings;
 use crate::webrtc::Endpoint;
-use crate::webrtc::signalling::{Answered, Connection, Resource, post};
+use crate::webrtc::signalling::{Answered, Connection, Resource, delete_later, post};
 
 /// Addresses of a server that are tried.
 const CANDIDATES_MAX: usize = 16;
@@ -77,7 +77,7 @@ pub struct Link {
 
 impl Link {
     /// Offers media, and connects to what the server answers. `is_refused` says why an address of
-    /// the server, and that of this end, is not to be used.
+    /// the server, and that of this end, is not to be used, and is told whether a redirect led there.
     ///
     /// # Errors
     /// Why there is no session.
@@ -85,14 +85,16 @@ impl Link {
         endpoint: &Endpoint,
         settings: &SourceSettings,
         media: impl FnOnce(&Identity) -> Vec<OfferMedia>,
-        is_refused: impl Fn(IpAddr, SocketAddr) -> Option<OpenError>,
+        is_refused: impl Fn(IpAddr, SocketAddr, bool) -> Option<OpenError>,
     ) -> Result<Opened, OpenError> {
         let identity =
             Identity::generate().map_err(|_| OpenError::new("the system gives no random bytes"))?;
         let connection = Connection::open(endpoint.url(), settings).await?;
-        if let (Some(local), Some(peer)) = (connection.local(), connection.peer())
-            && let Some(refusal) = is_refused(local, peer)
-        {
+        let is_refused = |connection: &Connection, is_redirected| {
+            let (local, peer) = connection.local().zip(connection.peer())?;
+            is_refused(local, peer, is_redirected)
+        };
+        if let Some(refusal) = is_refused(&connection, false) {
             return Err(refusal);
         }
         let mut sockets = Vec::new();
@@ -102,11 +104,11 @@ impl Link {
         let addresses: Vec<SocketAddr> = sockets.iter().map(|(address, _)| *address).collect();
         let offer = identity.offer(&addresses, media(&identity));
         let text = make_offer(&offer);
-        let answered = timeout(settings.connect_timeout, post(endpoint, connection, &text, settings)).await;
+        let is_redirect_refused = |connection: &Connection| is_refused(connection, true);
+        let posting = post(endpoint, connection, &text, settings, is_redirect_refused);
+        let answered = timeout(settings.connect_timeout, posting).await;
         let answered = answered.map_err(|_| OpenError::new("the server does not answer in time"))??;
-        let Answered { sdp, peer, resource } = answered;
-        // From here on it is deleted whatever happens.
-        let guard = Guard { resource, settings };
+        let Answered { sdp, peer, resource: guard } = answered;
         let mut answer = read_answer(&sdp, &offer)
             .map_err(|error| OpenError::new(format!("the server's answer cannot be used: {error}")))?;
         let candidates = &mut answer.remote.candidates;
@@ -159,7 +161,7 @@ impl Link {
             return Err(ended.reason().to_owned());
         }
         let due = self.client.next_timeout().map_or_else(far, Instant::from_std);
-        let Self { sockets, input, client, .. } = self;
+        let Self { sockets, input, client, settings, .. } = self;
         let (at, len, from) = tokio::select! {
             arrived = receive(sockets, input) => arrived,
             () = sleep_until(due) => {
@@ -167,6 +169,10 @@ impl Link {
                 return Ok(Arrived::Nothing);
             }
         };
+        // Nor do others get an answer than those that may be connected to.
+        if !settings.addresses.allows(from.ip()) {
+            return Ok(Arrived::Nothing);
+        }
         let now = Instant::now().into_std();
         let received = client.handle_datagram(now, sockets[at].0, from, &mut input[..len]);
         self.send_signals();
@@ -242,31 +248,6 @@ impl Drop for Link {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
-/// Deletes a session that does not come to be.
-struct Guard<'a> {
-    resource: Option<Resource>,
-    settings: &'a SourceSettings,
-}
-
-impl Guard<'_> {
-    fn release(mut self) -> Option<Resource> {
-        self.resource.take()
-    }
-}
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        delete_later(self.resource.take(), self.settings);
-    }
-}
-
-fn delete_later(resource: Option<Resource>, settings: &SourceSettings) {
-    if let (Some(resource), Ok(runtime)) = (resource, tokio::runtime::Handle::try_current()) {
-        let settings = settings.clone();
-        runtime.spawn(async move { resource.delete(&settings).await });
     }
 }
 

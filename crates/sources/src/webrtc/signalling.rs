@@ -19,11 +19,11 @@ use crate::webrtc::Endpoint;
 use crate::webrtc::link::OpenError;
 
 /// What a server answered.
-pub(super) struct Answered {
+pub(super) struct Answered<'a> {
     pub(super) sdp: String,
     pub(super) peer: Option<SocketAddr>,
     /// Of the session, to be deleted in the end; where the server names one that is its own.
-    pub(super) resource: Option<Resource>,
+    pub(super) resource: Guard<'a>,
 }
 
 /// A session at a server.
@@ -98,17 +98,21 @@ impl Connection {
     }
 }
 
-/// Sends an offer, and follows redirects.
-pub(super) async fn post(
+/// Sends an offer, and follows redirects, each to where `is_refused` has nothing against it.
+pub(super) async fn post<'a>(
     endpoint: &Endpoint,
     connection: Connection,
     offer: &str,
-    settings: &SourceSettings,
-) -> Result<Answered, OpenError> {
+    settings: &'a SourceSettings,
+    is_refused: impl Fn(&Connection) -> Option<OpenError>,
+) -> Result<Answered<'a>, OpenError> {
     let mut connection = connection;
+    // Once another server has said where to go, the way back is no reason to trust it.
+    let mut is_trusted = true;
     for _ in 0..=settings.redirects_max {
         let (url, peer) = (connection.url.clone(), connection.peer());
-        let token = endpoint.token().filter(|_| url.origin() == endpoint.url().origin());
+        is_trusted &= url.origin() == endpoint.url().origin();
+        let token = endpoint.token().filter(|_| is_trusted);
         let response = connection.ask(Method::POST, token, offer.to_owned()).await?;
         let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         let location = location.and_then(|text| url.join(text).ok());
@@ -118,16 +122,9 @@ pub(super) async fn post(
                     |other: &Url| matches!(url.origin(), Origin::Tuple(..)) && other.origin() == url.origin();
                 let token = token.map(str::to_owned);
                 let resource = location.filter(is_own).map(|url| Resource { url, token });
-                let sdp = match body(response).await {
-                    Ok(sdp) => sdp,
-                    Err(error) => {
-                        // There is a session nobody will use.
-                        if let Some(resource) = resource {
-                            resource.delete(settings).await;
-                        }
-                        return Err(error);
-                    }
-                };
+                // From here on it is deleted whatever happens, also if its caller waits no longer.
+                let resource = Guard { resource, settings };
+                let sdp = body(response).await?;
                 return Ok(Answered { sdp, peer, resource });
             }
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
@@ -137,11 +134,26 @@ pub(super) async fn post(
                     return Err(OpenError::new("the server redirects from https to http"));
                 }
                 connection = Connection::open(&target, settings).await?;
+                if let Some(refusal) = is_refused(&connection) {
+                    return Err(refusal);
+                }
             }
-            status => return Err(refused(status, body(response).await.unwrap_or_default())),
+            status => {
+                let text = body(response).await.unwrap_or_default();
+                return Err(refused(status, without_secrets(text, token, &url)));
+            }
         }
     }
     Err(OpenError::new("the server redirects too often"))
+}
+
+/// What a server says, without what it repeats of the request and nobody else is to see.
+fn without_secrets(text: String, token: Option<&str>, url: &Url) -> String {
+    let values: Vec<String> = url.query_pairs().map(|(_, value)| value.into_owned()).collect();
+    let secrets = token.into_iter().chain(url.query()).chain(values.iter().map(String::as_str));
+    secrets
+        .filter(|secret| secret.len() >= SECRET_BYTES_MIN)
+        .fold(text, |text, secret| text.replace(secret, "..."))
 }
 
 /// What a server says when it does not take an offer.
@@ -163,6 +175,31 @@ async fn body(response: Response<Incoming>) -> Result<String, OpenError> {
     String::from_utf8(body.to_bytes().to_vec()).map_err(|_| OpenError::new("the server's answer is no text"))
 }
 
+/// Deletes a session that nobody has taken over.
+pub(super) struct Guard<'a> {
+    resource: Option<Resource>,
+    settings: &'a SourceSettings,
+}
+
+impl Guard<'_> {
+    pub(super) fn release(mut self) -> Option<Resource> {
+        self.resource.take()
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        delete_later(self.resource.take(), self.settings);
+    }
+}
+
+pub(super) fn delete_later(resource: Option<Resource>, settings: &SourceSettings) {
+    if let (Some(resource), Ok(runtime)) = (resource, tokio::runtime::Handle::try_current()) {
+        let settings = settings.clone();
+        runtime.spawn(async move { resource.delete(&settings).await });
+    }
+}
+
 impl Resource {
     /// Ends the session at the server, as far as that takes it in time.
     pub(super) async fn delete(self, settings: &SourceSettings) {
@@ -177,9 +214,24 @@ impl Resource {
     }
 }
 
+/// What is shorter is no secret, and may stand in any text.
+const SECRET_BYTES_MIN: usize = 4;
 /// Longest head of an answer, bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest life of a connection of HTTP.
 const CONNECTION_MAX: std::time::Duration = std::time::Duration::from_secs(60);
 /// Longest wait for the answer to a DELETE.
 const DELETE_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_repeats_of_token_and_query_is_not_said() {
+        let url = Url::parse("https://host/whep/x?token=a%2Fbcdef&v=1").expect("a URL");
+        let text = "no: Bearer s3cret, POST /whep/x?token=a%2Fbcdef&v=1, a/bcdef, v 1";
+        let said = without_secrets(text.to_owned(), Some("s3cret"), &url);
+        assert_eq!(said, "no: Bearer ..., POST /whep/x?..., ..., v 1");
+    }
+}
