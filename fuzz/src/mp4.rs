@@ -60,6 +60,8 @@ fn play(file: &mut Mp4<Cursor<&[u8]>>) -> Result<(), Mp4Error> {
 const LIMITS: Limits = Limits {
     index_bytes: 1 << 20,
     samples: 100_000,
+    fragments_read: 10_000,
+    fragment_samples_read: 200_000,
     sample_bytes: 1 << 20,
     reorder_bytes: 10_000,
     tracks: 8,

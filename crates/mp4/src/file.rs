@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::configs::Configs;
-use super::fragment::Fragment;
+use super::fragment::{Fragment, Run};
 use super::index::FragmentIndex;
 use super::input::Input;
 use super::lane::{Lane, Shown};
@@ -60,6 +60,9 @@ pub struct Mp4<R> {
     /// Where fragments are, as far as the file says.
     pub(super) indexes: Vec<FragmentIndex>,
     pub(super) is_mfra_read: bool,
+    /// Fragments read since the last seek, and their samples, for their limits.
+    fragments_read: u32,
+    fragment_samples_read: u64,
 }
 
 /// Whether more samples of a track are known.
@@ -89,6 +92,8 @@ impl<R: Read + Seek> Mp4<R> {
             first_fragment: None,
             indexes: Vec::new(),
             is_mfra_read: false,
+            fragments_read: 0,
+            fragment_samples_read: 0,
         };
         if let Some(behind) = behind.filter(|_| file.movie.is_fragmented) {
             file.find_first_fragment(behind)?;
@@ -291,6 +296,7 @@ impl<R: Read + Seek> Mp4<R> {
         self.dry = vec![Dry::No; self.lanes.len()];
         self.configs = self.lanes.iter().map(|_| Configs::default()).collect();
         self.next_fragment = self.first_fragment;
+        (self.fragments_read, self.fragment_samples_read) = (0, 0);
     }
 
     /// Takes samples from tables and fragments until a window of them is not planned yet.
@@ -346,6 +352,15 @@ impl<R: Read + Seek> Mp4<R> {
             self.next_fragment = None;
             return Ok(());
         };
+        self.fragments_read = self.fragments_read.saturating_add(1);
+        let limit = self.limits.fragments_read;
+        Mp4Error::check("fragments", self.fragments_read.into(), limit.into())?;
+        let is_read = |run: &&Run| self.lanes.iter().any(|lane| lane.id == run.track_id);
+        // A run without samples takes memory, too.
+        let samples = fragment.runs.iter().filter(is_read).map(|run| u64::from(run.len().max(1)));
+        self.fragment_samples_read = self.fragment_samples_read.saturating_add(samples.sum());
+        let limit = self.limits.fragment_samples_read;
+        Mp4Error::check("samples of all fragments", self.fragment_samples_read, limit)?;
         self.next_fragment = next;
         self.queue.moved(self.input.position());
         for (lane, dry) in self.lanes.iter_mut().zip(&mut self.dry) {

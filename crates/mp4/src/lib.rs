@@ -41,6 +41,14 @@ pub struct Limits {
     /// Samples of a track in the index, of a run in a fragment, and of all fragments that a search
     /// goes through. Default 16 Mi: three days at 60 per second.
     pub samples: u32,
+    /// Fragments that [`Mp4::next_sample`] reads, counted from the start or the last seek. Default:
+    /// no limit, a recording may have run for months.
+    pub fragments_read: u32,
+    /// Samples of these fragments in the selected tracks, empty ones among them; a run without any
+    /// counts as one. Default: no limit.
+    ///
+    /// A run takes 20 bytes, and can declare [`Limits::samples`] of no size.
+    pub fragment_samples_read: u64,
     /// Bytes of a sample. Default 16 MiB.
     pub sample_bytes: u32,
     /// Bytes of samples that are kept so that the file is read forward. Default 8 MiB; a sample may
@@ -59,6 +67,8 @@ impl Default for Limits {
         Self {
             index_bytes: 64 << 20,
             samples: 16 << 20,
+            fragments_read: u32::MAX,
+            fragment_samples_read: u64::MAX,
             sample_bytes: 16 << 20,
             reorder_bytes: 8 << 20,
             tracks: 64,

@@ -303,3 +303,42 @@ fn few_bytes_that_declare_many_samples_cost_little() {
     bytes.splice(at..at, sizes);
     assert!(fault(&bytes).contains("too many samples in a row"), "{}", fault(&bytes));
 }
+
+#[test]
+fn fragments_and_their_empty_samples_are_counted_while_they_are_read() {
+    let read = |bytes: &[u8], limits: Limits| {
+        let mut file = Mp4::open(Cursor::new(bytes), limits).unwrap();
+        let mut samples = 0;
+        loop {
+            match file.next_sample() {
+                Ok(Some(_)) => samples += 1,
+                Ok(None) => return (samples, String::new()),
+                Err(error) => return (samples, error.to_string()),
+            }
+        }
+    };
+    let (whole, _) = write(&tracks(), &Layout { fragment: 5, ..Layout::default() });
+    let of_whole = Limits { fragments_read: 4, fragment_samples_read: 32, ..Limits::default() };
+    assert_eq!(read(&whole, of_whole), (32, String::new()), "no more than there are");
+    let fewer = Limits { fragment_samples_read: 31, ..of_whole };
+    assert_eq!(read(&whole, fewer).1, "samples of all fragments: 32, the limit is 31");
+
+    let head = full(b"tfhd", 0, 0x2_0018, &words(&[1, 0, 0]));
+    let moof = |run: u32| {
+        let run = full(b"trun", 0, 0, &words(&[run]));
+        boxed(b"moof", &boxed(b"traf", &[&head[..], &run.repeat(10)].concat()))
+    };
+    for (moof, limits, why) in [
+        (moof(60), Limits { fragment_samples_read: 1_000, ..of_whole }, "samples of all fragments: 1232"),
+        // Runs of nothing.
+        (moof(0), Limits { fragment_samples_read: 100, ..of_whole }, "samples of all fragments: 102"),
+        (boxed(b"moof", b""), of_whole, "fragments: 101"),
+    ] {
+        let bytes = [&whole[..], &moof.repeat(200)].concat();
+        let limits = Limits { fragments_read: 100, ..limits };
+        let (samples, error) = read(&bytes, limits);
+        assert!(error.starts_with(why), "{error}");
+        assert!(samples <= 32);
+        assert_eq!(read(&bytes, Limits::default()), (32, String::new()), "they are no fault by themselves");
+    }
+}

@@ -197,7 +197,9 @@ impl Fetcher {
             return Err(too_long());
         }
         let mut bytes = Vec::new();
-        while let Some(data) = answer.body.data().await {
+        // With all that is wanted it is complete, whenever the server ends its answer.
+        while bytes.len() < wanted {
+            let Some(data) = answer.body.data().await else { break };
             let data = data?;
             self.received.fetch_add(data.len() as u64, Ordering::Relaxed);
             let passed = before.min(data.len());
@@ -206,9 +208,6 @@ impl Fetcher {
             bytes.extend_from_slice(&data[..data.len().min(wanted - bytes.len())]);
             if bytes.len() > bytes_max {
                 return Err(too_long());
-            }
-            if bytes.len() == wanted && answer.status == StatusCode::OK {
-                break;
             }
         }
         if wanted != usize::MAX && bytes.len() < wanted {
@@ -228,6 +227,9 @@ pub(super) fn decrypt(mut bytes: Vec<u8>, key: [u8; KEY_BYTES], iv: [u8; 16]) ->
 
 #[cfg(test)]
 mod tests {
+    use range_reader::http::address::AddressPolicy;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     fn fetcher(first: &str) -> Fetcher {
@@ -253,6 +255,27 @@ mod tests {
             let base = Url::parse("https://a.example/live/x.m3u8").expect("a URL");
             assert!(matches!(fetcher.resolve(&base, uri), Err(FetchError::Final(_))), "{uri}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_range_is_complete_before_the_server_ends_its_answer() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/1.ts", listener.local_addr().expect("its address"));
+        let url = Url::parse(&url).expect("a URL");
+        let server = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.expect("a connection");
+            let answer = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 2-5/100\r\n\
+                Transfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n";
+            connection.write_all(answer).await.expect("an answer");
+            // The last chunk never comes.
+            let _ = connection.read_to_end(&mut Vec::new()).await;
+        });
+        let settings = SourceSettings { addresses: AddressPolicy::Any, ..SourceSettings::default() };
+        let fetcher = Fetcher::new(&url, &settings).expect("a client");
+        let range = ByteRange { offset: 2, length: 4 };
+        let fetched = fetcher.media(&url, Some(range), SEGMENT_BYTES_MAX, Duration::ZERO).await;
+        assert_eq!(fetched, Ok(b"abcd".to_vec()));
+        server.abort();
     }
 
     #[test]

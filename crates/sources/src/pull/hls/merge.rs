@@ -120,7 +120,7 @@ impl Merge {
         self.split = None;
         for lane in &mut self.lanes {
             if let Some(number) = lane.number() {
-                lane.bump += highest - number;
+                lane.bump = lane.bump.saturating_add(highest - number);
             }
         }
         Some(highest)
@@ -193,7 +193,7 @@ impl Lane {
         let Some(next) = self.frames.front() else { return };
         let last = self.last.iter().find(|(track, _)| *track == next.track);
         if last.is_some_and(|(_, last)| *last > next.dts + BACK_MAX) {
-            self.bump += 1;
+            self.bump = self.bump.saturating_add(1);
             self.last.clear();
         }
     }
@@ -298,6 +298,25 @@ mod tests {
         for kind in [MediaKind::Audio, MediaKind::Video] {
             let times = times(&out, kind);
             assert!(times.is_sorted() && times.last().is_some_and(|last| *last < 60_000));
+        }
+    }
+
+    #[test]
+    fn periods_of_any_number_are_taken() {
+        let video: Vec<i64> = (0..1_000).map(|index| index * 40).collect();
+        let audio = (1..1_000).map(|index| index * 20);
+        // The video is taken along to the last number that there is, and its clock then steps back;
+        // the audio's has stepped back before.
+        let video = vec![piece(VIDEO, 0, video), piece(VIDEO, 0, [0, 40]), piece(VIDEO, u64::MAX, [0, 40])];
+        let audio = vec![
+            piece(AUDIO, u64::MAX, [5_000, 0, 20]),
+            piece(AUDIO, u64::MAX, audio),
+            piece(AUDIO, u64::MAX, [0, 20]),
+        ];
+        let out = merged(vec![video, audio]);
+        assert_eq!(out.len(), 1_004 + 1_004);
+        for kind in [MediaKind::Audio, MediaKind::Video] {
+            assert!(times(&out, kind).is_sorted());
         }
     }
 

@@ -11,7 +11,8 @@
 //!
 //! Segments come in bursts of seconds: frames leave at their times (`crate::pace`), so that a stream
 //! is as even as that of a publisher. What a pull holds is bounded: per playlist, frames of
-//! [`fetch::SEGMENT_BYTES_MAX`] bytes, and once more that while a segment is read.
+//! [`fetch::SEGMENT_BYTES_MAX`] bytes, and up to three times more that while a segment is read: it,
+//! samples that wait for their turn, and its frames. Segments are decrypted and read on other threads.
 
 mod demux;
 mod fetch;

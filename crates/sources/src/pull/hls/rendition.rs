@@ -18,6 +18,7 @@ use super::demux::{Reader, Wanted};
 use super::fetch::{FetchError, Fetcher, MAP_BYTES_MAX, SEGMENT_BYTES_MAX, decrypt};
 use super::window::{Window, target_duration};
 use crate::backoff::random;
+use crate::peer::said;
 use crate::settings::SourceSettings;
 
 /// Segments that are read and wait.
@@ -110,7 +111,7 @@ pub(super) struct Follower {
     /// The key that was fetched last, and its URL.
     key: Option<(Url, [u8; 16])>,
     /// The map that was fetched last.
-    map: Option<(Url, Arc<Map>, Vec<u8>)>,
+    map: Option<(Url, Arc<Map>, Arc<Vec<u8>>)>,
     missing: u32,
     last_request: Instant,
 }
@@ -254,7 +255,7 @@ impl Follower {
         let permits = bytes.len().div_ceil(PERMIT_BYTES).min(SEGMENT_BYTES_MAX / PERMIT_BYTES) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(permits).await;
         let room = room.map_err(|_| FetchError::Final("there is no room".to_owned()))?;
-        let init = map.map(|_| self.map.as_ref().map(|(_, _, bytes)| bytes.as_slice()).unwrap_or_default());
+        let init = map.and_then(|()| self.map.as_ref().map(|(_, _, bytes)| Arc::clone(bytes)));
         let frames = self.reader.read(bytes, init).await.map_err(FetchError::Missing)?;
         Ok((frames, room))
     }
@@ -267,7 +268,7 @@ impl Follower {
         }
         let bytes = self.fetcher.media(&url, map.range, MAP_BYTES_MAX, Duration::ZERO).await?;
         let bytes = self.plain(bytes, base, map.key.as_deref(), number).await?;
-        self.map = Some((url, Arc::clone(map), bytes));
+        self.map = Some((url, Arc::clone(map), Arc::new(bytes)));
         Ok(())
     }
 
@@ -282,7 +283,7 @@ impl Follower {
             None => return Ok(bytes),
             Some(Key::Aes128 { uri, iv }) => (uri, iv),
             Some(Key::Other(method)) => {
-                let method = method.escape_debug();
+                let method = said(method, "");
                 let reason =
                     format!("segments are encrypted by {method}; only AES-128 of whole segments is read");
                 return Err(FetchError::Final(reason));
@@ -298,6 +299,27 @@ impl Follower {
             }
         };
         let iv = iv.unwrap_or_else(|| u128::from(number).to_be_bytes());
-        decrypt(bytes, key, iv).ok_or_else(|| FetchError::Missing("a segment cannot be decrypted".to_owned()))
+        // On another thread, as a segment is read there.
+        let plain = tokio::task::spawn_blocking(move || decrypt(bytes, key, iv)).await.ok().flatten();
+        plain.ok_or_else(|| FetchError::Missing("a segment cannot be decrypted".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_playlist_says_is_cut_in_the_reason() {
+        let url = Url::parse("https://a.example/x.m3u8").expect("a URL");
+        let settings = SourceSettings::default();
+        let fetcher = Arc::new(Fetcher::new(&url, &settings).expect("a client"));
+        let (mut follower, _news) = Follower::new(fetcher, Wanted::All, &settings);
+        let key = Key::Other(format!("SAMPLE-AES\u{1b}[31m{}", "X".repeat(100_000)));
+        let Err(FetchError::Final(reason)) = follower.plain(Vec::new(), &url, Some(&key), 0).await else {
+            panic!("it is not read");
+        };
+        assert!(reason.starts_with("segments are encrypted by SAMPLE-AES[31mXXX"), "{reason}");
+        assert!(reason.ends_with("X; only AES-128 of whole segments is read") && reason.len() < 500);
     }
 }
