@@ -210,6 +210,10 @@ impl Fetcher {
                 return Err(too_long());
             }
         }
+        // Its end, if it is here: then the connection serves the next request as well.
+        if answer.status == StatusCode::PARTIAL_CONTENT {
+            let _ = timeout(END_WITHIN, answer.body.data()).await;
+        }
         if wanted != usize::MAX && bytes.len() < wanted {
             return Err(FetchError::Missing(format!("{what} is cut short")));
         }
@@ -224,6 +228,9 @@ pub(super) fn decrypt(mut bytes: Vec<u8>, key: [u8; KEY_BYTES], iv: [u8; 16]) ->
     bytes.truncate(plain);
     Some(bytes)
 }
+
+/// How long the end of an answer is waited for once all of it is here.
+const END_WITHIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
