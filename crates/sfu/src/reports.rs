@@ -61,8 +61,8 @@ impl PacketStream {
         let (mut is_about_path, mut is_feedback) = (false, false);
         let first = resend.len();
         let mut nacks = NackBudget { left: resend::ANSWERED_MAX, least_media: None };
-        // Who reports losses only is heard when it does: any other RTCP says nothing of its path.
-        if let Some(pacer) = pacer.as_deref_mut().filter(|pacer| pacer.reports_packets()) {
+        // Any RTCP: there are receivers that never report, and they are not gone.
+        if let Some(pacer) = &mut pacer {
             pacer.heard_from(now);
         }
         for packet in packets(rtcp) {
@@ -103,7 +103,6 @@ impl PacketStream {
                 }
                 Rtcp::Remb(remb) => {
                     if let Some(pacer) = &mut pacer {
-                        pacer.heard_from(now);
                         pacer.remb(now, &remb);
                         is_about_path = true;
                     }
