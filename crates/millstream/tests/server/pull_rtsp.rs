@@ -8,8 +8,9 @@ use crate::common::origin::{LOCAL, add_pull, wait_for_pull};
 use crate::common::server::Server;
 use crate::common::tools::{Frames, Player, frames_of, publish_repeated, sample};
 
-/// Fails unless what was played is a run of the source's frames, in its order.
-fn assert_runs(played: &Frames, source: &Frames, least: usize) {
+/// Fails unless what was played begins with a run of the source's frames, in its order; by UDP, which loses
+/// packets where the machine is busy, unless it has such a run.
+fn assert_runs(played: &Frames, source: &Frames, least: usize, is_udp: bool) {
     for (name, played, source) in
         [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
     {
@@ -19,8 +20,10 @@ fn assert_runs(played: &Frames, source: &Frames, least: usize) {
         let source: Vec<_> = source.iter().chain(source).map(content).collect();
         assert!(played.len() >= least, "{name}: {} packets", played.len());
         let count = least.min(source.len() / 2);
-        let begin = &played[..count];
-        assert!(source.windows(count).any(|window| window == begin), "{name} is no run of the source's");
+        let begins = if is_udp { played.len() - count + 1 } else { 1 };
+        let mut runs = played.windows(count).take(begins);
+        let is_run = runs.any(|run| source.windows(count).any(|window| window == run));
+        assert!(is_run, "{name} is no run of the source's, UDP: {is_udp}");
     }
 }
 
@@ -47,7 +50,7 @@ fn what_another_server_plays_by_rtsp_arrives_unchanged() {
         let path = "/api/v1/pulls/live/cam";
         let removed = crate::common::http::request(server.http, "DELETE", path, &[]).expect("an answer");
         assert_eq!(removed.status, 204);
-        assert_runs(&flv.frames_after_end(), &source, 50);
+        assert_runs(&flv.frames_after_end(), &source, 50, transport == "udp");
         eventually("the origin has no player left", || {
             origin.sessions("role=player").is_empty().then_some(())
         });
