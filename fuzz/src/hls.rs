@@ -1,5 +1,5 @@
-//! What the fuzz targets of HLS check: any playlist of another server is read within limits, any query and any name is read or refused, and what is kept
-//! of it is safe to put into a playlist.
+//! What the fuzz targets of HLS check: any playlist of another server is read within limits, any query and
+//! any name is read or refused, and what is kept of it is safe to put into a playlist.
 //!
 //! `crates/hls/tests/hls/fuzz_corpus.rs` includes this file and replays the kept corpus.
 

@@ -540,7 +540,8 @@ def cost(bench, quick):
             continue
         lines.append(
             f"RESULT adapt-cost n={n} us_per_packet_without={decimal(median(without), 3)} "
-            f"us_per_packet_with={decimal(median(with_them), 3)} ratio={decimal(median(with_them) / median(without), 3)}"
+            f"us_per_packet_with={decimal(median(with_them), 3)} "
+            f"ratio={decimal(median(with_them) / median(without), 3)}"
         )
         if not reported[n]:
             say(f"  adapt-cost n={n}: the server does not agree on reports, both are the same")

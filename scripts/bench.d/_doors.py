@@ -1,4 +1,4 @@
-"""What the benchmark of doors starts: Millstream with all of them, other servers for the same load, lossy paths."""
+"""What the benchmark of doors starts: Millstream with all of them, other servers, lossy paths."""
 
 import json
 import os
@@ -139,7 +139,8 @@ def srt_live_transmit(bench, source):
     if not tool:
         return "the Debian package srt-tools is not installed"
     port = free_port()
-    command = [tool, "-q", "-chunk:1316", f"udp://127.0.0.1:{source}", f"srt://127.0.0.1:{port}?mode=listener&latency=120"]
+    caller = f"srt://127.0.0.1:{port}?mode=listener&latency=120"
+    command = [tool, "-q", "-chunk:1316", f"udp://127.0.0.1:{source}", caller]
     process = bench.start(command, None)
     time.sleep(0.5)
     return Doors("srt-live-transmit", process, {"srt": port})
@@ -151,13 +152,15 @@ class LossyPath:
     def __init__(self, bench, port, loss, round_trip_ms=50):
         self.bench, self.relays = bench, []
         to = f"127.0.0.1:{port}"
-        for direction, delay in (("up", round_trip_ms // 4), ("down", round_trip_ms // 2 - round_trip_ms // 4)):
+        up = round_trip_ms // 4
+        for direction, delay in (("up", up), ("down", round_trip_ms // 2 - up)):
             to = self.relay(to, direction, delay, loss)
         self.port = int(to.split(":")[1])
 
     def relay(self, to, direction, delay, loss):
-        command = ["taskset", "-c", LOAD_CORE, self.bench.binary("millbench"), "bottleneck", "--to", to, "--limit", direction]
-        command += ["--rate", "1000000", "--queue-ms", "300", "--delay-ms", str(delay), "--loss", str(loss)]
+        command = ["taskset", "-c", LOAD_CORE, self.bench.binary("millbench"), "bottleneck"]
+        command += ["--to", to, "--limit", direction, "--rate", "1000000", "--queue-ms", "300"]
+        command += ["--delay-ms", str(delay), "--loss", str(loss)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         prefer(process)
         self.bench.running.append(process)
@@ -181,4 +184,5 @@ class LossyPath:
 def gstreamer_problem():
     """GStreamer's RTSP server is a library; its example `test-launch` is what could be started."""
     named = os.environ.get("GST_RTSP_LAUNCH")
-    return None if named and shutil.which(named) else "GST_RTSP_LAUNCH names no test-launch of gst-rtsp-server"
+    is_there = named and shutil.which(named)
+    return None if is_there else "GST_RTSP_LAUNCH names no test-launch of gst-rtsp-server"

@@ -271,7 +271,9 @@ function workers() {
     index, core: index, sessions: 280 + index, publishers: 2, players: 278 + index, load_percent: wobble(index === 0 ? 31 : 17, index),
     loop_time_us_p50: Math.round(wobble(90, index)), loop_time_us_p99: Math.round(wobble(640, index + 2)),
     bytes_in_per_second: wobble(8e5, index), bytes_out_per_second: wobble(index === 0 ? 7.4e7 : 4.1e7, index + 4),
-    frames_in: uptime() * 260, writes: uptime() * 5200, stats_snapshot_us: Math.round(wobble(12, index) + options.sessions * 0.03), stats_snapshots_dropped: 0, rtc_players_thinned: index, queue_drops: index === 1 ? 3 : 0, ring_drops: 0,
+    frames_in: uptime() * 260, writes: uptime() * 5200, stats_snapshots_dropped: 0,
+    stats_snapshot_us: Math.round(wobble(12, index) + options.sessions * 0.03),
+    rtc_players_thinned: index, queue_drops: index === 1 ? 3 : 0, ring_drops: 0,
   }));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Channels, pulls and pushes of the stand-in server: their figures move, they can be added, skipped and removed, and
- * some of them are in trouble.
+ * Channels, pulls and pushes of the stand-in server: their figures move, they can be added, skipped and
+ * removed, and some of them are in trouble.
  */
 
 const iso = (ms) => new Date(ms).toISOString();
@@ -72,11 +72,15 @@ class Pull {
   answer(now) {
     const seconds = (now - this.since) / 1000;
     return {
-      app: this.app, name: this.name, source: this.source, url: this.url, on_demand: this.on_demand, state: this.dead ? 'waiting' : this.idle ? 'idle' : 'live', since: iso(this.since),
+      app: this.app, name: this.name, source: this.source, url: this.url, on_demand: this.on_demand,
+      state: this.dead ? 'waiting' : this.idle ? 'idle' : 'live', since: iso(this.since),
       attempts: this.dead ? Math.floor(seconds / 8) + 1 : 1, failures: this.dead ? Math.floor(seconds / 8) + 1 : 2, reconnects: this.dead ? 0 : 1,
-      last_error: this.dead ? 'cannot connect to 203.0.113.9:1935: connection refused' : this.idle ? null : 'no data for 10 s',
+      last_error: this.dead
+        ? 'cannot connect to 203.0.113.9:1935: connection refused'
+        : this.idle ? null : 'no data for 10 s',
       last_error_at: iso(this.dead ? now - (now - this.since) % 8_000 : this.since - 60_000), retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
-      bytes: this.dead || this.idle ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: this.dead || this.idle ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
+      bytes: this.dead || this.idle ? 0 : Math.round(seconds * 262_500),
+      bitrate_bits_per_second: this.dead || this.idle ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
     };
   }
 }
@@ -85,18 +89,23 @@ class Push {
   constructor({ stream, url, streams = [] }, source, now) {
     this.id = Push.next;
     Push.next += 1;
-    Object.assign(this, { stream, url: url.replace(/\/\/[^/@]*@/, '//').replace(/\?.*/, '?...'), source, since: now });
+    const shown = url.replace(/\/\/[^/@]*@/, '//').replace(/\?.*/, '?...');
+    Object.assign(this, { stream, url: shown, source, since: now });
     this.streams = streams;
   }
 
   answer(now) {
     const seconds = (now - this.since) / 1000;
     const streams = this.streams.map(({ app, name, dead = false, dropped = 0 }) => ({
-      app, name, url: this.url.replace('{app}', app).replace('{stream}', name), state: dead ? 'waiting' : 'live', since: iso(this.since),
-      attempts: dead ? Math.floor(seconds / 8) + 1 : 1, failures: dead ? Math.floor(seconds / 8) + 1 : 1, reconnects: dead ? 0 : 1,
-      last_error: dead ? 'the server refuses: NetStream.Publish.BadName' : 'the connection was closed', last_error_at: iso(now - 60_000),
+      app, name, url: this.url.replace('{app}', app).replace('{stream}', name),
+      state: dead ? 'waiting' : 'live', since: iso(this.since),
+      attempts: dead ? Math.floor(seconds / 8) + 1 : 1, failures: dead ? Math.floor(seconds / 8) + 1 : 1,
+      reconnects: dead ? 0 : 1,
+      last_error: dead ? 'the server refuses: NetStream.Publish.BadName' : 'the connection was closed',
+      last_error_at: iso(now - 60_000),
       retry_in_ms: dead ? 8_000 - (now - this.since) % 8_000 : null, not_carried: null,
-      bytes: dead ? 0 : Math.round(seconds * 262_500), bitrate_bits_per_second: dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
+      bytes: dead ? 0 : Math.round(seconds * 262_500),
+      bitrate_bits_per_second: dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
       frames: dead ? 0 : Math.round(seconds * 72), frames_left_out: dropped,
     }));
     return { id: this.id, source: this.source, stream: this.stream, url: this.url, streams };
@@ -107,8 +116,8 @@ Push.next = 1;
 const fail = (status, code, message) => ({ status, body: { error: { code, message } } });
 
 /**
- * `answer`: to requests below `/channels`, `/pulls` and `/pushes`, null to others. `onAir`: which streams they make.
- * `empty`: none to begin with.
+ * `answer`: to requests below `/channels`, `/pulls` and `/pushes`, null to others. `onAir`: which streams
+ * they make. `empty`: none to begin with.
  */
 export function makeSources({ empty }) {
   const now = Date.now();
@@ -127,10 +136,19 @@ export function makeSources({ empty }) {
     kinds.pulls.list.push(
       new Pull({ app: 'sport', name: 'court-4', url: 'rtmp://origin.example.org/sport/court-4' }, 'configuration', now - 4_000_000),
       new Pull({ app: 'sport', name: 'court-3', url: 'https://dead.example.org/sport/court-3.flv' }, 'api', now - 30_000),
-      new Pull({ app: 'cam', name: '*', url: 'rtsp://cameras.example.org/{stream}', on_demand: true }, 'configuration', now),
+      new Pull(
+        { app: 'cam', name: '*', url: 'rtsp://cameras.example.org/{stream}', on_demand: true },
+        'configuration', now,
+      ),
     );
     kinds.pushes.list.push(
-      new Push({ stream: 'sport/*', url: 'rtmp://backup.example.org/{app}/{stream}', streams: [{ app: 'sport', name: 'court-4', dropped: 412 }, { app: 'sport', name: 'court-7', dead: true }] }, 'configuration', now - 4_000_000),
+      new Push({
+        stream: 'sport/*', url: 'rtmp://backup.example.org/{app}/{stream}',
+        streams: [
+          { app: 'sport', name: 'court-4', dropped: 412 },
+          { app: 'sport', name: 'court-7', dead: true },
+        ],
+      }, 'configuration', now - 4_000_000),
       new Push({ stream: 'live/show', url: 'srt://edge.example.org:8890?streamid=x' }, 'api', now),
     );
   }
@@ -144,7 +162,8 @@ export function makeSources({ empty }) {
       list.splice(at, 1);
       return { status: 204 };
     }
-    const [, what, app, name, action] = /^\/(channels|pulls|pushes)(?:\/([^/]+)\/([^/]+)(?:\/(skip))?)?$/.exec(path) ?? [];
+    const parts = /^\/(channels|pulls|pushes)(?:\/([^/]+)\/([^/]+)(?:\/(skip))?)?$/;
+    const [, what, app, name, action] = parts.exec(path) ?? [];
     if (what === undefined) return null;
     const kind = kinds[what];
     if (app === undefined) return method === 'POST' ? add(kind, body) : { body: { [what]: kind.list.map((one) => one.answer(Date.now())) } };
@@ -158,7 +177,8 @@ export function makeSources({ empty }) {
   const onAir = () => {
     const now = Date.now();
     const channels = kinds.channels.list.filter((one) => one.state(now) === 'playing').map(({ app, name }) => ({ app, name, protocol: 'channel' }));
-    return [...channels, ...kinds.pulls.list.filter((one) => !one.dead && !one.idle).map(({ app, name }) => ({ app, name, protocol: 'pull' }))];
+    const pulls = kinds.pulls.list.filter((one) => !one.dead && !one.idle);
+    return [...channels, ...pulls.map(({ app, name }) => ({ app, name, protocol: 'pull' }))];
   };
   return { answer, onAir };
 }
@@ -166,7 +186,9 @@ export function makeSources({ empty }) {
 function add(kind, body) {
   const wrong = kind.check(body);
   if (wrong !== null) return fail(400, 'bad_request', wrong);
-  if (body.app !== undefined && kind.list.some((one) => one.app === body.app && one.name === body.name)) return fail(409, 'exists', `${body.app}/${body.name} is there already`);
+  if (body.app !== undefined && kind.list.some((one) => one.app === body.app && one.name === body.name)) {
+    return fail(409, 'exists', `${body.app}/${body.name} is there already`);
+  }
   const made = kind.make(body, 'api');
   kind.list.push(made);
   return { status: 201, body: made.answer(Date.now()) };

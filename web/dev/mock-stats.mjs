@@ -124,7 +124,8 @@ export function makeStats({ sessions: count, workers, kinds, real }) {
       state: 'connected', transport: 'udp', codecs: ['H.264', 'Opus'], packets: session.packets, lost_packets: session.lost, loss_percent: session.loss, rtt_ms: session.rtt,
       jitter_ms: session.jitter, nacks: session.lost, resent_packets: session.lost, key_frame_requests: 2,
       path: {
-        state: 'ok', estimate_kbps: 620, target_kbps: 600, limit_kbps: null, max_height: null, queue_ms: 12.5, probes: 3, padding_bytes: 48_000, times_behind: 1, share: 'all',
+        state: 'ok', estimate_kbps: 620, target_kbps: 600, limit_kbps: null, max_height: null,
+        queue_ms: 12.5, probes: 3, padding_bytes: 48_000, times_behind: 1, share: 'all',
         layer: { name: 'q', spatial: null, temporal: null }, wanted_layer: { name: 'q', spatial: null, temporal: null }, fixed: false, reason: 'its path carries 620 kbit/s, h takes 1.8 Mbit/s',
       },
     };

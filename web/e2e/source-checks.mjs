@@ -1,6 +1,6 @@
 /**
- * What the console must show of channels, pulls and pushes, and do about them, with a stand-in server that has some
- * of each, in trouble and out of it. What a real server does is seen in checks.mjs.
+ * What the console must show of channels, pulls and pushes, and do about them, with a stand-in server that
+ * has some of each, in trouble and out of it. What a real server does is seen in checks.mjs.
  */
 import { openPage, until } from './browser.mjs';
 
@@ -97,7 +97,8 @@ async function addsAndIsRefused(test) {
   await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/a');
   await says(dialog, 'Needs {stream}');
   await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/{stream}');
-  if (await dialog.getByRole('button', { name: 'Add pull' }).isEnabled()) throw new Error('a pattern that is always pulled');
+  const add = dialog.getByRole('button', { name: 'Add pull' });
+  if (await add.isEnabled()) throw new Error('a pattern that is always pulled');
   await dialog.getByLabel('Only while somebody plays it').check();
   await dialog.getByRole('button', { name: 'Add pull' }).click();
   await row(page, 'pull', 'cam/*').waitFor();

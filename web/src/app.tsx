@@ -29,7 +29,12 @@ export function App() {
   if (route.view === 'watch') {
     return (
       <ErrorBoundary>
-        <WatchPage key={streamKey(route.stream)} stream={route.stream} token={route.token} asked={route.asked} />
+        <WatchPage
+          key={streamKey(route.stream)}
+          stream={route.stream}
+          token={route.token}
+          asked={route.asked}
+        />
       </ErrorBoundary>
     );
   }

@@ -110,5 +110,6 @@ it('says in a few words what a layer is and what a player gets', () => {
   expect(limitWords({ ...path, limit_kbps: null })).toBe(''); // an older server
   expect(limitWords({ ...path, limit_kbps: null, max_height: null })).toBe('');
   expect(limitWords({ ...path, limit_kbps: 800, max_height: null })).toBe(', limited to 800\u00a0kbit/s');
-  expect(limitWords({ ...path, limit_kbps: 800, max_height: 360 })).toBe(', limited to 800\u00a0kbit/s and 360 pixels of height');
+  const both = { ...path, limit_kbps: 800, max_height: 360 };
+  expect(limitWords(both)).toBe(', limited to 800\u00a0kbit/s and 360 pixels of height');
 });

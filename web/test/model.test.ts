@@ -15,7 +15,10 @@ class FakeServer {
   failure: ApiError | null = null;
   startedAt = '2026-01-01T00:00:00Z';
   streamList: Stream[] = [aStream('live/a', { bitrate_bits_per_second: 600 })];
-  workerList: Worker[] = [aWorker(0, { bytes_in_per_second: 10, bytes_out_per_second: 100, rtc_players_thinned: 2 }), aWorker(1, { bytes_in_per_second: 1, bytes_out_per_second: 2, rtc_players_thinned: 1 })];
+  workerList: Worker[] = [
+    aWorker(0, { bytes_in_per_second: 10, bytes_out_per_second: 100, rtc_players_thinned: 2 }),
+    aWorker(1, { bytes_in_per_second: 1, bytes_out_per_second: 2, rtc_players_thinned: 1 }),
+  ];
   serverCalls = 0;
 
   client(): ApiClient {

@@ -15,10 +15,26 @@ describe('parseRoute', () => {
     ['#/stream/demo/clock', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '' }],
     ['#/stream/demo/clock?session=0-12', { view: 'stream', stream: { app: 'demo', name: 'clock' }, session: '0-12' }],
     ['#/stream/demo', { view: 'unknown', path: 'stream/demo' }],
-    ['#/watch/a/b/c?token=x%26y', { view: 'watch', stream: { app: 'a/b', name: 'c' }, token: 'x&y', asked: {} }],
-    ['#/watch/a/b?eip=192.0.2.7', { view: 'watch', stream: { app: 'a', name: 'b' }, token: '', asked: { eip: '192.0.2.7' } }],
-    ['#/watch/a/b?max_height=180&max_bitrate=1.5M&max_width=7', { view: 'watch', stream: { app: 'a', name: 'b' }, token: '', asked: { max_height: '180', max_bitrate: '1.5M' } }],
-    ['#/watch/a/%', { view: 'watch', stream: { app: 'a', name: '%' }, token: '', asked: {} }], // broken encoding
+    [
+      '#/watch/a/b/c?token=x%26y',
+      { view: 'watch', stream: { app: 'a/b', name: 'c' }, token: 'x&y', asked: {} },
+    ],
+    [
+      '#/watch/a/b?eip=192.0.2.7',
+      { view: 'watch', stream: { app: 'a', name: 'b' }, token: '', asked: { eip: '192.0.2.7' } },
+    ],
+    [
+      '#/watch/a/b?max_height=180&max_bitrate=1.5M&max_width=7',
+      {
+        view: 'watch', stream: { app: 'a', name: 'b' }, token: '',
+        asked: { max_height: '180', max_bitrate: '1.5M' },
+      },
+    ],
+    // broken encoding
+    [
+      '#/watch/a/%',
+      { view: 'watch', stream: { app: 'a', name: '%' }, token: '', asked: {} },
+    ],
     ['#/sessions?role=player', { view: 'sessions', stream: '', role: 'player', session: '' }],
     ['#/nowhere', { view: 'unknown', path: 'nowhere' }],
   ])('%s', (hash, route) => expect(parseRoute(hash)).toEqual(route));

@@ -179,8 +179,10 @@ it('says of a pull how long it has been there, or when it tries again', () => {
 
 it('says of a push whether it arrives, and what was left out', () => {
   const now = Date.parse('2026-01-01T00:01:00Z');
-  expect(linkWords(aPushed('a/b', { state: 'live', reconnects: 1 }), now)).toBe('for 1\u00a0min 00\u00a0s, 1 reconnect');
-  expect(linkWords(aPushed('a/b', { state: 'waiting', attempts: 2, retry_in_ms: 900 }), now)).toBe('2 attempts, retrying in 1\u00a0s');
+  const again = aPushed('a/b', { state: 'live', reconnects: 1 });
+  expect(linkWords(again, now)).toBe('for 1\u00a0min 00\u00a0s, 1 reconnect');
+  const waiting = aPushed('a/b', { state: 'waiting', attempts: 2, retry_in_ms: 900 });
+  expect(linkWords(waiting, now)).toBe('2 attempts, retrying in 1\u00a0s');
   expect([pushState(null).text, pushState(aPushed('a/b', { state: 'live' })).text]).toEqual(['Idle', 'Live']);
   expect(droppedWords(aPushed('a/b'))).toBe('');
   expect(droppedWords(aPushed('a/b', { frames_left_out: 1 }))).toBe('1 frame left out');
@@ -239,7 +241,9 @@ describe('requests', () => {
     const error = (code: string, message: string) => JSON.stringify({ error: { code, message } });
     expect(await client(() => new Response(error('not_found', 'nothing here'), { status: 404 })).api.channels()).toBeNull();
     const { api } = client(() => new Response(error('exists', 'live/a is there already'), { status: 409 }));
-    await expect(api.addPull({ app: 'live', name: 'a', url: 'rtmp://x/a/b', on_demand: false })).rejects.toMatchObject({ code: 'exists', message: 'live/a is there already' });
+    const pull = { app: 'live', name: 'a', url: 'rtmp://x/a/b', on_demand: false };
+    const refused = { code: 'exists', message: 'live/a is there already' };
+    await expect(api.addPull(pull)).rejects.toMatchObject(refused);
   });
 });
 

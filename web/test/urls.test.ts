@@ -16,9 +16,13 @@ describe('stream keys', () => {
 it('builds the player address from the page, with each segment encoded', () => {
   const stream = { app: 'a/b', name: 'été ?' };
   expect(urls.playerUrl('https://h:8443', stream, 'http')).toBe('https://h:8443/a/b/%C3%A9t%C3%A9%20%3F.flv');
-  expect(urls.playerUrl('http://h', { app: 'a', name: 'b' }, 'rtc', 't', { eip: '2001:db8::7' })).toBe('http://h/whep/a/b?eip=2001%3Adb8%3A%3A7');
+  expect(urls.playerUrl('http://h', { app: 'a', name: 'b' }, 'rtc', 't', { eip: '2001:db8::7' })).toBe(
+    'http://h/whep/a/b?eip=2001%3Adb8%3A%3A7',
+  );
   const limits = { max_height: '180', max_bitrate: '800k' };
-  expect(urls.playerUrl('http://h', { app: 'a', name: 'b' }, 'rtc', 't', limits)).toBe('http://h/whep/a/b?max_height=180&max_bitrate=800k');
+  expect(urls.playerUrl('http://h', { app: 'a', name: 'b' }, 'rtc', 't', limits)).toBe(
+    'http://h/whep/a/b?max_height=180&max_bitrate=800k',
+  );
   expect(urls.playerUrl('http://h', { app: 'a', name: 'b' }, 'http', '', limits)).toBe('http://h/a/b.flv');
   expect(urls.playerUrl('https://h:8443', stream, 'ws', 'a&b')).toBe('wss://h:8443/a/b/%C3%A9t%C3%A9%20%3F.flv?token=a%26b');
   expect(urls.playerUrl('http://h:8080', stream, 'ws')).toMatch(/^ws:\/\/h:8080\//);

@@ -112,7 +112,8 @@ pub struct PlayArgs {
     #[command(flatten)]
     pub load: LoadArgs,
 
-    /// Publish the sample first, from this process: to the played URL, or to the RTMP or SRT URL given after `=`.
+    /// Publish the sample first, from this process: to the played URL, or to the RTMP or SRT URL given
+    /// after `=`.
     ///
     /// With `{}` in the URL, one publisher per stream.
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -202,7 +202,7 @@ impl TargetUrl {
         }
     }
 
-    /// Whether the target has to be told the tracks of a stream before it takes the first frame.
+    /// Whether the target needs to know the tracks of a stream before it takes the first frame.
     pub(crate) fn needs_tracks(&self) -> bool {
         matches!(self, Self::Rtsp(_) | Self::Whip(_))
     }

@@ -16,7 +16,7 @@ use crate::client::Outgoing;
 const DELAY_MAX: Duration = Duration::from_millis(500);
 /// Longest distance between key frames; the server is asked for one then.
 const KEY_FRAME_INTERVAL_MAX: Duration = Duration::from_secs(20);
-/// CNAME of what the server is told.
+/// CNAME in reports to the server.
 const CNAME: &str = "millstream";
 
 /// The media of one session that plays.
@@ -33,8 +33,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Takes the tracks that the server sends by its answer; `ssrc` is that of what the server is
-    /// told.
+    /// Takes the tracks that the server sends by its answer; `ssrc` is that of reports to the server.
     pub fn new(now: Instant, clock: WallClock, ssrc: u32, tracks: &[Option<TrackDescription>]) -> Self {
         // Nobody joins here: packets are kept until their frame is whole, by the bridge.
         let limits = Limits { gop_cache: false, history_packets_max: 1_024, ..Limits::default() };
@@ -74,7 +73,7 @@ impl Receiver {
         self.stream.receive_rtcp(now, compound).bye
     }
 
-    /// Does what is due; what the server is to be told goes behind `packets`.
+    /// Does what is due; reports and requests for the server go behind `packets`.
     pub fn poll(&mut self, now: Instant, packets: &mut Vec<Outgoing>) {
         self.bridge.poll(now, &mut self.out);
         self.take(now);

@@ -17,7 +17,7 @@ use rtsp_types::Response;
 use crate::client_auth::Login;
 use crate::incoming::{Incoming, IncomingSettings, write_interleaved};
 use crate::input::{Input, Item};
-use crate::requests::{ClientError, LIMITS, Requests, channels_of, control_url, field, is_url};
+use crate::requests::{ClientError, LIMITS, Requests, Stage, channels_of, control_url, field, is_url};
 use crate::sdp::{Described, carried, described};
 
 /// What is played, and how.
@@ -200,16 +200,13 @@ impl PlaySession {
     }
 
     fn answered(&mut self, now: Instant, answer: &Response<Vec<u8>>) -> Result<(), ClientError> {
-        let Some(status) = self.requests.answered(answer)? else { return Ok(()) };
-        match (self.step, status) {
-            // What some do not know.
-            (Step::Options, 400..=599) => {}
-            // A sign of life that was not taken; without its session there is nothing to keep.
-            (Step::Playing, 454) => return Err(ClientError::Over),
-            (Step::Playing, _) => return Ok(()),
-            (_, 200..=299) => {}
-            (_, 300..=399) => return Err(ClientError::Redirected),
-            _ => return Err(ClientError::Status(status)),
+        let stage = match self.step {
+            Step::Options => Stage::Options,
+            Step::Playing => Stage::UnderWay,
+            _ => Stage::Opening,
+        };
+        if !self.requests.answered(answer, stage)? {
+            return Ok(());
         }
         match self.step {
             Step::Options => {

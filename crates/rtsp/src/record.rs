@@ -17,7 +17,7 @@ use rtsp_types::Response;
 use crate::client_auth::Login;
 use crate::input::{Input, Item, MAGIC};
 use crate::outgoing::{Outgoing, TRACKS, channel_of};
-use crate::requests::{ClientError, LIMITS, Requests, channels_of, control_url, field};
+use crate::requests::{ClientError, LIMITS, Requests, Stage, channels_of, control_url, field};
 use crate::server::control_of;
 
 /// What is recorded, and how.
@@ -169,16 +169,13 @@ impl RecordSession {
     }
 
     fn answered(&mut self, now: Instant, answer: &Response<Vec<u8>>) -> Result<(), ClientError> {
-        let Some(status) = self.requests.answered(answer)? else { return Ok(()) };
-        match (self.step, status) {
-            // What some do not know.
-            (Step::Options, 400..=599) => {}
-            // A sign of life that was not taken; without its session there is nothing to keep.
-            (Step::Recording, 454) => return Err(ClientError::Over),
-            (Step::Recording, _) => return Ok(()),
-            (_, 200..=299) => {}
-            (_, 300..=399) => return Err(ClientError::Redirected),
-            _ => return Err(ClientError::Status(status)),
+        let stage = match self.step {
+            Step::Options => Stage::Options,
+            Step::Recording => Stage::UnderWay,
+            _ => Stage::Opening,
+        };
+        if !self.requests.answered(answer, stage)? {
+            return Ok(());
         }
         match self.step {
             Step::Options => {

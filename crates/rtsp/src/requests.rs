@@ -52,6 +52,17 @@ impl ClientError {
     }
 }
 
+/// How far a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its first request.
+    Options,
+    /// What makes it play or record.
+    Opening,
+    /// It does that.
+    UnderWay,
+}
+
 /// The requests of one session.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -128,17 +139,24 @@ impl Requests {
         self.output.extend_from_slice(body.as_bytes());
     }
 
-    /// Takes an answer: its status, if it is to what was asked last and no challenge, which is
-    /// answered here.
-    pub(crate) fn answered(&mut self, answer: &Response<Vec<u8>>) -> Result<Option<u16>, ClientError> {
+    /// Takes an answer: whether the next step of the session is due. Challenges are answered here, and
+    /// signs of life need nothing.
+    pub(crate) fn answered(&mut self, answer: &Response<Vec<u8>>, stage: Stage) -> Result<bool, ClientError> {
         // An answer to something before, which came late. Some leave the number out.
         let number = field(answer, "CSeq").and_then(|text| text.trim().parse::<u32>().ok());
         if number.is_some_and(|number| number != self.asked.sequence) {
-            return Ok(None);
+            return Ok(false);
         }
-        match u16::from(answer.status()) {
-            401 => self.challenged(answer).map(|()| None),
-            status => Ok(Some(status)),
+        match (stage, u16::from(answer.status())) {
+            (_, 401) => self.challenged(answer).map(|()| false),
+            // What some do not know.
+            (Stage::Options, 400..=599) => Ok(true),
+            // A sign of life that was not taken; without its session there is nothing to keep.
+            (Stage::UnderWay, 454) => Err(ClientError::Over),
+            (Stage::UnderWay, _) => Ok(false),
+            (_, 200..=299) => Ok(true),
+            (_, 300..=399) => Err(ClientError::Redirected),
+            (_, status) => Err(ClientError::Status(status)),
         }
     }
 

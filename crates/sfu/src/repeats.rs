@@ -1,8 +1,9 @@
 //! Packets to be sent again that wait for the pace of their viewer.
 //!
 //! A path that was gone for 300 ms has lost as much of a stream. All of it at once, as soon as it is asked
-//! for, would wait in front of the bottleneck for as long again, and audio behind it. So what there is no room
-//! for waits here and leaves at the viewer's pace, ahead of video that waits as well. Audio does not wait.
+//! for, would wait in front of the bottleneck for as long again, and audio behind it. So what there is no
+//! room for waits here and leaves at the viewer's pace, ahead of video that waits as well. Audio does not
+//! wait.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
 //! Resending packets to a viewer that asks for them (RFC 4585 section 6.2.1, RFC 4588).
 //!
 //! From the shared cache, as often as asked, but not twice within a round trip, and in no 3 s more is taken
-//! on than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is so
+//! on than 30 % of what the viewer gets anyway (`recent.rs`), or two packets: beyond, a viewer's network is
+//! so
 //! bad that resending makes it worse, a new key frame brings it back sooner, and whoever asks for everything
 //! over and over gets no more than that.
 //!

@@ -5,7 +5,9 @@ import { useState } from 'preact/hooks';
 import { nameProblem, streamKey, type StreamRef } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { FormDialog, TextField } from './form-dialog';
-import { isPattern, itemProblem, itemsOf, lineWords, patternProblem, pullProblem, pushProblem, zoneWords } from './source-words';
+import {
+  isPattern, itemProblem, itemsOf, lineWords, patternProblem, pullProblem, pushProblem, zoneWords,
+} from './source-words';
 
 export function AddChannel({ onClose }: { onClose: () => void }) {
   const { client } = useServices();
@@ -99,7 +101,11 @@ export function AddPull({ onClose }: { onClose: () => void }) {
         hint="RTMP, RTSP, SRT, FLV over HTTP, HLS (.m3u8), or MPEG-TS by UDP"
       />
       <label class="switch">
-        <input type="checkbox" checked={onDemand} onChange={(event) => setOnDemand(event.currentTarget.checked)} />
+        <input
+          type="checkbox"
+          checked={onDemand}
+          onChange={(event) => setOnDemand(event.currentTarget.checked)}
+        />
         <span>Only while somebody plays it</span>
       </label>
       {pattern && !onDemand && (

@@ -36,7 +36,12 @@ export function PushesTable({ pushes }: { pushes: readonly Push[] }) {
             <Waiting key={push.id} push={push} />
           ) : (
             push.streams.map((stream, index) => (
-              <Row key={`${push.id} ${streamKey(stream)}`} push={push} stream={stream} isFirst={index === 0} />
+              <Row
+                key={`${push.id} ${streamKey(stream)}`}
+                push={push}
+                stream={stream}
+                isFirst={index === 0}
+              />
             ))
           ),
         )}

@@ -112,13 +112,18 @@ export function linkWords(link: Link, now = Date.now()): string {
     const since = `for ${duration(Math.max(0, (now - Date.parse(link.since)) / 1000))}`;
     return link.reconnects === 0 ? since : `${since}, ${plural(link.reconnects, 'reconnect', 'reconnects')}`;
   }
-  if (link.state !== 'waiting') return link.attempts <= 1 ? 'first attempt' : `attempt ${count(link.attempts)}`;
+  if (link.state !== 'waiting') {
+    return link.attempts <= 1 ? 'first attempt' : `attempt ${count(link.attempts)}`;
+  }
   const attempts = link.attempts === 0 ? '' : plural(link.attempts, 'attempt', 'attempts');
   return [attempts, retryWords(link.retry_in_ms)].filter(Boolean).join(', ');
 }
 
 /** Why a pull or a push failed last; with the time, once that is over. */
-export function errorWords(pull: Pick<Pull, 'state' | 'last_error' | 'last_error_at'>, now: number): string | null {
+export function errorWords(
+  pull: Pick<Pull, 'state' | 'last_error' | 'last_error_at'>,
+  now: number,
+): string | null {
   if (pull.last_error === null || pull.state !== 'live') return pull.last_error;
   return `${pull.last_error_at === null ? 'earlier' : dayAndTime(Date.parse(pull.last_error_at), now)}: ${pull.last_error}`;
 }

@@ -1,5 +1,6 @@
 /**
- * Channels, pulls and pushes as pages see them: asked for once a second while a page that shows them can be seen.
+ * Channels, pulls and pushes as pages see them: asked for once a second while a page that shows them can be
+ * seen.
  *
  * Not part of the model, which every page polls. What is known stays when the server goes away; that it has
  * gone is the model's to say.

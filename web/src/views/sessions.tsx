@@ -133,7 +133,11 @@ function Overall({ tracks: { all } }: { tracks: Tracks }) {
         lines={[
           { label: `Lose ≥ ${LOSSY_PERCENT} %`, tone: 'bad', values: values('lossy') },
           { label: `Behind ≥ ${BEHIND_MS / 1000} s`, tone: 'load', values: values('behind') },
-          { label: 'Thinned', tone: 'plain', values: aligned(model.totals.get('thinned'), all.timeMs.length) },
+          {
+            label: 'Thinned',
+            tone: 'plain',
+            values: aligned(model.totals.get('thinned'), all.timeMs.length),
+          },
         ]}
       />
     </section>

@@ -94,8 +94,9 @@ fn read(body: &str) -> Result<Wanted, Refusal> {
     Wanted::deserialize(Value::Object(object)).map_err(|error| wrong(error.to_string()))
 }
 
-/// A layer as an event has it has more members than these, and drafts differ in which: they are skipped. But a
-/// member in another case, or a request of unknown ones alone, would leave the choice to the path, and say 200.
+/// A layer as an event has it has more members than these, and drafts differ in which: they are skipped.
+/// But a member in another case, or a request of unknown ones alone, would leave the choice to the path, and
+/// say 200.
 fn misspelt(object: &Map<String, Value>) -> Result<(), String> {
     let is_known = |name: &String| MEMBERS.contains(&name.as_str());
     for name in object.keys().filter(|name| !is_known(name)) {

@@ -77,7 +77,8 @@ pub struct Link {
 
 impl Link {
     /// Offers media, and connects to what the server answers. `is_refused` says why an address of
-    /// the server, and that of this end, is not to be used, and is told whether a redirect led there.
+    /// the server, and that of this end, is not to be used; its last argument is whether a redirect led
+    /// there.
     ///
     /// # Errors
     /// Why there is no session.

@@ -144,7 +144,8 @@ impl Hls {
         let chosen = url.choice.of(master);
         let chosen = chosen.ok_or_else(|| Failure::new("the playlist lists no variant".to_owned()))?;
         let (variant, audio) = (chosen.variant, chosen.audio);
-        tracing::debug!(bandwidth = variant.bandwidth, resolution = ?variant.resolution, "HLS variant chosen");
+        let resolution = variant.resolution;
+        tracing::debug!(bandwidth = variant.bandwidth, ?resolution, "HLS variant chosen");
         let main = Loaded::load(fetcher, fetcher.resolve(base, &variant.uri)?).await?;
         let audio = match audio {
             Some(uri) => Some(Loaded::load(fetcher, fetcher.resolve(base, uri)?).await?),

@@ -68,7 +68,8 @@ impl HlsUrl {
                 }
                 _ => {
                     return Err(format!(
-                        "cannot use its URL: behind `#` it takes `height_max`, `bandwidth_max` and `audio`, not `{}`",
+                        "cannot use its URL: behind `#` it takes `height_max`, `bandwidth_max` and `audio`, \
+                         not `{}`",
                         name.escape_debug()
                     ));
                 }
