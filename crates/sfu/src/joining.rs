@@ -223,7 +223,7 @@ impl PacketStream {
                 _ if viewer.cold.repeats.is_some() => Queued::ForBacklog,
                 _ if probes => {
                     // A probe whose packets leave late is slower than it was meant to be.
-                    let step = if padding_bytes > 0 || is_probing { PROBE_STEP } else { PROBE_IDLE };
+                    let step = if is_probing { PROBE_STEP } else { PROBE_IDLE };
                     *due = (*due).max(now + step);
                     Queued::ForBacklog
                 }

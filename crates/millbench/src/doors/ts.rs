@@ -93,8 +93,9 @@ impl TsOutput {
     /// That payload was taken.
     pub fn advance(&mut self) {
         self.taken += self.payload().map_or(0, <[u8]>::len);
-        if self.taken == self.bytes.len() {
-            self.bytes.clear();
+        // A server that is always a little behind never has all of it.
+        if self.taken == self.bytes.len() || self.taken > TAKEN_BYTES_MAX {
+            self.bytes.drain(..self.taken);
             self.taken = 0;
         }
     }
@@ -112,6 +113,9 @@ impl TsOutput {
 pub fn frame_of(due: &Due<'_>) -> Result<(Frame, Vec<Frame>), FlvError> {
     read_frames(Tag { kind: due.kind, timestamp: due.timestamp, body: due.body.to_vec() }.into())
 }
+
+/// Bytes that were taken and are not let go of yet.
+const TAKEN_BYTES_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

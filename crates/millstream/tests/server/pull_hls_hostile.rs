@@ -75,7 +75,7 @@ fn what_is_wrong_is_said_and_harms_nobody() {
 }
 
 #[test]
-fn addresses_of_this_network_are_refused_where_a_playlist_names_them() {
+fn a_playlist_at_an_address_of_this_network_is_refused_by_number_and_by_name() {
     let web = Arc::new(Web::start(answer));
     let server = Server::start("[sources]\nretry_min_ms = 50\n");
     let refused = crate::common::origin::post(

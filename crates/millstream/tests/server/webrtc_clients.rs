@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
@@ -124,7 +125,7 @@ fn what_is_pulled_by_whep_plays_here_and_comes_back() {
         origin.wait_for_publisher("live/mill", false);
     }
     let removed = http::request(server.http, "DELETE", "/api/v1/pulls/live/cam", &[]).expect("an answer");
-    assert!(matches!(removed.status, 204 | 403 | 409), "{}", removed.status);
+    assert_eq!(removed.status, 204);
 }
 
 /// A server that answers each request with the same bytes, and keeps the connection open if they
@@ -214,7 +215,10 @@ fn whep_servers_that_refuse_hang_or_lie_are_retried_with_a_reason() {
         if reason.contains("addresses") || reason.contains("no address") {
             // The session that nobody uses is deleted.
             eventually("a DELETE", || {
-                asked.recv().ok().filter(|text| text.starts_with("DELETE /session/7 "))
+                asked
+                    .recv_timeout(Duration::from_secs(10))
+                    .ok()
+                    .filter(|text| text.starts_with("DELETE /session/7 "))
             });
         }
     }
