@@ -41,6 +41,8 @@ struct Stream<'a> {
     state: Mutex<State>,
     /// Something is new.
     news: Notify,
+    /// Something is to be deleted.
+    retired: Notify,
 }
 
 #[derive(Default)]
@@ -79,7 +81,8 @@ pub(super) async fn run(
         tracing::warn!(folder, why, "its segments are not sent to the store");
         return folder;
     }
-    let stream = Stream { mirror: &mirror, folder: &folder, state: Mutex::default(), news: Notify::new() };
+    let (news, retired) = (Notify::new(), Notify::new());
+    let stream = Stream { mirror: &mirror, folder: &folder, state: Mutex::default(), news, retired };
     let mut views: Option<watch::Receiver<SegmentsUpdate>> = None;
     loop {
         let mut work = std::pin::pin!(stream.work());
@@ -167,6 +170,7 @@ impl Stream<'_> {
             state.over_since.get_or_insert_with(Instant::now);
         }
         drop(state);
+        self.retired.notify_one();
         self.news.notify_one();
     }
 
@@ -225,6 +229,15 @@ impl Stream<'_> {
 
     /// Works until nothing is left to do and nothing will come.
     async fn work(&self) {
+        // Segments do not wait for deletions, and however often one comes, deletions go on.
+        tokio::select! {
+            () = self.publish() => {}
+            () = self.delete_media() => {}
+        }
+    }
+
+    /// Brings the folder up to date, until nothing is left to do.
+    async fn publish(&self) {
         loop {
             let news = self.news.notified();
             // What fails is tried again with what has come by then; the store is asked after a pause.
@@ -254,11 +267,12 @@ impl Stream<'_> {
         let deletes = self.mirror.settings.deletes;
         let has_all = !state.renditions.is_empty() || state.written.is_some() || !state.left.is_empty();
         let clean_at = state.over_since.filter(|_| deletes && has_all).map(|at| at + self.grace(&state));
-        let deletion = state.to_delete.front().map(|(at, _)| *at);
+        let deletion = state.to_delete.front().filter(|(_, key)| is_playlist(key)).map(|(at, _)| *at);
         let rates = state.written.as_ref().map(|written| written.at + RATES_EVERY);
         let rates = rates.filter(|_| state.over_since.is_none() && self.wants_index(&state));
         let due = [clean_at, deletion, rates].into_iter().flatten().min();
-        if due.is_none() && state.over_since.is_some() { None } else { Some(due) }
+        let has_all_done = state.over_since.is_some() && state.to_delete.is_empty();
+        if due.is_none() && has_all_done { None } else { Some(due) }
     }
 
     /// One round: segments, the playlists that name them, the playlist of these, and what can go. Whether
@@ -301,7 +315,8 @@ impl Stream<'_> {
         });
         join_all(written).await.into_iter().collect::<Result<(), Failure>>()?;
         did_something |= self.write_index().await?;
-        did_something |= self.delete().await;
+        self.clean_up();
+        did_something |= self.delete_playlist().await;
         Ok(did_something)
     }
 
@@ -395,6 +410,7 @@ impl Stream<'_> {
         while state.to_delete.len() > TO_DELETE_MAX {
             state.to_delete.pop_front();
         }
+        self.retired.notify_one();
     }
 
     async fn write(&self, name: &str, text: Bytes) -> Result<(), Failure> {
@@ -452,51 +468,85 @@ impl Stream<'_> {
         Ok(true)
     }
 
-    /// Deletes what is due, and all of a stream that has been over for long.
-    async fn delete(&self) -> bool {
-        let due: Vec<Path> = {
-            let mut state = self.state();
-            let (now, grace) = (Instant::now(), self.grace(&state));
-            let is_old = self.mirror.settings.deletes && state.over_since.is_some_and(|at| at + grace <= now);
-            if is_old && (!state.renditions.is_empty() || !state.left.is_empty()) {
-                let mut names: Vec<String> = vec![Object::Multivariant.to_string()];
-                names.extend(state.renditions.keys().map(|id| Object::Playlist(*id).to_string()));
-                names.extend(state.renditions.values_mut().flat_map(Rendition::retire));
-                if state.renditions.is_empty() {
-                    names.clear();
-                }
-                (state.renditions, state.written, state.index) = (BTreeMap::new(), None, None);
-                let keys = names.iter().filter_map(|name| self.mirror.key(self.folder, name).ok());
-                let mut keys: Vec<Path> = keys.collect();
-                keys.append(&mut state.left);
-                // Before all else: what is not named is not asked for.
-                keys.into_iter().rev().for_each(|key| state.to_delete.push_front((now, key)));
-            }
-            // Playlists one by one, that of the others first: what they name goes when they are gone.
-            let is_first = state.to_delete.front().is_some_and(|(_, key)| is_playlist(key));
-            let due =
-                state.to_delete.iter().take_while(|(at, key)| *at <= now && is_playlist(key) == is_first);
-            due.take(if is_first { 1 } else { DELETED_AT_ONCE }).map(|(_, key)| key.clone()).collect()
-        };
-        let requests = due.iter().map(|key| self.mirror.clean(self.mirror.store.delete(key)));
-        let deleted = tokio::select! {
-            deleted = join_all(requests) => deleted,
-            // A segment does not wait for it; media is deleted as well later, and twice.
-            () = self.news.notified(), if due.first().is_some_and(|key| !is_playlist(key)) => return true,
-        };
+    /// Has all of a stream deleted that has been over for long.
+    fn clean_up(&self) {
         let mut state = self.state();
-        for (key, deleted) in due.iter().zip(deleted) {
-            let Some(at) = state.to_delete.iter().position(|(_, other)| other == key) else { continue };
-            state.to_delete.remove(at);
-            if deleted.is_ok() {
-                self.mirror.counts().deleted.fetch_add(1, Ordering::Relaxed);
-            } else if is_playlist(key) {
-                state.to_delete.push_front((Instant::now() + DELETED_AGAIN, key.clone()));
-            } else {
-                state.to_delete.push_back((Instant::now() + DELETED_AGAIN, key.clone()));
-            }
+        let (now, grace) = (Instant::now(), self.grace(&state));
+        let is_old = self.mirror.settings.deletes && state.over_since.is_some_and(|at| at + grace <= now);
+        if !is_old || (state.renditions.is_empty() && state.left.is_empty()) {
+            return;
         }
-        !due.is_empty()
+        let mut names: Vec<String> = vec![Object::Multivariant.to_string()];
+        names.extend(state.renditions.keys().map(|id| Object::Playlist(*id).to_string()));
+        names.extend(state.renditions.values_mut().flat_map(Rendition::retire));
+        if state.renditions.is_empty() {
+            names.clear();
+        }
+        (state.renditions, state.written, state.index) = (BTreeMap::new(), None, None);
+        let keys = names.iter().filter_map(|name| self.mirror.key(self.folder, name).ok());
+        let mut keys: Vec<Path> = keys.collect();
+        keys.append(&mut state.left);
+        // Before all else: what is not named is not asked for.
+        keys.into_iter().rev().for_each(|key| state.to_delete.push_front((now, key)));
+    }
+
+    /// Deletes the playlist whose turn it is, that of the others first: what they name goes when they are
+    /// gone. Whether there was one. One that is written again must not be deleted after that, so this and
+    /// writing take turns.
+    async fn delete_playlist(&self) -> bool {
+        let first = self.state().to_delete.front().cloned();
+        let Some((_, key)) = first.filter(|(at, key)| is_playlist(key) && *at <= Instant::now()) else {
+            return false;
+        };
+        let is_gone = self.mirror.clean(self.mirror.store.delete(&key)).await.is_ok();
+        self.deleted(&key, is_gone);
+        self.retired.notify_one();
+        true
+    }
+
+    /// Deletes segments whose time has come. Never ends.
+    async fn delete_media(&self) {
+        loop {
+            let retired = self.retired.notified();
+            let (due, next) = {
+                let state = self.state();
+                let now = Instant::now();
+                let media = state.to_delete.iter().take_while(|(_, key)| !is_playlist(key));
+                let due = media.take_while(|(at, _)| *at <= now).take(DELETED_AT_ONCE);
+                let due: Vec<Path> = due.map(|(_, key)| key.clone()).collect();
+                (due, state.to_delete.front().filter(|(_, key)| !is_playlist(key)).map(|(at, _)| *at))
+            };
+            if due.is_empty() {
+                match next {
+                    Some(at) => tokio::select! {
+                        () = retired => {}
+                        () = sleep_until(at) => {}
+                    },
+                    None => retired.await,
+                }
+                continue;
+            }
+            let requests = due.iter().map(|key| self.mirror.clean(self.mirror.store.delete(key)));
+            let deleted = join_all(requests).await;
+            for (key, deleted) in due.iter().zip(deleted) {
+                self.deleted(key, deleted.is_ok());
+            }
+            self.news.notify_one();
+        }
+    }
+
+    /// Notes how a deletion went.
+    fn deleted(&self, key: &Path, is_gone: bool) {
+        let mut state = self.state();
+        let Some(at) = state.to_delete.iter().position(|(_, other)| other == key) else { return };
+        state.to_delete.remove(at);
+        if is_gone {
+            self.mirror.counts().deleted.fetch_add(1, Ordering::Relaxed);
+        } else if is_playlist(key) {
+            state.to_delete.push_front((Instant::now() + DELETED_AGAIN, key.clone()));
+        } else {
+            state.to_delete.push_back((Instant::now() + DELETED_AGAIN, key.clone()));
+        }
     }
 }
 

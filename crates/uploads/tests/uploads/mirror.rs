@@ -416,6 +416,20 @@ fn what_cannot_be_cleaned_up_keeps_no_segment_waiting() {
 }
 
 #[test]
+fn segments_that_come_without_a_pause_keep_no_deletion_from_its_end() {
+    let (folder, store) = (Folder::new(), FakeStore::start());
+    store.fail(On::Delete, usize::MAX, Fault::Slow);
+    let thread = start(&folder, deleting(&store));
+    let mut live = Live::new(&later(), 100);
+    mirror(&thread, &live);
+    until("something is deleted", || {
+        live.publish_slowly(1, &thread);
+        thread.uploads().mirror_totals().deleted > 2
+    });
+    assert_eq!(store.untrue(), [""; 0]);
+}
+
+#[test]
 fn a_clock_that_was_set_back_has_nothing_deleted_that_is_live() {
     let (folder, store) = (Folder::new(), FakeStore::start());
     store.fail(On::List, 3, Fault::Status(500));
