@@ -100,8 +100,8 @@ impl Incoming {
                 kept.push(None);
                 continue;
             }
-            if let Some((config, layout)) = &track.aac {
-                bridge = bridge.with_aac(config.clone(), *layout);
+            if let Some((config, packets)) = &track.aac {
+                bridge = bridge.with_aac(config.clone(), packets.clone());
             }
             if track.kind == MediaKind::Video {
                 bridge = bridge.with_parameter_sets(track.parameter_sets.clone());

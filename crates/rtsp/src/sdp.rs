@@ -2,9 +2,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use media::bitstream::{BitReader, StreamMuxConfig};
 use media::config::{AudioSpecificConfig, PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX};
 use media::{Codec, MediaKind};
-use rtp::depacketize::aac::AacLayout;
+use rtp::depacketize::aac::{AacLayout, AacPackets};
 
 /// Media of a description; more make it an error.
 const MEDIA_MAX: usize = 16;
@@ -30,8 +31,8 @@ pub struct AnnouncedTrack {
     pub fmtp: String,
     /// Parameter sets that the description brings along (H.264, H.265), each a NAL unit.
     pub parameter_sets: Vec<Vec<u8>>,
-    /// AudioSpecificConfig of AAC, and how its access units lie in packets.
-    pub aac: Option<(Vec<u8>, AacLayout)>,
+    /// AudioSpecificConfig of AAC, and how it lies in packets.
+    pub aac: Option<(Vec<u8>, AacPackets)>,
 }
 
 /// Which of a publisher's tracks are carried: of audio and video, the first of each.
@@ -186,10 +187,7 @@ fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
         (MediaKind::Audio, "OPUS") => Codec::Opus,
         (MediaKind::Audio, "PCMU") => Codec::Pcmu,
         (MediaKind::Audio, "PCMA") => Codec::Pcma,
-        (MediaKind::Audio, "MPEG4-GENERIC") => Codec::Aac,
-        (MediaKind::Audio, "MP4A-LATM") => {
-            return Err(SdpError::NotCarried("AAC is carried as MPEG4-GENERIC, not as MP4A-LATM"));
-        }
+        (MediaKind::Audio, "MPEG4-GENERIC" | "MP4A-LATM") => Codec::Aac,
         (MediaKind::Video, _) => {
             return Err(SdpError::NotCarried(
                 "the video codec is not carried: H.264, H.265, AV1, VP8, VP9 are",
@@ -209,6 +207,7 @@ fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
             return Err(SdpError::NotCarried("G.711 is carried with one channel at 8000 Hz"));
         }
         Codec::Opus if track.clock_rate != 48_000 => return Err(SdpError::Malformed),
+        Codec::Aac if name == "MP4A-LATM" => track.aac = Some(latm(&track)?),
         Codec::Aac => track.aac = Some(aac(&track)?),
         _ => {}
     }
@@ -216,7 +215,7 @@ fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
 }
 
 /// Configuration and layout of AAC (RFC 3640 section 4.1).
-fn aac(track: &AnnouncedTrack) -> Result<(Vec<u8>, AacLayout), SdpError> {
+fn aac(track: &AnnouncedTrack) -> Result<(Vec<u8>, AacPackets), SdpError> {
     let number = |name| parameter(&track.fmtp, name).map_or(Ok(0), |text| text.parse::<u8>());
     let bits = |name| number(name).ok().filter(|bits| *bits <= 32).ok_or(SdpError::Malformed);
     let layout = AacLayout {
@@ -237,8 +236,22 @@ fn aac(track: &AnnouncedTrack) -> Result<(Vec<u8>, AacLayout), SdpError> {
     }
     let config = parameter(&track.fmtp, "config").and_then(from_hex).unwrap_or_default();
     match AudioSpecificConfig::read(&config) {
-        Ok(read) if read.sample_rate > 0 => Ok((config, layout)),
+        Ok(read) if read.sample_rate > 0 => Ok((config, AacPackets::Units(layout))),
         _ => Err(SdpError::NotCarried("AAC needs its configuration in fmtp")),
+    }
+}
+
+/// Configuration of AAC in elements of LATM (RFC 6416 section 7.3).
+fn latm(track: &AnnouncedTrack) -> Result<(Vec<u8>, AacPackets), SdpError> {
+    let is_in_band = parameter(&track.fmtp, "cpresent").is_none_or(|value| value != "0");
+    let mut config = parameter(&track.fmtp, "config").and_then(from_hex).unwrap_or_default();
+    // GStreamer ends it with AudioSpecificConfig; what should follow is zero for what is read here.
+    config.extend([0; 2]);
+    match StreamMuxConfig::read(&mut BitReader::new(&config)) {
+        Ok(config) if config.sample_rate > 0 => {
+            Ok((config.record.clone(), AacPackets::Latm { config, is_in_band }))
+        }
+        _ => Err(SdpError::NotCarried("AAC in LATM needs one program's configuration in fmtp")),
     }
 }
 

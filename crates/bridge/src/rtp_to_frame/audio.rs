@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use media::config::{AudioSpecificConfig, opus_head};
 use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
-use rtp::depacketize::aac::{AacDepacketizer, AacLayout};
+use rtp::depacketize::aac::{AacDepacketizer, AacPackets};
 use rtp::payload::{Codec, opus::Toc};
 
 use super::{Context, FramesOut, RtpPayload, RtpToFrameSettings};
@@ -70,13 +70,13 @@ impl Audio {
         }
     }
 
-    /// AAC comes with this configuration, in packets of this layout.
-    pub(super) fn set_aac(&mut self, record: Vec<u8>, layout: AacLayout) {
+    /// AAC comes with this configuration, in packets like these.
+    pub(super) fn set_aac(&mut self, record: Vec<u8>, packets: AacPackets) {
         let Ok(read) = AudioSpecificConfig::read(&record) else { return };
         let samples = if read.short_frames { 960 } else { 1_024 };
         let channels = u8::try_from(read.channel_configuration).unwrap_or(2);
         let format = CodecConfig { codec: Codec::Aac, record, sample_rate: read.sample_rate, channels };
-        let depacketizer = AacDepacketizer::new(layout);
+        let depacketizer = AacDepacketizer::new(packets);
         self.own_aac = Some(OwnAac { format: Arc::new(format), depacketizer, samples });
     }
 

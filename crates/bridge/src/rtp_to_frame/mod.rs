@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use media::config::Record;
 use media::{Codec, CodedAudio, Frame, MediaKind, Metadata, Timestamp};
-use rtp::depacketize::aac::AacLayout;
+use rtp::depacketize::aac::AacPackets;
 use sfu::Packet;
 
 use self::audio::Audio;
@@ -167,10 +167,10 @@ impl RtpToFrame {
         self
     }
 
-    /// AAC with this AudioSpecificConfig may come, in packets of this layout; without this it is dropped.
+    /// AAC with this AudioSpecificConfig may come, in packets like these; without this it is dropped.
     #[must_use]
-    pub fn with_aac(mut self, config: Vec<u8>, layout: AacLayout) -> Self {
-        self.audio.set_aac(config, layout);
+    pub fn with_aac(mut self, config: Vec<u8>, packets: AacPackets) -> Self {
+        self.audio.set_aac(config, packets);
         self
     }
 

@@ -1,16 +1,13 @@
-//! AAC in ADTS (ISO/IEC 13818-7 section 6.2) and in LATM (ISO/IEC 14496-3 section 1.7), as raw
+//! AAC in ADTS (ISO/IEC 13818-7 section 6.2) and in LOAS (ISO/IEC 14496-3 section 1.7.2), as raw
 //! frames and AudioSpecificConfig.
 //!
 //! ```text
 //!  ADTS: | sync 12, id 1, layer 2, no CRC 1 | profile 2, rate 4, private 1, channels 3, .. 4, length 13
 //!        | fullness 11, frames-1 2 | [CRC 16] | frame
-//!  LOAS: | sync 11 (0x2b7) | length 13 | same config 1 | [StreamMuxConfig] | length, 255 a byte | frame
+//!  LOAS: | sync 11 (0x2b7) | length 13 | AudioMuxElement
 //! ```
-//! Of LATM one program with one layer and frames of any length is read, which is what
-//! broadcasts use.
 
-use media::bitstream::{BitReader, BitWriter, Malformed};
-use media::config::AudioSpecificConfig;
+use media::bitstream::{BitReader, BitWriter, Malformed, StreamMuxConfig};
 
 use super::audio::{AudioFrame, AudioRead};
 use crate::codecs::AAC_RATES;
@@ -49,18 +46,8 @@ pub(super) fn read_adts(bytes: &[u8]) -> AudioRead {
     })
 }
 
-/// What a StreamMuxConfig says of the frames behind it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LatmConfig {
-    record: Vec<u8>,
-    samples: u32,
-    sample_rate: u32,
-    /// Frames in an element, less one.
-    sub_frames: u32,
-}
-
 /// Reads a frame in LOAS. Elements with several are not taken: nobody sends them.
-pub(super) fn read_latm(bytes: &[u8], known: &mut Option<LatmConfig>) -> AudioRead {
+pub(super) fn read_latm(bytes: &[u8], known: &mut Option<StreamMuxConfig>) -> AudioRead {
     let Some(&[first, second, third]) = bytes.first_chunk::<3>() else {
         let is_beginning = bytes.first() == Some(&0x56) && bytes.get(1).is_none_or(|byte| byte >> 5 == 7);
         return if is_beginning { AudioRead::Incomplete } else { AudioRead::Nothing };
@@ -83,127 +70,18 @@ pub(super) fn read_latm(bytes: &[u8], known: &mut Option<LatmConfig>) -> AudioRe
     }
 }
 
-fn read_element(element: &[u8], known: &mut Option<LatmConfig>) -> Result<(Vec<u8>, LatmConfig), Malformed> {
+fn read_element(
+    element: &[u8],
+    known: &mut Option<StreamMuxConfig>,
+) -> Result<(Vec<u8>, StreamMuxConfig), Malformed> {
     let mut bits = BitReader::new(element);
     if !bits.bit()? {
-        *known = Some(read_config(&mut bits)?);
+        *known = Some(StreamMuxConfig::read(&mut bits)?);
     }
-    let config = known.clone().ok_or(Malformed)?;
-    if config.sub_frames != 0 {
-        return Err(Malformed);
+    let config = known.clone().filter(|config| config.frames == 1).ok_or(Malformed)?;
+    let mut data = Vec::new();
+    match config.frames(&mut bits, element.len(), |_, frame| data = frame.to_vec())? {
+        true => Ok((data, config)),
+        false => Err(Malformed),
     }
-    let mut length = 0;
-    loop {
-        let more = bits.u(8)? as usize;
-        length += more;
-        if more != 255 {
-            break;
-        }
-    }
-    if length == 0 || length * 8 > bits.bits_left() {
-        return Err(Malformed);
-    }
-    let data = (0..length).map(|_| bits.u(8).map(|byte| byte as u8)).collect::<Result<_, _>>()?;
-    Ok((data, config))
-}
-
-fn read_config(bits: &mut BitReader<'_>) -> Result<LatmConfig, Malformed> {
-    let version = bits.bit()?;
-    if version {
-        // A second version of it is reserved.
-        if bits.bit()? {
-            return Err(Malformed);
-        }
-        value(bits)?;
-    }
-    let same_time = bits.bit()?;
-    let sub_frames = bits.u(6)?;
-    let (programs, layers) = (bits.u(4)?, bits.u(3)?);
-    if !same_time || programs != 0 || layers != 0 {
-        return Err(Malformed);
-    }
-    let mut record = BitWriter::default();
-    if version {
-        let length = value(bits)?;
-        if length > 8 * 64 {
-            return Err(Malformed);
-        }
-        for _ in 0..length {
-            record.bit(bits.bit()?);
-        }
-    } else {
-        let length = config_bits(&mut bits.clone())?;
-        for _ in 0..length {
-            record.bit(bits.bit()?);
-        }
-    }
-    // Frames of any length, whose length is told with each.
-    if bits.u(3)? != 0 {
-        return Err(Malformed);
-    }
-    bits.skip(8)?;
-    if bits.bit()? {
-        match version {
-            true => drop(value(bits)?),
-            // Its length in bits: four bytes hold any.
-            false => {
-                let is_long = (0..4).try_fold(true, |more, _| match more {
-                    true => Ok(bits.u(9)? & 0x100 != 0),
-                    false => Ok(false),
-                });
-                if is_long? {
-                    return Err(Malformed);
-                }
-            }
-        }
-    }
-    if bits.bit()? {
-        bits.skip(8)?;
-    }
-    let record = record.bytes().to_vec();
-    let config = AudioSpecificConfig::read(&record)?;
-    let samples = if config.short_frames { 960 } else { 1024 };
-    Ok(LatmConfig { record, samples, sample_rate: config.sample_rate, sub_frames })
-}
-
-/// Bits of the AudioSpecificConfig that follows, which nothing else says.
-fn config_bits(bits: &mut BitReader<'_>) -> Result<usize, Malformed> {
-    let before = bits.bits_left();
-    let mut object_type = object(bits)?;
-    rate(bits)?;
-    let channels = bits.u(4)?;
-    if matches!(object_type, 5 | 29) {
-        rate(bits)?;
-        object_type = object(bits)?;
-    }
-    // Only those that end with a GASpecificConfig, and without a program config element.
-    if !(1..=4).contains(&object_type) || channels == 0 {
-        return Err(Malformed);
-    }
-    bits.skip(1)?;
-    if bits.bit()? {
-        bits.skip(14)?;
-    }
-    bits.skip(1)?;
-    Ok(before - bits.bits_left())
-}
-
-fn object(bits: &mut BitReader<'_>) -> Result<u32, Malformed> {
-    match bits.u(5)? {
-        31 => Ok(32 + bits.u(6)?),
-        object => Ok(object),
-    }
-}
-
-fn rate(bits: &mut BitReader<'_>) -> Result<(), Malformed> {
-    match bits.u(4)? {
-        15 => bits.skip(24),
-        _ => Ok(()),
-    }
-}
-
-/// `LatmGetValue`.
-fn value(bits: &mut BitReader<'_>) -> Result<usize, Malformed> {
-    let bytes = bits.u(2)? + 1;
-    Ok(bits.u(8 * bytes)? as usize)
 }

@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 
+use media::bitstream::StreamMuxConfig;
 use media::config::opus_head;
 use media::{Frame, FrameRole, Timestamp, TrackId};
 
 use super::Times;
-use super::aac::{self, LatmConfig};
+use super::aac;
 use crate::codecs::Carried;
 
 /// Bytes of a frame; more makes no sense in any of the codecs.
@@ -24,7 +25,7 @@ pub(super) struct AudioReader {
     rest: Vec<u8>,
     /// When the next frame begins, as the frames before it say.
     next: Option<Timestamp>,
-    latm: Option<LatmConfig>,
+    latm: Option<StreamMuxConfig>,
     /// The configuration that was handed on last.
     config: Option<Vec<u8>>,
 }

@@ -232,3 +232,46 @@ fn sender_reports_say_when_what_is_shown_was_captured() {
     }
     assert!(reports >= 8, "{reports}");
 }
+
+#[test]
+fn aac_in_latm_comes_in_as_it_was() {
+    let began = start();
+    // AAC-LC, 48 kHz, two channels, one frame in an element, as GStreamer and cameras announce it.
+    let text = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 0 RTP/AVP 97\r\n\
+        a=rtpmap:97 MP4A-LATM/48000/2\r\na=fmtp:97 cpresent=0;object=2;config=400023203fc0\r\n";
+    let tracks = announced(text.as_bytes()).expect("it is carried");
+    assert_eq!(tracks[0].aac.as_ref().map(|(record, _)| &record[..]), Some(&[0x11, 0x90][..]));
+    let mut incoming = Incoming::new(&tracks, IncomingSettings { delay_max: Duration::ZERO }, began);
+    let sent: Vec<Vec<u8>> = (0..20u8).map(|at| vec![at; 250 + usize::from(at)]).collect();
+    let mut number = 0u16;
+    for (at, unit) in sent.iter().enumerate() {
+        let element = [&vec![255; unit.len() / 255][..], &[(unit.len() % 255) as u8], unit].concat();
+        // Each third is in two packets.
+        let cut = if at % 3 == 0 { 100 } else { element.len() };
+        for part in [&element[..cut], &element[cut..]].into_iter().filter(|part| !part.is_empty()) {
+            number += 1;
+            let head = [&[0x80, 97][..], &number.to_be_bytes(), &(at as u32 * 1_024).to_be_bytes(), b"ssrc"];
+            let now = began + Duration::from_micros(at as u64 * 21_333);
+            incoming.rtp(now, 0, &[&head.concat()[..], part].concat()).expect("a packet");
+        }
+    }
+    incoming.poll(began + Duration::from_secs(5));
+    let mut came: Vec<Arc<Frame>> = std::iter::from_fn(|| incoming.next_frame()).collect();
+    came.retain(|frame| frame.role != FrameRole::Metadata);
+    assert_eq!((came[0].role, came[0].data()), (FrameRole::Config, &[0x11, 0x90][..]));
+    let units: Vec<&[u8]> = came[1..].iter().map(|frame| frame.data()).collect();
+    assert_eq!(units, sent);
+    let times: Vec<i64> = came[1..].iter().map(|frame| frame.pts.millis() - came[1].pts.millis()).collect();
+    let expected: Vec<i64> = (0..20).map(|at| at * 1_024 * 1_000 / 48_000).collect();
+    assert!(times.iter().zip(&expected).all(|(came, sent)| (came - sent).abs() <= 1), "{times:?}");
+    let short = announced(text.replace("400023203fc0", "40002320").as_bytes()).expect("as GStreamer has it");
+    assert_eq!(short[0].aac, tracks[0].aac);
+    for (fmtp, what) in [
+        ("cpresent=0", "no configuration"),
+        ("cpresent=0;config=ffffffffffff", "another version of it"),
+        ("cpresent=0;config=4000", "it is cut"),
+    ] {
+        let other = text.replace("cpresent=0;object=2;config=400023203fc0", fmtp);
+        assert!(announced(other.as_bytes()).is_err(), "{what}");
+    }
+}
