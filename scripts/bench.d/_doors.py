@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import _contenders
-from _bench import LOAD_CORE, SERVER_CORE, free_port
+from _bench import LOAD_CORE, ROOT, SERVER_CORE, free_port
 from _rtc import TOKEN, prefer
 
 STREAM = "live/sample"
@@ -144,6 +144,21 @@ def srt_live_transmit(bench, source):
     process = bench.start(command, None)
     time.sleep(0.5)
     return Doors("srt-live-transmit", process, {"srt": port})
+
+
+def fan_out(bench, source, latency_ms):
+    """A small server over libsrt: a transport stream by UDP to all callers; returns Doors, or why there are none."""
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "srt"], capture_output=True, text=True)
+    if flags.returncode:
+        return "the Debian package libsrt-openssl-dev is not installed"
+    program = bench.directory / "fan_out"
+    if not program.exists():
+        source_file = str(ROOT / "interop/srt/fan_out.c")
+        subprocess.run(["cc", "-O2", "-o", str(program), source_file, *flags.stdout.split()], check=True)
+    port = free_port()
+    process = bench.start([str(program), str(source), str(port), str(latency_ms)], None)
+    time.sleep(0.5)
+    return Doors("libsrt", process, {"srt": port})
 
 
 class LossyPath:
