@@ -229,3 +229,14 @@ fn b_frames_keep_their_times_at_every_door() {
         row(publisher, &film, &FRAME_PLAYERS);
     }
 }
+
+#[test]
+fn av1_and_vp9_play_at_every_door_that_carries_them() {
+    let doors = FRAME_PLAYERS.into_iter().filter(|player| !matches!(player, Player::HttpTs | Player::Srt));
+    let doors: Vec<Player> = doors.collect();
+    for film in [Film::of_mp4("av1-opus.mp4"), Film::of_mp4("vp9-opus-fragments.mp4")] {
+        for publisher in [Publisher::Rtmp, Publisher::Rtsp] {
+            row(publisher, &film, &doors);
+        }
+    }
+}

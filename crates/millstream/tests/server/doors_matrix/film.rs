@@ -1,6 +1,11 @@
 //! What is published: frames with exact times.
 
+use std::io::Cursor;
+use std::path::Path;
+
+use media::bitstream::next_obu;
 use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use mp4::{Limits, Mp4};
 use rtmp::flv::{Tag, read_frames};
 
 use crate::common::bridge::video_sample;
@@ -39,6 +44,26 @@ impl Film {
     pub(super) fn of_sample(name: &str, codec: Codec) -> Self {
         let mut film = Self::of_tags(&video_sample(name), u32::MAX);
         film.frames.retain(|frame| frame.codec == codec);
+        film.repeated()
+    }
+
+    /// The pictures of a sample of the MP4 reader's tests, again and again.
+    pub(super) fn of_mp4(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mp4/tests/samples").join(name);
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut file = Mp4::open(Cursor::new(bytes), Limits::default()).expect("an MP4 file");
+        let mut frames = Vec::new();
+        while let Some(sample) = file.next_sample().expect("a sample") {
+            let both = sample.config.into_iter().chain([sample.frame]);
+            frames.extend(both.filter(|frame| frame.track.kind == MediaKind::Video));
+        }
+        frames.sort_by_key(|frame| (is_media(frame), frame.dts));
+        Self { frames }.repeated()
+    }
+
+    /// Again and again, for five seconds.
+    fn repeated(mut self) -> Self {
+        let film = &mut self;
         let once: Vec<Frame> = film.frames.iter().filter(|frame| is_media(frame)).cloned().collect();
         let step = once[1].dts - once[0].dts;
         let length = once[once.len() - 1].dts - once[0].dts + step;
@@ -53,7 +78,7 @@ impl Film {
                 Frame::new(frame.track, frame.role, frame.codec, times, frame.data().to_vec())
             }));
         }
-        film
+        self
     }
 
     fn of_tags(tags: &[Tag], end_ms: u32) -> Self {
@@ -83,6 +108,16 @@ pub(super) fn unit(frame: &Frame, is_bare: bool) -> Vec<u8> {
         (Codec::H265, Some(first)) => matches!(first >> 1 & 0x3f, 32..=35),
         _ => false,
     };
+    if frame.codec == Codec::Av1 {
+        let (mut rest, mut kept) = (frame.data(), Vec::new());
+        while let Some(obu) = next_obu(&mut rest) {
+            // Sequence headers, which RTP repeats, and temporal delimiters, which it leaves out.
+            if !matches!(obu.kind(), 1 | 2) {
+                kept.extend_from_slice(obu.payload);
+            }
+        }
+        return kept;
+    }
     if !matches!(frame.codec, Codec::H264 | Codec::H265) {
         return frame.data().to_vec();
     }
