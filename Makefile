@@ -17,6 +17,7 @@
 #   make sim    whole servers in virtual time: SEEDS=10000, or SEED=4711 for one again (docs/simulation.md)
 #   make sim-mutants  which planted bugs that finds   make sim-speed  how much faster than real time it is
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
+#   make moq    Media over QUIC, which is behind a cargo feature: clippy, its tests of the server, Chromium
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
@@ -34,7 +35,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run cluster-demo quick test test-console test-scripts test-rust test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
+.PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
 
 run:
@@ -58,6 +59,7 @@ test: setup console
 	$(MAKE) test-rust
 	$(MAKE) test-interop
 	$(MAKE) test-browser
+	$(MAKE) moq
 
 setup:
 	scripts/setup
@@ -81,6 +83,13 @@ else
 endif
 	scripts/test-rust --package transcode --features transcode/fdk-aac
 	cargo test --package msgpack-array --no-default-features --locked
+
+# The server with the experiment that no ordinary build has. The crate itself is tested with all others; only the
+# configuration and the server are compiled again.
+moq: console
+	cargo clippy --workspace --features millstream/moq --bins --test server --locked -- -D warnings
+	cargo test --workspace --features millstream/moq --test server --locked -- moq_
+	scripts/test-interop-moq $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Debug server and load generator for other programs' tests: those that test-rust builds for its own
 # tests. Built as packages alone they would have fewer features of their dependencies, and a ninth of
@@ -151,9 +160,12 @@ lint-contenders: console
 	cargo clippy --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --all-targets --all-features \
 	    --locked -- -D warnings
 
+# For what the server is built for, as in deny.toml: quinn has another provider on WebAssembly.
 one-crypto-provider:
-	@tree=$$(cargo tree --workspace --all-features --target all --prefix none --locked); \
-	    ! grep -E '^(ring|openssl|openssl-sys|native-tls) v' <<<"$$tree"
+	@for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do \
+	    tree=$$(cargo tree --workspace --all-features --target $$target --prefix none --locked); \
+	    ! grep -E '^(ring|openssl|openssl-sys|native-tls) v' <<<"$$tree" || exit 1; \
+	done
 
 # A binary is named as its library, and cargo leaves those out in any case. Examples, because with them dependencies have the
 # features that `make lint` has checked them with.

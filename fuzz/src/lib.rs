@@ -10,6 +10,7 @@ pub mod bridge_rtp_to_frame;
 pub mod group_send;
 pub mod hls;
 pub mod media;
+pub mod moq;
 pub mod mp4;
 pub mod mpegts;
 pub mod msgpack_array;

@@ -4,14 +4,18 @@
 //! and `--help` are written from it, and a test compares the committed page with it. What the
 //! values become for the workers is in `resolve.rs`.
 
+mod moq;
 mod push;
 mod record;
+mod rtmp;
 mod rtsp;
 mod srt;
 mod vod;
 
+pub use moq::Moq;
 pub use push::{PushEntry, PushLimits};
 pub use record::{Record, RecordRule, Upload};
+pub use rtmp::{Rtmp, Rtmps};
 pub use rtsp::{Rtsp, Rtsps};
 pub use srt::{Srt, SrtStream};
 pub use vod::{Vod, VodRemote};
@@ -41,27 +45,6 @@ section! {
         /// connections. Meant for scripts that listen on port 0. Empty writes none.
         ports_file: String = String::new(),
         cost "None.";
-    }
-}
-
-section! {
-    /// RTMP: publishing and playing.
-    Rtmp = "rtmp" {
-        /// Addresses for RTMP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An
-        /// empty list turns RTMP off.
-        listen: Listen = Listen::everywhere(1935),
-        cost "One listening socket per address and worker.";
-    }
-}
-
-section! {
-    /// RTMP over TLS.
-    Rtmps = "rtmps" {
-        /// Addresses for RTMP over TLS, used once `tls.certificate` or `tls.self_signed` is set. An
-        /// empty list turns it off.
-        listen: Listen = Listen::everywhere(1936),
-        cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for \
-            each player.";
     }
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 pub mod error;
 pub mod file;
 pub mod keys;
+mod moq;
 mod policy;
 pub mod print;
 mod pushes;
@@ -107,6 +108,7 @@ config! {
     rtsp: Rtsp,
     rtsps: Rtsps,
     srt: Srt,
+    moq: Moq,
     tls: Tls,
     limits: Limits,
     stream: Stream,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Rtsps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
-use super::{Config, cluster, policy, record, rtc, sources, srt, tls, upload, vod};
+use super::{Config, cluster, moq, policy, record, rtc, sources, srt, tls, upload, vod};
 use ::pushes::{PushSettings, PushSpec};
 use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
@@ -25,8 +25,8 @@ use uploads::settings::UploadSettings;
 use worker_api::auth::Policy;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, RtspSettings, SecondPublisher,
-    SegmentsSettings, TranscodingSettings, WorkerSettings,
+    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings, RtspSettings,
+    SecondPublisher, SegmentsSettings, TranscodingSettings, WorkerSettings,
 };
 
 /// Most transcoding threads when their number is not configured: on a large machine they would only
@@ -60,6 +60,8 @@ pub struct Resolved {
     pub upload: Option<UploadSettings>,
     /// What is played on demand; `None`: nothing.
     pub vod: Option<VodSettings>,
+    /// Media over QUIC; `None`: it is off.
+    pub moq: Option<MoqSettings>,
     /// What this node is among others, if it is.
     pub cluster: Option<nodes::Settings>,
 }
@@ -83,6 +85,7 @@ pub fn resolve(
     let channels = sources::channels(config, &sources, &mut errors);
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
     let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
+    let moq = moq::settings(config, worker.rtmps_tls.as_ref(), ipv6, &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
@@ -106,6 +109,7 @@ pub fn resolve(
         record,
         upload,
         vod,
+        moq,
         cluster,
     })
 }

@@ -625,3 +625,16 @@ fn keys_spelt_as_flags_are_named_in_files_and_in_the_environment() {
     }
     assert_eq!(errors_of(&sources("zebra = 1", &[], &[])), ["m.toml:1: unknown key `zebra`"]);
 }
+
+#[test]
+fn moq_is_off_and_needs_a_server_that_has_it() {
+    assert!(resolved("").moq.is_none());
+    let file = "[moq]\nlisten = [\"127.0.0.1:4443\"]\ngroup_max_bytes = 1000000\n";
+    if cfg!(feature = "moq") {
+        let moq = resolved(file).moq.expect("it is on");
+        assert_eq!((moq.listen.len(), moq.group_bytes_max, moq.tls.is_none()), (1, 1_000_000, true));
+    } else {
+        let errors = errors_of(&sources(file, &[], &[]));
+        assert!(errors.len() == 1 && errors[0].contains("cargo feature `moq`"), "{errors:?}");
+    }
+}

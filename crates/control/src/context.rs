@@ -21,6 +21,7 @@ use ::vod::Library;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
+use worker_api::moq::MoqStatus;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 /// Largest request body but for offers, which may be `rtc::OFFER_BYTES_MAX`.
@@ -75,6 +76,8 @@ pub struct Context {
     pub uploads: Option<Uploads>,
     /// Recordings and files to play; `None` where there are none.
     pub vod: Option<Library>,
+    /// Media over QUIC; `None` where that is off.
+    pub moq: Option<Arc<MoqStatus>>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
 }

@@ -13,6 +13,7 @@ mod error_response;
 mod health;
 mod merged;
 mod metrics;
+mod moq;
 mod ranged;
 mod recording_files;
 pub mod rtc;
@@ -52,6 +53,7 @@ fn router(context: Arc<Context>) -> Router {
         metrics::router().route_layer(middleware::from_fn_with_state(Arc::clone(&context), access::metrics));
     Router::new()
         .merge(health::router())
+        .merge(moq::router())
         .merge(rtc::router())
         .merge(metrics)
         .with_state(context)

@@ -30,6 +30,7 @@ mod bridges;
 mod channels;
 mod cluster;
 mod http;
+mod moq;
 mod pulls;
 mod pushes;
 mod recordings;
@@ -352,6 +353,7 @@ impl Collector for Scrape {
         segments::encode(&self.context, &mut encoder)?;
         uploads::encode(&self.context, &mut encoder)?;
         vod::encode(&self.context, &mut encoder)?;
+        moq::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }

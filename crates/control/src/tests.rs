@@ -197,6 +197,7 @@ fn context_of(
         recordings: None,
         uploads: None,
         vod: None,
+        moq: None,
         cluster: None,
     })
 }
@@ -484,6 +485,7 @@ async fn a_silent_worker_is_an_error_and_not_an_empty_list() {
 async fn a_stopping_server_is_alive_and_not_ready() {
     let context = local();
     assert_eq!(ask(&context, "GET", "/readyz").await.0, 200);
+    assert_eq!(ask(&context, "GET", "/certificate.sha256").await.0, 404, "MoQ is off");
     context.draining.send_replace(true);
     assert_eq!(ask(&context, "GET", "/readyz").await.0, 503);
     assert_eq!(ask(&context, "GET", "/healthz").await.0, 200);

@@ -3,6 +3,7 @@
 //! - [`Codec`] and [`MediaKind`] name what is carried. FLV numbers and FourCCs, RTP encoding names and MP4
 //!   sample entries are mapped to them where those formats are read and written.
 //! - [`Frame`] is an access unit of a track ([`TrackId`]) at a [`Timestamp`].
+//! - [`DecodingTimes`] gives pictures decoding times that come without.
 //! - [`CodecConfig`] says how a track is coded, as SDP, MP4 and HLS name it.
 //! - [`bitstream`] walks over coded data: bits, NAL units, OBUs.
 //! - [`calendar`] has dates, for playlists and the API.
@@ -16,10 +17,12 @@ pub mod calendar;
 mod codec;
 mod codec_config;
 pub mod config;
+mod decoding_times;
 mod frame;
 mod timestamp;
 
 pub use codec::{Codec, FourCc, MediaKind};
 pub use codec_config::{CodecConfig, h264_fmtp, h265_fmtp, vp9_fmtp};
+pub use decoding_times::DecodingTimes;
 pub use frame::{CodedAudio, FlvBody, Frame, FrameRole, Metadata, TrackId};
 pub use timestamp::Timestamp;

@@ -65,6 +65,21 @@ pub(crate) fn text(
     out
 }
 
+/// What it says of MoQ; nothing where that is off. `hash` is that of a certificate for trials.
+pub(crate) fn moq(addresses: &[SocketAddr], hash: Option<&str>) -> String {
+    let mut out = String::new();
+    if addresses.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "  {:10}an experiment, by UDP; publish and play", "MoQ");
+    lines(&mut out, "", &bases(&[("https", &addresses.to_vec())]), "/live, broadcast STREAM");
+    if let Some(hash) = hash {
+        let _ = writeln!(out, "  {:10}certificate for trials, SHA-256 {hash}", "");
+    }
+    out.push('\n');
+    out
+}
+
 /// Where media of WebRTC comes in: firewalls know HTTP, but not these.
 fn media_ports(out: &mut String, addresses: &ListenAddresses) {
     let lists = [("UDP", &addresses.rtc_udp), ("TCP", &addresses.rtc_tcp)];
@@ -111,6 +126,15 @@ fn bases(lists: &[(&str, &Vec<SocketAddr>)]) -> Vec<String> {
 mod tests {
     use super::*;
     use worker_api::auth::{Access, Rules};
+
+    #[test]
+    fn a_certificate_for_trials_is_named_by_its_hash() {
+        let at = ["[::]:4443".parse().expect("an address")];
+        assert_eq!(moq(&[], Some("00ff")), "");
+        let text = moq(&at, Some("00ff"));
+        assert!(text.contains("https://localhost:4443/live, broadcast STREAM\n"), "{text}");
+        assert!(text.contains("SHA-256 00ff\n") && !moq(&at, None).contains("SHA-256"), "{text}");
+    }
 
     #[test]
     fn every_address_can_be_copied() {

@@ -8,6 +8,7 @@
 mod banner;
 mod cli;
 mod logging;
+mod moq;
 mod record;
 mod run;
 mod server;

@@ -14,7 +14,7 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use config::keys::Log;
@@ -23,6 +23,9 @@ use worker_api::time::rfc3339;
 
 /// Lines the queue holds.
 const QUEUE_LINES: usize = 16_384;
+/// The libraries of MoQ (feature `moq`), which warn of each client that leaves; what operators want to
+/// know of it is logged by `moq` itself.
+const CHATTY: [&str; 2] = ["moq_net", "web_transport_quinn"];
 
 /// Keeps the log thread alive; dropping it writes what is queued.
 #[derive(Debug)]
@@ -45,8 +48,14 @@ pub(crate) fn start(
         .thread_name("log")
         .finish(output);
     let dropped = writer.error_counter();
-    let filter: Targets =
+    let mut filter: Targets =
         config.level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
+    let is_usual = filter.default_level() == Some(LevelFilter::INFO);
+    for library in CHATTY {
+        if is_usual && !filter.iter().any(|(target, _)| target.starts_with(library)) {
+            filter = filter.with_target(library, LevelFilter::ERROR);
+        }
+    }
     let limit = PerCallSite {
         per_second: u32::try_from(config.lines_per_second).unwrap_or(0),
         format: config.format,

@@ -114,6 +114,7 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
         "rtsp": texts(&addresses.rtsp),
         "rtsps": texts(&addresses.rtsps),
         "rtsp_udp": texts(&addresses.rtsp_udp),
+        "moq": texts(&addresses.moq),
         "nodes": texts(&addresses.nodes),
     });
     let temporary = format!("{path}.{}", std::process::id());
@@ -123,9 +124,11 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
 }
 
 fn print_banner(context: &control::Context) {
-    let control::Context { addresses, workers, demo_stream, policy, segments, vod, .. } = context;
+    let control::Context { addresses, workers, demo_stream, policy, segments, vod, moq, .. } = context;
     let serves = control::Serves { segments: segments.is_some(), on_demand: vod.is_some() };
-    let text = banner::text(addresses, workers.count(), demo_stream.as_deref(), policy, serves);
+    let mut text = banner::text(addresses, workers.count(), demo_stream.as_deref(), policy, serves);
+    let hash = moq.as_ref().and_then(|moq| moq.certificate_hash());
+    text.push_str(&banner::moq(&addresses.moq, hash.as_deref()));
     let mut out = io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

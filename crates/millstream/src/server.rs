@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
 use crate::logging::{self, Logging};
+use crate::moq::{Moq, MoqParts};
 use config::Config;
 use config::error::ConfigError;
 use config::resolve::Resolved;
@@ -147,6 +148,7 @@ pub(crate) struct Running {
     sources: IngestThread,
     _segments: Option<SegmentsThread>,
     pushes: PushesThread,
+    moq: Moq,
     recordings: Option<RecordingThread>,
     uploads: Option<UploadsThread>,
     membership: Option<ClusterMembership>,
@@ -173,6 +175,7 @@ impl Running {
             record,
             upload,
             vod,
+            moq,
             cluster,
         } = resolved;
         // Before the workers, which ask it what other nodes publish.
@@ -201,11 +204,13 @@ impl Running {
         )
         .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&settings, &workers)?;
-        let (to_recordings, to_pushes) = share_news(&mut workers);
+        let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
         let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
         let segments =
             segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
+        let parts = MoqParts { workers: &workers, settings: &settings, policy: &policy, published: to_moq };
+        let moq = Moq::start(moq, parts)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
         let handles = WorkerHandles::new(workers.handles().to_vec());
@@ -219,6 +224,7 @@ impl Running {
             policy,
             names: settings.names.clone(),
             addresses: ListenAddresses {
+                moq: moq.addresses(),
                 nodes: membership
                     .as_ref()
                     .map(|membership| membership.addresses().to_vec())
@@ -244,6 +250,7 @@ impl Running {
             recordings: recordings.as_ref().map(RecordingThread::recordings),
             uploads: uploads.as_ref().map(UploadsThread::uploads),
             vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
+            moq: moq.status(),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);
@@ -281,6 +288,7 @@ impl Running {
             sources,
             _segments: segments,
             pushes,
+            moq,
             recordings,
             uploads,
             membership,
@@ -300,8 +308,18 @@ impl Running {
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads.
     pub(crate) async fn stop(self, deadline: Duration) {
-        let Self { context, workers, sources, _segments, pushes, recordings, uploads, membership, control } =
-            self;
+        let Self {
+            context,
+            workers,
+            sources,
+            _segments,
+            pushes,
+            moq,
+            recordings,
+            uploads,
+            membership,
+            control,
+        } = self;
         context.draining.send_replace(true);
         if let Some(membership) = &membership {
             membership.drain().await;
@@ -313,6 +331,7 @@ impl Running {
             tracing::warn!("a worker did not end by the deadline; ending without it");
         }
         pushes.stop().await;
+        moq.stop().await;
         if let Some(recordings) = recordings {
             // With all that was published.
             recordings.stop().await;
@@ -359,14 +378,15 @@ fn segments_thread(
     thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))
 }
 
-/// Streams that begin to be published, for two who want to know: recordings and pushes.
-fn share_news(workers: &mut Workers) -> (Receiver<StreamPublished>, Receiver<StreamPublished>) {
+/// Streams that begin to be published, for those who want to know: recordings, pushes and MoQ.
+fn share_news(workers: &mut Workers) -> [Receiver<StreamPublished>; 3] {
     let (recordings, to_recordings) = mpsc::channel(PUBLISHED_MAX);
     let (pushes, to_pushes) = mpsc::channel(PUBLISHED_MAX);
+    let (moq, to_moq) = mpsc::channel(PUBLISHED_MAX);
     if let Some(mut published) = workers.take_published() {
         tokio::spawn(async move {
             while let Some(stream) = published.recv().await {
-                for (listener, whose) in [(&recordings, "recordings"), (&pushes, "pushes")] {
+                for (listener, whose) in [(&recordings, "recordings"), (&pushes, "pushes"), (&moq, "MoQ")] {
                     // One that has gone does not want to know.
                     if let Err(TrySendError::Full(stream)) = listener.try_send(stream.clone()) {
                         tracing::warn!(stream = %stream.key, whose, "news of a stream found no room");
@@ -375,7 +395,7 @@ fn share_news(workers: &mut Workers) -> (Receiver<StreamPublished>, Receiver<Str
             }
         });
     }
-    (to_recordings, to_pushes)
+    [to_recordings, to_pushes, to_moq]
 }
 
 /// The thread that sends streams on to other servers.

@@ -12,11 +12,10 @@ use bridge::clock::Stamp;
 use bridge::rtp_to_frame::RtpPayload;
 use bridge::{FramesOut, RtpToFrame, RtpToFrameSettings};
 use media::config::{reorder_frames, reorder_pictures};
-use media::{Codec, Frame, FrameRole, MediaKind};
+use media::{Codec, DecodingTimes, Frame, FrameRole, MediaKind};
 use rtp::rtcp::{self, Rtcp};
 use sfu::{NtpRtpMapping, RemoteClock};
 
-use crate::decoding_times::DecodingTimes;
 use crate::input::{FRAMING_BYTES, MAGIC};
 use crate::reception::{Reception, ReceptionStats, Reports};
 use crate::sdp::{AnnouncedTrack, carried};

@@ -24,7 +24,6 @@
 
 mod auth;
 mod client_auth;
-mod decoding_times;
 mod incoming;
 mod input;
 mod outgoing;

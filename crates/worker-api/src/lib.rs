@@ -13,6 +13,7 @@ pub mod directory_lock;
 mod end_reason;
 pub mod handoff;
 pub mod internal;
+pub mod moq;
 pub mod pattern;
 pub mod publications;
 pub mod rate;
@@ -62,6 +63,8 @@ pub struct ListenAddresses {
     pub rtsps: Vec<SocketAddr>,
     /// RTP and RTCP of RTSP by UDP, of all workers.
     pub rtsp_udp: Vec<SocketAddr>,
+    /// Media over QUIC.
+    pub moq: Vec<SocketAddr>,
     /// Links of other nodes of the cluster.
     pub nodes: Vec<SocketAddr>,
     /// Packets between nodes.

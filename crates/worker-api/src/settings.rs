@@ -227,6 +227,25 @@ impl Default for SrtSettings {
     }
 }
 
+/// Settings of Media over QUIC.
+#[derive(Debug, Clone)]
+pub struct MoqSettings {
+    /// Where it listens, by UDP.
+    pub listen: Vec<SocketAddr>,
+    /// Certificate and key; `None`: one for trials is made, and again before it is too old.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Names of that one.
+    pub certificate_names: Vec<String>,
+    /// Sessions at a time.
+    pub sessions_max: usize,
+    /// A client that sends nothing for this long is over.
+    pub silence_max: Duration,
+    /// How far behind a subscriber may be before groups are left out.
+    pub age_max: Duration,
+    /// Bytes of one group, which a subscriber that does not read makes the server hold.
+    pub group_bytes_max: usize,
+}
+
 /// Settings of the packets between nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelaySettings {

@@ -590,11 +590,13 @@ pub enum Protocol {
     Rtsps,
     /// What sends a stream on to another server: a player inside this process.
     Push,
+    /// Media over QUIC.
+    Moq,
 }
 
 impl Protocol {
     /// All of them, each at the index it is as a number.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Rtmp,
         Self::Rtmps,
         Self::HttpFlv,
@@ -617,6 +619,7 @@ impl Protocol {
         Self::Rtsp,
         Self::Rtsps,
         Self::Push,
+        Self::Moq,
     ];
 
     /// Name used in the API, metrics and logs.
@@ -644,6 +647,7 @@ impl Protocol {
             Self::Rtsp => "rtsp",
             Self::Rtsps => "rtsps",
             Self::Push => "push",
+            Self::Moq => "moq",
         }
     }
 }

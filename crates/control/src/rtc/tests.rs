@@ -211,6 +211,7 @@ fn server_with(setting: Setting) -> Server {
         recordings: None,
         uploads: None,
         vod: None,
+        moq: None,
         cluster: None,
     };
     Server { context: Arc::new(context), workers }

@@ -73,6 +73,12 @@ mod kick;
 mod load_tool_sample;
 mod logs;
 mod metrics;
+#[cfg(feature = "moq")]
+mod moq_doors;
+#[cfg(feature = "moq")]
+mod moq_hostile;
+#[cfg(feature = "moq")]
+mod moq_publish;
 mod player_pause;
 mod publisher_reconnect;
 mod pull;

@@ -12,6 +12,8 @@ pub(crate) mod channel;
 pub(crate) mod cluster;
 pub(crate) mod flv;
 pub(crate) mod http;
+#[cfg(feature = "moq")]
+pub(crate) mod moq;
 pub(crate) mod openapi;
 pub(crate) mod origin;
 pub(crate) mod raw;

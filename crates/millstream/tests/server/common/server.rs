@@ -28,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) srt: Option<SocketAddr>,
     pub(crate) rtsp: Option<SocketAddr>,
     pub(crate) rtsps: Option<SocketAddr>,
+    #[cfg(feature = "moq")]
+    pub(crate) moq: Option<SocketAddr>,
 }
 
 /// Where a server runs.
@@ -66,6 +68,8 @@ impl Server {
             srt: addresses.srt.first().copied(),
             rtsp: addresses.rtsp.first().copied(),
             rtsps: addresses.rtsps.first().copied(),
+            #[cfg(feature = "moq")]
+            moq: addresses.moq.first().copied(),
             runs: Runs::Here { _server: Box::new(server) },
             dir,
         }
@@ -137,6 +141,8 @@ impl Server {
             srt: first("srt"),
             rtsp: first("rtsp"),
             rtsps: first("rtsps"),
+            #[cfg(feature = "moq")]
+            moq: first("moq"),
             runs: Runs::Process(child),
             dir,
         };

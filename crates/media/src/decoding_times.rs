@@ -1,17 +1,17 @@
 //! Decoding times of pictures that come with the times they are shown at alone, in decoding order.
 //!
-//! RTP has no decoding times. If at most `n` pictures are sent ahead of one that is shown before them, the
+//! RTP and MoQ have no decoding times. If at most `n` pictures are sent ahead of one that is shown before them, the
 //! picture sent as number `i` may have the time of the one that is shown as number `i - n`: that one has come
 //! by then. `n` is learned from what comes, picture by picture; it only grows.
 
-use media::Timestamp;
+use crate::Timestamp;
 
 /// Pictures that can be sent ahead of others at most: as many as a decoder holds.
 const REORDER_MAX: usize = 16;
 
 /// Gives pictures decoding times.
 #[derive(Debug, Default)]
-pub(crate) struct DecodingTimes {
+pub struct DecodingTimes {
     /// Times of pictures that were not used yet, rising.
     waiting: Vec<Timestamp>,
     /// How many are sent ahead of others.
@@ -22,13 +22,13 @@ pub(crate) struct DecodingTimes {
 
 impl DecodingTimes {
     /// Of a publisher that is known to send so many pictures ahead of others.
-    pub(crate) fn with_reorder(reorder: usize) -> Self {
+    pub fn with_reorder(reorder: usize) -> Self {
         Self { reorder: reorder.min(REORDER_MAX), ..Self::default() }
     }
 
     /// The decoding time of the next picture, which is shown at `pts`: never after it unless it is out of
     /// order as none before, and never before that of the one before.
-    pub(crate) fn next(&mut self, pts: Timestamp) -> Timestamp {
+    pub fn next(&mut self, pts: Timestamp) -> Timestamp {
         let jumps = self.newest_shown.is_some_and(|newest| (newest - pts).micros().abs() > JUMP_US);
         if jumps {
             self.newest_shown = None;

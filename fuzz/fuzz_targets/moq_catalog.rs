@@ -1,0 +1,4 @@
+//! See `millstream_fuzz::moq::moq_catalog`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millstream_fuzz::moq::moq_catalog(data));
