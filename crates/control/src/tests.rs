@@ -28,7 +28,7 @@ use worker_api::auth::manage::Manage;
 use worker_api::command::{Command, Listed, WorkerUnavailable};
 use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
-    SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
+    SectionsSnapshot, SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
 };
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -49,6 +49,7 @@ fn stream(name: &str, players: u32) -> StreamSnapshot {
         gop_frames: 0,
         gop_bytes: 0,
         gop_duration_ms: 0,
+        sections: SectionsSnapshot::default(),
         bytes_in: 0,
         tracks: Vec::new(),
         bridge: None,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bytes ─▶ sync ─▶ packet ─▶ section ─▶ psi ─────────▶ which PIDs are tracks
+//!                    │          └─────▶ sections ────▶ media::Frame of data
 //!                    └─────▶ pes ─────▶ demux/{video,audio} ─▶ media::Frame
 //! media::Frame ─▶ mux ─▶ pes ─▶ packet ─▶ 188-byte packets
 //! ```
@@ -10,9 +11,9 @@
 //! counted ([`Counters`]) and left out. [`Muxer`] writes one program. Neither has a socket or a
 //! clock, and both have named limits for everything that they keep.
 //!
-//! Carried: H.264, H.265, AAC (ADTS; LATM is read as well), MP3, Opus, AC-3 and E-AC-3. Left out on
-//! purpose: scrambled packets, packets of 192 and 204 bytes, and pictures that do not begin where
-//! their PES packet does (ETSI TS 101 154 asks for one picture per PES packet).
+//! Carried: H.264, H.265, AAC (ADTS; LATM is read as well), MP3, Opus, AC-3 and E-AC-3, cues of
+//! SCTE 35 and private sections. Left out on purpose: scrambled packets, and pictures that do not
+//! begin where their PES packet does (ETSI TS 101 154 asks for one picture per PES packet).
 
 mod codecs;
 mod crc;
@@ -21,9 +22,11 @@ mod mux;
 mod packet;
 mod pes;
 mod psi;
+mod sections;
 
 pub use demux::{Counters, DemuxSettings, Demuxer};
 pub use mux::{MUX_DELAY, Muxer, NotCarried, TRACKS_MAX};
+pub use sections::{CUE, PRIVATE_SECTION};
 
 /// Bytes of a packet (section 2.4.3.2).
 pub const PACKET_BYTES: usize = 188;

@@ -118,9 +118,10 @@ pub(crate) fn pat_content(program: u16, pmt_pid: u16) -> Vec<u8> {
     [program.to_be_bytes(), (0xe000 | pmt_pid).to_be_bytes()].concat()
 }
 
-/// Content of a PMT without descriptors of the program.
-pub(crate) fn pmt_content<'a>(pcr_pid: u16, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
-    let mut content = [(0xe000 | pcr_pid).to_be_bytes(), [0xf0, 0]].concat();
+/// Content of a PMT; `info` are the descriptors of the program.
+pub(crate) fn pmt_content<'a>(pcr_pid: u16, info: &[u8], rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
+    let length = 0xf000 | info.len() as u16;
+    let mut content = [&(0xe000 | pcr_pid).to_be_bytes(), &length.to_be_bytes(), info].concat();
     for Row { stream_type, pid, info } in rows {
         content.push(stream_type);
         content.extend_from_slice(&(0xe000 | pid).to_be_bytes());
@@ -140,7 +141,7 @@ mod tests {
             Row { stream_type: 0x1b, pid: 0x100, info: &[] },
             Row { stream_type: 6, pid: 0x1ffe, info: &[5, 4, 1, 2, 3, 4, 0x7f, 0] },
         ];
-        let payload = section_payload(PMT_TABLE, 7, 3, &pmt_content(0x100, rows_in.into_iter()));
+        let payload = section_payload(PMT_TABLE, 7, 3, &pmt_content(0x100, &[9, 1, 7], rows_in.into_iter()));
         let section = Section::read(&payload[1..]).expect("a section");
         assert_eq!((section.table, section.number, section.is_current), (PMT_TABLE, 7, true));
         assert_eq!(rows(section.content).collect::<Vec<_>>(), rows_in);
@@ -164,7 +165,8 @@ mod tests {
     #[test]
     fn lengths_that_reach_too_far_end_the_rows() {
         for cut in 0..20 {
-            let content = pmt_content(0x100, [Row { stream_type: 6, pid: 1, info: &[1; 9] }].into_iter());
+            let rows_in = [Row { stream_type: 6, pid: 1, info: &[1; 9] }];
+            let content = pmt_content(0x100, &[], rows_in.into_iter());
             assert!(rows(&content[..cut.min(content.len())]).count() <= 1);
         }
         assert_eq!(rows(&[0xe1, 0, 0xff, 0xff, 1, 2]).count(), 0);

@@ -408,10 +408,22 @@ pub struct StreamSnapshot {
     pub gop_duration_ms: u32,
     /// Media payload bytes since the stream was created on this worker.
     pub bytes_in: u64,
+    /// What publishers by MPEG-TS have sent besides tracks.
+    pub sections: SectionsSnapshot,
     /// Tracks of a publisher that sends packets; empty when it sends frames or there is none.
     pub tracks: Vec<RtcTrackSnapshot>,
     /// The bridge to the other kind of player; set on the home worker, while it runs.
     pub bridge: Option<BridgeSnapshot>,
+}
+
+/// Sections that publishers by MPEG-TS have sent, since the stream was created on this worker. They are
+/// passed on to MPEG-TS outputs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SectionsSnapshot {
+    /// Cues of SCTE 35.
+    pub cues: u64,
+    /// Private sections.
+    pub private: u64,
 }
 
 /// Which way a bridge goes.

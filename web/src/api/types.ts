@@ -92,6 +92,8 @@ export interface Stream {
   segment_viewers?: number;
   gop: { frames: number; bytes: number; duration_ms: number };
   bytes_in: number;
+  /** Cues of SCTE 35 and private sections of MPEG-TS publishers; absent on older servers. */
+  sections?: { cues: number; private: number };
   /** Whether it is being recorded; absent on older servers. */
   recorded?: boolean;
   /** Of the video of a WebRTC publisher, the least first; absent on older servers. */

@@ -7,8 +7,8 @@
 //! and are only put in a row.
 
 use super::types::{
-    Audio, Bridge, Gop, IDS_MAX, KindName, Layer, Publisher, RoleName, Session, SessionList, SessionQuery,
-    Stream, StreamState, Track, Video, address, codec_name,
+    Audio, Bridge, Gop, IDS_MAX, KindName, Layer, Publisher, RoleName, Sections, Session, SessionList,
+    SessionQuery, Stream, StreamState, Track, Video, address, codec_name,
 };
 use super::urls::Urls;
 use crate::merged::{Merged, merged};
@@ -58,6 +58,7 @@ fn stream(merged: &Merged<'_>, urls: &Urls<'_>, options: PlaybackOptions) -> Str
         segment_viewers: 0,
         gop: Gop { frames: view.gop_frames, bytes: view.gop_bytes, duration_ms: view.gop_duration_ms },
         bytes_in: view.bytes_in,
+        sections: Sections { cues: view.sections.cues, private: view.sections.private },
         recorded: false,
         tracks: view.tracks.iter().map(track).collect(),
         layers: layers(merged),

@@ -84,6 +84,7 @@ pub(super) struct Stream {
     pub(super) gop: Gop,
     /// Media bytes since the stream was first seen.
     pub(super) bytes_in: u64,
+    pub(super) sections: Sections,
     /// Whether it is being recorded.
     pub(super) recorded: bool,
     /// Tracks of a stream that is published as packets (WHIP); empty otherwise.
@@ -277,6 +278,16 @@ pub(super) struct Gop {
     pub(super) frames: u32,
     pub(super) bytes: u64,
     pub(super) duration_ms: u32,
+}
+
+/// What publishers by MPEG-TS sent besides tracks since the stream was first seen. It goes to players and
+/// pushes by MPEG-TS.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Sections {
+    /// Cues of SCTE 35.
+    pub(super) cues: u64,
+    /// Private sections.
+    pub(super) private: u64,
 }
 
 /// Where to watch a stream; empty when the protocol is off, or when what is published cannot be

@@ -126,6 +126,7 @@ mod timestamp_wrap;
 mod tls;
 mod top_once;
 mod top_terminal;
+mod ts_sections;
 mod two_workers;
 mod vod;
 mod webrtc_clients;

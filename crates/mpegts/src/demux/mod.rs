@@ -23,6 +23,9 @@ use self::sync::Sync;
 use crate::codecs::{Carried, PRIVATE, SCTE_35};
 use crate::packet::{NULL_PID, Packet, PacketError};
 use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Section};
+use crate::sections::{
+    INFO_BYTES_MAX, PRIVATE_SECTION_BYTES_MAX, PRIVATE_SECTIONS, Passed, SECTION_TRACKS_MAX,
+};
 use crate::{PACKET_BYTES, TICKS_PER_SECOND};
 
 /// Tracks of a program; further ones are counted as packets of other PIDs.
@@ -34,6 +37,13 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of a PES packet of audio: more than its length of 16 bits can say.
 const AUDIO_PES_BYTES_MAX: usize = 128 << 10;
+/// Packets that a PID with sections may be ahead with what leaves.
+const SECTION_CREDIT_MAX: usize = 64;
+/// The same, where it begins.
+const SECTION_CREDIT_FIRST: usize = 4;
+/// Payload of a packet.
+const PAYLOAD_BYTES: usize = PACKET_BYTES - 4;
+
 /// Frames for which there is always room.
 const FRAMES_KEPT: usize = 256;
 
@@ -70,12 +80,17 @@ pub struct Counters {
     pub duplicates: u64,
     /// Gaps in the counter of a PID that were not announced.
     pub discontinuities: u64,
-    /// Sections of the tables with a wrong CRC, or of no known kind.
+    /// Sections with a wrong CRC, or of no known kind.
     pub sections_invalid: u64,
-    /// Sections and packets that begin on private PIDs of the program.
+    /// PES packets that begin on private PIDs of the program, and are not carried.
     pub private: u64,
-    /// Sections that begin on PIDs of SCTE 35.
+    /// Private sections that were passed on.
+    pub private_sections: u64,
+    /// Cues of SCTE 35 that were passed on.
     pub scte35: u64,
+    /// Cues and private sections that came before the first frame, on more PIDs than are passed on, or
+    /// took more packets than they came in.
+    pub sections_left_out: u64,
     /// Times that the tracks of the program have changed.
     pub table_changes: u64,
     /// PES packets that are none, that lack bytes, or that have no time.
@@ -108,11 +123,26 @@ struct Program {
     /// Of the table in use.
     pmt_content: Vec<u8>,
     tracks: Vec<Elementary>,
-    /// PIDs of the program that are only counted, and whether each has cues of SCTE 35.
+    /// PIDs with sections that are passed on.
+    sections: Vec<SectionTrack>,
+    /// PIDs of the program that are only counted, and whether each has sections.
     counted: Vec<(u16, bool)>,
     clock: Clock,
     counters: Counters,
     frames: VecDeque<Frame>,
+}
+
+/// A PID whose sections are passed on.
+#[derive(Debug)]
+struct SectionTrack {
+    pid: u16,
+    stream_type: u8,
+    /// Descriptors in the table.
+    info: Vec<u8>,
+    reader: SectionReader,
+    /// Packets that its sections may take where they are written. Each packet that comes adds one: one
+    /// full of tiny sections does not become a packet for each of them.
+    credit: usize,
 }
 
 /// Unwraps times of 33 bits, the same for all tracks.
@@ -139,6 +169,7 @@ impl Demuxer {
             pmt: SectionReader::default(),
             pmt_content: Vec::new(),
             tracks: Vec::new(),
+            sections: Vec::new(),
             counted: Vec::new(),
             clock: Clock::default(),
             counters: Counters::default(),
@@ -212,11 +243,39 @@ impl Program {
     }
 
     fn other_packet(&mut self, packet: &Packet<'_>) {
+        if let Some(at) = self.sections.iter().position(|track| track.pid == packet.pid) {
+            return self.section_packet(at, packet);
+        }
         match self.counted.iter().find(|(pid, _)| *pid == packet.pid) {
-            Some((_, true)) => self.counters.scte35 += u64::from(packet.starts),
+            Some((_, true)) => self.counters.sections_left_out += u64::from(packet.starts),
             Some((_, false)) => self.counters.private += u64::from(packet.starts),
             None => self.counters.others += 1,
         }
+    }
+
+    fn section_packet(&mut self, at: usize, packet: &Packet<'_>) {
+        let Self { sections, clock, counters, frames, .. } = self;
+        let SectionTrack { stream_type, info, reader, credit, .. } = &mut sections[at];
+        *credit = (*credit + 1).min(SECTION_CREDIT_MAX);
+        reader.push(packet, |section| {
+            let packets = (1 + section.len()).div_ceil(PAYLOAD_BYTES);
+            // A cue says when by the clock of the frames: before the first of them it says nothing.
+            let Some(ticks) = clock.last.filter(|_| packets <= *credit) else {
+                counters.sections_left_out += 1;
+                return;
+            };
+            let passed = Passed { stream_type: *stream_type, info, section };
+            let Some(frame) = passed.to_frame(at as u8, ticks) else {
+                counters.sections_invalid += 1;
+                return;
+            };
+            *credit -= packets;
+            match *stream_type {
+                SCTE_35 => counters.scte35 += 1,
+                _ => counters.private_sections += 1,
+            }
+            frames.push_back(frame);
+        });
     }
 
     fn pat_packet(&mut self, packet: &Packet<'_>) {
@@ -290,12 +349,32 @@ impl Program {
         self.finish_tracks();
         self.pmt_content = section.content.to_vec();
         self.counters.table_changes += 1;
-        self.counted = psi::rows(section.content)
-            .filter(|row| matches!(row.stream_type, PRIVATE | 0x05 | SCTE_35))
-            .filter(|row| carried.iter().all(|(pid, _)| *pid != row.pid))
-            .map(|row| (row.pid, row.stream_type == SCTE_35))
-            .collect();
+        self.take_sections(section.content, &carried);
         self.take_tracks(&carried);
+    }
+
+    /// The PIDs of a new table that are no tracks.
+    fn take_sections(&mut self, content: &[u8], carried: &[(u16, Carried)]) {
+        let mut old = std::mem::take(&mut self.sections);
+        self.counted.clear();
+        for row in psi::rows(content).filter(|row| carried.iter().all(|(pid, _)| *pid != row.pid)) {
+            let has_sections = matches!(row.stream_type, PRIVATE_SECTIONS | SCTE_35);
+            let is_taken = has_sections
+                && self.sections.len() < SECTION_TRACKS_MAX
+                && row.info.len() <= INFO_BYTES_MAX
+                && self.sections.iter().all(|track| track.pid != row.pid);
+            if is_taken {
+                let same = old.iter().position(|track| track.pid == row.pid).map(|at| old.swap_remove(at));
+                let (reader, credit) = same.map_or_else(
+                    || (SectionReader::new(PRIVATE_SECTION_BYTES_MAX), SECTION_CREDIT_FIRST),
+                    |track| (track.reader, track.credit),
+                );
+                let (pid, stream_type, info) = (row.pid, row.stream_type, row.info.to_vec());
+                self.sections.push(SectionTrack { pid, stream_type, info, reader, credit });
+            } else if has_sections || row.stream_type == PRIVATE {
+                self.counted.push((row.pid, has_sections));
+            }
+        }
     }
 
     /// The tracks of a new table. One that has the place of an earlier one among its kind, and its codec,

@@ -8,16 +8,30 @@ use crate::packet::Packet;
 use crate::psi::SECTION_BYTES_MAX;
 
 /// Collects the section that is on its way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SectionReader {
-    /// At most [`SECTION_BYTES_MAX`] and the payload of a packet.
+    /// Bytes that a section may have.
+    bytes_max: usize,
+    /// At most so many and the payload of a packet.
     bytes: Vec<u8>,
     /// A section has begun, and no packet of it was missed.
     is_open: bool,
     counter: u8,
 }
 
+impl Default for SectionReader {
+    /// Of a table that says what the stream has.
+    fn default() -> Self {
+        Self::new(SECTION_BYTES_MAX)
+    }
+}
+
 impl SectionReader {
+    /// Of sections with so many bytes at most.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, bytes: Vec::new(), is_open: false, counter: 0 }
+    }
+
     /// Takes in a packet, and hands on the sections that end in it.
     pub(super) fn push(&mut self, packet: &Packet<'_>, mut section: impl FnMut(&[u8])) {
         if !packet.has_payload {
@@ -60,7 +74,7 @@ impl SectionReader {
                 break;
             };
             let length = 3 + usize::from(u16::from_be_bytes([high & 0x0f, low]));
-            if table == 0xff || length > SECTION_BYTES_MAX {
+            if table == 0xff || length > self.bytes_max {
                 self.is_open = false;
                 break;
             }

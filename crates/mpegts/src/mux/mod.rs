@@ -6,20 +6,27 @@
 //! than [`PCR_TICKS_MAX`]; both tables come every [`TABLES_TICKS`]. A pause longer than
 //! [`PAUSE_TICKS_MAX`] is not filled: the PCR behind it is marked as one of a new time base.
 //!
+//! A section that is passed on follows the frame it came behind, in the row of the table that it had;
+//! the table has that row from its first section on. Times in cues are moved as those of the last
+//! frame were.
+//!
 //! Those who begin in the middle, or go on after packets were left out for them, get
 //! [`Muxer::write_start`] first: the tables of the newest entry point, and, so that no counter is
 //! missed, where the counter of each PID begins.
 
 mod track;
 
+use std::array;
 use std::fmt;
 
 use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 
 use self::track::Track;
 use crate::TICKS_PER_SECOND;
+use crate::codecs::SCTE_35;
 use crate::packet::{Adaptation, NULL_PID, PacketWriter};
 use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Row};
+use crate::sections::{CUE_REGISTRATION, Passed, SECTION_TRACKS_MAX};
 
 /// How long before it is to be decoded a frame arrives.
 ///
@@ -32,8 +39,10 @@ pub const TRACKS_MAX: usize = 4;
 
 const PROGRAM: u16 = 1;
 const PMT_PID: u16 = 0x1000;
-/// Of the first track; the others follow.
+/// Of the first track; the others follow, and then those of sections.
 const FIRST_PID: u16 = 0x100;
+/// PIDs that the table can have.
+const PIDS: usize = 2 * TRACKS_MAX + SECTION_TRACKS_MAX;
 
 const MUX_DELAY_TICKS: i64 = MUX_DELAY.units() * 90_000 / Timestamp::UNITS_PER_SECOND;
 /// PCRs are at most 40 ms apart (ETSI TR 101 290), less what a picture at 25 a second
@@ -86,6 +95,9 @@ impl fmt::Display for NotCarried {
 pub struct Muxer {
     /// By kind and index: video first.
     tracks: [Option<Track>; 2 * TRACKS_MAX],
+    sections: [SectionTrack; SECTION_TRACKS_MAX],
+    /// How much later than its publisher said the last frame was written, in ticks.
+    shift: Option<i64>,
     tables: Tables,
     /// Tracks have changed since the tables were made.
     tables_are_old: bool,
@@ -96,6 +108,18 @@ pub struct Muxer {
     start: Start,
     /// Memory for one PES packet.
     pes: Vec<u8>,
+}
+
+/// A PID with sections.
+#[derive(Debug, Default)]
+struct SectionTrack {
+    stream_type: u8,
+    /// Descriptors in the table.
+    info: Vec<u8>,
+    /// Of the next packet.
+    counter: u8,
+    /// The publisher has sent something for it.
+    is_active: bool,
 }
 
 /// The tables as they were sent last.
@@ -114,8 +138,8 @@ struct Tables {
 #[derive(Debug, Default)]
 struct Start {
     tables: Tables,
-    /// Counters of the tracks' PIDs.
-    counters: [Option<u8>; 2 * TRACKS_MAX],
+    /// Counters of the tracks' PIDs, and of those with sections.
+    counters: [Option<u8>; PIDS],
 }
 
 impl Muxer {
@@ -127,6 +151,8 @@ impl Muxer {
     /// A publisher begins: its tracks may be others.
     pub fn restart(&mut self) {
         self.tracks.iter_mut().flatten().for_each(|track| track.is_active = false);
+        self.sections.iter_mut().for_each(|track| track.is_active = false);
+        self.shift = None;
         (self.tables_at, self.tables_are_old) = (None, true);
     }
 
@@ -139,7 +165,7 @@ impl Muxer {
         time: Timestamp,
         is_entry: bool,
     ) -> Result<(), NotCarried> {
-        let Some(slot) = slot(frame.track)? else { return Ok(()) };
+        let Some(slot) = slot(frame.track)? else { return self.write_section(out, frame) };
         match frame.role {
             FrameRole::Config => return self.configure(slot, frame),
             FrameRole::End => {
@@ -160,11 +186,14 @@ impl Muxer {
         self.pes.clear();
         let track = self.tracks[slot].as_ref().expect("it is known, or was just made");
         track.write_pes(&mut self.pes, frame, (pts, dts))?;
+        self.shift = Some(dts.wrapping_sub(frame.dts.ticks(TICKS_PER_SECOND)));
         let are_new = self.update_tables();
         if is_entry {
             self.start.tables.clone_from(&self.tables);
-            let counters = self.tracks.each_ref().map(|track| track.as_ref().map(|track| track.counter));
-            self.start.counters = counters;
+            self.start.counters = array::from_fn(|slot| match slot.checked_sub(self.tracks.len()) {
+                None => self.tracks[slot].as_ref().map(|track| track.counter),
+                Some(at) => self.sections[at].is_active.then_some(self.sections[at].counter),
+            });
         }
         let is_of_pcr = pid(slot) == self.tables.pcr_pid;
         let pcr = self.advance(out, ticks, are_new, is_of_pcr);
@@ -172,6 +201,33 @@ impl Muxer {
         let track = self.tracks[slot].as_mut().expect("as above");
         let writer = PacketWriter { pid: pid(slot), counter: &mut track.counter };
         writer.write(out, Adaptation { random_access, ..pcr }, &self.pes);
+        Ok(())
+    }
+
+    /// Appends a section, if the frame has one. Before the first frame of its publisher nothing is known
+    /// of what its times mean: it is left out.
+    fn write_section(&mut self, out: &mut Vec<u8>, frame: &Frame) -> Result<(), NotCarried> {
+        let (Some(passed), Some(shift), Some(clock)) = (Passed::of_frame(frame), self.shift, self.clock)
+        else {
+            return Ok(());
+        };
+        let at = usize::from(frame.track.index);
+        let track = self.sections.get_mut(at).ok_or(NotCarried::TooManyTracks)?;
+        if !track.is_active || (track.stream_type, &track.info[..]) != (passed.stream_type, passed.info) {
+            (track.stream_type, track.is_active) = (passed.stream_type, true);
+            track.info = passed.info.to_vec();
+            self.tables_are_old = true;
+        }
+        if self.update_tables() {
+            self.write_tables(out, clock, true);
+        }
+        self.pes.clear();
+        passed.write(&mut self.pes, frame.dts.ticks(TICKS_PER_SECOND).wrapping_add(shift));
+        let writer = PacketWriter {
+            pid: pid(self.tracks.len() + at),
+            counter: &mut self.sections[at].counter,
+        };
+        writer.write(out, Adaptation::default(), &self.pes);
         Ok(())
     }
 
@@ -238,7 +294,15 @@ impl Muxer {
         let pcr_pid = active().next().map_or(NULL_PID, |(pid, _)| pid);
         let rows =
             active().map(|(pid, track)| Row { stream_type: track.stream_type, pid, info: &track.info });
-        let content = psi::pmt_content(pcr_pid, rows);
+        let sections = self.sections.iter().enumerate().filter(|(_, track)| track.is_active);
+        let has_cues = sections.clone().any(|(_, track)| track.stream_type == SCTE_35);
+        let info: &[u8] = if has_cues { &CUE_REGISTRATION } else { &[] };
+        let sections = sections.map(|(at, track)| Row {
+            stream_type: track.stream_type,
+            pid: pid(self.tracks.len() + at),
+            info: &track.info,
+        });
+        let content = psi::pmt_content(pcr_pid, info, rows.chain(sections));
         if content == self.tables.pmt_content {
             return false;
         }

@@ -5,4 +5,5 @@ mod ffmpeg;
 mod fuzz_corpus;
 mod hostile;
 mod program;
+mod sections;
 mod timing;

@@ -5,11 +5,11 @@ use mpegts::{DemuxSettings, Muxer};
 
 use crate::common::*;
 
-fn ms(millis: i64) -> Timestamp {
+pub(crate) fn ms(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte) << 24, |crc, _| {
             if crc >> 31 == 1 { crc << 1 ^ 0x04c1_1db7 } else { crc << 1 }
@@ -31,7 +31,7 @@ pub(crate) fn table(pid: u16, counter: u8, table: u8, number: u16, content: &[u8
     packet
 }
 
-fn pat(counter: u8, programs: &[(u16, u16)]) -> Vec<u8> {
+pub(crate) fn pat(counter: u8, programs: &[(u16, u16)]) -> Vec<u8> {
     let content: Vec<u8> = programs
         .iter()
         .flat_map(|(number, pid)| [number.to_be_bytes(), (0xe000 | pid).to_be_bytes()].concat())
@@ -40,17 +40,23 @@ fn pat(counter: u8, programs: &[(u16, u16)]) -> Vec<u8> {
 }
 
 fn pmt(pid: u16, counter: u8, number: u16, rows: &[(u8, u16)]) -> Vec<u8> {
+    let rows: Vec<_> = rows.iter().map(|(stream_type, pid)| (*stream_type, *pid, &[][..])).collect();
+    pmt_with_descriptors(pid, counter, number, &rows)
+}
+
+pub(crate) fn pmt_with_descriptors(pid: u16, counter: u8, number: u16, rows: &[(u8, u16, &[u8])]) -> Vec<u8> {
     let mut content = vec![0xff, 0xff, 0xf0, 0];
-    for (stream_type, pid) in rows {
+    for (stream_type, pid, info) in rows {
         content.push(*stream_type);
         content.extend_from_slice(&(0xe000 | pid).to_be_bytes());
-        content.extend_from_slice(&[0xf0, 0]);
+        content.extend_from_slice(&[0xf0, info.len() as u8]);
+        content.extend_from_slice(info);
     }
     table(pid, counter, 2, number, &content)
 }
 
 /// What is written for these frames, without its tables, with the PIDs moved.
-fn media(frames: &[Frame], move_pid: u16) -> Vec<u8> {
+pub(crate) fn media(frames: &[Frame], move_pid: u16) -> Vec<u8> {
     let bytes = mux(frames);
     let packets = bytes.as_chunks::<188>().0.iter().copied();
     let moved = packets.filter_map(|mut packet| {
@@ -63,7 +69,7 @@ fn media(frames: &[Frame], move_pid: u16) -> Vec<u8> {
     moved.flatten().collect()
 }
 
-fn pictures(from_ms: i64, count: i64, bytes: usize) -> Vec<Frame> {
+pub(crate) fn pictures(from_ms: i64, count: i64, bytes: usize) -> Vec<Frame> {
     let mut frames = vec![video_config()];
     frames.extend((0..count).map(|at| {
         let role = if at == 0 { FrameRole::Key } else { FrameRole::Inter };
@@ -73,7 +79,7 @@ fn pictures(from_ms: i64, count: i64, bytes: usize) -> Vec<Frame> {
 }
 
 /// Bytes of each picture that was read.
-fn sizes(frames: &[Frame]) -> Vec<usize> {
+pub(crate) fn sizes(frames: &[Frame]) -> Vec<usize> {
     let pictures = frames.iter().filter(|frame| matches!(frame.role, FrameRole::Key | FrameRole::Inter));
     pictures.map(|frame| frame.data().len() - 4).collect()
 }
@@ -189,29 +195,6 @@ fn tables_with_wrong_crcs_change_nothing() {
             .concat();
     let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
     assert_eq!((sizes(&frames), demuxer.counters().sections_invalid), (vec![11; 3], 1));
-}
-
-#[test]
-fn private_data_and_cues_are_counted() {
-    let cue = |counter: u8| {
-        let mut packet = vec![0x47, 0x41, 0x50, 0x10 | counter, 0, 0xfc];
-        packet.resize(188, 0xff);
-        packet
-    };
-    let mut private = cue(0);
-    (private[1], private[2]) = (0x41, 0x51);
-    let bytes = [
-        pat(0, &[(1, 0x20)]),
-        pmt(0x20, 0, 1, &[(0x1b, 0x100), (0x86, 0x150), (0x05, 0x151)]),
-        cue(0),
-        cue(1),
-        private,
-        media(&pictures(0, 3, 11), 0),
-    ]
-    .concat();
-    let (frames, demuxer) = demux(&bytes, 1316, DemuxSettings::default());
-    let counters = demuxer.counters();
-    assert_eq!((sizes(&frames), counters.scte35, counters.private), (vec![11; 3], 2, 1));
 }
 
 #[test]

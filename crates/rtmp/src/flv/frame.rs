@@ -198,7 +198,8 @@ impl Head {
                     _ => return None,
                 }
             }
-            (MediaKind::Data, _) => {}
+            // Data of other containers is in no form that FLV knows.
+            (MediaKind::Data, _) if !matches!(codec, Codec::Unknown(_)) => {}
             _ => return None,
         }
         Some(head)
@@ -451,7 +452,10 @@ mod tests {
             Frame::new(audio, FrameRole::Audio, Codec::Pcmu, Default::default(), b"data".to_vec());
         stereo.channels = 2;
         assert_eq!(read(MediaKind::Audio, &body(&stereo)).0.channels, 2);
-        for (track, codec) in [(audio, Codec::Speex), (second(audio), Codec::Pcma), (video, Codec::None)] {
+        let cue = Codec::Unknown(media::FourCc(*b"CUEI"));
+        for (track, codec) in
+            [(audio, Codec::Speex), (second(audio), Codec::Pcma), (video, Codec::None), (TrackId::DATA, cue)]
+        {
             let frame = Frame::new(track, FrameRole::Config, codec, Default::default(), Vec::new());
             assert!(TagBody::of(&frame).is_none(), "{codec}");
         }

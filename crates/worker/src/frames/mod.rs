@@ -94,6 +94,7 @@ impl Frames {
             description: Description::default(),
             video: None,
             audio: None,
+            sections: Default::default(),
         });
         self.by_id.insert(id, stream);
         stream

@@ -26,7 +26,7 @@ use crate::proto::{http, websocket};
 use crate::publication::{Publication, Source};
 use crate::registry::Lane;
 use worker_api::settings::ApplicationSettings;
-use worker_api::snapshot::Protocol;
+use worker_api::snapshot::{Protocol, SectionsSnapshot};
 
 /// Largest header frame, bytes. Each new player gets a copy of its own; real ones have a few hundred bytes.
 const HEADER_BYTES_MAX: usize = 64 << 10;
@@ -61,6 +61,7 @@ pub(crate) struct FrameStream {
     pub(crate) description: Description,
     pub(crate) video: Option<(Codec, Option<VideoFormat>)>,
     pub(crate) audio: Option<(Codec, Option<AudioFormat>)>,
+    pub(crate) sections: SectionsSnapshot,
 }
 
 impl Frames {
@@ -175,7 +176,8 @@ impl Frames {
         let body = TagBody::of(frame);
         let is_flv_played = channels.iter().flatten().any(|channel| channel.format.is_flv());
         // What came in the body of an earlier frame has left with it.
-        if body.is_none() && is_flv_played && frame.flv_body() == FlvBody::Missing {
+        let is_media = frame.track.kind != MediaKind::Data;
+        if body.is_none() && is_flv_played && is_media && frame.flv_body() == FlvBody::Missing {
             tracing::trace!(codec = %frame.codec, "frame dropped: FLV cannot carry its codec or size");
             ctx.counters.flv_drops += 1;
         }
@@ -213,6 +215,11 @@ impl FrameStream {
     /// Notes the formats that the API shows: of several tracks of a kind, the first.
     fn note_format(&mut self, frame: &Frame) {
         let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());
+        match codec {
+            mpegts::CUE => self.sections.cues += 1,
+            mpegts::PRIVATE_SECTION => self.sections.private += 1,
+            _ => {}
+        }
         let is_known = match kind {
             MediaKind::Video => self.video.is_some(),
             MediaKind::Audio => self.audio.is_some(),

@@ -15,8 +15,8 @@ use crate::stats::columns::Arrival;
 use worker_api::command::Listed;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{
-    PublisherSnapshot, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot, SessionSnapshot,
-    StreamSnapshot, TrackKind, WorkerCounters,
+    PublisherSnapshot, RtcCounters, RtcSessionSnapshot, RtcState, RtcTrackSnapshot, SectionsSnapshot,
+    SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters,
 };
 
 impl Packets {
@@ -121,6 +121,7 @@ impl Packets {
             gop_frames: 0,
             gop_bytes: stats.cached_bytes as u64,
             gop_duration_ms: 0,
+            sections: SectionsSnapshot::default(),
             bytes_in: stats.received_bytes,
             tracks,
             bridge: None,

@@ -115,6 +115,7 @@ impl Worker {
             players: stream.publication.players,
             video: stream.video.clone(),
             audio: stream.audio.clone(),
+            sections: stream.sections,
             video_bits_per_second: rates.video_bits_per_second,
             audio_bits_per_second: rates.audio_bits_per_second,
             video_frames_per_second: rates.video_frames_per_second,

@@ -7,7 +7,7 @@ use hyper::body::Body as _;
 use worker_api::rtc::LayerChoice;
 use worker_api::snapshot::{
     Protocol, Role, RtcLayer, RtcLayerSnapshot, RtcPathLayer, RtcPathSnapshot, RtcSessionSnapshot, RtcShare,
-    RtcState, RtcTrackSnapshot, SessionSnapshot, StreamSnapshot, TrackKind,
+    RtcState, RtcTrackSnapshot, SectionsSnapshot, SessionSnapshot, StreamSnapshot, TrackKind,
 };
 
 use super::*;
@@ -79,6 +79,7 @@ impl Server {
             gop_frames: 0,
             gop_bytes: 0,
             gop_duration_ms: 0,
+            sections: SectionsSnapshot::default(),
             bytes_in: 0,
             tracks: vec![track],
             bridge: None,
