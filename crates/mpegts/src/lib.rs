@@ -31,6 +31,10 @@ pub use sections::{CUE, PRIVATE_SECTION};
 /// Bytes of a packet (section 2.4.3.2).
 pub const PACKET_BYTES: usize = 188;
 
+/// How far apart packets may begin: as they are, with a time stamp ahead of each (M2TS), with the
+/// parity of a Reed-Solomon code behind each.
+pub const PACKET_DISTANCES: [usize; 3] = [PACKET_BYTES, 192, 204];
+
 /// What every packet begins with.
 pub const SYNC_BYTE: u8 = 0x47;
 

@@ -35,7 +35,8 @@ fn time(number: u32) -> Timestamp {
 }
 
 fn picture(number: u32) -> Frame {
-    let (role, unit) = if number.is_multiple_of(10) { (FrameRole::Key, 0x65) } else { (FrameRole::Inter, 0x41) };
+    let (role, unit) =
+        if number.is_multiple_of(10) { (FrameRole::Key, 0x65) } else { (FrameRole::Inter, 0x41) };
     let data = [&[0, 0, 0, 6, unit, 0xaa, 0xaa, 0xaa, 0x80][..], &[number as u8 | 1]].concat();
     Frame::new(TrackId::VIDEO, role, Codec::H264, (time(number), time(number)), data)
 }
@@ -51,20 +52,26 @@ fn cue(number: u32) -> Frame {
     Frame::new(track, FrameRole::Other, mpegts::CUE, (time(number), time(number)), data)
 }
 
-/// Sends pictures in real time, with a cue at every fifth, until it is told to stop.
-fn send(port: u16, stop: &AtomicBool) {
+/// Sends pictures in real time, with a cue at every fifth, until it is told to stop. So many bytes are
+/// ahead of and behind each packet.
+fn send(port: u16, (ahead, behind): (usize, usize), stop: &AtomicBool) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let (mut muxer, mut out) = (Muxer::default(), Vec::new());
     let times = (time(0), time(0));
     let config = Frame::new(TrackId::VIDEO, FrameRole::Config, Codec::H264, times, AVCC.to_vec());
     muxer.write(&mut out, &config, time(0), false).expect("it is carried");
-    for number in 0.. {
+    for number in 0u32.. {
         let cue = number.is_multiple_of(5).then(|| cue(number));
         for frame in [Some(picture(number)), cue].into_iter().flatten() {
             muxer.write(&mut out, &frame, frame.dts, frame.is_key()).expect("it is carried");
         }
-        for payload in out.chunks(7 * PACKET_BYTES) {
-            socket.send_to(payload, ("127.0.0.1", port)).expect("it is sent");
+        for packets in out.chunks(7 * PACKET_BYTES) {
+            // What looks like the head of RTP.
+            let stamp = [0x80, 33, 1, number as u8];
+            let packets = packets.chunks(PACKET_BYTES);
+            let longer = packets.flat_map(|packet| [&stamp[..ahead], packet, &[7; 16][..behind]].concat());
+            let payload: Vec<u8> = longer.collect();
+            socket.send_to(&payload, ("127.0.0.1", port)).expect("it is sent");
         }
         out.clear();
         if stop.load(Ordering::Relaxed) {
@@ -91,8 +98,9 @@ fn assert_cues_are_in_time(server: &Server) {
             match (frame.codec, frame.role) {
                 (mpegts::CUE, _) => {
                     let section = &frame.data()[1 + usize::from(frame.data()[0])..];
-                    let field =
-                        |at: usize| section[at..at + 5].iter().fold(0, |all, byte| all << 8 | i64::from(*byte));
+                    let field = |at: usize| {
+                        section[at..at + 5].iter().fold(0, |all, byte| all << 8 | i64::from(*byte))
+                    };
                     let splice = (field(4) + field(14) + ticks) & ((1 << 33) - 1);
                     cues.insert(section[9], splice);
                 }
@@ -113,6 +121,16 @@ fn assert_cues_are_in_time(server: &Server) {
 
 #[test]
 fn cues_reach_players_and_pushes_at_their_pictures() {
+    cues_reach_all((0, 0));
+}
+
+#[test]
+fn packets_with_time_stamps_and_with_parity_are_taken() {
+    cues_reach_all((4, 0));
+    cues_reach_all((0, 16));
+}
+
+fn cues_reach_all(between: (usize, usize)) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = socket.local_addr().expect("an address").port();
     drop(socket);
@@ -129,14 +147,16 @@ fn cues_reach_players_and_pushes_at_their_pictures() {
     wait_for_pull(&server, "mill", "connecting", |pull| pull["state"] == "connecting");
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| send(port, &stop));
+        scope.spawn(|| send(port, between, &stop));
         let _stops = StopAtEnd(&stop);
         target.wait_for_publisher("live/mill", true);
         assert_cues_are_in_time(&server);
         assert_cues_are_in_time(&target);
         for _ in 0..20 {
             let message = rtmp.next_media().expect("it goes on");
-            assert!(message.kind == MediaKind::Video || message.payload.starts_with(b"\x02\x00\x0aonMetaData"));
+            assert!(
+                message.kind == MediaKind::Video || message.payload.starts_with(b"\x02\x00\x0aonMetaData")
+            );
         }
         for server in [&server, &target] {
             eventually("cues are counted", || {

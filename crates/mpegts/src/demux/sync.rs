@@ -3,8 +3,16 @@
 //! A packet is taken where the sync byte is, and is again a packet further. While that holds,
 //! packets follow each other; where it does not, the next place is looked for at which three sync
 //! bytes are a packet apart, so that a 0x47 in a payload is not taken for one.
+//!
+//! Packets may have other bytes between them ([`PACKET_DISTANCES`]), which are passed over:
+//!
+//! ```text
+//!  | 0x47 | 187 bytes | 0x47 | ..                     ISO/IEC 13818-1 section 2.4.3.2
+//!  | time stamp 32 | 0x47 | 187 bytes | ..            M2TS of recorders and Blu-ray
+//!  | 0x47 | 187 bytes | Reed-Solomon 128 | 0x47 | ..  ETSI EN 300 421 section 4.4.2
+//! ```
 
-use crate::{PACKET_BYTES, SYNC_BYTE};
+use crate::{PACKET_BYTES, PACKET_DISTANCES, SYNC_BYTE};
 
 /// Sync bytes that have to be where they belong before packets are taken.
 const TO_LOCK: usize = 3;
@@ -14,7 +22,10 @@ const TO_LOCK: usize = 3;
 pub(super) struct Sync {
     /// Bytes that are no whole packet, or among which none has been found: less than three packets.
     rest: Vec<u8>,
-    is_locked: bool,
+    /// From one packet to the next, where they have been found.
+    distance: Option<usize>,
+    /// Bytes to be passed over before the next packet.
+    between: usize,
 }
 
 impl Sync {
@@ -43,33 +54,44 @@ impl Sync {
     ) -> usize {
         let mut at = 0;
         loop {
-            if !self.is_locked {
-                match find(&bytes[at..]) {
-                    Ok(found) => (at, self.is_locked) = (at + found, true),
+            let passed = self.between.min(bytes.len() - at);
+            (at, self.between) = (at + passed, self.between - passed);
+            let distance = match self.distance {
+                Some(distance) => distance,
+                None => match find(&bytes[at..]) {
+                    Ok((found, distance)) => {
+                        (at, self.distance) = (at + found, Some(distance));
+                        distance
+                    }
                     Err(useless) => return at + useless,
-                }
-            }
+                },
+            };
             let Some(next) = bytes[at..].first_chunk::<PACKET_BYTES>() else { return at };
             if next[0] != SYNC_BYTE {
-                self.is_locked = false;
+                self.distance = None;
                 *losses += 1;
                 continue;
             }
             packet(next);
-            at += PACKET_BYTES;
+            (at, self.between) = (at + PACKET_BYTES, distance - PACKET_BYTES);
         }
     }
 }
 
-/// Where packets begin; or how many bytes are certainly no beginning.
-fn find(bytes: &[u8]) -> Result<usize, usize> {
-    for at in 0..bytes.len() {
-        let mut places = (0..TO_LOCK).map(|packet| bytes.get(at + packet * PACKET_BYTES));
-        if places.clone().all(|byte| byte == Some(&SYNC_BYTE)) {
-            return Ok(at);
-        }
-        if places.all(|byte| byte.is_none_or(|byte| *byte == SYNC_BYTE)) {
-            return Err(at);
+/// Where packets begin and how far apart they do; or how many bytes are certainly no beginning.
+///
+/// The shorter distance goes first, and is waited for: what is found does not depend on how the bytes
+/// are cut.
+fn find(bytes: &[u8]) -> Result<(usize, usize), usize> {
+    for at in (0..bytes.len()).filter(|at| bytes[*at] == SYNC_BYTE) {
+        for distance in PACKET_DISTANCES {
+            let mut places = (0..TO_LOCK).map(|packet| bytes.get(at + packet * distance));
+            if places.clone().all(|byte| byte == Some(&SYNC_BYTE)) {
+                return Ok((at, distance));
+            }
+            if places.all(|byte| byte.is_none_or(|byte| *byte == SYNC_BYTE)) {
+                return Err(at);
+            }
         }
     }
     Err(bytes.len())
@@ -83,7 +105,7 @@ mod tests {
         let (mut marks, mut losses) = (Vec::new(), 0);
         for chunk in bytes.chunks(chunk) {
             losses += sync.push(chunk, |packet| marks.push(packet[1]));
-            assert!(sync.rest.len() < TO_LOCK * PACKET_BYTES);
+            assert!(sync.rest.len() < TO_LOCK * PACKET_DISTANCES[2]);
         }
         (marks, losses)
     }
@@ -98,6 +120,35 @@ mod tests {
         for chunk in [1, 2, 187, 188, 189, 376, 5_000] {
             let (marks, losses) = packets_of(&mut Sync::default(), &bytes, chunk);
             assert_eq!((marks, losses), ((0..9).collect(), 0), "{chunk}");
+        }
+    }
+
+    #[test]
+    fn packets_with_bytes_between_them_are_found_in_any_chunks() {
+        for (ahead, behind) in [(4, 0), (0, 16)] {
+            let bytes: Vec<u8> = (0..9u8)
+                .flat_map(|mark| {
+                    // Time stamps and parity have sync bytes, too.
+                    let packet = [&[SYNC_BYTE, mark][..], &[0x55; PACKET_BYTES - 2]].concat();
+                    let between = [SYNC_BYTE + mark; 16];
+                    [&between[..ahead], &packet, &between[..behind]].concat()
+                })
+                .collect();
+            for chunk in [1, 2, 187, 188, 192, 204, 376, 1_316, 5_000] {
+                let (marks, losses) = packets_of(&mut Sync::default(), &bytes, chunk);
+                assert_eq!((marks, losses), ((0..9).collect(), 0), "{ahead} {behind} {chunk}");
+            }
+            // The last packet does not wait for what follows it.
+            let mut sync = Sync::default();
+            let end = bytes.len() - behind;
+            assert_eq!(packets_of(&mut sync, &bytes[..end], 100).0.len(), 9);
+            // The other kinds follow.
+            let plain: Vec<u8> = (20..30u8)
+                .flat_map(|mark| [&[SYNC_BYTE, mark][..], &[0x55; PACKET_BYTES - 2]].concat())
+                .collect();
+            assert_eq!(packets_of(&mut sync, &plain, 100).0.last(), Some(&29));
+            let (marks, losses) = packets_of(&mut sync, &bytes, 100);
+            assert!(marks.ends_with(&[5, 6, 7, 8]) && losses == 1, "{marks:?} {losses}");
         }
     }
 

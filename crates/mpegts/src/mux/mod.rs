@@ -223,10 +223,8 @@ impl Muxer {
         }
         self.pes.clear();
         passed.write(&mut self.pes, frame.dts.ticks(TICKS_PER_SECOND).wrapping_add(shift));
-        let writer = PacketWriter {
-            pid: pid(self.tracks.len() + at),
-            counter: &mut self.sections[at].counter,
-        };
+        let writer =
+            PacketWriter { pid: pid(self.tracks.len() + at), counter: &mut self.sections[at].counter };
         writer.write(out, Adaptation::default(), &self.pes);
         Ok(())
     }

@@ -198,6 +198,24 @@ fn tables_with_wrong_crcs_change_nothing() {
 }
 
 #[test]
+fn packets_of_192_and_204_bytes_are_read_as_those_of_188() {
+    let bytes = two_programs();
+    let (expected, plain) = demux(&bytes, 1316, DemuxSettings::default());
+    for (ahead, behind) in [(4, 0), (0, 16)] {
+        let packets = bytes.as_chunks::<188>().0.iter().enumerate();
+        let longer = packets.flat_map(|(at, packet)| {
+            let between = [at as u8; 16];
+            [&between[..ahead], packet, &between[..behind]].concat()
+        });
+        let longer: Vec<u8> = longer.collect();
+        for chunk in [1, 188, 192, 1316, 1344, 1428, 100_000] {
+            let (frames, demuxer) = demux(&longer, chunk, DemuxSettings::default());
+            assert!(frames == expected && demuxer.counters() == plain.counters(), "{ahead} {behind} {chunk}");
+        }
+    }
+}
+
+#[test]
 fn what_has_no_place_is_said_and_left_out() {
     let mut muxer = Muxer::default();
     let mut out = Vec::new();

@@ -104,7 +104,10 @@ fn cues_keep_their_distance_to_the_pictures_whatever_clock_the_stream_has() {
         let (again, _) = demux(&written, 1316, DemuxSettings::default());
         let pts_written = again.iter().rfind(|frame| frame.track == TrackId::VIDEO).expect("one").pts;
         let moved = (pts_written - pts_read).ticks(90_000).rem_euclid(1 << 33).cast_unsigned();
-        assert_eq!(moved, (later.ticks(90_000).rem_euclid(1 << 33).cast_unsigned() + delay) & ((1 << 33) - 1));
+        assert_eq!(
+            moved,
+            (later.ticks(90_000).rem_euclid(1 << 33).cast_unsigned() + delay) & ((1 << 33) - 1)
+        );
         for cue in cues {
             assert_eq!(splice_pts(&cue), (last + moved) & ((1 << 33) - 1), "{from_ms} {later:?}");
         }
@@ -176,8 +179,7 @@ fn sections_that_say_nothing_or_take_too_much_are_counted() {
     // More PIDs than are passed on.
     let rows: Vec<_> = (0..6).map(|at| (0x05, 0x200 + at, &[][..])).collect();
     let rows = [&[(0x1b, 0x100, &[][..])], &rows[..]].concat();
-    let packets: Vec<u8> =
-        (0..6).flat_map(|at| packets_of(0x200 + at, 0, &[0x40, 0x30, 1, 7])).collect();
+    let packets: Vec<u8> = (0..6).flat_map(|at| packets_of(0x200 + at, 0, &[0x40, 0x30, 1, 7])).collect();
     let media = media(&pictures(40, 6, 11), 0);
     let bytes = [&pat(0, &[(1, 0x20)])[..], &pmt_with_descriptors(0x20, 0, 1, &rows), &media, &packets];
     let (frames, demuxer) = demux(&bytes.concat(), 188, settings());

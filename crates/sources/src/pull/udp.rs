@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use mpegts::PACKET_BYTES;
+use mpegts::{PACKET_BYTES, PACKET_DISTANCES, SYNC_BYTE};
 use rtp::Packet;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
@@ -226,7 +226,12 @@ impl UdpTs {
 
 /// The packets in a datagram, and its number if it is RTP. `None` if it is neither.
 fn read(datagram: &[u8]) -> Option<(&[u8], Option<u16>)> {
-    if datagram.first() == Some(&mpegts::SYNC_BYTE) && datagram.len().is_multiple_of(PACKET_BYTES) {
+    // Time stamps ahead of packets may look like RTP.
+    let with_stamps = PACKET_DISTANCES[1];
+    let is_stamped = !datagram.is_empty()
+        && datagram.len().is_multiple_of(with_stamps)
+        && datagram.chunks(with_stamps).all(|packet| packet[with_stamps - PACKET_BYTES] == SYNC_BYTE);
+    if is_stamped || datagram.first() == Some(&SYNC_BYTE) {
         return Some((datagram, None));
     }
     match Packet::parse(datagram) {
@@ -243,9 +248,11 @@ fn has_packets(payload: &[u8]) -> bool {
     if payload.len() < PACKET_BYTES {
         return false;
     }
-    let is_sync = |at: usize| payload.get(at).is_none_or(|byte| *byte == mpegts::SYNC_BYTE);
-    let begin = (0..payload.len().min(PACKET_BYTES)).find(|at| is_sync(*at));
-    begin.is_some_and(|begin| is_sync(begin + PACKET_BYTES) && is_sync(begin + 2 * PACKET_BYTES))
+    let is_sync = |at: usize| payload.get(at).is_none_or(|byte| *byte == SYNC_BYTE);
+    PACKET_DISTANCES.iter().any(|distance| {
+        let begin = (0..payload.len().min(*distance)).find(|at| is_sync(*at));
+        begin.is_some_and(|begin| is_sync(begin + distance) && is_sync(begin + 2 * distance))
+    })
 }
 
 /// Puts RTP packets in order, as far as a few that are late.
@@ -351,5 +358,12 @@ mod tests {
         assert_eq!(read(&bare), Some((&bare[..], None)));
         let rtp = [&[0x80, 33, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0][..], &bare].concat();
         assert_eq!(read(&rtp), Some((&bare[..], Some(0x1234))));
+        // A time stamp that looks like RTP, and the parity of a code.
+        let stamped = [&[0x80, 33, 0x12, 0x34][..], &bare].concat().repeat(7);
+        let with_parity = [&bare[..], &[7; 16]].concat().repeat(7);
+        for datagram in [stamped, with_parity] {
+            assert_eq!(read(&datagram), Some((&datagram[..], None)));
+            assert!(has_packets(&datagram) && !has_packets(&vec![7; datagram.len()]));
+        }
     }
 }

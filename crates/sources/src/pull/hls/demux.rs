@@ -223,15 +223,16 @@ fn kind(segment: &[u8]) -> Kind {
         [b'<', ..] => Kind::Refused("a page"),
         [] => Kind::Refused("empty"),
         // Some begin with a part of a packet.
-        _ if segment.len() > 2 * mpegts::PACKET_BYTES && has_sync(segment) => Kind::Ts,
+        _ if has_sync(segment) => Kind::Ts,
         _ => Kind::Refused("neither MPEG-TS nor MP4"),
     }
 }
 
 /// Whether two packets begin behind one another in the first bytes.
 fn has_sync(segment: &[u8]) -> bool {
-    (0..mpegts::PACKET_BYTES)
-        .any(|at| segment[at] == mpegts::SYNC_BYTE && segment[at + mpegts::PACKET_BYTES] == mpegts::SYNC_BYTE)
+    let is_sync = |at: usize| segment.get(at) == Some(&mpegts::SYNC_BYTE);
+    let distances = mpegts::PACKET_DISTANCES.iter().filter(|distance| segment.len() > 2 * **distance);
+    distances.into_iter().any(|distance| (0..*distance).any(|at| is_sync(at) && is_sync(at + distance)))
 }
 
 /// Whether the times of a track step back.
@@ -255,9 +256,11 @@ mod tests {
     #[test]
     fn what_a_segment_is_says_its_beginning() {
         let late = [&[0; 100][..], &[0x47], &[0; 187], &[0x47], &[0; 187]].concat();
+        let stamped = [&[1, 2, 3, 4, 0x47][..], &[0; 187]].concat().repeat(3);
         for (segment, expected) in [
             (&[0x47, 0x40, 0, 0x10][..], Kind::Ts),
             (&late[..], Kind::Ts),
+            (&stamped, Kind::Ts),
             (b"\0\0\0\x18styp....", Kind::Mp4),
             (b"\0\0\0\x18moof....", Kind::Mp4),
             (b"ID3\x04", Kind::Refused("audio without a container")),
