@@ -123,7 +123,7 @@ async fn find(context: &Context, asked: &Asked) -> Result<Response, Refused> {
     };
     let (app, stream) = (&asked.app, &asked.stream);
     // Until the answer; a viewer comes again while the pull lingers.
-    let demand = context.pulls.demand(app, stream);
+    let demand = context.pulls.demand(app, stream, asked.address);
     let updates = match context.rtc.published(app, &format!("{app}/{stream}")) {
         Published::Nobody if demand.is_none() => segments.left(app, stream).ok_or(Refused::NO_STREAM)?,
         _ => {

@@ -15,6 +15,7 @@
 //! [`Protocol::Node`]: crate::snapshot::Protocol::Node
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use media::Codec;
@@ -83,6 +84,8 @@ pub struct Watched {
     pub has_players: bool,
     /// A publisher, or what is fetched from another node.
     pub is_published: bool,
+    /// Address of the player that it has had players since.
+    pub asked_by: Option<IpAddr>,
 }
 
 /// A publication of this node that begins.

@@ -4,6 +4,7 @@
 //! workers with players subscribe by message and mirror what comes. What only one lane has (channels of
 //! frames, viewers of packets) is in `frames/` and `packets/`; what takes both is in `publish.rs`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub(crate) struct Publication {
     pub(crate) is_elsewhere: bool,
     /// It begins because it is played, within this time.
     pub(crate) begins_within: Option<Duration>,
+    /// Address of the first of the present players, if one has it.
+    pub(crate) asked_by: Option<IpAddr>,
     /// Players that do not keep an on-demand pull: recordings, pushes, and what cuts segments.
     pub(crate) unwatching: u32,
     is_watched_for: bool,
@@ -101,6 +104,7 @@ impl Publication {
             ended_ms: 0,
             is_elsewhere: false,
             begins_within: None,
+            asked_by: None,
             unwatching: 0,
             is_watched_for: false,
         }
@@ -145,7 +149,8 @@ impl Publication {
         if std::mem::replace(&mut self.is_watched_for, is_watched) != is_watched
             && ctx.directory.has_other_sources()
         {
-            ctx.directory.set_watched(&self.key, ctx.worker, WatchedBy::Lane(self.lane), is_watched);
+            let watched = (is_watched, self.asked_by);
+            ctx.directory.set_watched(&self.key, ctx.worker, WatchedBy::Lane(self.lane), watched);
         }
     }
 

@@ -5,6 +5,7 @@
 //! (`start_source`), and a bridge begins if somebody plays it in the other lane. Ends come back as
 //! [`Action`]s, because a bridge may have to end.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,7 +140,7 @@ impl Worker {
         let key = format!("{app}/{name}");
         let may_play =
             self.may_play(conn, (app, name), token).and_then(|()| self.check_carried(&key, format));
-        let stream = may_play.and_then(|()| self.subscribe_to_frames(&key, (app, name)));
+        let stream = may_play.and_then(|()| self.subscribe_to_frames(&key, (app, name), Some(address.ip())));
         let stream = stream.inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
@@ -225,9 +226,10 @@ impl Worker {
         &mut self,
         key: &str,
         (app, name): (&str, &str),
+        address: Option<IpAddr>,
     ) -> Result<FrameStreamId, PlayRefusal> {
         self.published_as_frames(key, app)?;
-        let id = self.subscribe(Lane::Frames, key, (app, name)).ok_or(PlayRefusal::NotFound)?;
+        let id = self.subscribe(Lane::Frames, key, (app, name), address).ok_or(PlayRefusal::NotFound)?;
         let stream = self.frames.find(id).ok_or(PlayRefusal::NotFound)?;
         let publication = &mut self.frames.streams[stream].publication;
         publication.players += 1;
@@ -300,7 +302,8 @@ impl Worker {
                 peer
             }
             RtcRole::Play => {
-                let id = self.subscribe(Lane::Packets, &key, (&app, &name)).ok_or(RtcRefusal::NotFound)?;
+                let id = self.subscribe(Lane::Packets, &key, (&app, &name), Some(address.ip()));
+                let id = id.ok_or(RtcRefusal::NotFound)?;
                 let stream = self.packets.streams.find(id).ok_or(RtcRefusal::NotFound)?;
                 let publication = &mut self.packets.streams[stream].publication;
                 publication.players += 1;
@@ -496,8 +499,14 @@ impl Worker {
 
     /// Makes sure that this lane of a stream comes to this worker. `None` when the stream has no publisher
     /// and the application does not let players wait for one. Publishers of other nodes count: their streams
-    /// are fetched.
-    pub(crate) fn subscribe(&mut self, lane: Lane, key: &str, (app, name): (&str, &str)) -> Option<StreamId> {
+    /// are fetched. `address`: the player's, if it is one.
+    pub(crate) fn subscribe(
+        &mut self,
+        lane: Lane,
+        key: &str,
+        (app, name): (&str, &str),
+        address: Option<IpAddr>,
+    ) -> Option<StreamId> {
         let wait = self.ctx.settings_for(app).wait_for_publisher;
         let is_elsewhere = self.ctx.directory.is_elsewhere(key);
         let begins_within = self.ctx.directory.begins_within(key);
@@ -513,6 +522,9 @@ impl Worker {
         if let Some(publication) = self.publication_mut(stream) {
             publication.is_elsewhere |= is_elsewhere || is_mirrored;
             publication.begins_within = begins_within.or(publication.begins_within);
+            if publication.players == publication.unwatching {
+                publication.asked_by = address;
+            }
         }
         if let Some(home) = home.filter(|home| is_first && home.worker != self.ctx.worker) {
             self.ctx.send(home.worker, (id, home.epoch, lane), MessageBody::Subscribe);

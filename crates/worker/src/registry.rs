@@ -11,6 +11,7 @@
 //! when headers say what the stream would be as packets.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -157,6 +158,8 @@ struct Listing {
     subscribers: [Vec<WorkerIndex>; 2],
     /// Workers with players that keep an on-demand pull, by [`WatchedBy`].
     watching: [Vec<WorkerIndex>; WatchedBy::COUNT],
+    /// Address of the first of these players.
+    asked_by: Option<IpAddr>,
     /// What was reported last.
     watched: Watched,
 }
@@ -258,12 +261,22 @@ impl Directory {
     }
 
     /// Whether `worker` has players by `by` that keep an on-demand pull of the stream.
-    pub(crate) fn set_watched(&self, key: &str, worker: WorkerIndex, by: WatchedBy, is_watched: bool) {
+    /// The address of the first one, if it is known, is kept until there are none.
+    pub(crate) fn set_watched(
+        &self,
+        key: &str,
+        worker: WorkerIndex,
+        by: WatchedBy,
+        (is_watched, asked_by): (bool, Option<IpAddr>),
+    ) {
         let mut inner = self.lock();
         if !is_watched && !inner.streams.contains_key(key) {
             return;
         }
         let listing = inner.listing(key);
+        if listing.watching.iter().all(Vec::is_empty) {
+            listing.asked_by = asked_by;
+        }
         let watching = &mut listing.watching[by.index()];
         watching.retain(|&other| other != worker);
         if is_watched {
@@ -413,6 +426,7 @@ impl Directory {
         let watched = Watched {
             has_players: !listing.watching.iter().all(Vec::is_empty),
             is_published: listing.home.is_some(),
+            asked_by: listing.asked_by,
         };
         if std::mem::replace(&mut listing.watched, watched) != watched
             && let Some(elsewhere) = &self.elsewhere
@@ -447,6 +461,7 @@ impl Inner {
                 codecs: Vec::new(),
                 subscribers: [Vec::new(), Vec::new()],
                 watching: Default::default(),
+                asked_by: None,
                 watched: Watched::default(),
             };
             self.streams.insert(key.to_owned(), listing);
@@ -636,15 +651,18 @@ mod tests {
         let directory = Directory::new(Some(Arc::clone(&reported) as _));
         let by = [WatchedBy::Lane(Lane::Frames), WatchedBy::Lane(Lane::Packets), WatchedBy::Segments];
         for (worker, by) in by.into_iter().enumerate() {
-            directory.set_watched("live/a", WorkerIndex::at(worker), by, true);
+            let asked_by = Some(IpAddr::from([10, 0, 0, worker as u8]));
+            directory.set_watched("live/a", WorkerIndex::at(worker), by, (true, asked_by));
         }
         let claim = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
         for (worker, by) in by.into_iter().enumerate() {
-            directory.set_watched("live/a", WorkerIndex::at(worker), by, false);
+            directory.set_watched("live/a", WorkerIndex::at(worker), by, (false, None));
         }
         directory.release("live/a", claim.epoch);
-        directory.set_watched("live/b", WorkerIndex(0), by[0], false);
-        let report = |has_players, is_published| Watched { has_players, is_published };
+        directory.set_watched("live/b", WorkerIndex(0), by[0], (false, None));
+        // The first of them is kept.
+        let asked_by = Some(IpAddr::from([10, 0, 0, 0]));
+        let report = |has_players, is_published| Watched { has_players, is_published, asked_by };
         assert_eq!(
             *reported.0.lock().expect("no panic"),
             [report(true, false), report(true, true), report(false, true), report(false, false)]

@@ -326,7 +326,7 @@ impl Worker {
             return;
         }
         let key = format!("{app}/{name}");
-        let stream = match self.subscribe_to_frames(&key, (&app, &name)) {
+        let stream = match self.subscribe_to_frames(&key, (&app, &name), None) {
             Ok(stream) => stream,
             Err(refusal) => {
                 let refusal = match refusal {

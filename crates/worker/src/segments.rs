@@ -6,6 +6,7 @@
 //! list, looked at with each view; it has no thread and no timer of its own.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -99,7 +100,8 @@ impl Worker {
             let refused = Refused::new(307, "the stream is played by another node");
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
-        match self.find_segments(&request) {
+        let address = self.connections.sessions[conn].address.ip();
+        match self.find_segments(&request, address) {
             Ok(stream) => self.answer_or_wait(conn, request, stream),
             Err(refusal) => self.refuse_segment(conn, &request, refusal),
         }
@@ -111,7 +113,7 @@ impl Worker {
     }
 
     /// The stream that a request is about; the first request has it cut.
-    fn find_segments(&mut self, request: &MediaRequest) -> Result<SegmentStreamId, Refused> {
+    fn find_segments(&mut self, request: &MediaRequest, address: IpAddr) -> Result<SegmentStreamId, Refused> {
         let key = format!("{}/{}", request.app, request.stream);
         if let Some(&id) = self.segments.by_key.get(&*key) {
             return Ok(id);
@@ -136,13 +138,14 @@ impl Worker {
         let stream =
             SegmentStream { key: Arc::clone(&key), app_bytes, state, waiting, asked_ms, first_view_within };
         let id = self.segments.streams.insert(stream);
-        self.watch_segments(&key, true);
+        self.watch_segments(&key, (true, Some(address)));
         self.segments.by_key.insert(key, id);
         Ok(id)
     }
 
-    /// Reports that clients of this worker ask for segments of a stream, or none any more.
-    fn watch_segments(&self, key: &str, is_watched: bool) {
+    /// Reports that clients of this worker ask for segments of a stream, the first at this address, or none
+    /// any more.
+    fn watch_segments(&self, key: &str, is_watched: (bool, Option<IpAddr>)) {
         if self.ctx.directory.has_other_sources() {
             self.ctx.directory.set_watched(key, self.ctx.worker, WatchedBy::Segments, is_watched);
         }
@@ -233,7 +236,7 @@ impl Worker {
             if is_over {
                 // Before what waits is answered: a request that comes behind has it cut again.
                 self.segments.by_key.remove(&key);
-                self.watch_segments(&key, false);
+                self.watch_segments(&key, (false, None));
             }
             self.review_waiting(id);
             if is_over {
@@ -419,7 +422,7 @@ impl Worker {
         let (key, app_bytes, worker) = (Arc::clone(&stream.key), stream.app_bytes, self.ctx.worker.index());
         // If there is no room it is tried again with the next sweep.
         if queues.wanted.try_send(SegmentsWanted { key, app_bytes, want: Want::Nothing(worker) }).is_ok() {
-            self.watch_segments(&stream.key, false);
+            self.watch_segments(&stream.key, (false, None));
             self.segments.forget(id);
         }
     }

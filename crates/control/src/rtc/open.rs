@@ -81,7 +81,7 @@ pub(super) async fn open(
     }
     let offer = parse_offer(&body)?;
     let _demand = match role {
-        RtcRole::Play => control.begin(context, &target).await,
+        RtcRole::Play => control.begin(context, &target, peer.address.ip()).await,
         RtcRole::Publish => None,
     };
     let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit };
@@ -211,8 +211,8 @@ impl RtcControl {
     /// Begins a stream that is on demand, and waits until it is known what it is; at most as long as
     /// players wait. The stream is wanted until the result is dropped, which is when the session has
     /// been opened: from then on its player wants it.
-    async fn begin(&self, context: &Context, target: &Target) -> Option<Demand> {
-        let demand = context.pulls.demand(&target.app, &target.stream)?;
+    async fn begin(&self, context: &Context, target: &Target, address: IpAddr) -> Option<Demand> {
+        let demand = context.pulls.demand(&target.app, &target.stream, address)?;
         let until = Instant::now() + demand.within;
         let is_unknown = || {
             let published = self.published(&target.app, &target.key());

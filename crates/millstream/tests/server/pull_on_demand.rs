@@ -1,7 +1,9 @@
 //! Pulls that are begun by the first player and ended after the last, at every door.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
 use crate::common::bridge::{Viewed, metric};
-use crate::common::eventually;
 use crate::common::flv::sample_tags;
 use crate::common::http;
 use crate::common::origin::{LOCAL, Origin};
@@ -9,8 +11,10 @@ use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::tools::publish_repeated;
+use crate::common::{TIMEOUT, eventually};
 use rtc::sdp::Direction;
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 fn config(url: &str, more: &str) -> String {
     format!(
@@ -93,7 +97,7 @@ fn every_door_begins_one_and_lets_it_end() {
     for path in ["/cam/mill.flv", "/cam/mill.ts"] {
         let mut player = http::open(server.http, "GET", path, &[]).expect("an answer");
         assert_eq!(player.status, 200, "{path}");
-        std::io::Read::read_exact(&mut player, &mut [0; 4096]).expect("media");
+        player.read_exact(&mut [0; 4096]).expect("media");
         assert!(playing(), "{path}");
         drop(player);
         wait_until_idle(&server);
@@ -153,6 +157,35 @@ fn as_many_run_as_may_and_who_may_not_play_begins_none() {
     let second = http::get(server.http, "/cam/b.m3u8?token=sesame").expect("an answer");
     assert_eq!(second.status, 404, "{}", second.text());
     assert!(origin.accept_now().is_none());
+}
+
+#[test]
+fn one_address_holds_a_part_of_the_places_with_names_that_nobody_has() {
+    let origin = Origin::start();
+    let more = "on_demand_max = 8\non_demand_timeout_ms = 60000\n";
+    let server = Server::start(&config(&origin.url("/{stream}.flv"), more));
+    let _made_up: Vec<_> =
+        (0..8).map(|at| RtmpClient::play(server.rtmp, &format!("cam/made-up-{at}"))).collect();
+    let mut held = [origin.accept(), origin.accept()];
+    assert!(held.iter().all(|asked| asked.head[0].starts_with("GET /made-up-")));
+    // The others wait, and somebody else does not.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).expect("an address of this host");
+    socket.connect(&server.http.into()).expect("a connection");
+    let mut socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    socket.write_all(b"GET /cam/front.flv HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
+    let mut front = origin.accept();
+    assert!(front.head[0].starts_with("GET /front.flv "), "{:?}", front.head);
+    front.begin();
+    front.send_tags(&sample_tags()[..100], 0);
+    socket.read_exact(&mut [0; 4096]).expect("media");
+    assert!(origin.accept_now().is_none());
+    // A source that answers makes room for the next of those that wait.
+    held[0].begin();
+    held[0].send_tags(&sample_tags()[..100], 0);
+    let next = origin.accept();
+    assert!(next.head[0].starts_with("GET /made-up-"), "{:?}", next.head);
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub use task::Pull;
 pub use udp::UdpUrl;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinHandle;
@@ -132,9 +133,9 @@ impl Pulls {
         list
     }
 
-    /// Wants `app/name` until the result is dropped; `None` if it does not begin on demand.
-    pub fn demand(&self, app: &str, name: &str) -> Option<Demand> {
-        self.on_demand.demand(app, name)
+    /// Wants `app/name` for a client until the result is dropped; `None` if it does not begin on demand.
+    pub fn demand(&self, app: &str, name: &str, address: IpAddr) -> Option<Demand> {
+        self.on_demand.demand(app, name, address)
     }
 
     /// One.

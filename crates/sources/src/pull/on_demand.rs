@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use media::Codec;
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use worker_api::cluster::{Elsewhere, Publication, Watched};
+use worker_api::network;
 use worker_api::streams::{Epoch, Published};
 
 use super::task::{self, Pull};
@@ -29,6 +31,10 @@ use crate::settings::SourceSettings;
 /// How soon a pull that cannot start is thought of again: another node publishes the stream, or
 /// there are as many pulls as there may be.
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// The part of `sources.on_demand_max` that one address may hold with pulls whose sources have not
+/// answered. The others wait for those, and not longer than any player.
+const UNANSWERED_PART: usize = 4;
 
 /// The rules, and what of them is wanted and runs. In front of the rest of the cluster.
 #[derive(Debug)]
@@ -47,7 +53,8 @@ struct Inner {
     streams: HashMap<String, Stream>,
     /// Streams to look at, because something has changed.
     due: HashSet<String>,
-    running: usize,
+    /// Pulls that run, and who asked for each first.
+    running: Vec<(Arc<Pull>, Option<IpAddr>)>,
 }
 
 /// One stream.
@@ -56,6 +63,8 @@ struct Stream {
     watched: Watched,
     /// Requests on the control side that wait for it, or that it answers.
     guards: usize,
+    /// Address of the first of these.
+    guarded_by: Option<IpAddr>,
     /// Whether somebody wants it, for the pull.
     is_wanted: watch::Sender<bool>,
     pull: Option<Arc<Pull>>,
@@ -117,11 +126,16 @@ impl OnDemand {
             .collect()
     }
 
-    /// Wants `app/name` until the result is dropped; `None` if it does not begin on demand.
-    pub(super) fn demand(self: &Arc<Self>, app: &str, name: &str) -> Option<Demand> {
+    /// Wants `app/name` for a client until the result is dropped; `None` if it does not begin on demand.
+    pub(super) fn demand(self: &Arc<Self>, app: &str, name: &str, address: IpAddr) -> Option<Demand> {
         let key = format!("{app}/{name}");
         let within = self.begins_within(&key)?;
-        self.change(&key, |stream| stream.guards += 1);
+        self.change(&key, |stream| {
+            if stream.guards == 0 {
+                stream.guarded_by = Some(address);
+            }
+            stream.guards += 1;
+        });
         Some(Demand { on_demand: Arc::clone(self), key, within })
     }
 
@@ -150,7 +164,15 @@ impl OnDemand {
         let is_wanted = stream.is_wanted() && stream.pull.is_none() && !stream.watched.is_published;
         let Some((app, name)) = key.rsplit_once('/') else { return true };
         let Some(rule) = rule_of(rules, app, name).filter(|_| is_wanted) else { return true };
-        if is_elsewhere || *running >= self.settings.on_demand_max {
+        if is_elsewhere || running.len() >= self.settings.on_demand_max {
+            return false;
+        }
+        // Names that match a pattern are free: whoever makes some up has sources asked for that are not
+        // there, and keeps a place for each until its players give up.
+        let asked_by = stream.asked_by();
+        let is_unanswered = |pull: &Pull| pull.status().state != super::State::Live;
+        let unanswered = running.iter().filter(|(pull, by)| *by == asked_by && is_unanswered(pull)).count();
+        if unanswered >= (self.settings.on_demand_max / UNANSWERED_PART).max(1) {
             return false;
         }
         let is_pattern = rule.spec.is_pattern();
@@ -174,7 +196,7 @@ impl OnDemand {
         let Ok(claim) = claim else { return false };
         tracing::info!(stream = key, url = %pull.spec.origin, "pull begun by a player");
         stream.pull = Some(Arc::clone(&pull));
-        *running += 1;
+        running.push((Arc::clone(&pull), asked_by));
         let end = End { on_demand: Arc::clone(self), key: key.to_owned(), pull: Arc::clone(&pull) };
         let wanted = stream.is_wanted.subscribe();
         let (of_pull, settings) = (ingest.clone(), Arc::clone(&self.settings));
@@ -254,7 +276,7 @@ impl Drop for End {
     fn drop(&mut self) {
         self.pull.idle();
         let mut inner = self.on_demand.lock();
-        inner.running -= 1;
+        inner.running.retain(|(pull, _)| !Arc::ptr_eq(pull, &self.pull));
         if let Some(stream) = inner.streams.get_mut(&self.key) {
             stream.pull = None;
         }
@@ -268,11 +290,23 @@ impl Stream {
     fn is_wanted(&self) -> bool {
         self.watched.has_players || self.guards > 0
     }
+
+    /// Who wants it, as limits count addresses; of those that nobody is known of, nobody.
+    fn asked_by(&self) -> Option<IpAddr> {
+        let guarded_by = self.guarded_by.filter(|_| self.guards > 0);
+        self.watched.asked_by.filter(|_| self.watched.has_players).or(guarded_by).map(network)
+    }
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { watched: Watched::default(), guards: 0, is_wanted: watch::Sender::new(false), pull: None }
+        Self {
+            watched: Watched::default(),
+            guards: 0,
+            guarded_by: None,
+            is_wanted: watch::Sender::new(false),
+            pull: None,
+        }
     }
 }
 
@@ -306,7 +340,7 @@ impl Elsewhere for OnDemand {
         self.settings.check_name(app, name).ok()?;
         rule_of(&inner.rules, app, name)?;
         let runs = inner.streams.get(key).is_some_and(|stream| stream.pull.is_some());
-        (runs || inner.running < self.settings.on_demand_max).then_some(self.settings.on_demand_timeout)
+        (runs || inner.running.len() < self.settings.on_demand_max).then_some(self.settings.on_demand_timeout)
     }
 
     fn watched(&self, key: &str, watched: Watched) {

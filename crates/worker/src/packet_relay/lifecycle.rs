@@ -139,7 +139,7 @@ impl Worker {
             let first = SealKey::random(0);
             let keys = vec![first.open_key()];
             let out = relay.sender.add_stream(first)?;
-            let subscribed = self.subscribe(Lane::Packets, key, split(key));
+            let subscribed = self.subscribe(Lane::Packets, key, split(key), None);
             let stream = subscribed.and_then(|id| self.packets.streams.find(id));
             let relay = self.relay.as_mut().ok_or(RelayRefusal::NoRelay)?;
             let Some(stream) = stream else {
