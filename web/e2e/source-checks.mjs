@@ -97,8 +97,8 @@ async function addsAndIsRefused(test) {
   await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/a');
   await says(dialog, 'Needs {stream}');
   await dialog.getByLabel('Address').fill('rtsp://user:secret@example.org/{stream}');
-  const add = dialog.getByRole('button', { name: 'Add pull' });
-  if (await add.isEnabled()) throw new Error('a pattern that is always pulled');
+  const addPull = dialog.getByRole('button', { name: 'Add pull' });
+  if (await addPull.isEnabled()) throw new Error('a pattern that is always pulled');
   await dialog.getByLabel('Only while somebody plays it').check();
   await dialog.getByRole('button', { name: 'Add pull' }).click();
   await row(page, 'pull', 'cam/*').waitFor();
@@ -107,6 +107,17 @@ async function addsAndIsRefused(test) {
   await dialog.getByLabel('Address').fill('rtmp://user:secret@example.org/{app}/{stream}?key=secret');
   await dialog.getByRole('button', { name: 'Add push' }).click();
   await row(page, 'push', 'live/*').waitFor();
+  await page.getByRole('button', { name: 'Add push' }).click();
+  await dialog.getByLabel('Streams').fill('tv/*');
+  await dialog.getByLabel('Address').fill('rtmp://example.org/{app}/{stream}');
+  if (await dialog.getByLabel('Token').count() > 0) throw new Error('RTMP takes a token');
+  await dialog.getByLabel('Address').fill('whips://example.org/whip/{app}/{stream}');
+  await dialog.getByLabel('Token').fill('secret');
+  if (await dialog.getByLabel('Token').getAttribute('type') !== 'password') throw new Error('the token can be read');
+  const asked = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/pushes'));
+  await dialog.getByRole('button', { name: 'Add push' }).click();
+  if ((await asked).postDataJSON().token !== 'secret') throw new Error('the token is not sent');
+  await row(page, 'push', 'tv/*').waitFor();
   if ((await page.content()).includes('secret')) throw new Error('the password is shown');
 }
 

@@ -23,6 +23,8 @@ import {
   pullProblem,
   pushProblem,
   pushState,
+  takesToken,
+  tokenOf,
   waitWords,
   zoneWords,
 } from '../src/components/source-words';
@@ -153,9 +155,21 @@ describe('what is entered', () => {
   it.each([
     ['rtmp://example.org/{app}/{stream}', true],
     ['srt://example.org:8890', true],
+    ['whips://example.org/whip/{stream}', true],
+    ['rtsp://example.org/{stream}', true],
+    ['whep://example.org/a', false],
     ['https://example.org/a.flv', false],
     ['', false],
   ])('%s may be pushed to: %s', (url, good) => expect(pushProblem(url) === null).toBe(good));
+
+  it('has a token for endpoints of WebRTC only', () => {
+    expect(['whep://a/b', ' WHIPS://a/b', 'whips://a/{stream}'].every(takesToken)).toBe(true);
+    expect(['rtmp://a/whip://', 'https://a/whep', 'whipx://a', ''].some(takesToken)).toBe(false);
+    expect(tokenOf('whips://a/b', 'sesame')).toBe('sesame');
+    expect(tokenOf('whips://a/b', '')).toBeNull();
+    // The address was changed after the token had been entered.
+    expect(tokenOf('rtmp://a/b', 'sesame')).toBeNull();
+  });
 
   it.each([
     ['live/show', true],
@@ -227,7 +241,7 @@ describe('requests', () => {
     await api.removeChannel(stream);
     await api.removePull(stream);
     await api.removePush(7);
-    await api.addPush({ stream: 'live/*', url: 'rtmp://x/{app}/{stream}' });
+    await api.addPush({ stream: 'live/*', url: 'rtmp://x/{app}/{stream}', token: null });
     expect(calls.map(({ url, init }) => `${init.method} ${url}`)).toEqual([
       'POST /api/v1/channels/tv%2Flate/a%20b/skip',
       'DELETE /api/v1/channels/tv%2Flate/a%20b',
@@ -241,7 +255,7 @@ describe('requests', () => {
     const error = (code: string, message: string) => JSON.stringify({ error: { code, message } });
     expect(await client(() => new Response(error('not_found', 'nothing here'), { status: 404 })).api.channels()).toBeNull();
     const { api } = client(() => new Response(error('exists', 'live/a is there already'), { status: 409 }));
-    const pull = { app: 'live', name: 'a', url: 'rtmp://x/a/b', on_demand: false };
+    const pull = { token: null, app: 'live', name: 'a', url: 'rtmp://x/a/b', on_demand: false };
     const refused = { code: 'exists', message: 'live/a is there already' };
     await expect(api.addPull(pull)).rejects.toMatchObject(refused);
   });

@@ -148,9 +148,13 @@ export interface NewPull {
   name: string;
   url: string;
   on_demand: boolean;
+  /** Bearer token of WHEP; the server never shows it. */
+  token: string | null;
 }
 
 export interface NewPush {
   stream: string;
   url: string;
+  /** Bearer token of WHIP; the server never shows it. */
+  token: string | null;
 }

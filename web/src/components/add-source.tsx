@@ -6,7 +6,8 @@ import { nameProblem, streamKey, type StreamRef } from '../lib/urls';
 import { useServices } from '../state/hooks';
 import { FormDialog, TextField } from './form-dialog';
 import {
-  isPattern, itemProblem, itemsOf, lineWords, patternProblem, pullProblem, pushProblem, zoneWords,
+  isPattern, itemProblem, itemsOf, lineWords, patternProblem, pullProblem, pushProblem, takesToken, tokenOf,
+  zoneWords,
 } from './source-words';
 
 export function AddChannel({ onClose }: { onClose: () => void }) {
@@ -76,11 +77,12 @@ export function AddPull({ onClose }: { onClose: () => void }) {
   const added = useAdded();
   const [stream, setStream] = useState({ app: 'live', name: '' });
   const [url, setUrl] = useState('');
+  const [token, setToken] = useState('');
   const [onDemand, setOnDemand] = useState(false);
   const pattern = isPattern(stream);
   const problem = pullProblem(url.trim(), pattern);
   const submit = async () => {
-    await client.addPull({ ...stream, url: url.trim(), on_demand: onDemand });
+    await client.addPull({ ...stream, url: url.trim(), on_demand: onDemand, token: tokenOf(url, token) });
     added('Pull', streamKey(stream));
   };
   return (
@@ -98,8 +100,9 @@ export function AddPull({ onClose }: { onClose: () => void }) {
         onValue={setUrl}
         problem={problem}
         placeholder={onDemand ? 'rtsp://example.org/{stream}' : 'rtmp://example.org/live/show'}
-        hint="RTMP, RTSP, SRT, FLV over HTTP, HLS (.m3u8), or MPEG-TS by UDP"
+        hint="RTMP, RTSP, SRT, WHEP, FLV over HTTP, HLS (.m3u8), or MPEG-TS by UDP"
       />
+      {takesToken(url) && <TokenField token={token} onToken={setToken} />}
       <label class="switch">
         <input
           type="checkbox"
@@ -127,10 +130,11 @@ export function AddPush({ onClose }: { onClose: () => void }) {
   const added = useAdded();
   const [stream, setStream] = useState('');
   const [url, setUrl] = useState('');
+  const [token, setToken] = useState('');
   const pattern = stream.trim();
   const problems = [patternProblem(pattern), pushProblem(url.trim())] as const;
   const submit = async () => {
-    await client.addPush({ stream: pattern, url: url.trim() });
+    await client.addPush({ stream: pattern, url: url.trim(), token: tokenOf(url, token) });
     added('Push', pattern);
   };
   return (
@@ -156,8 +160,9 @@ export function AddPush({ onClose }: { onClose: () => void }) {
         onValue={setUrl}
         problem={problems[1]}
         placeholder="rtmp://example.org/{app}/{stream}"
-        hint="RTMP, SRT, or MPEG-TS by UDP; {app} and {stream} stand for the names"
+        hint="RTMP, RTSP, SRT, WHIP, or MPEG-TS by UDP; {app} and {stream} stand for the names"
       />
+      {takesToken(url) && <TokenField token={token} onToken={setToken} />}
       <Passing what="push" />
     </FormDialog>
   );
@@ -169,6 +174,21 @@ function Passing({ what }: { what: 'channel' | 'pull' | 'push' }) {
       A {what} added here is lost when the server restarts. To keep it, add it to the configuration as{' '}
       <code>[[{what}]]</code>.
     </p>
+  );
+}
+
+/** The server never shows it again. */
+function TokenField({ token, onToken }: { token: string; onToken: (token: string) => void }) {
+  return (
+    <TextField
+      name="token"
+      label="Token"
+      value={token}
+      onValue={onToken}
+      problem={null}
+      secret
+      hint="What the endpoint wants as a bearer token, if it wants one; not shown again"
+    />
   );
 }
 

@@ -80,7 +80,11 @@ export interface TextFieldProps {
   placeholder?: string;
   /** More than one line. */
   rows?: number;
+  /** Not to be read over a shoulder, nor kept by the browser. */
+  secret?: boolean;
 }
+
+const SECRET = { type: 'password', autocomplete: 'new-password' } as const;
 
 export function TextField(props: TextFieldProps) {
   const wrong = props.problem !== null && props.value !== '';
@@ -91,6 +95,7 @@ export function TextField(props: TextFieldProps) {
     spellcheck: false,
     'aria-invalid': wrong,
     'aria-describedby': `form-${props.name}-hint`,
+    autocomplete: 'off',
   } as const;
   return (
     <div class={`field${wrong ? ' is-wrong' : ''}`}>
@@ -98,7 +103,7 @@ export function TextField(props: TextFieldProps) {
       {props.rows === undefined ? (
         <input
           {...common}
-          autocomplete="off"
+          {...(props.secret === true ? SECRET : {})}
           autocapitalize="none"
           onInput={(event) => props.onValue(event.currentTarget.value)}
         />

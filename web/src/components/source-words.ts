@@ -202,8 +202,8 @@ export function itemProblem(location: string): string | null {
 /** Less is not worth a word: it passes with the next item. */
 const BEHIND_MS_MIN = 100;
 
-const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps', 'rtsp', 'rtsps', 'srt', 'udp'];
-const PUSH_SCHEMES = ['rtmp', 'rtmps', 'srt', 'udp'];
+const PULL_SCHEMES = ['http', 'https', 'rtmp', 'rtmps', 'rtsp', 'rtsps', 'srt', 'udp', 'whep', 'wheps'];
+const PUSH_SCHEMES = ['rtmp', 'rtmps', 'rtsp', 'rtsps', 'srt', 'udp', 'whip', 'whips'];
 
 /** What is wrong with the address of a pull; of a pattern, names have to stand in it. */
 export function pullProblem(url: string, pattern = false): string | null {
@@ -223,6 +223,16 @@ function addressProblem(url: string, schemes: readonly string[]): string | null 
   const scheme = /^([a-z][a-z0-9+.-]*):\/\/./i.exec(url)?.[1]?.toLowerCase();
   if (scheme === undefined) return `Begins with ${listed}, and ://.`;
   return schemes.includes(scheme) ? null : `${scheme} is not possible; ${listed}.`;
+}
+
+/** Whether an address is that of an endpoint of WebRTC: only those take a token. */
+export function takesToken(url: string): boolean {
+  return /^(whep|whip)s?:\/\//i.test(url.trim());
+}
+
+/** The token for an address, or none. */
+export function tokenOf(url: string, token: string): string | null {
+  return takesToken(url) && token !== '' ? token : null;
 }
 
 /** What is wrong with the pattern of a push, `app/stream`. */
