@@ -169,6 +169,7 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
                 false => config.rtsp.udp_listen.addresses(ipv6),
             },
             udp_backend: config.rtsp.udp_backend.into(),
+            pending_per_address_max: to_usize(config.rtsp.pending_per_address),
             reorder: ms(config.rtsp.reorder_ms),
             silence_max: ms(config.rtsp.silence_timeout_ms),
         },

@@ -40,6 +40,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, errors: &mut Errors) -> SrtS
         passphrases,
         sessions_max: to_usize(srt.sessions_per_worker),
         pending_max: to_usize(srt.pending_per_worker),
+        pending_per_address_max: to_usize(srt.pending_per_address),
         handshakes_per_second_max: to_u32(srt.handshakes_per_second),
         silence_max: ms(srt.silence_timeout_ms),
         buffer_bytes_max: to_usize(srt.buffer_max_bytes),

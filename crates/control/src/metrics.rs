@@ -91,7 +91,8 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     accepted: "millstream_connections_accepted", "Connections accepted";
     handed_over: "millstream_connections_handed_over",
         "Connections that another worker took because the one that accepted them was full";
-    refused_full: "millstream_connections_refused_full", "Connections closed because the worker was full";
+    refused_full: "millstream_connections_refused_full",
+        "Connections closed because the worker was full, or one address had too many by RTSP";
     http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
     segments_answered: "millstream_segments_answered",
         "Requests answered with a playlist, a segment or a part";

@@ -147,6 +147,8 @@ pub struct SrtSettings {
     /// Sessions of one worker of which nothing has come since they were accepted; with more, callers are
     /// refused.
     pub pending_max: usize,
+    /// The same of one address (IPv6: /64), on all workers.
+    pub pending_per_address_max: usize,
     /// Sessions that one address (IPv6: /64) may ask for in a second, on average; twice as many at once.
     /// Zero: any.
     pub handshakes_per_second_max: u32,
@@ -172,6 +174,9 @@ pub struct RtspSettings {
     pub udp: Vec<SocketAddr>,
     /// How datagrams are sent.
     pub udp_backend: UdpBackend,
+    /// Connections of one address (IPv6: /64), on all workers, that neither play nor publish yet; further ones
+    /// are closed.
+    pub pending_per_address_max: usize,
     /// Longest that a packet of a publisher is waited for.
     pub reorder: Duration,
     /// A session by UDP of which nothing is heard for this long is over.
@@ -185,6 +190,7 @@ impl Default for RtspSettings {
             tls_listen: Vec::new(),
             udp: Vec::new(),
             udp_backend: UdpBackend::Auto,
+            pending_per_address_max: 1_024,
             reorder: Duration::from_millis(200),
             silence_max: Duration::from_secs(75),
         }
@@ -218,6 +224,7 @@ impl Default for SrtSettings {
             passphrases: Vec::new(),
             sessions_max: 1_000,
             pending_max: 256,
+            pending_per_address_max: 64,
             handshakes_per_second_max: 20,
             silence_max: Duration::from_secs(5),
             buffer_bytes_max: 8 << 20,

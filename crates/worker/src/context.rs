@@ -30,6 +30,15 @@ pub(crate) const READ_BYTES: usize = 256 << 10;
 /// Ciphertext read per call; less than [`READ_BYTES`], so that the plaintext of it always fits there.
 const CIPHER_BYTES: usize = 64 << 10;
 
+/// Slots that the workers share.
+#[derive(Debug, Clone)]
+pub(crate) struct Slots {
+    /// See [`Context::kept_connections`].
+    pub(crate) kept_connections: AddressSlots,
+    /// See [`Context::rtsp_pending`].
+    pub(crate) rtsp_pending: AddressSlots,
+}
+
 /// What every subsystem of a worker uses.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -39,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) policy: Arc<Policy>,
     /// Slots of HTTP connections that stay open after an answer; shared with the control side.
     pub(crate) kept_connections: AddressSlots,
+    /// Slots of connections by RTSP that neither play nor publish yet.
+    pub(crate) rtsp_pending: AddressSlots,
     /// Who publishes which stream where; shared by all workers.
     pub(crate) directory: Arc<Directory>,
     /// Queues to and from the other workers.
@@ -67,7 +78,7 @@ impl Context {
         worker: WorkerIndex,
         settings: Arc<WorkerSettings>,
         policy: Arc<Policy>,
-        kept_connections: AddressSlots,
+        slots: Slots,
         directory: Arc<Directory>,
         mailboxes: Mailboxes,
         events: EventQueue,
@@ -79,7 +90,8 @@ impl Context {
             worker,
             settings,
             policy,
-            kept_connections,
+            kept_connections: slots.kept_connections,
+            rtsp_pending: slots.rtsp_pending,
             directory,
             mailboxes,
             events,

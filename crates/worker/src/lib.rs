@@ -51,7 +51,7 @@ use worker_api::rtc::{Notices, RtcEndpoint};
 use worker_api::settings::WorkerSettings;
 
 use bridges::{Bridges, Transcoding};
-use context::Context;
+use context::{Context, Slots};
 use event_loop::{ControlQueues, Datagrams, Worker};
 use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
@@ -145,6 +145,10 @@ impl Workers {
         };
         let pool = Pool::new(pool_settings, worker_api::thread::spawn);
         let settings = Arc::new(settings);
+        let slots = Slots {
+            kept_connections: kept_connections.clone(),
+            rtsp_pending: AddressSlots::new(usize::MAX, settings.rtsp.pending_per_address_max),
+        };
         let directory = Arc::new(Directory::new(elsewhere));
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = queues.iter().map(EventQueue::waker).collect::<io::Result<Vec<_>>>()?;
@@ -178,7 +182,7 @@ impl Workers {
                 worker,
                 Arc::clone(&settings),
                 Arc::clone(&policy),
-                kept_connections.clone(),
+                slots.clone(),
                 Arc::clone(&directory),
                 mailboxes,
                 events,

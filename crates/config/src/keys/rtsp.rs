@@ -16,6 +16,11 @@ section! {
         udp_listen: Listen = Listen::everywhere(8000),
         cost "Two sockets per address of this machine and worker.";
 
+        /// Connections of one address (IPv6: /64), on all workers, that neither play nor publish yet;
+        /// further ones are closed. They are also closed after `limits.handshake_timeout_ms`.
+        pending_per_address: i64 = 1_024, unit "connections", range 1..=1_000_000,
+        cost "Each takes a place of `limits.sessions_per_worker` and a file descriptor.";
+
         /// How long a packet of a publisher by UDP is waited for when later ones have come.
         reorder_ms: i64 = 200, unit "ms", range 0..=5_000,
         cost "This much delay where packets are lost.";

@@ -36,6 +36,10 @@ section! {
         cost "Callers that vanish after the handshake hold this many places for \
             `silence_timeout_ms`.";
 
+        /// The same of one address (IPv6: /64), on all workers.
+        pending_per_address: i64 = 64, unit "sessions", range 1..=1_000_000,
+        cost "More callers at once behind one address that lose their first packets are refused.";
+
         /// Sessions that one address (IPv6: /64) may ask for in a second, on average; twice as many at
         /// once. 0 sets no limit.
         handshakes_per_second: i64 = 20, unit "per second", range 0..=1_000_000,

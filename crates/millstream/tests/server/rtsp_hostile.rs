@@ -223,6 +223,30 @@ fn slow_heads_and_clients_that_never_play_are_closed() {
 }
 
 #[test]
+fn an_address_has_only_so_many_connections_that_do_nothing_yet() {
+    let server = Server::start_workers(2, "[rtsp]\npending_per_address = 2\n");
+    let mut first = Client::connect(&server, "/live/mill");
+    let mut second = Client::connect(&server, "/live/other");
+    assert_eq!(code(&first.ask("OPTIONS", "", "", "")), "200");
+    assert_eq!(code(&second.ask("OPTIONS", "", "", "")), "200");
+    assert!(Client::connect(&server, "/live/mill").is_closed());
+    // One that publishes is not counted any more, whatever it does afterwards.
+    let _ = first.announce(SDP);
+    let answer = first.ask("SETUP", "/track0", "Transport: RTP/AVP/TCP;interleaved=0-1\r\n", "");
+    let session = Client::session(&answer);
+    assert_eq!(code(&first.ask("RECORD", "", &session, "")), "200");
+    let mut third = Client::connect(&server, "/live/mill");
+    assert_eq!(code(&third.ask("OPTIONS", "", "", "")), "200");
+    assert!(Client::connect(&server, "/live/mill").is_closed());
+    drop(second);
+    eventually("there is room again", || {
+        let mut client = Client::connect(&server, "/live/mill");
+        client.socket.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").ok()?;
+        client.socket.read(&mut [0; 64]).is_ok_and(|bytes| bytes > 0).then_some(())
+    });
+}
+
+#[test]
 fn a_client_that_has_a_stream_described_again_and_again_is_closed() {
     let server = Server::start("[limits]\nhandshake_timeout_ms = 300\n");
     let _publisher = publish(&server.rtmp_url("live/mill"), 1);

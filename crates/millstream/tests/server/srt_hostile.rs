@@ -140,6 +140,15 @@ fn sessions_and_handshakes_are_limited() {
     let server = Server::start("[srt]\npending_per_worker = 2\n");
     let _silent = [0, 1].map(|at| call(&server, &format!("publish:live/{at}"), None).expect("room"));
     assert_eq!(rejected(&server, "publish:live/x", None), Reject::Overload.code());
+
+    // Of one address: what has sent something is not counted any more.
+    let server = Server::start_workers(2, "[srt]\npending_per_address = 2\nhandshakes_per_second = 0\n");
+    let mut silent = [0, 1].map(|at| call(&server, &format!("publish:live/{at}"), None).expect("room"));
+    assert_eq!(rejected(&server, "publish:live/x", None), Reject::Overload.code());
+    eventually("one has said something", || {
+        silent[0].turn();
+        call(&server, "publish:live/x", None).ok()
+    });
 }
 
 #[test]
@@ -251,7 +260,8 @@ fn malformed_conclusions_leave_nothing_behind() {
 #[test]
 fn a_hundred_silent_players_cost_little() {
     const PLAYERS: usize = 100;
-    let mut server = Server::spawn("[srt]\nhandshakes_per_second = 0\nsilence_timeout_ms = 60000\n");
+    let limits = "handshakes_per_second = 0\npending_per_address = 100\n";
+    let mut server = Server::spawn(&format!("[srt]\n{limits}silence_timeout_ms = 60000\n"));
     let _publisher = crate::common::tools::publish_repeated(&server.rtmp_url("live/cam"), 8, 20);
     server.wait_for_publisher("live/cam", true);
     let before = server.resident_bytes();

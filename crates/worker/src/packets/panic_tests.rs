@@ -14,7 +14,7 @@ use crate::packets::session::Subscription;
 use crate::packets::{Action, Packets};
 
 use crate::bridges::{Bridges, Transcoding};
-use crate::context::Context;
+use crate::context::{Context, Slots};
 use crate::event_loop::{ControlQueues, Datagrams, Worker};
 use crate::ids::{PacketStreamId, TableId, WorkerIndex};
 use crate::mailbox;
@@ -65,7 +65,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 worker,
                 Arc::clone(&settings),
                 Arc::default(),
-                AddressSlots::new(1, 1),
+                Slots { kept_connections: AddressSlots::new(1, 1), rtsp_pending: AddressSlots::new(1, 1) },
                 Arc::clone(&directory),
                 mailboxes,
                 events,

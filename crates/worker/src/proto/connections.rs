@@ -148,10 +148,14 @@ impl Connections {
                 (State::HttpHead(Box::default()), protocol)
             }
             Door::Rtsp => {
+                let Some(pending) = ctx.rtsp_pending.take(address.ip()) else {
+                    ctx.counters.refused_full += 1;
+                    return tracing::debug!(%address, "refused: too many connections that do nothing yet");
+                };
                 let local = connection.socket().local_addr().ok();
                 let udp = local.filter(|_| !entry.tls).and_then(|local| self.rtsp_ports.at(local.ip()));
                 let protocol = if entry.tls { Protocol::Rtsps } else { Protocol::Rtsp };
-                (State::Rtsp(Box::new(RtspLink::new(udp))), protocol)
+                (State::Rtsp(Box::new(RtspLink::new(udp, pending))), protocol)
             }
         };
         let conn = self.add(ctx, Some(connection), address, state, protocol);

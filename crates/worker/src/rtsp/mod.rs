@@ -28,9 +28,9 @@ use rtsp::{Incoming, Lower, Passing, ServerSession, Setup, TRACKS};
 use crate::ids::ConnId;
 use crate::net::datagram_port::{DatagramPort, SocketPairs};
 use crate::net::{EventQueue, Token};
-use worker_api::EndReason;
 use worker_api::settings::RtspSettings;
 use worker_api::snapshot::RtspCounters;
+use worker_api::{AddressSlot, EndReason};
 
 /// Bytes that wait for a player beside those of its stream; it is given no more before some have left.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -85,6 +85,8 @@ pub(crate) struct RtspLink {
     is_apart: bool,
     /// It plays or publishes, and has not paused.
     is_on: bool,
+    /// Until it plays or publishes for the first time.
+    pending: Option<AddressSlot>,
     /// The beginning of an interleaved packet whose end was not written yet.
     partial: Vec<u8>,
     /// Packets that are to leave in datagrams, interleaved.
@@ -215,8 +217,8 @@ impl RtspPorts {
 }
 
 impl RtspLink {
-    /// A connection on which nothing has come.
-    pub(crate) fn new(udp: Option<UdpPorts>) -> Self {
+    /// A connection on which nothing has come, with the slot that it has until it plays or publishes.
+    pub(crate) fn new(udp: Option<UdpPorts>, pending: AddressSlot) -> Self {
         let ports = udp.map(|udp| (udp.rtp, udp.rtcp));
         Self {
             machine: ServerSession::new(rtsp::Limits::default(), rtsp::random(), ports),
@@ -227,6 +229,7 @@ impl RtspLink {
             takes: [false; 2 * TRACKS],
             is_apart: false,
             is_on: false,
+            pending: Some(pending),
             partial: Vec::new(),
             out: Vec::new(),
             is_dirty: false,

@@ -237,7 +237,7 @@ impl Worker {
         let described = channel.and_then(|channel| channel.rtp.as_ref());
         let count = described.map_or(0, |rtp| rtp.outgoing.tracks().count());
         link.is_apart |= link.machine.setups().len() < count;
-        (link.is_on, link.begun_since_ms) = (true, None);
+        (link.is_on, link.begun_since_ms, link.pending) = (true, None, None);
         link.machine.accept();
         session.collect_output();
         self.bind_rtsp(conn);
@@ -283,7 +283,7 @@ impl Worker {
         })?;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
         link.publishing = Some(publishing);
-        link.is_on = true;
+        (link.is_on, link.pending) = (true, None);
         link.machine.accept();
         self.bind_rtsp(conn);
         self.rtsp.publishers.push(conn);

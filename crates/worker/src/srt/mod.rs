@@ -32,6 +32,7 @@ use crate::timers::Timers;
 use worker_api::rate::RateLimit;
 use worker_api::settings::SrtSettings;
 use worker_api::snapshot::SrtCounters;
+use worker_api::{AddressSlot, AddressSlots};
 
 /// Packets that wait in a link to be sent; a player is given no more before some have left.
 const WAITING_MAX: usize = 128;
@@ -45,13 +46,16 @@ pub(crate) struct SrtShared {
     /// Times of cookies count from here.
     began: Instant,
     handshakes: RateLimit,
+    /// Sessions of an address of which nothing has come since they were accepted.
+    pending: AddressSlots,
 }
 
 impl SrtShared {
     /// New secrets.
     pub(crate) fn new(now: Instant, settings: &SrtSettings) -> Self {
         let handshakes = RateLimit::new(settings.handshakes_per_second_max);
-        Self { secret: CookieSecret::random(), began: now, handshakes }
+        let pending = AddressSlots::new(usize::MAX, settings.pending_per_address_max);
+        Self { secret: CookieSecret::random(), began: now, handshakes, pending }
     }
 }
 
@@ -89,8 +93,8 @@ pub(crate) struct SrtLink {
     is_dirty: bool,
     /// It knows that it was accepted.
     is_answered: bool,
-    /// Something has come since it was accepted.
-    is_confirmed: bool,
+    /// Until something has come since it was accepted.
+    pending: Option<AddressSlot>,
     /// Bytes received and packets, not yet counted for the session.
     received: (u64, u64),
 }
@@ -153,7 +157,7 @@ impl Srt {
     /// A session is over: its peer is told, and its link is forgotten.
     pub(crate) fn ended(&mut self, mut link: SrtLink, now: Instant, now_ms: u64) {
         self.counters.add(&link.connection.counters());
-        self.counters.pending -= u64::from(!link.is_confirmed);
+        self.counters.pending -= u64::from(link.pending.is_some());
         self.by_socket.remove(&link.connection.local());
         self.by_caller.remove(&(link.peer, link.connection.peer()));
         // Who was never accepted gets a refusal, and nothing before.

@@ -59,6 +59,9 @@ impl Worker {
         if is_full || self.connections.is_full(&mut self.ctx) {
             return Err(Reject::Overload);
         }
+        // Taken before the key is derived, and given back where the caller is refused.
+        let pending = self.srt.shared.pending.take(source.ip());
+        let pending = pending.ok_or(Reject::Overload)?;
         let asked = request.read()?;
         let bad_request = |reason: &'static str| {
             tracing::info!(address = %source, reason, "SRT caller refused");
@@ -114,7 +117,7 @@ impl Worker {
             due: None,
             is_dirty: false,
             is_answered: false,
-            is_confirmed: false,
+            pending: Some(pending),
             received: (0, 0),
             connection,
         };

@@ -161,7 +161,7 @@ impl Srt {
                             link.received.0 += datagram.len() as u64;
                             link.received.1 += 1;
                         }
-                        if handled.is_ok() && !std::mem::replace(&mut link.is_confirmed, true) {
+                        if handled.is_ok() && link.pending.take().is_some() {
                             self.counters.pending -= 1;
                         }
                         self.mark_dirty(conn, link);

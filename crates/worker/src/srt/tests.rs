@@ -44,7 +44,7 @@ fn link(now: Instant, limits: Limits) -> SrtLink {
         due: None,
         is_dirty: false,
         is_answered: true,
-        is_confirmed: false,
+        pending: None,
         received: (0, 0),
     }
 }
