@@ -80,6 +80,14 @@ impl Target {
         }
     }
 
+    /// Whether the peer has asked for a key frame since the last call.
+    pub(crate) fn take_key_frame_request(&mut self) -> bool {
+        match self {
+            Self::Whip(target) => target.take_key_frame_request(),
+            Self::Rtmp(_) | Self::Rtsp(_) | Self::Srt(_) | Self::Udp(_) => false,
+        }
+    }
+
     /// Whether something waits for the peer to take it.
     pub(crate) fn is_blocked(&self) -> bool {
         match self {

@@ -26,6 +26,8 @@ use crate::target::Target;
 const CATCH_UP: Duration = Duration::from_secs(1);
 /// A track that has not begun so long after the first one is not waited for.
 const SETTLING: Duration = Duration::from_millis(500);
+/// What a target has to take within the stall timeout when more waits for it.
+const PROGRESS_BYTES: u64 = 16 << 10;
 
 /// One stream on its way to one target.
 #[derive(Debug)]
@@ -223,7 +225,7 @@ impl Attempt<'_> {
     ) -> End {
         let Self { common, push, live_since, .. } = self;
         let mut carried = Carried::default();
-        let mut last_progress = Instant::now();
+        let mut progress = Progress::new(Instant::now());
         let mut is_over = false;
         let left_out_before = push.status().left_out;
         push.change(|status| status.not_carried = None);
@@ -254,9 +256,12 @@ impl Attempt<'_> {
             if is_over && queue.is_empty() {
                 return End::Over;
             }
+            if target.take_key_frame_request() {
+                tap.request_key_frame();
+            }
             let is_blocked = target.is_blocked();
             if !is_blocked {
-                last_progress = Instant::now();
+                progress = Progress::new(Instant::now());
             }
             tokio::select! {
                 _ = &mut *stop => return End::Over,
@@ -268,15 +273,37 @@ impl Attempt<'_> {
                 moved = target.drive() => match moved {
                     Ok(0) => {}
                     Ok(bytes) => {
-                        last_progress = Instant::now();
+                        progress.moved(Instant::now(), bytes);
                         push.change(|status| status.link.moved(bytes));
                     }
                     Err(failure) => return End::Failed(failure),
                 },
-                () = sleep_until(last_progress + common.settings.stall_timeout), if is_blocked => {
+                () = sleep_until(progress.since + common.settings.stall_timeout), if is_blocked => {
                     return End::Failed(Failure::new("the target takes nothing"));
                 }
             }
+        }
+    }
+}
+
+/// What a target that has something to take has taken.
+///
+/// A byte now and then is none: a target that takes so little gets nothing that anybody could play.
+#[derive(Debug)]
+struct Progress {
+    since: Instant,
+    bytes: u64,
+}
+
+impl Progress {
+    fn new(now: Instant) -> Self {
+        Self { since: now, bytes: 0 }
+    }
+
+    fn moved(&mut self, now: Instant, bytes: u64) {
+        self.bytes += bytes;
+        if self.bytes >= PROGRESS_BYTES {
+            *self = Self::new(now);
         }
     }
 }
@@ -370,5 +397,22 @@ impl Carried {
             }
         };
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_takes_a_byte_now_and_then_makes_no_progress() {
+        let began = Instant::now();
+        let mut progress = Progress::new(began);
+        let at = |seconds| began + Duration::from_secs(seconds);
+        (1..=20).for_each(|second| progress.moved(at(second), 500));
+        assert_eq!(progress.since, began);
+        // One that takes what there is, however slowly.
+        (21..=40).for_each(|second| progress.moved(at(second), 4 << 10));
+        assert!(progress.since >= at(38), "{progress:?}");
     }
 }

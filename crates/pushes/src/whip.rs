@@ -29,6 +29,13 @@ const BURST: usize = 16;
 /// Time between two bursts.
 const BURST_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Receivers report every few seconds (RFC 3550 section 6.2, RFC 8834 section 4.1). One that is not
+/// heard of for this long takes nothing.
+const REPORTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A longer time without media is a pause.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// An open publication.
 pub(crate) struct WhipPush {
     link: Link,
@@ -37,6 +44,39 @@ pub(crate) struct WhipPush {
     /// A packet that found no room.
     held: Option<Outgoing>,
     next_at: Instant,
+    /// Key frames that the server had asked for when that was last looked at.
+    key_frames_asked: u64,
+    reports: Reports,
+}
+
+/// What the server says of what it gets.
+#[derive(Debug)]
+struct Reports {
+    /// For how long media was sent since it last said something.
+    unheard: Duration,
+    /// When media was sent last.
+    sent_at: Instant,
+}
+
+impl Reports {
+    fn new(now: Instant) -> Self {
+        Self { unheard: Duration::ZERO, sent_at: now }
+    }
+
+    /// Media is sent. A publisher that pauses is no server that is silent.
+    fn sent(&mut self, now: Instant) {
+        self.unheard += now.duration_since(self.sent_at).min(PAUSE);
+        self.sent_at = now;
+    }
+
+    /// It has said something.
+    fn came(&mut self) {
+        self.unheard = Duration::ZERO;
+    }
+
+    fn are_missing(&self) -> bool {
+        self.unheard > REPORTED_WITHIN
+    }
 }
 
 /// Ports of this server to which a push does not go: by its own URL, and by a redirect.
@@ -84,7 +124,9 @@ impl WhipPush {
         let clock = WallClock { at: now.into_std(), ntp: NtpTime::from_unix(since_1970()) };
         let sender = Sender::new(now.into_std(), clock, &identity, &offer.media, &answer.tracks);
         sender.remembered().for_each(|ssrc| link.remember_packets(ssrc));
-        Ok(Self { link, sender, transcoder: None, held: None, next_at: now })
+        let (transcoder, held, key_frames_asked) = (None, None, 0);
+        let reports = Reports::new(now);
+        Ok(Self { link, sender, transcoder, held, next_at: now, key_frames_asked, reports })
     }
 
     pub(crate) fn send(&mut self, frame: &Frame) -> Result<(), NotSent> {
@@ -117,18 +159,29 @@ impl WhipPush {
         self.held.is_some()
     }
 
+    /// Whether the server has asked for a key frame since the last call.
+    pub(crate) fn take_key_frame_request(&mut self) -> bool {
+        let asked = self.sender.stats().key_frames_asked;
+        std::mem::replace(&mut self.key_frames_asked, asked) != asked
+    }
+
     pub(crate) async fn drive(&mut self) -> Result<u64, Failure> {
         let now = Instant::now();
+        // ICE alone says that the server is there, not that anybody takes what is sent.
+        if self.reports.are_missing() {
+            return Err(Failure::new("the server does not report what it gets"));
+        }
         self.sender.poll(now.into_std());
         let waits = self.held.is_some() || self.sender.waiting() > 0;
         if waits && self.next_at <= now {
             return Ok(self.burst(now));
         }
         let due = if waits { Some(self.next_at) } else { self.sender.next_timeout().map(Instant::from_std) };
-        let Self { link, sender, transcoder, .. } = self;
+        let Self { link, sender, transcoder, reports, .. } = self;
         tokio::select! {
             arrived = link.fill() => {
                 if let Arrived::Rtcp(compound) = arrived.map_err(Failure::new)? {
+                    reports.came();
                     sender.rtcp(Instant::now().into_std(), compound);
                 }
             }
@@ -157,6 +210,7 @@ impl WhipPush {
                 }
             }
         }
+        self.reports.sent(now);
         self.next_at = now + BURST_INTERVAL;
         bytes
     }
@@ -197,4 +251,25 @@ async fn next_of(transcoder: &mut Option<Transcoder>) -> Option<Transcoded> {
 
 fn failed(error: OpenError) -> Failure {
     Failure { reason: error.reason, is_lasting: error.is_lasting }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_reports_nothing_of_a_minute_of_media_is_given_up() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let mut reports = Reports::new(began);
+        (0..=60_000).step_by(40).for_each(|ms| reports.sent(at(ms)));
+        assert!(!reports.are_missing());
+        reports.sent(at(60_040));
+        assert!(reports.are_missing());
+        reports.came();
+        assert!(!reports.are_missing());
+        // An hour without media says nothing of the server.
+        reports.sent(at(3_600_000));
+        assert!(!reports.are_missing());
+    }
 }

@@ -156,6 +156,8 @@ struct Shared {
     ready: Notify,
     /// The reader has found nothing and is to be woken.
     wants_wake: AtomicBool,
+    /// The reader wants a key frame soon.
+    wants_key_frame: AtomicBool,
 }
 
 impl Tap {
@@ -185,6 +187,12 @@ impl Tap {
         let item = self.ring.pop().ok()?;
         self.shared.bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
         Some(item)
+    }
+
+    /// Asks the publisher for a key frame soon, if it can be asked: one that sends packets. As often as this
+    /// is called before the worker sees it, and as often as other viewers ask, it is asked as they are.
+    pub fn request_key_frame(&self) {
+        self.shared.wants_key_frame.store(true, Ordering::Relaxed);
     }
 
     /// Its session, once a worker has taken it.
@@ -273,6 +281,12 @@ impl FrameSender {
         {
             self.shared.0.wake();
         }
+    }
+
+    /// Whether the reader has asked for a key frame since the last call.
+    pub fn take_key_frame_request(&self) -> bool {
+        let wanted = &self.shared.0.wants_key_frame;
+        wanted.load(Ordering::Relaxed) && wanted.swap(false, Ordering::Relaxed)
     }
 
     /// Tells the reader why its session is over, behind what was sent.

@@ -16,7 +16,7 @@ use crate::event_loop::Worker;
 use crate::frames::FrameAction;
 use crate::frames::serve::Player;
 use crate::frames::stream::Format;
-use crate::frames::tap::Tap;
+use crate::frames::tap::{ServedTap, Tap};
 use crate::ids::{ConnId, FrameStreamId, TableId};
 use crate::net::Readiness;
 use crate::proto::connections::{ClientRequest, Connections, Read};
@@ -536,7 +536,11 @@ impl Worker {
 
     /// Lets players inside this process know of what is new for them, once for all of it.
     pub(crate) fn serve_taps(&mut self) {
-        while let Some((conn, passed, dropped)) = self.frames.next_served_tap() {
+        while let Some(served) = self.frames.next_served_tap() {
+            let ServedTap { conn, passed, dropped, wants_key_frame } = served;
+            if let Some(stream) = wants_key_frame.and_then(|id| self.packets.streams.find(id)) {
+                self.request_key_frame(stream);
+            }
             self.connections.columns.sent(conn, passed.bytes);
             self.connections.columns.passed(conn, passed.frames);
             self.connections.columns.stats.dropped_frames[conn.index()] = dropped;

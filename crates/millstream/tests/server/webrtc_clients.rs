@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
+use rtp::rtcp::{Pli, Rtcp};
 use serde_json::Value;
 
 use crate::common::flv::{is_frame, sample_tags};
 use crate::common::openapi::departures;
 use crate::common::origin::{LOCAL, add_pull, post, wait_for_pull};
+use crate::common::rtc::Client;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::{ScratchDir, Server};
 use crate::common::tools::{publish, publish_repeated};
@@ -92,6 +94,55 @@ fn what_is_pushed_by_whip_plays_at_the_other_server() {
     drop(publisher);
     target.wait_for_publisher("copy/mill", false);
     assert!(target.sessions("stream=copy/mill&role=publisher").is_empty());
+}
+
+#[test]
+fn a_key_frame_that_a_viewer_of_the_target_asks_for_is_asked_of_the_publisher() {
+    let target = Server::start("");
+    let url = format!("whip://{}/whip/copy/{{stream}}", target.http);
+    // The bridge asks for none by itself.
+    let more = "[stream]\nbridge_key_frame_interval_ms = 60000\n";
+    let server = Server::start(&format!("{LOCAL}{more}[[push]]\nstream = \"live/*\"\nurl = \"{url}\"\n"));
+    let mut publisher = Client::publish(&server, "live/cam");
+    let mut number = 0;
+    let is_asked = |publisher: &mut Client| {
+        let reports = std::mem::take(&mut publisher.reports);
+        let packets = reports.iter().flat_map(|compound| rtp::rtcp::packets(compound).flatten());
+        packets.filter(|packet| matches!(packet, Rtcp::Pli(_) | Rtcp::Fir(_))).count() > 0
+    };
+    // In real time: the number of a picture is its time.
+    publisher.until("the target has the stream", |publisher| {
+        let asked = is_asked(publisher);
+        publisher.send_video(number, asked || number == 0, 500);
+        number += 1;
+        publisher.until_within(Duration::from_millis(30), |_| false);
+        target.api("/api/v1/streams")["streams"][0]["state"] == "live"
+    });
+    let mut viewer = Client::play(&target, "copy/cam");
+    viewer.until("a picture", |viewer| {
+        let asked = is_asked(&mut publisher);
+        publisher.send_video(number, asked, 500);
+        number += 1;
+        publisher.until_within(Duration::from_millis(30), |_| false);
+        !viewer.media.is_empty()
+    });
+    // What the begin has made it ask for has come.
+    for _ in 0..60 {
+        let asked = is_asked(&mut publisher);
+        publisher.send_video(number, asked, 500);
+        number += 1;
+        publisher.until_within(Duration::from_millis(30), |_| false);
+    }
+    let media_ssrc = viewer.source(MediaKind::Video).ssrc;
+    let mut compound = Vec::new();
+    Pli { sender_ssrc: 1, media_ssrc }.write(&mut compound);
+    viewer.send_rtcp(&compound);
+    viewer.until("the publisher is asked", |_| {
+        publisher.send_video(number, false, 500);
+        number += 1;
+        publisher.until_within(Duration::from_millis(30), |_| false);
+        is_asked(&mut publisher)
+    });
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The datagrams of one session: sockets, and the client between them and media.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use rtc::sdp::{OfferConfig, OfferMedia, RemoteAnswer, Transport, make_offer, read_answer};
@@ -19,6 +20,8 @@ use crate::webrtc::signalling::{Answered, Connection, Resource, delete_later, po
 const CANDIDATES_MAX: usize = 16;
 /// Sockets of one session: one for each address of this host that leads to some of them.
 const SOCKETS_MAX: usize = 4;
+/// Errors of a socket, one behind the other, that are passed over.
+const ERRORS_MAX: usize = 64;
 /// Longest datagram.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
 
@@ -164,7 +167,9 @@ impl Link {
         let due = self.client.next_timeout().map_or_else(far, Instant::from_std);
         let Self { sockets, input, client, settings, .. } = self;
         let (at, len, from) = tokio::select! {
-            arrived = receive(sockets, input) => arrived,
+            arrived = receive(sockets, input) => {
+                arrived.map_err(|error| format!("its datagrams cannot be received: {error}"))?
+            }
             () = sleep_until(due) => {
                 client.handle_timeout(Instant::now().into_std());
                 return Ok(Arrived::Nothing);
@@ -209,7 +214,7 @@ impl Link {
     fn transmit(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let socket = self.sockets.iter().find(|(address, _)| *address == local);
         let sent = socket.map(|(_, socket)| socket.try_send_to(&self.datagram, remote));
-        !matches!(sent, Some(Err(error)) if error.kind() == std::io::ErrorKind::WouldBlock)
+        !matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// The server of the HTTP side.
@@ -282,21 +287,65 @@ async fn add_socket(sockets: &mut Vec<(SocketAddr, UdpSocket)>, local: IpAddr) {
 }
 
 /// The next datagram of any socket: which, how long, and from where.
-async fn receive(sockets: &[(SocketAddr, UdpSocket)], input: &mut [u8]) -> (usize, usize, SocketAddr) {
+async fn receive(
+    sockets: &[(SocketAddr, UdpSocket)],
+    input: &mut [u8],
+) -> io::Result<(usize, usize, SocketAddr)> {
     poll_fn(|context| {
-        for (at, (_, socket)) in sockets.iter().enumerate() {
-            loop {
-                let mut buffer = ReadBuf::new(input);
-                match socket.poll_recv_from(context, &mut buffer) {
-                    Poll::Ready(Ok(from)) => return Poll::Ready((at, buffer.filled().len(), from)),
-                    // The system's word that nobody listens somewhere: whoever is silent is
-                    // dropped.
-                    Poll::Ready(Err(_)) => {}
-                    Poll::Pending => break,
-                }
-            }
-        }
-        Poll::Pending
+        poll_any(sockets.len(), |at| {
+            let mut buffer = ReadBuf::new(input);
+            let from = ready!(sockets[at].1.poll_recv_from(context, &mut buffer));
+            Poll::Ready(from.map(|from| (buffer.filled().len(), from)))
+        })
     })
     .await
+}
+
+/// The first of these sockets that has a datagram.
+///
+/// A few errors are the system's word that nobody listens somewhere: whoever is silent is dropped.
+/// Of a socket that is broken no word ends, and nothing else would run meanwhile.
+fn poll_any<T>(
+    sockets: usize,
+    mut poll: impl FnMut(usize) -> Poll<io::Result<(usize, T)>>,
+) -> Poll<io::Result<(usize, usize, T)>> {
+    for at in 0..sockets {
+        let mut errors = 0;
+        loop {
+            match poll(at) {
+                Poll::Ready(Ok((len, from))) => return Poll::Ready(Ok((at, len, from))),
+                Poll::Ready(Err(error)) if errors == ERRORS_MAX => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(_)) => errors += 1,
+                Poll::Pending => break,
+            }
+        }
+    }
+    Poll::Pending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_without_end_are_an_error_and_a_few_are_passed_over() {
+        let refused = || Poll::Ready(Err::<(usize, ()), _>(io::ErrorKind::ConnectionRefused.into()));
+        let mut polled = 0;
+        let broken = poll_any(2, |at| {
+            polled += 1;
+            if at == 0 { Poll::Pending } else { refused() }
+        });
+        assert!(matches!(broken, Poll::Ready(Err(_))) && polled == 1 + ERRORS_MAX + 1, "{polled}");
+        let mut errors = ERRORS_MAX;
+        let found = poll_any(2, |at| match (at, errors) {
+            (0, _) => Poll::Pending,
+            (_, 0) => Poll::Ready(Ok((7, ()))),
+            _ => {
+                errors -= 1;
+                refused()
+            }
+        });
+        assert!(matches!(found, Poll::Ready(Ok((1, 7, ())))));
+        assert!(poll_any(2, |_| Poll::<io::Result<(usize, ())>>::Pending).is_pending());
+    }
 }

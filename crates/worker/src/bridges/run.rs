@@ -10,7 +10,7 @@ use sfu::{Packet, TrackIndex};
 use super::{Bridge, BridgeEnd, Bridges, Machine, Output, describe};
 use crate::context::Context;
 use crate::event_loop::Worker;
-use crate::ids::BridgeId;
+use crate::ids::{BridgeId, PacketStreamId};
 use crate::mailbox::{MessageBody, Start};
 use crate::net::Clock;
 use crate::registry::Lane;
@@ -71,19 +71,25 @@ impl Worker {
         }
     }
 
+    /// Asks the publisher of a stream for a key frame of its video, as often as it may be asked.
+    pub(crate) fn request_key_frame(&mut self, stream: PacketStreamId) {
+        if let Some(track) = TrackIndex::new(VIDEO, 0)
+            && let Some(entry) = self.packets.streams.get_mut(stream)
+        {
+            entry.sfu.request_key_frame(self.ctx.now, track);
+            let due = entry.sfu.next_timeout();
+            self.packets.set_stream_timer(stream, due, self.ctx.now);
+        }
+    }
+
     fn take_output(&mut self, out: &mut Output) {
         let Bridge { frames, packets, ref machine, .. } = self.bridges.slab[out.bridge];
         if let Machine::RtpToFrame(_) = machine {
             for frame in out.frames.frames.drain(..) {
                 self.frames.fan_out(&mut self.ctx, frames, &frame);
             }
-            if out.frames.key_frame_wanted
-                && let Some(track) = TrackIndex::new(VIDEO, 0)
-                && let Some(entry) = self.packets.streams.get_mut(packets)
-            {
-                entry.sfu.request_key_frame(self.ctx.now, track);
-                let due = entry.sfu.next_timeout();
-                self.packets.set_stream_timer(packets, due, self.ctx.now);
+            if out.frames.key_frame_wanted {
+                self.request_key_frame(packets);
             }
             return;
         }

@@ -12,6 +12,7 @@ use super::Frames;
 use super::stream::FrameStream;
 use crate::context::Context;
 use crate::ids::{ConnId, FrameStreamId, TapId};
+use crate::registry::{Origin, StreamId};
 use worker_api::tap::FrameSender;
 
 /// A player inside this process.
@@ -38,6 +39,17 @@ pub(crate) struct Tap {
 pub(crate) struct Passed {
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
+}
+
+/// A tap that has something new in its queue.
+#[derive(Debug)]
+pub(crate) struct ServedTap {
+    pub(crate) conn: ConnId,
+    pub(crate) passed: Passed,
+    /// Frames left out in all.
+    pub(crate) dropped: u64,
+    /// It wants a key frame of this stream, whose publisher sends packets.
+    pub(crate) wants_key_frame: Option<StreamId>,
 }
 
 impl Frames {
@@ -95,12 +107,21 @@ impl Frames {
     }
 
     /// The next tap that has something new in its queue, of which its reader learns by this, and what.
-    pub(crate) fn next_served_tap(&mut self) -> Option<(ConnId, Passed, u64)> {
+    pub(crate) fn next_served_tap(&mut self) -> Option<ServedTap> {
         while let Some(id) = self.served_taps.pop() {
             if let Some(tap) = self.taps.get_mut(id) {
                 tap.is_listed = false;
                 tap.frames.flush();
-                return Some((tap.conn, std::mem::take(&mut tap.passed), tap.frames.dropped()));
+                let publication = &self.streams[tap.stream].publication;
+                let is_bridged = publication.source.is_some_and(|source| source.origin == Origin::Bridge);
+                // With each frame: a reader that asks between two is heard with the next.
+                let wants_key_frame = tap.frames.take_key_frame_request() && is_bridged;
+                return Some(ServedTap {
+                    conn: tap.conn,
+                    passed: std::mem::take(&mut tap.passed),
+                    dropped: tap.frames.dropped(),
+                    wants_key_frame: wants_key_frame.then_some(publication.id),
+                });
             }
         }
         None
