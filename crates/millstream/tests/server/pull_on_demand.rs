@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::common::bridge::{Viewed, metric};
+use crate::common::cluster::{Cluster, wait_for_lines};
 use crate::common::flv::sample_tags;
 use crate::common::http;
 use crate::common::origin::{LOCAL, Origin};
@@ -186,6 +187,36 @@ fn one_address_holds_a_part_of_the_places_with_names_that_nobody_has() {
     held[0].send_tags(&sample_tags()[..100], 0);
     let next = origin.accept();
     assert!(next.head[0].starts_with("GET /made-up-"), "{:?}", next.head);
+}
+
+#[test]
+fn in_a_cluster_the_node_of_the_first_player_pulls_and_the_others_fetch() {
+    let Some(cluster) = Cluster::start() else { return };
+    let origin = Origin::start();
+    let rules = format!("linger_ms = 300\n{}", config(&origin.url("/{stream}.flv"), ""));
+    let node = |name| Server::start_workers(2, &cluster.config(name, &rules));
+    let (a, b) = (node("a"), node("b"));
+    wait_for_lines(&b, "linked to a node", 1);
+    let mut first = RtmpClient::play(b.rtmp, "cam/front");
+    let mut asked = origin.accept();
+    asked.begin();
+    asked.send_tags(&sample_tags()[..100], 0);
+    first.take_frames(50);
+    wait_for_lines(&b, "published in the cluster", 1);
+    let mut second = RtmpClient::play(a.rtmp, "cam/front");
+    asked.send_tags(&sample_tags()[..100], 4_000);
+    second.take_frames(20);
+    assert!(origin.accept_now().is_none(), "one connection for all nodes");
+    assert_eq!(pulls(&a), only_the_pattern());
+    assert_eq!(a.sessions("stream=cam/front&role=publisher")[0]["protocol"], "node");
+    // The player of the other node keeps it.
+    drop(first);
+    b.wait_for_players("cam/front", 1);
+    asked.send_tags(&sample_tags()[..100], 8_000);
+    second.take_frames(20);
+    drop(second);
+    asked.wait_closed();
+    wait_until_idle(&b);
 }
 
 #[test]

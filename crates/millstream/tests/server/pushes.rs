@@ -10,7 +10,7 @@ use crate::common::flv::sample_tags;
 use crate::common::openapi::departures;
 use crate::common::origin::{LOCAL, post, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::Server;
+use crate::common::server::{ScratchDir, Server};
 use crate::common::tools::{
     Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
 };
@@ -79,6 +79,45 @@ fn by_rtmp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
         server.api("/api/v1/pushes")["pushes"][0]["streams"].as_array()?.is_empty().then_some(())
     });
     assert!(!server.log().contains("secret") && !metrics.contains("secret"), "{}", server.log());
+}
+
+#[test]
+fn by_rtmps_certificates_decide_and_a_private_authority_can_be_trusted() {
+    let files = ScratchDir::new();
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let write = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let certificate = write("cert.pem", &issued.cert.pem());
+    let key = write("key.pem", &issued.signing_key.serialize_pem());
+    let target =
+        Server::start_workers(2, &format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"));
+    let port = target.rtmps.expect("RTMPS").port();
+    let push = |host: &str| {
+        format!("[[push]]\nstream = \"live/mill\"\nurl = \"rtmps://{host}:{port}/copy/{{stream}}\"\n")
+    };
+    // Whom nobody vouches for, and whose certificate is for another name.
+    for (trusted, host) in
+        [(String::new(), "localhost"), (format!("ca_file = \"{certificate}\"\n"), "127.0.0.1")]
+    {
+        let strict = Server::start(&format!("{LOCAL}{trusted}{}", push(host)));
+        let _publisher = RtmpClient::publish(strict.rtmp, "live/mill");
+        let refused = wait_for_push(&strict, "it is refused", |push| push["last_error"].is_string());
+        assert!(refused["last_error"].as_str().expect("a reason").contains("certificate"), "{refused}");
+    }
+    let trusting = format!("{LOCAL}ca_file = \"{certificate}\"\n{}", push("localhost"));
+    let server = Server::start_workers(2, &trusting);
+    let mut player = RtmpClient::play(target.rtmp, "copy/mill");
+    let tags = sample_tags();
+    let frames: Vec<&Tag> = tags.iter().filter(|tag| tag.kind != MediaKind::Data).collect();
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&tags);
+    let played = player.take_frames(frames.len());
+    assert!(played.iter().zip(&frames).all(|(played, sent)| played.payload == sent.body));
+    let publishers = target.sessions("stream=copy/mill&role=publisher");
+    assert_eq!(publishers[0]["protocol"], "rtmps", "{publishers:?}");
 }
 
 #[test]
@@ -176,12 +215,18 @@ fn by_srt_every_frame_arrives_unchanged() {
 
 #[test]
 fn by_udp_another_server_pulls_what_is_pushed() {
-    for options in ["", "?rtp=1"] {
+    let loopback = "interface=127.0.0.1";
+    for (address, pulled, pushed) in [
+        ("127.0.0.1", String::new(), String::new()),
+        ("127.0.0.1", String::new(), "?rtp=1".to_owned()),
+        ("239.255.77.78", format!("?{loopback}"), format!("?{loopback}")),
+    ] {
         let port =
             UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
-        let pull = format!("{LOCAL}[[pull]]\nstream = \"live/copy\"\nurl = \"udp://127.0.0.1:{port}\"\n");
+        let url = format!("udp://{address}:{port}{pulled}");
+        let pull = format!("{LOCAL}[[pull]]\nstream = \"live/copy\"\nurl = \"{url}\"\n");
         let target = Server::start_workers(2, &pull);
-        let server = pushing("live/mill", &format!("udp://127.0.0.1:{port}{options}"));
+        let server = pushing("live/mill", &format!("udp://{address}:{port}{pushed}"));
         let rtmp = Player::start(&target.rtmp_url("live/copy"), target.dir.path().join("rtmp"));
         target.wait_for_players("live/copy", 1);
         wait_for_pull(&target, "copy", "connecting", |pull| pull["state"] == "connecting");
