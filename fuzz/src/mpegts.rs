@@ -3,7 +3,7 @@
 //!
 //! `crates/mpegts/tests/mpegts/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
-use media::{Frame, FrameRole, TrackId};
+use media::{Frame, FrameRole, MediaKind, TrackId};
 use mpegts::{DemuxSettings, Demuxer, Muxer, PACKET_BYTES, SYNC_BYTE};
 
 /// A check: panics if `data` shows something wrong.
@@ -38,7 +38,12 @@ pub fn mpegts(data: &[u8]) {
         let of_track = frames.iter().filter(|frame| frame.track == TrackId::VIDEO);
         of_track.filter(|frame| matches!(frame.role, FrameRole::Key | FrameRole::Inter)).count()
     };
-    assert!(pictures(&demux(&out, 1316)) <= pictures(&frames));
+    let again = demux(&out, 1316);
+    assert!(pictures(&again) <= pictures(&frames));
+    // And no more sections than there were.
+    let sections =
+        |frames: &[Frame]| frames.iter().filter(|frame| frame.track.kind == MediaKind::Data).count();
+    assert!(sections(&again) <= sections(&frames));
 }
 
 fn demux(stream: &[u8], chunk: usize) -> Vec<Frame> {
