@@ -13,7 +13,7 @@ use serde_json::Value;
 /// Name of the track that carries the catalogue.
 pub const CATALOG_TRACK: &str = "catalog.json";
 /// Longest catalogue, with the changes applied.
-pub const CATALOG_BYTES_MAX: usize = 256 << 10;
+pub const CATALOG_BYTES_MAX: usize = 64 << 10;
 
 /// What a broadcast has.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(reader.frame(broken), None);
         }
         reader.begin_group();
-        let filled = |key: usize| format!("{{\"{key}\":\"{}\"}}", "x".repeat(60 << 10));
+        let filled = |key: usize| format!("{{\"{key}\":\"{}\"}}", "x".repeat(15 << 10));
         let read: Vec<bool> = (0..5).map(|key| reader.frame(filled(key).as_bytes()).is_some()).collect();
         assert_eq!(read, [true, true, true, true, false]);
         assert_eq!(reader.frame(&vec![b' '; CATALOG_BYTES_MAX + 1]), None);

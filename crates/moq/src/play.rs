@@ -33,6 +33,8 @@ const RETRACTED_FOR: Duration = Duration::from_millis(500);
 const CATALOG_PRIORITY: u8 = 100;
 const AUDIO_PRIORITY: u8 = 80;
 const VIDEO_PRIORITY: u8 = 60;
+/// Tracks that are asked for before it is known which there are.
+const ASKED_MAX: usize = 32;
 /// Frames of a group; a longer group ends, and video goes on with the next key frame.
 const GROUP_FRAMES_MAX: usize = 4_096;
 
@@ -186,7 +188,7 @@ impl Playing {
         if name == CATALOG_TRACK {
             // Whoever waits for a publisher has subscribed.
             self.catalog = Some(request.accept(info(broadcast, &name)));
-        } else if self.is_known && !self.outgoing.has(&name) {
+        } else if self.is_known && !self.outgoing.has(&name) || self.asked.len() >= ASKED_MAX {
             request.reject(Error::NotFound);
         } else {
             self.asked.insert(name, request);

@@ -19,12 +19,14 @@ use worker_api::internal::{PublishRequest, Publisher, Refusal, Unsent};
 use worker_api::moq::MoqStatus;
 use worker_api::snapshot::Protocol;
 
-use crate::catalog::{CATALOG_TRACK, CatalogReader};
+use crate::catalog::{CATALOG_BYTES_MAX, CATALOG_TRACK, CatalogReader};
 use crate::incoming::{Incoming, Selection};
 use crate::shared::{Client, Shared, StreamKey, end_of};
 
 /// Broadcasts that one client publishes at a time.
-const BROADCASTS_MAX: usize = 16;
+const BROADCASTS_MAX: usize = 4;
+/// Time from one catalogue of a broadcast to the next: each is read whole, by the thread that all share.
+const CATALOG_INTERVAL: Duration = Duration::from_millis(100);
 /// Frames that wait to be handed to the worker, of all tracks.
 const WAITING_MAX: usize = 64;
 /// A stream that was just left may still have its publisher: it is asked for once more.
@@ -296,10 +298,16 @@ async fn read_catalog(broadcast: broadcast::Consumer, selections: mpsc::Sender<S
         reader.begin_group();
         // One that is lost is replaced by the next.
         while let Ok(Some(frame)) = group.read_frame().await {
-            let Some(catalog) = reader.frame(&frame.payload) else { continue };
-            if selections.send(Selection::of(catalog)).await.is_err() {
+            // Of what is read no more, nothing is kept.
+            if frame.payload.len() > CATALOG_BYTES_MAX {
                 return;
             }
+            if let Some(catalog) = reader.frame(&frame.payload)
+                && selections.send(Selection::of(catalog)).await.is_err()
+            {
+                return;
+            }
+            sleep(CATALOG_INTERVAL).await;
         }
     }
 }

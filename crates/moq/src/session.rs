@@ -9,15 +9,14 @@ use http::StatusCode;
 use moq_net::{ALPNS, Error, Server, Session, origin};
 use percent_encoding::percent_decode_str;
 use rtmp::name::query_value;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, interval, timeout};
 use web_transport_quinn::proto::ConnectResponse;
 use web_transport_quinn::quinn::Incoming;
 use web_transport_quinn::{Request, Session as Transport};
-use worker_api::EndReason;
 use worker_api::auth::Denied;
 use worker_api::moq::MoqStatus;
+use worker_api::{AddressSlot, EndReason};
 
 use crate::play::Broadcast;
 use crate::publish;
@@ -35,8 +34,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     incoming: Incoming,
-    handshake: OwnedSemaphorePermit,
-    _session: OwnedSemaphorePermit,
+    handshake: AddressSlot,
+    _session: AddressSlot,
 ) {
     let address = incoming.remote_address();
     let opened = match timeout(HANDSHAKE_WITHIN, open(&shared, incoming)).await {
@@ -236,7 +235,9 @@ async fn announce(shared: &Arc<Shared>, client: &Arc<Client>, play: &origin::Pro
                     return reason;
                 }
             }
-            _ = look.tick(), if !client.names_a_stream() => {}
+            // Also of a client whose path is a stream that it may publish and not play: nothing else
+            // may ever come here.
+            _ = look.tick() => {}
             changed = changes.changed(), if !client.names_a_stream() => {
                 if changed.is_err() {
                     return EndReason::Draining;
@@ -249,16 +250,14 @@ async fn announce(shared: &Arc<Shared>, client: &Arc<Client>, play: &origin::Pro
 /// Streams that the client may play, and until when. A stream that its URL names need not be there
 /// yet.
 fn playable(shared: &Shared, client: &Client) -> BTreeMap<StreamKey, Option<Instant>> {
-    let names = match client.names_a_stream() {
-        true => vec![Arc::from(&*client.base)],
-        false => {
-            shared.streams.published(&*shared.home, ANNOUNCED_MAX, |key| client.broadcast_of(key).is_some())
-        }
-    };
-    let keys = names.iter().filter_map(|key| StreamKey::new(&shared.names, key).ok());
-    keys.filter_map(|key| {
+    let playable = |key: &str| {
+        client.broadcast_of(key)?;
+        let key = StreamKey::new(&shared.names, key).ok()?;
         let permit = client.may_play(shared, &key).ok()?;
         Some((key, end_of(permit)))
-    })
-    .collect()
+    };
+    match client.names_a_stream() {
+        true => playable(&client.base).into_iter().collect(),
+        false => shared.streams.published(&*shared.home, ANNOUNCED_MAX, playable).into_iter().collect(),
+    }
 }

@@ -48,16 +48,16 @@ impl Streams {
         self.changes.subscribe()
     }
 
-    /// Those that are published now and that `wanted` takes, in order, at most `max`.
-    pub(crate) fn published(
+    /// Of those that are published now, what `wanted` makes of them, in order, at most `max`.
+    pub(crate) fn published<T>(
         &self,
         home: &HomeOf,
         max: usize,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Vec<Arc<str>> {
+        wanted: impl Fn(&str) -> Option<T>,
+    ) -> Vec<T> {
         let known = self.lock();
-        let keys = known.keys.iter().filter(|key| wanted(key) && home(key).is_some());
-        keys.take(max).map(Arc::clone).collect()
+        let published = known.keys.iter().filter(|key| home(key).is_some());
+        published.filter_map(|key| wanted(key)).take(max).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -80,7 +80,8 @@ mod tests {
         }
         assert!(changes.has_changed().expect("its sender is there") && *changes.borrow_and_update() > 0);
         assert!(streams.lock().keys.len() < 2 * KNOWN_MIN);
-        let listed = streams.published(&is_even, 3, |key| key > "live/0003");
-        assert!(listed.iter().map(|key| &**key).eq(["live/0004", "live/0006", "live/0008"]));
+        // What is not wanted does not count.
+        let listed = streams.published(&is_even, 3, |key| (key > "live/0003").then(|| key.to_owned()));
+        assert_eq!(listed, ["live/0004", "live/0006", "live/0008"]);
     }
 }

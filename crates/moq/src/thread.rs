@@ -10,7 +10,7 @@ use moq_net::origin;
 use rtmp::name::NameRules;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use web_transport_quinn::quinn::crypto::rustls::QuicServerConfig;
@@ -21,7 +21,7 @@ use worker_api::auth::Policy;
 use worker_api::moq::MoqStatus;
 use worker_api::publications::StreamPublished;
 use worker_api::settings::MoqSettings;
-use worker_api::{HomeOf, WorkerHandles, time};
+use worker_api::{AddressSlots, HomeOf, WorkerHandles, time};
 
 use crate::certificate;
 use crate::session;
@@ -33,6 +33,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Handshakes at a time; beyond half of them, a client has to show that it receives what is sent to
 /// its address (RFC 9000 section 8.1).
 const HANDSHAKES_MAX: usize = 256;
+/// The part of all handshakes, and of all sessions, that one address may have.
+const ADDRESS_PART: usize = 4;
 /// What may be in flight to or from one client, and so in memory.
 const WINDOW_BYTES: u32 = 8 << 20;
 /// What may be in flight of one frame.
@@ -176,12 +178,12 @@ async fn run(
     mut published: Receiver<StreamPublished>,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let (handshakes, sessions) =
-        (Arc::new(Semaphore::new(HANDSHAKES_MAX)), Arc::new(Semaphore::new(shared.settings.sessions_max)));
+    let places = |max: usize| AddressSlots::new(max, max.div_ceil(ADDRESS_PART));
+    let (handshakes, sessions) = (places(HANDSHAKES_MAX), places(shared.settings.sessions_max));
     let mut listeners = JoinSet::new();
     for endpoint in &endpoints {
         let (shared, endpoint) = (Arc::clone(&shared), endpoint.clone());
-        listeners.spawn(listen(shared, endpoint, Arc::clone(&handshakes), Arc::clone(&sessions)));
+        listeners.spawn(listen(shared, endpoint, handshakes.clone(), sessions.clone()));
     }
     listeners.spawn(renew(Arc::clone(&shared), endpoints.clone()));
     let mut feed_is_open = true;
@@ -226,12 +228,7 @@ async fn renew(shared: Arc<Shared>, endpoints: Vec<Endpoint>) {
     }
 }
 
-async fn listen(
-    shared: Arc<Shared>,
-    endpoint: Endpoint,
-    handshakes: Arc<Semaphore>,
-    sessions: Arc<Semaphore>,
-) {
+async fn listen(shared: Arc<Shared>, endpoint: Endpoint, handshakes: AddressSlots, sessions: AddressSlots) {
     let mut tasks = JoinSet::new();
     loop {
         let incoming = tokio::select! {
@@ -239,14 +236,13 @@ async fn listen(
             Some(_) = tasks.join_next() => continue,
         };
         let Some(incoming) = incoming else { return };
-        let handshake = Arc::clone(&handshakes).try_acquire_owned();
-        let session = Arc::clone(&sessions).try_acquire_owned();
-        let (Ok(handshake), Ok(session)) = (handshake, session) else {
+        let address = incoming.remote_address().ip();
+        let (Some(handshake), Some(session)) = (handshakes.take(address), sessions.take(address)) else {
             MoqStatus::count(&shared.status.refused);
             incoming.refuse();
             continue;
         };
-        let is_busy = handshakes.available_permits() < HANDSHAKES_MAX / 2;
+        let is_busy = handshakes.taken() > HANDSHAKES_MAX / 2;
         if is_busy && !incoming.remote_address_validated() {
             // It was validated if this fails.
             let _ = incoming.retry();

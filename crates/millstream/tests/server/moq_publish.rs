@@ -170,6 +170,20 @@ fn who_may_not_publish_or_play_is_told() {
 }
 
 #[test]
+fn who_may_publish_and_not_play_publishes() {
+    let server =
+        Server::start(&format!("{MOQ}[auth]\npublish_token = \"sesame\"\nplay_token = \"meadow\"\n"));
+    runtime().block_on(async {
+        let client = MoqClient::connect(&server, "live/cam?token=sesame").await;
+        let mut broadcast = Broadcast::announce(&client, "");
+        broadcast.send(&frames(&sample_tags()[..40]));
+        // The client goes on meanwhile.
+        let waits = tokio::task::spawn_blocking(move || server.wait_for_publisher("live/cam", true));
+        waits.await.expect("no panic");
+    });
+}
+
+#[test]
 fn who_is_kicked_is_told() {
     let server = Server::start(MOQ);
     let mut publisher = RtmpClient::publish(server.rtmp, "live/cam");
