@@ -84,7 +84,7 @@ pub struct Watched {
     pub has_players: bool,
     /// A publisher, or what is fetched from another node.
     pub is_published: bool,
-    /// Address of the player that it has had players since.
+    /// Address of the player that has come last while nothing was published, if it is known.
     pub asked_by: Option<IpAddr>,
 }
 

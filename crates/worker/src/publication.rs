@@ -77,11 +77,12 @@ pub(crate) struct Publication {
     pub(crate) is_elsewhere: bool,
     /// It begins because it is played, within this time.
     pub(crate) begins_within: Option<Duration>,
-    /// Address of the first of the present players, if one has it.
+    /// Address of the newest of the present players, if one has it.
     pub(crate) asked_by: Option<IpAddr>,
     /// Players that do not keep an on-demand pull: recordings, pushes, and what cuts segments.
     pub(crate) unwatching: u32,
-    is_watched_for: bool,
+    /// What was reported of this.
+    reported: (bool, Option<IpAddr>),
 }
 
 /// How long players wait for a stream that another node or worker publishes, also where they do not wait for
@@ -106,7 +107,7 @@ impl Publication {
             begins_within: None,
             asked_by: None,
             unwatching: 0,
-            is_watched_for: false,
+            reported: (false, None),
         }
     }
 
@@ -142,14 +143,13 @@ impl Publication {
         }
     }
 
-    /// Reports whether players of this worker keep an on-demand pull of the stream, if that has changed.
-    /// Call it whenever players have come or left.
+    /// Reports whether players of this worker keep an on-demand pull of the stream, if that has changed,
+    /// and who has come while there is none. Call it whenever players have come or left.
     pub(crate) fn report_watched(&mut self, ctx: &Context) {
         let is_watched = self.players > self.unwatching;
-        if std::mem::replace(&mut self.is_watched_for, is_watched) != is_watched
-            && ctx.directory.has_other_sources()
-        {
-            let watched = (is_watched, self.asked_by);
+        let asked_by = if self.source.is_none() { self.asked_by } else { self.reported.1 };
+        let watched = (is_watched, asked_by);
+        if std::mem::replace(&mut self.reported, watched) != watched && ctx.directory.has_other_sources() {
             ctx.directory.set_watched(&self.key, ctx.worker, WatchedBy::Lane(self.lane), watched);
         }
     }

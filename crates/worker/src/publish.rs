@@ -522,7 +522,7 @@ impl Worker {
         if let Some(publication) = self.publication_mut(stream) {
             publication.is_elsewhere |= is_elsewhere || is_mirrored;
             publication.begins_within = begins_within.or(publication.begins_within);
-            if publication.players == publication.unwatching {
+            if address.is_some() || publication.players == publication.unwatching {
                 publication.asked_by = address;
             }
         }

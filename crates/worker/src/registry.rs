@@ -261,7 +261,7 @@ impl Directory {
     }
 
     /// Whether `worker` has players by `by` that keep an on-demand pull of the stream.
-    /// The address of the first one, if it is known, is kept until there are none.
+    /// `asked_by`: the newest of them, if its address is known.
     pub(crate) fn set_watched(
         &self,
         key: &str,
@@ -274,8 +274,8 @@ impl Directory {
             return;
         }
         let listing = inner.listing(key);
-        if listing.watching.iter().all(Vec::is_empty) {
-            listing.asked_by = asked_by;
+        if is_watched {
+            listing.asked_by = asked_by.or(listing.asked_by);
         }
         let watching = &mut listing.watching[by.index()];
         watching.retain(|&other| other != worker);
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_is_reported_once_for_all_workers_and_while_it_is_published() {
+    fn who_watches_is_reported_for_all_workers_and_while_it_is_published() {
         let reported = Arc::new(Reported::default());
         let directory = Directory::new(Some(Arc::clone(&reported) as _));
         let by = [WatchedBy::Lane(Lane::Frames), WatchedBy::Lane(Lane::Packets), WatchedBy::Segments];
@@ -660,12 +660,21 @@ mod tests {
         }
         directory.release("live/a", claim.epoch);
         directory.set_watched("live/b", WorkerIndex(0), by[0], (false, None));
-        // The first of them is kept.
-        let asked_by = Some(IpAddr::from([10, 0, 0, 0]));
-        let report = |has_players, is_published| Watched { has_players, is_published, asked_by };
+        // Each who has come, while it is waited for.
+        let report = |has_players, is_published, worker| {
+            let asked_by = Some(IpAddr::from([10, 0, 0, worker]));
+            Watched { has_players, is_published, asked_by }
+        };
         assert_eq!(
             *reported.0.lock().expect("no panic"),
-            [report(true, false), report(true, true), report(false, true), report(false, false)]
+            [
+                report(true, false, 0),
+                report(true, false, 1),
+                report(true, false, 2),
+                report(true, true, 2),
+                report(false, true, 2),
+                report(false, false, 2)
+            ]
         );
         assert!(directory.lock().streams.is_empty());
     }

@@ -326,7 +326,10 @@ impl Worker {
             return;
         }
         let key = format!("{app}/{name}");
-        let stream = match self.subscribe_to_frames(&key, (&app, &name), None) {
+        // Segments are watched by those who ask for them, a recording and what is sent elsewhere by nobody.
+        let keeps = !matches!(protocol, Protocol::Segments | Protocol::Recording | Protocol::Push);
+        let asked_by = keeps.then_some(address.ip());
+        let stream = match self.subscribe_to_frames(&key, (&app, &name), asked_by) {
             Ok(stream) => stream,
             Err(refusal) => {
                 let refusal = match refusal {
@@ -339,8 +342,6 @@ impl Worker {
             }
         };
         let conn = self.connections.add(&mut self.ctx, None, address, State::Tap, protocol);
-        // Segments are watched by those who ask for them, a recording and what is sent elsewhere by nobody.
-        let keeps = !matches!(protocol, Protocol::Segments | Protocol::Recording | Protocol::Push);
         let tap = self.frames.join_tap(&self.ctx, stream, conn, frames, keeps);
         let session = &mut self.connections.sessions[conn];
         let id = session.id;

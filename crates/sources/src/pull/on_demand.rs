@@ -36,6 +36,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// answered. The others wait for those, and not longer than any player.
 const UNANSWERED_PART: usize = 4;
 
+/// Addresses that are known of those who wait for a stream.
+const ASKERS_MAX: usize = 16;
+
 /// The rules, and what of them is wanted and runs. In front of the rest of the cluster.
 #[derive(Debug)]
 pub struct OnDemand {
@@ -53,7 +56,7 @@ struct Inner {
     streams: HashMap<String, Stream>,
     /// Streams to look at, because something has changed.
     due: HashSet<String>,
-    /// Pulls that run, and who asked for each first.
+    /// Pulls that run, and whose places they take.
     running: Vec<(Arc<Pull>, Option<IpAddr>)>,
 }
 
@@ -63,8 +66,8 @@ struct Stream {
     watched: Watched,
     /// Requests on the control side that wait for it, or that it answers.
     guards: usize,
-    /// Address of the first of these.
-    guarded_by: Option<IpAddr>,
+    /// Addresses, as limits count them, of those who have asked for it while it was not there.
+    askers: Vec<IpAddr>,
     /// Whether somebody wants it, for the pull.
     is_wanted: watch::Sender<bool>,
     pull: Option<Arc<Pull>>,
@@ -131,9 +134,7 @@ impl OnDemand {
         let key = format!("{app}/{name}");
         let within = self.begins_within(&key)?;
         self.change(&key, |stream| {
-            if stream.guards == 0 {
-                stream.guarded_by = Some(address);
-            }
+            stream.asks(address);
             stream.guards += 1;
         });
         Some(Demand { on_demand: Arc::clone(self), key, within })
@@ -169,12 +170,15 @@ impl OnDemand {
         }
         // Names that match a pattern are free: whoever makes some up has sources asked for that are not
         // there, and keeps a place for each until its players give up.
-        let asked_by = stream.asked_by();
+        // So whoever has room for one more begins it, whoever else waits for the same.
         let is_unanswered = |pull: &Pull| pull.status().state != super::State::Live;
-        let unanswered = running.iter().filter(|(pull, by)| *by == asked_by && is_unanswered(pull)).count();
-        if unanswered >= (self.settings.on_demand_max / UNANSWERED_PART).max(1) {
-            return false;
-        }
+        let part = (self.settings.on_demand_max / UNANSWERED_PART).max(1);
+        let has_room = |asker: &Option<IpAddr>| {
+            running.iter().filter(|(pull, by)| by == asker && is_unanswered(pull)).count() < part
+        };
+        let unknown = stream.askers.is_empty().then_some(None);
+        let asked_by = stream.askers.iter().copied().map(Some).chain(unknown).find(has_room);
+        let Some(asked_by) = asked_by else { return false };
         let is_pattern = rule.spec.is_pattern();
         let pull = if is_pattern {
             match rule.spec.of_name(app, name, &self.settings) {
@@ -221,6 +225,9 @@ impl OnDemand {
         let stream = inner.streams.entry(key.to_owned()).or_default();
         change(stream);
         let is_wanted = stream.is_wanted();
+        if !is_wanted {
+            stream.askers.clear();
+        }
         stream.is_wanted.send_if_modified(|was| std::mem::replace(was, is_wanted) != is_wanted);
         if !is_wanted && stream.pull.is_none() {
             inner.streams.remove(key);
@@ -291,10 +298,12 @@ impl Stream {
         self.watched.has_players || self.guards > 0
     }
 
-    /// Who wants it, as limits count addresses; of those that nobody is known of, nobody.
-    fn asked_by(&self) -> Option<IpAddr> {
-        let guarded_by = self.guarded_by.filter(|_| self.guards > 0);
-        self.watched.asked_by.filter(|_| self.watched.has_players).or(guarded_by).map(network)
+    /// Somebody wants it.
+    fn asks(&mut self, address: IpAddr) {
+        let address = network(address);
+        if !self.askers.contains(&address) && self.askers.len() < ASKERS_MAX {
+            self.askers.push(address);
+        }
     }
 }
 
@@ -303,7 +312,7 @@ impl Default for Stream {
         Self {
             watched: Watched::default(),
             guards: 0,
-            guarded_by: None,
+            askers: Vec::new(),
             is_wanted: watch::Sender::new(false),
             pull: None,
         }
@@ -344,7 +353,12 @@ impl Elsewhere for OnDemand {
     }
 
     fn watched(&self, key: &str, watched: Watched) {
-        self.change(key, |stream| stream.watched = watched);
+        self.change(key, |stream| {
+            stream.watched = watched;
+            if let Some(address) = watched.asked_by.filter(|_| watched.has_players) {
+                stream.asks(address);
+            }
+        });
     }
 
     fn started(&self, publication: &Publication<'_>) {
