@@ -86,8 +86,8 @@ impl StreamMuxConfig {
         Ok(Self { record, samples, sample_rate: config.sample_rate, frames: sub_frames + 1 })
     }
 
-    /// Takes the frames of an element, which begin here. Whether all of them are there already; none is
-    /// taken otherwise.
+    /// Takes the frames of an element, which begin here. How many bytes of it are missing, at least: none is
+    /// taken if one is.
     ///
     /// # Errors
     /// A frame is empty, or longer than `frame_bytes_max`.
@@ -96,12 +96,12 @@ impl StreamMuxConfig {
         bits: &mut BitReader<'_>,
         frame_bytes_max: usize,
         mut take: impl FnMut(usize, &[u8]),
-    ) -> Result<bool, Malformed> {
+    ) -> Result<usize, Malformed> {
         let mut found = Vec::new();
         for _ in 0..self.frames {
             let mut length = 0;
             loop {
-                let Ok(more) = bits.u(8) else { return Ok(false) };
+                let Ok(more) = bits.u(8) else { return Ok(1) };
                 length += more as usize;
                 if length > frame_bytes_max {
                     return Err(Malformed);
@@ -114,12 +114,12 @@ impl StreamMuxConfig {
                 return Err(Malformed);
             }
             if length * 8 > bits.bits_left() {
-                return Ok(false);
+                return Ok((length * 8 - bits.bits_left()).div_ceil(8));
             }
             found.push((0..length).map(|_| bits.u(8).map(|byte| byte as u8)).collect::<Result<Vec<_>, _>>()?);
         }
         found.iter().enumerate().for_each(|(at, frame)| take(at, frame));
-        Ok(true)
+        Ok(0)
     }
 }
 

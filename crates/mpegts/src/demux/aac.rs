@@ -81,7 +81,7 @@ fn read_element(
     let config = known.clone().filter(|config| config.frames == 1).ok_or(Malformed)?;
     let mut data = Vec::new();
     match config.frames(&mut bits, element.len(), |_, frame| data = frame.to_vec())? {
-        true => Ok((data, config)),
-        false => Err(Malformed),
+        0 => Ok((data, config)),
+        _ => Err(Malformed),
     }
 }

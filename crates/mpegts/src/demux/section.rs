@@ -16,7 +16,9 @@ pub(super) struct SectionReader {
     bytes: Vec<u8>,
     /// A section has begun, and no packet of it was missed.
     is_open: bool,
+    /// Of the newest packet, and its payload: a sender may send one twice.
     counter: u8,
+    newest: Vec<u8>,
 }
 
 impl Default for SectionReader {
@@ -29,7 +31,7 @@ impl Default for SectionReader {
 impl SectionReader {
     /// Of sections with so many bytes at most.
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, bytes: Vec::new(), is_open: false, counter: 0 }
+        Self { bytes_max, bytes: Vec::new(), is_open: false, counter: 0, newest: Vec::new() }
     }
 
     /// Takes in a packet, and hands on the sections that end in it.
@@ -38,12 +40,14 @@ impl SectionReader {
             return;
         }
         let follows = packet.counter == (self.counter + 1) & 0x0f;
-        let is_duplicate = packet.counter == self.counter && !packet.starts;
+        let is_same = packet.payload == self.newest;
+        if packet.counter == self.counter && (!packet.starts || is_same) {
+            return;
+        }
         self.counter = packet.counter;
+        self.newest.clear();
+        self.newest.extend_from_slice(packet.payload);
         if !packet.starts {
-            if is_duplicate {
-                return;
-            }
             self.is_open &= follows;
             self.append(packet.payload, &mut section);
             return;
@@ -130,6 +134,8 @@ mod tests {
         assert_eq!(got, Vec::<Vec<u8>>::new());
         let got = sections(&[(true, 0, &[0, 1, 0xb0, 2, 7]), (false, 0, &[7]), (false, 1, &[8])]);
         assert_eq!(got, [[1, 0xb0, 2, 7, 8]], "a packet that came twice");
+        let cue: (bool, u8, &[u8]) = (true, 5, &[0, 0xfc, 0xb0, 1, 9, 0xff]);
+        assert_eq!(sections(&[cue, cue]), [[0xfc, 0xb0, 1, 9]], "and one with all of it");
         assert_eq!(sections(&[(true, 0, &[200, 1])]), Vec::<Vec<u8>>::new(), "a pointer too far");
     }
 }

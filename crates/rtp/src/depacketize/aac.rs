@@ -7,7 +7,7 @@
 //! Units are in order: interleaving (an index delta that is not 0) is not known here, nor are the other
 //! fields that a header may have. A unit longer than a packet comes in fragments, each with the size of the
 //! whole in front; then it is alone in its packets. An element of LATM that is longer than a packet is cut
-//! anywhere; its own lengths say when it is whole.
+//! anywhere, if it has one frame: its length says when it is whole.
 
 use media::bitstream::{BitReader, StreamMuxConfig};
 
@@ -47,8 +47,6 @@ pub enum AacPackets {
 const UNITS_MAX: usize = 256;
 /// Bytes of a unit at most: what sizes of 13 bits can say.
 const UNIT_BYTES_MAX: usize = 8_191;
-/// Bytes of an element of LATM at most: about ten packets.
-const ELEMENT_BYTES_MAX: usize = 16_384;
 
 /// Takes access units out of packets.
 #[derive(Debug)]
@@ -82,36 +80,37 @@ impl AacDepacketizer {
         }
     }
 
-    /// Takes a part of an element, or all of it.
+    /// Takes a part of an element, or all of it. One of several frames has to be whole in its packet.
     fn element(&mut self, payload: &[u8], take: impl FnMut(usize, &[u8])) -> Result<(), Broken> {
-        let AacPackets::Latm { config, is_in_band } = &mut self.packets else { return Ok(()) };
-        if self.partial.len() + payload.len() > ELEMENT_BYTES_MAX {
-            self.abandon();
-            return Err(Broken::TooLarge);
-        }
+        let AacPackets::Latm { config, is_in_band } = &self.packets else { return Ok(()) };
         self.partial.extend_from_slice(payload);
-        let mut bits = BitReader::new(&self.partial);
-        if *is_in_band && !bits.bit().map_err(|_| Broken::Malformed)? {
-            match StreamMuxConfig::read(&mut bits) {
-                Ok(next) if next == *config => {}
-                // What has been announced does not change.
-                Ok(_) => {
-                    self.abandon();
-                    return Err(Broken::Unsupported);
-                }
-                // It may be cut.
-                Err(_) => return Ok(()),
-            }
+        // It is not looked at again before it can be whole.
+        if self.partial.len() < self.whole {
+            return Ok(());
         }
-        match config.frames(&mut bits, UNIT_BYTES_MAX, take) {
-            Ok(false) => Ok(()),
-            Ok(true) => {
-                self.abandon();
+        let mut bits = BitReader::new(&self.partial);
+        let read = match *is_in_band && !bits.bit().map_err(|_| Broken::Malformed)? {
+            true => StreamMuxConfig::read(&mut bits).map_err(|_| Broken::Malformed),
+            false => Ok(config.clone()),
+        };
+        let missing = match read {
+            // What has been announced does not change.
+            Ok(read) if read != *config => Err(Broken::Unsupported),
+            Ok(_) => config.frames(&mut bits, UNIT_BYTES_MAX, take).map_err(|_| Broken::Malformed),
+            Err(broken) => Err(broken),
+        };
+        match missing {
+            Ok(missing) if missing > 0 && config.frames == 1 => {
+                self.whole = self.partial.len() + missing;
                 Ok(())
             }
-            Err(_) => {
+            missing => {
                 self.abandon();
-                Err(Broken::Malformed)
+                match missing {
+                    Ok(0) => Ok(()),
+                    Ok(_) => Err(Broken::Unsupported),
+                    Err(broken) => Err(broken),
+                }
             }
         }
     }
@@ -257,10 +256,10 @@ mod tests {
             depacketizer.abandon();
             assert_eq!(units(&mut depacketizer, b"\x01x"), Ok(vec![(0, b"x".to_vec())]));
         }
-        // No end comes, and nothing is kept of it.
-        let mut depacketizer = latm(64, false);
-        let mut pushed = (0..100).map(|_| depacketizer.push(&[1; 1_000], |_, _| {}));
-        assert!(pushed.any(|one| one.is_ok()));
+        // Of more than one frame none is kept for later.
+        let mut depacketizer = latm(2, false);
+        assert_eq!(units(&mut depacketizer, b"\x03abc\x02d"), Err(Broken::Unsupported));
+        assert!(depacketizer.partial.is_empty());
         assert_eq!(latm(1, false).push(&[255; 1_000], |_, _| {}), Err(Broken::Malformed));
     }
 }

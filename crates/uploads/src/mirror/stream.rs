@@ -147,6 +147,8 @@ impl Stream<'_> {
         // Playlists are written over.
         state.left.clear();
         state.to_delete.retain(|(_, key)| !is_playlist(key));
+        // Media behind them waits no longer.
+        self.retired.notify_one();
     }
 
     fn is_over(&self) {
@@ -191,6 +193,7 @@ impl Stream<'_> {
                     // One of an earlier run may have been about to go.
                     let playlist = self.mirror.key(self.folder, &Object::Playlist(id).to_string()).ok();
                     state.to_delete.retain(|(_, key)| Some(key) != playlist.as_ref());
+                    self.retired.notify_one();
                     new.insert(Rendition::new(id))
                 }
             };
