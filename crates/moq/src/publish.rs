@@ -327,7 +327,7 @@ impl Reader {
         let Ok(track) = track.subscribe(subscription).await else { return };
         let mut groups = track.ordered();
         while let Ok(Some(mut group)) = groups.next_group().await {
-            // One that is too late, or cut, is left: the next begins anew.
+            // The rest of one that is too late, or cut, is skipped: the next group stands alone.
             loop {
                 let begins_group = group.index() == 0;
                 let Ok(Some(frame)) = group.read_frame().await else { break };

@@ -139,7 +139,7 @@ impl MoqThread {
         Arc::clone(&self.status)
     }
 
-    /// Ends all sessions, and waits until clients were told.
+    /// Ends all sessions, and waits a moment for clients to learn of it.
     pub async fn stop(mut self) {
         drop(self.running.take());
         if let Some(ended) = self.ended.take() {

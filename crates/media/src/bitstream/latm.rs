@@ -57,7 +57,7 @@ impl StreamMuxConfig {
                 record.bit(bits.bit()?);
             }
         }
-        // Frames of any length, whose length is told with each.
+        // Only frames that each have their length in front.
         if bits.u(3)? != 0 {
             return Err(Malformed);
         }

@@ -1,5 +1,5 @@
 //! Publishers by MoQ: what they send is the stream of every other door, and who may not publish is
-//! told.
+//! refused with a reason.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -133,7 +133,7 @@ async fn refusal(server: &Server, path: &str, name: &str) -> Error {
 }
 
 #[test]
-fn who_may_not_publish_or_play_is_told() {
+fn who_may_not_publish_or_play_is_refused_with_a_reason() {
     let server = Server::start(&format!(
         "{MOQ}[auth]\npublish_token = \"sesame\"\n\
          [[auth.play]]\nstream = \"secret/*\"\ntokens = [\"meadow\"]\n\
@@ -184,7 +184,7 @@ fn who_may_publish_and_not_play_publishes() {
 }
 
 #[test]
-fn who_is_kicked_is_told() {
+fn a_kick_ends_the_session_at_the_client() {
     let server = Server::start(MOQ);
     let mut publisher = RtmpClient::publish(server.rtmp, "live/cam");
     publisher.send_tags(&sample_tags()[..40]);

@@ -1,26 +1,17 @@
 //! Pulls by HTTPS and RTMPS: certificates are checked, and a private authority can be trusted.
 
-use std::fs;
-
 use crate::common::flv::sample_tags;
 use crate::common::origin::{LOCAL, add_pull, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::{ScratchDir, Server};
+use crate::common::server::Server;
+use crate::common::tls;
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
 
 #[test]
 fn certificates_decide_and_a_private_authority_can_be_trusted() {
-    let files = ScratchDir::new();
-    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let write = |name: &str, text: &str| {
-        let path = files.path().join(name);
-        fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
-    let certificate = write("cert.pem", &issued.cert.pem());
-    let key = write("key.pem", &issued.signing_key.serialize_pem());
-    let origin = Server::start(&format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"));
+    let (origin, _, files) = tls::server(1, "");
+    let certificate = files.path().join("chain.pem").display().to_string();
     let (https, rtmps) = (origin.https.expect("HTTPS").port(), origin.rtmps.expect("RTMPS").port());
     let trusting = Server::start(&format!("{LOCAL}ca_file = \"{certificate}\"\n"));
     let strict = Server::start(LOCAL);

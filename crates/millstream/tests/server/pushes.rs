@@ -10,7 +10,8 @@ use crate::common::flv::sample_tags;
 use crate::common::openapi::departures;
 use crate::common::origin::{LOCAL, post, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::{ScratchDir, Server};
+use crate::common::server::Server;
+use crate::common::tls;
 use crate::common::tools::{
     Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
 };
@@ -83,17 +84,8 @@ fn by_rtmp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
 
 #[test]
 fn by_rtmps_certificates_decide_and_a_private_authority_can_be_trusted() {
-    let files = ScratchDir::new();
-    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let write = |name: &str, text: &str| {
-        let path = files.path().join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
-    let certificate = write("cert.pem", &issued.cert.pem());
-    let key = write("key.pem", &issued.signing_key.serialize_pem());
-    let target =
-        Server::start_workers(2, &format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"));
+    let (target, _, files) = tls::server(2, "");
+    let certificate = files.path().join("chain.pem").display().to_string();
     let port = target.rtmps.expect("RTMPS").port();
     let push = |host: &str| {
         format!("[[push]]\nstream = \"live/mill\"\nurl = \"rtmps://{host}:{port}/copy/{{stream}}\"\n")

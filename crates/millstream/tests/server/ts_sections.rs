@@ -52,7 +52,7 @@ fn cue(number: u32) -> Frame {
     Frame::new(track, FrameRole::Other, mpegts::CUE, (time(number), time(number)), data)
 }
 
-/// Sends pictures in real time, with a cue at every fifth, until it is told to stop. So many bytes are
+/// Sends pictures in real time, with a cue at every fifth, until `stop` is set. So many bytes are
 /// ahead of and behind each packet.
 fn send(port: u16, (ahead, behind): (usize, usize), stop: &AtomicBool) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");

@@ -15,7 +15,8 @@ use crate::common::openapi::departures;
 use crate::common::origin::{LOCAL, add_pull, post, wait_for_pull};
 use crate::common::rtc::Client;
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::{ScratchDir, Server};
+use crate::common::server::Server;
+use crate::common::tls;
 use crate::common::tools::{publish, publish_repeated};
 use crate::common::{TIMEOUT, eventually, http};
 
@@ -318,16 +319,8 @@ fn whip_servers_that_refuse_take_no_codec_or_lead_here_are_said() {
 
 #[test]
 fn whips_wheps_and_rtsps_check_certificates() {
-    let files = ScratchDir::new();
-    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let write = |name: &str, text: &str| {
-        let path = files.path().join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.display().to_string()
-    };
-    let certificate = write("cert.pem", &issued.cert.pem());
-    let key = write("key.pem", &issued.signing_key.serialize_pem());
-    let other = Server::start(&format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n"));
+    let (other, _, files) = tls::server(1, "");
+    let certificate = files.path().join("chain.pem").display().to_string();
     let (https, rtsps) = (other.https.expect("HTTPS").port(), other.rtsps.expect("RTSPS").port());
     let pushes = [
         format!("whips://localhost:{https}/whip/copy/whips"),

@@ -1,25 +1,19 @@
 //! WHIP by HTTPS, as browsers need it for a camera: the worker's TLS session goes on where the offer is
 //! answered.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use crate::common::rtc::{OfferOptions, offer};
-use crate::common::server::{ScratchDir, Server};
+use crate::common::tls;
 use rtc::sdp::{Direction, make_offer, read_answer};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 #[test]
 fn an_offer_by_https_is_answered_like_one_by_http() {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let files = ScratchDir::new();
-    let (chain, key) = (files.path().join("chain.pem"), files.path().join("key.pem"));
-    fs::write(&chain, made.cert.pem()).expect("written");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("written");
-    let server = Server::start(&format!("[tls]\ncertificate = {chain:?}\nkey = {key:?}\n"));
+    let (server, certificate, _files) = tls::server(1, "");
     let https = server.https.expect("an HTTPS address");
 
     let offer =
@@ -29,13 +23,13 @@ fn an_offer_by_https_is_answered_like_one_by_http() {
         "POST /whip/live/a HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",
         text.len()
     );
-    let answer = exchange(https, made.cert.der(), &[head.as_bytes(), text.as_bytes()]);
+    let answer = exchange(https, &certificate, &[head.as_bytes(), text.as_bytes()]);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.starts_with("HTTP/1.1 201 Created\r\n"), "{head}");
     assert!(read_answer(body, &offer).expect("an answer to the offer").ice_lite);
 
     let request = b"GET /api/v1/server HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n";
-    let answer = exchange(https, made.cert.der(), &[request]);
+    let answer = exchange(https, &certificate, &[request]);
     assert!(answer.contains("\"whip\":[\"https://localhost/whip\","), "{answer}");
 }
 
