@@ -44,7 +44,7 @@ export function SourcesPage() {
         words={(count) => plural(count, 'pull', 'pulls')}
         add={{ text: 'Add pull', run: () => setAdds('pull') }}
         empty="No pull yet"
-        help="Add the URL of a live stream (RTMP, RTSP, SRT, FLV over HTTP, HLS) to publish it here.">
+        help="Add the URL of a live stream (RTMP, RTSP, SRT, WHEP, HLS, FLV, MPEG-TS) to publish it here.">
         <PullsTable pulls={pulls ?? []} />
       </Listed>
       <Listed
@@ -55,7 +55,7 @@ export function SourcesPage() {
         words={(count) => plural(count, 'push', 'pushes')}
         add={{ text: 'Add push', run: () => setAdds('push') }}
         empty="No push yet"
-        help="Add streams and the URL of another server (RTMP, SRT) to send them on.">
+        help="Add streams and the URL of a server (RTMP, RTSP, SRT, WHIP, MPEG-TS) to send them on.">
         <PushesTable pushes={pushes ?? []} />
       </Listed>
       {adds === 'channel' && <AddChannel onClose={close} />}
