@@ -12,8 +12,10 @@ mod gop;
 mod log;
 mod schedule;
 mod stream;
+mod timeline;
 
 pub use gop::{GopCache, GopLimits};
 pub use log::{Cursor, DeliveryLog, Mark, PlayerAction, QueueLimits, SEGMENT_BYTES};
 pub use schedule::{PlayerId, Schedule, SlotId};
-pub use stream::{Headers, Received, Stream, StreamRates, Timeline};
+pub use stream::{Headers, Received, Stream, StreamRates};
+pub use timeline::Timeline;

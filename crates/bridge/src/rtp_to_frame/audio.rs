@@ -13,6 +13,7 @@ use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
 use rtp::depacketize::aac::{AacDepacketizer, AacPackets};
 use rtp::payload::{Codec, opus::Toc};
 
+use super::video::Playing;
 use super::{Context, FramesOut, RtpPayload, RtpToFrameSettings};
 use crate::reorder_buffer::{Arrival, ReorderBuffer};
 
@@ -92,30 +93,33 @@ impl Audio {
     }
 
     /// Hands on what has waited long enough, and fills a pause as time goes by.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>, video_is_live: bool) {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, video: Option<Playing>) {
         while let Some(due) = self.reorder.pop(context.now) {
             self.deliver(context, &due.packet, due.lost);
         }
-        while self.fill_at(video_is_live).is_some_and(|at| at <= context.now) {
+        while self.fill_at(video).is_some_and(|at| at <= context.now) {
             self.fill(context);
         }
     }
 
-    pub(super) fn next_timeout(&self, video_is_live: bool) -> Option<Instant> {
-        self.reorder.next_timeout().into_iter().chain(self.fill_at(video_is_live)).min()
+    pub(super) fn next_timeout(&self, video: Option<Playing>) -> Option<Instant> {
+        self.reorder.next_timeout().into_iter().chain(self.fill_at(video)).min()
     }
 
     /// When the next packet of a pause is due. A packet that is late by less than the lag still finds its
     /// place.
-    fn fill_at(&self, video_is_live: bool) -> Option<Instant> {
+    fn fill_at(&self, video: Option<Playing>) -> Option<Instant> {
         let (newest, end_us) = (self.newest?, self.end_us?);
         let filled_us = u64::try_from(end_us - newest.end_us).ok()?;
         let lag = match newest.is_pause {
-            true if filled_us < ALONE_US_MAX || video_is_live => LAG_PAUSE,
-            false if video_is_live => LAG_SILENCE,
+            true if filled_us < ALONE_US_MAX || video.is_some() => LAG_PAUSE,
+            false if video.is_some() => LAG_SILENCE,
             _ => return None,
         };
-        Some(newest.arrival + Duration::from_micros(filled_us) + lag)
+        // The time of what was held up on its way, all of it together, is still to come: nothing is filled
+        // ahead of the picture.
+        let shown = video.map(|video| video.reaches(end_us));
+        Some(shown.max(Some(newest.arrival + Duration::from_micros(filled_us)))? + lag)
     }
 
     fn deliver(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>, lost: u64) {

@@ -199,8 +199,7 @@ impl RtpToFrame {
             MediaKind::Audio => audio.arrive(&mut context, payload),
             _ => video.arrive(&mut context, payload),
         }
-        let video_is_live = video.is_live(now, VIDEO_LIVE);
-        audio.poll(&mut context, video_is_live);
+        audio.poll(&mut context, video.playing(now));
         self.startup_gate.pass(now, first, out);
     }
 
@@ -218,8 +217,7 @@ impl RtpToFrame {
         let first = out.frames.len();
         let (mut context, video, audio) = self.parts(now, out);
         video.poll(&mut context);
-        let video_is_live = video.is_live(now, VIDEO_LIVE);
-        audio.poll(&mut context, video_is_live);
+        audio.poll(&mut context, video.playing(now));
         self.startup_gate.pass(now, first, out);
     }
 
@@ -230,11 +228,10 @@ impl RtpToFrame {
 
     /// When to call [`RtpToFrame::poll`] at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let video_is_live = self.video.is_live(self.last_call, VIDEO_LIVE);
         let timeouts = [
             self.startup_gate.next_timeout(),
             self.video.next_timeout(),
-            self.audio.next_timeout(video_is_live),
+            self.audio.next_timeout(self.video.playing(self.last_call)),
         ];
         timeouts.into_iter().flatten().min()
     }
@@ -287,6 +284,3 @@ impl Headers {
         }
     }
 }
-
-/// Video of which nothing came for this long has stopped.
-const VIDEO_LIVE: Duration = Duration::from_secs(1);

@@ -31,7 +31,25 @@ pub(super) struct Video {
     key_frames: KeyFrames,
     /// Decoding time of the newest frame.
     last: Timestamp,
-    last_arrival: Option<Instant>,
+    playing: Option<Playing>,
+}
+
+/// How far the newest frame of which something came is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Playing {
+    arrival: Instant,
+    time_us: i64,
+}
+
+impl Playing {
+    /// When the picture got or will get to this stream time, if it goes on as it does.
+    pub(super) fn reaches(self, time_us: i64) -> Instant {
+        let distance = Duration::from_micros(time_us.abs_diff(self.time_us));
+        match time_us < self.time_us {
+            true => self.arrival.checked_sub(distance).unwrap_or(self.arrival),
+            false => self.arrival + distance,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +72,7 @@ impl Video {
             awaits_key: true,
             key_frames: KeyFrames::new(settings.key_frame_interval_max),
             last: Timestamp::ZERO,
-            last_arrival: None,
+            playing: None,
         }
     }
 
@@ -64,7 +82,6 @@ impl Video {
     }
 
     pub(super) fn arrive(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>) {
-        self.last_arrival = Some(context.now);
         match self.reorder.arrive(context.now, payload.number, || payload.to_owned()) {
             Arrival::Next => self.deliver(context, payload, 0),
             Arrival::Held => {}
@@ -90,9 +107,9 @@ impl Video {
         self.reorder.next_timeout()
     }
 
-    /// Whether a packet has come in the last `within`.
-    pub(super) fn is_live(&self, now: Instant, within: Duration) -> bool {
-        self.last_arrival.is_some_and(|last| now.saturating_duration_since(last) < within)
+    /// Where it has got to, unless it has stopped.
+    pub(super) fn playing(&self, now: Instant) -> Option<Playing> {
+        self.playing.filter(|playing| now.saturating_duration_since(playing.arrival) < LIVE)
     }
 
     fn deliver(&mut self, context: &mut Context<'_>, payload: &RtpPayload<'_>, lost: u64) {
@@ -132,7 +149,11 @@ impl Video {
         }
         let time_us = match self.frame {
             Some(frame) => frame.time_us,
-            None => context.clock.time_us(&payload.stamp),
+            None => {
+                let time_us = context.clock.time_us(&payload.stamp);
+                self.playing = Some(Playing { arrival: payload.stamp.arrival, time_us });
+                time_us
+            }
         };
         let last_arrival =
             self.frame.map_or(payload.stamp.arrival, |frame| frame.last_arrival.max(payload.stamp.arrival));
@@ -195,3 +216,6 @@ impl Video {
         }
     }
 }
+
+/// Video of which nothing came for this long has stopped.
+const LIVE: Duration = Duration::from_secs(1);

@@ -83,6 +83,36 @@ fn a_publisher_that_is_gone_is_not_filled_for() {
 }
 
 #[test]
+fn a_publisher_that_stood_still_is_heard_again() {
+    // For 5 s, and goes on where it was, 5 s late from then on: whichever track comes first. Silence is what
+    // was filled in while the picture had not stopped yet, no more.
+    for video_first in [true, false] {
+        let mut rig = Rig::new(Codec::Vp8);
+        for at in 0..200u64 {
+            let captured = at * 20;
+            let ms = if at < 50 { captured } else { captured + 5_000 };
+            let mut send = |kind| {
+                let number = rig.take_number(kind);
+                let picture = if at == 0 { &VP8_KEY[..] } else { &VP8_INTER };
+                let payload = if kind == MediaKind::Video { picture } else { &OPUS };
+                rig.arrive(ms, kind, number, captured, payload, kind == MediaKind::Video);
+            };
+            let kinds = [MediaKind::Video, MediaKind::Audio];
+            kinds.into_iter().for_each(|kind| send(if video_first { kind } else { other(kind) }));
+        }
+        let spoken = rig.audio_frames().into_iter().filter(|(_, data)| *data == OPUS).count();
+        assert!(spoken >= 175, "{spoken} of 200 packets are heard, video first: {video_first}");
+        assert_eq!(assert_continuous(&rig), 4_000);
+        let shown: Vec<_> = rig.pictures().iter().map(|(_, ms, _)| *ms).collect();
+        assert!(shown.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(20) <= 1), "{shown:?}");
+    }
+}
+
+fn other(kind: MediaKind) -> MediaKind {
+    if kind == MediaKind::Video { MediaKind::Audio } else { MediaKind::Video }
+}
+
+#[test]
 fn audio_that_was_off_for_long_resumes_at_its_time() {
     let mut rig = Rig::new(Codec::Vp8);
     (0..10).for_each(|at| rig.audio(at * 20, &OPUS));
