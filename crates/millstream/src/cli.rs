@@ -38,6 +38,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
+    /// Look whether this machine gives the server what its configuration asks for.
+    ///
+    /// Limits, ports and who has them, buffers, clock, disks, other servers that are needed. Each finding that
+    /// is no good comes with the line that mends it. Exit code 1 when the server would not start, or a part of
+    /// it would not work; 2 when the configuration is wrong.
+    Doctor(DoctorArgs),
     /// List, check or repair recordings in a directory.
     ///
     /// Without DIR, the directories of the configuration. `list` and `verify` may run beside a server;
@@ -65,6 +71,14 @@ pub(crate) enum ConfigAction {
     Check,
     /// Print the effective configuration as TOML.
     Print(PrintArgs),
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print a JSON array of `level`, `about`, `found` and `mend`.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What to do with recordings.
@@ -168,7 +182,11 @@ fn starts_no_server(command: &Command) -> Option<&'static str> {
     match command {
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
-        Command::Serve | Command::Demo | Command::Config { .. } | Command::Record { .. } => None,
+        Command::Serve
+        | Command::Demo
+        | Command::Config { .. }
+        | Command::Doctor(_)
+        | Command::Record { .. } => None,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod banner;
 mod cli;
+mod doctor;
 mod logging;
 mod moq;
 mod record;
@@ -71,6 +72,7 @@ pub fn main() -> ExitCode {
             print_out("OK\n");
             ExitCode::SUCCESS
         }
+        (Command::Doctor(arguments), Ok(resolved)) => doctor::run(&arguments, &resolved),
         (Command::Record { action }, Ok(resolved)) => record::run(&action, resolved.record.as_ref()),
         (_, Ok(resolved)) => match run::run(&config, resolved) {
             Ok(()) => ExitCode::SUCCESS,

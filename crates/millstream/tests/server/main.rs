@@ -49,6 +49,7 @@ mod cluster_off;
 mod cluster_redirects;
 mod configuration;
 mod demo;
+mod doctor;
 mod doors_matrix;
 mod enhanced_rtmp;
 mod fault_bodies;
