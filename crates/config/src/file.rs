@@ -11,7 +11,7 @@ use super::error::{ConfigError, Origin};
 use super::value::Raw;
 
 /// Lists of tables: path of the list in the file.
-pub const LISTS: [&str; 9] = [
+pub const LISTS: [&str; 10] = [
     "application",
     "auth.publish",
     "auth.play",
@@ -20,6 +20,7 @@ pub const LISTS: [&str; 9] = [
     "channel",
     "record.rule",
     "srt.stream",
+    "tls.certificates",
     "vod.remote",
 ];
 

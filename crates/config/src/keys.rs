@@ -10,6 +10,7 @@ mod record;
 mod rtmp;
 mod rtsp;
 mod srt;
+mod tls;
 mod vod;
 
 pub use moq::Moq;
@@ -18,6 +19,7 @@ pub use record::{Record, RecordRule, Upload};
 pub use rtmp::{Rtmp, Rtmps};
 pub use rtsp::{Rtsp, Rtsps};
 pub use srt::{Srt, SrtStream};
+pub use tls::{CertificateFiles, Tls};
 pub use vod::{Vod, VodRemote};
 
 use super::section::section;
@@ -213,28 +215,6 @@ section! {
         listen: Listen = Listen::everywhere(8443),
         cost "A TLS session holds about 40 kB more than a plain one, and bytes are encrypted for \
             each player.";
-    }
-}
-
-section! {
-    /// Certificate for RTMPS and HTTPS.
-    Tls = "tls" {
-        /// File with the certificate chain, PEM, own certificate first. Read once at start.
-        certificate: String = String::new(),
-        cost "None; turns RTMPS and HTTPS on.";
-
-        /// File with the private key of the certificate, PEM.
-        key: String = String::new(),
-        cost "None.";
-
-        /// Makes a new self-signed certificate at each start when no certificate is given. For
-        /// trials: clients must be configured to accept it.
-        self_signed: bool = false,
-        cost "Clients cannot tell this server from a man in the middle.";
-
-        /// Names and addresses in the self-signed certificate.
-        self_signed_names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
-        cost "None.";
     }
 }
 

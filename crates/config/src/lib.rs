@@ -12,6 +12,7 @@ mod policy;
 pub mod print;
 mod pushes;
 mod record;
+pub mod reload;
 pub mod resolve;
 mod rtc;
 pub mod section;
@@ -27,8 +28,8 @@ use std::collections::BTreeMap;
 
 use error::{ConfigError, Origin, key_suggestion, suggestion};
 use keys::{
-    ApplicationName, AuthRule, ChannelEntry, PullEntry, PushEntry, Record, RecordRule, SrtStream, Stream,
-    VodRemote,
+    ApplicationName, AuthRule, CertificateFiles, ChannelEntry, PullEntry, PushEntry, Record, RecordRule,
+    SrtStream, Stream, VodRemote,
 };
 use section::{Key, Section};
 use value::Raw;
@@ -59,6 +60,8 @@ macro_rules! config {
             pub record_rules: Vec<RecordEntry>,
             /// `[[srt.stream]]` entries in order.
             pub srt_streams: Vec<SrtStreamEntry>,
+            /// `[[tls.certificates]]` entries in order.
+            pub certificates: Vec<CertificateEntry>,
             /// `[[vod.remote]]` entries in order.
             pub vod_remotes: Vec<VodRemoteEntry>,
             /// Where each key that is not at its default was set.
@@ -84,6 +87,14 @@ macro_rules! config {
                 match path.split_once('.')? {
                     $((keys::$Section::PATH, name) => self.$field.get(name),)*
                     _ => None,
+                }
+            }
+
+            /// Sets `path` to what `other` has.
+            fn take(&mut self, other: &Self, path: &str) {
+                match path.split_once('.') {
+                    $(Some((keys::$Section::PATH, name)) => self.$field.take(&other.$field, name),)*
+                    _ => {}
                 }
             }
 
@@ -191,6 +202,15 @@ pub struct SrtStreamEntry {
     /// Its values.
     pub stream: SrtStream,
     /// Where it was written.
+    pub origin: Origin,
+}
+
+/// One `[[tls.certificates]]`.
+#[derive(Debug, Clone)]
+pub struct CertificateEntry {
+    /// Its values.
+    pub files: CertificateFiles,
+    /// Where it begins.
     pub origin: Origin,
 }
 
@@ -307,6 +327,10 @@ impl Config {
                 "srt.stream" => {
                     let stream = list_entry(&table, errors);
                     self.srt_streams.push(SrtStreamEntry { stream, origin: table.origin });
+                }
+                "tls.certificates" => {
+                    let files = list_entry(&table, errors);
+                    self.certificates.push(CertificateEntry { files, origin: table.origin });
                 }
                 "vod.remote" => {
                     let remote = list_entry(&table, errors);

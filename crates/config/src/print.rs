@@ -7,8 +7,10 @@ use std::fmt::Write;
 use super::error::Origin;
 use super::file::LISTS;
 use super::keys::{
-    ApplicationName, AuthRule, ChannelEntry, PullEntry, PushEntry, RecordRule, SrtStream, Stream, VodRemote,
+    ApplicationName, AuthRule, CertificateFiles, ChannelEntry, PullEntry, PushEntry, RecordRule, SrtStream,
+    Stream, VodRemote,
 };
+use super::reload::is_live;
 use super::section::{Key, Section};
 use super::{Config, section_doc, section_keys};
 
@@ -83,6 +85,7 @@ pub fn markdown() -> String {
     out.push('\n');
     wrap(&mut out, "", "", &format!("Then any of: {}.", names.join(", ")));
     list::<SrtStream>(&mut out, "`[[srt.stream]]`");
+    list::<CertificateFiles>(&mut out, "`[[tls.certificates]]`");
     list::<VodRemote>(&mut out, "`[[vod.remote]]`");
     out.push_str(EXAMPLES);
     out
@@ -90,6 +93,8 @@ pub fn markdown() -> String {
 
 fn list<S: Section>(out: &mut String, title: &str) {
     let _ = write!(out, "\n## {title}\n\n{}\n", S::DOC.trim());
+    let changes = if is_live(S::PATH) { "at a reload" } else { "at a restart" };
+    let _ = write!(out, "\nEntries change {changes}.\n");
     for key in S::keys() {
         entry(out, &key, false);
     }
@@ -102,6 +107,10 @@ fn entry(out: &mut String, key: &Key, reachable: bool) {
     wrap(out, "- ", "  ", &format!("takes: {}", key.accepts()));
     wrap(out, "- ", "  ", &format!("default: `{}`", key.default));
     wrap(out, "- ", "  ", &format!("cost: {}", key.cost));
+    let changes = if is_live(&key.path()) { "at a reload" } else { "at a restart" };
+    if reachable {
+        let _ = writeln!(out, "- changes: {changes}");
+    }
     if reachable {
         wrap(out, "- ", "  ", &format!("environment `{}`, flag `--{}`", key.variable(), key.flag()));
     }
@@ -166,6 +175,12 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
+    for entry in &config.certificates {
+        let _ = writeln!(out, "\n[[tls.certificates]]");
+        for key in CertificateFiles::keys() {
+            let _ = writeln!(out, "{} = {}", key.name, entry.files.get(key.name).unwrap_or_default());
+        }
+    }
     for entry in &config.vod_remotes {
         let name = super::value::toml_string(&entry.remote.name);
         let _ = writeln!(out, "\n[[vod.remote]]\nname = {name}\n# url is set and not shown");
@@ -187,7 +202,7 @@ fn lists(out: &mut String, config: &Config) {
             }
         }
     }
-    debug_assert_eq!(LISTS.len(), 9, "every list is printed");
+    debug_assert_eq!(LISTS.len(), 10, "every list is printed");
 }
 
 /// Writes `text` as comment lines. Lines that begin with a space are code and stay as they are.
@@ -232,6 +247,9 @@ const LISTS_DOC: &str = "Lists of tables:
   stream = \"live/*\"
   directory = \"/srv/recordings\"
   [[srt.stream]]             # passphrases of SRT
+  [[tls.certificates]]       # a further certificate, for the names in it
+  certificate = \"/etc/millstream/other.pem\"
+  key = \"/etc/millstream/other.key\"
   [[vod.remote]]             # a server whose MP4 files are played
   name = \"store\"
   url = \"https://media.example/films/\"

@@ -23,6 +23,7 @@ use recording::settings::RecordSettings;
 use rtmp::name::NameRules;
 use uploads::settings::UploadSettings;
 use worker_api::auth::Policy;
+use worker_api::certificates::CertificateStore;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
     Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings, RtspSettings,
@@ -38,6 +39,8 @@ const THREADS_UNASKED: usize = 8;
 pub struct Resolved {
     /// For the workers.
     pub worker: WorkerSettings,
+    /// What TLS shows to clients; `None`: it is off.
+    pub certificates: Option<Arc<CertificateStore>>,
     /// For workers and control.
     pub policy: Policy,
     /// Keys of signed tokens that are read again, and what they are for.
@@ -73,7 +76,12 @@ pub fn resolve(
 ) -> Result<Resolved, Vec<ConfigError>> {
     let mut errors = Errors(Vec::new());
     let ipv6 = std::net::TcpListener::bind("[::]:0").is_ok();
-    let worker = worker_settings(config, ipv6, &mut errors);
+    let certificates = config.read_certificates().unwrap_or_else(|found| {
+        errors.0.extend(found);
+        Vec::new()
+    });
+    let certificates = (!certificates.is_empty()).then(|| Arc::new(CertificateStore::new(certificates)));
+    let worker = worker_settings(config, ipv6, certificates.as_ref(), &mut errors);
     let demo = demo(config, &worker.names, &mut errors);
     let record = record::settings(config, &mut errors);
     let sources = sources::settings(config, &worker.names, record.as_ref(), &mut errors);
@@ -98,6 +106,7 @@ pub fn resolve(
     let signed = signed.and_then(|signed| Some((signed.signed.verifier, signed.keys?)));
     Ok(Resolved {
         worker,
+        certificates,
         policy,
         signed,
         sources,
@@ -123,11 +132,13 @@ impl Errors {
     }
 }
 
-fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSettings {
-    let tls = tls::server_config(config).unwrap_or_else(|error| {
-        errors.0.push(error);
-        None
-    });
+fn worker_settings(
+    config: &Config,
+    ipv6: bool,
+    certificates: Option<&Arc<CertificateStore>>,
+    errors: &mut Errors,
+) -> WorkerSettings {
+    let tls = certificates.map(tls::server_config);
     let secured = [
         ("rtmps.listen", &config.rtmps.listen, Rtmps::default().listen),
         ("https.listen", &config.https.listen, Https::default().listen),
@@ -136,7 +147,7 @@ fn worker_settings(config: &Config, ipv6: bool, errors: &mut Errors) -> WorkerSe
     for (key, listen, default) in secured {
         // The default waits for a certificate; another address is a choice that must not be dropped silently.
         let wanted = *listen != default && !listen.0.is_empty();
-        if wanted && config.tls.certificate.is_empty() && !config.tls.self_signed {
+        if wanted && !config.tls_is_on() {
             errors.add(
                 &config.origin(key),
                 format!("`{key}` needs `tls.certificate` and `tls.key`, or `tls.self_signed` for a trial"),

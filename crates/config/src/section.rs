@@ -83,6 +83,8 @@ pub trait Section: Default + Clone {
     fn keys() -> Vec<Key>;
     /// Sets `name`. `None`: no such key.
     fn set(&mut self, name: &str, value: &Raw) -> Option<Result<(), NotAccepted>>;
+    /// Sets `name` to what `other` has, if there is such a key.
+    fn take(&mut self, other: &Self, name: &str);
     /// Value of `name` as TOML. `None`: no such key.
     fn get(&self, name: &str) -> Option<String>;
 }
@@ -148,6 +150,14 @@ macro_rules! section {
                     }
                 )*
                 None
+            }
+
+            fn take(&mut self, other: &Self, name: &str) {
+                $(
+                    if name == $crate::section::plain(stringify!($key)) {
+                        self.$key.clone_from(&other.$key);
+                    }
+                )*
             }
 
             fn get(&self, name: &str) -> Option<String> {

@@ -32,7 +32,7 @@ pub(crate) async fn manage(
     }
     let mut asked = web_request(&request, peer);
     asked.token = asked.token.or(shown.as_deref());
-    let allowed = context.policy.manage.may_manage(&asked);
+    let allowed = context.policy().manage.may_manage(&asked);
     if let (Err(denied), None) = (allowed, asked.token)
         && RecordingFiles::is_link(request.method(), request.uri())
     {
@@ -49,7 +49,7 @@ pub(crate) async fn metrics(
     request: Request,
     next: Next,
 ) -> Response {
-    let allowed = context.policy.manage.may_read_metrics(&web_request(&request, peer));
+    let allowed = context.policy().manage.may_read_metrics(&web_request(&request, peer));
     decide(allowed, request, next).await
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Instant, SystemTime};
 
 use rtmp::name::NameRules;
 use tokio::sync::watch;
@@ -11,6 +11,7 @@ use tracing_appender::non_blocking::ErrorCounter;
 
 use crate::cluster::ClusterSource;
 pub use crate::recording_files::RecordingFiles;
+use crate::reload::Reload;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
 use ::pushes::Pushes;
@@ -21,6 +22,7 @@ use ::vod::Library;
 use sources::channels::Channels;
 use sources::pull::Pulls;
 use worker_api::auth::Policy;
+use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -32,8 +34,8 @@ pub(crate) const BODY_BYTES_MAX: u64 = 64 << 10;
 pub struct Context {
     /// Sends commands to the workers.
     pub workers: WorkerHandles,
-    /// Who may do what.
-    pub policy: Arc<Policy>,
+    /// Settings, and who may do what.
+    pub current: Arc<Live<Current>>,
     /// Names that applications and streams may have.
     pub names: NameRules,
     /// Where the server listens.
@@ -48,14 +50,14 @@ pub struct Context {
     pub draining: watch::Sender<bool>,
     /// Places of HTTP connections that are kept open after an answer.
     pub keep_alive: AddressSlots,
-    /// How long an idle one stays open.
-    pub keep_alive_timeout: Duration,
     /// What HTTP has cost.
     pub http: HttpCounters,
     /// Streams with metrics of their own.
-    pub metrics_streams_max: usize,
+    pub metrics_streams_max: AtomicUsize,
     /// Log lines dropped.
     pub log_lines_dropped: Option<ErrorCounter>,
+    /// Reload of the configuration.
+    pub reload: Reload,
     /// WHIP and WHEP.
     pub rtc: RtcControl,
     /// Live statistics.
@@ -80,6 +82,18 @@ pub struct Context {
     pub moq: Option<Arc<MoqStatus>>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
+}
+
+impl Context {
+    /// Who may do what, now.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.current.policy()
+    }
+
+    /// Streams that have metrics of their own, now.
+    pub(crate) fn metrics_streams_max(&self) -> usize {
+        self.metrics_streams_max.load(Ordering::Relaxed)
+    }
 }
 
 /// What HTTP has cost so far.

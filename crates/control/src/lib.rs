@@ -16,6 +16,7 @@ mod metrics;
 mod moq;
 mod ranged;
 mod recording_files;
+pub mod reload;
 pub mod rtc;
 mod segments;
 mod server;

@@ -34,6 +34,7 @@ mod moq;
 mod pulls;
 mod pushes;
 mod recordings;
+mod reload;
 mod segments;
 mod stats;
 mod uploads;
@@ -355,6 +356,7 @@ impl Collector for Scrape {
         uploads::encode(&self.context, &mut encoder)?;
         vod::encode(&self.context, &mut encoder)?;
         moq::encode(&self.context, &mut encoder)?;
+        reload::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }
@@ -446,7 +448,7 @@ impl Scrape {
         let count = streams.len();
         // Stable: among equals the order is by name, so the same ones stay.
         streams.sort_by_key(|stream| std::cmp::Reverse(stream.players));
-        streams.truncate(self.context.metrics_streams_max);
+        streams.truncate(self.context.metrics_streams_max());
         gauge(encoder, "millstream_streams", "Streams known", count as f64)?;
         let omitted = (count - streams.len()) as f64;
         gauge(encoder, "millstream_streams_omitted", "Streams without samples of their own", omitted)?;

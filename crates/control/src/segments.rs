@@ -97,7 +97,7 @@ fn check(
     let token = query_value(query, "token");
     let mut sender = access::web_request(request, peer);
     sender.token = sender.token.or(token.as_deref());
-    context.policy.may_play_by_web(&app, &stream, &sender)?;
+    context.policy().may_play_by_web(&app, &stream, &sender)?;
     if *context.draining.borrow() {
         return Err(Refused::new(503, "the server is shutting down"));
     }

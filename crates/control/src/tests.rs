@@ -26,6 +26,7 @@ use worker_api::auth::Policy;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
 use worker_api::command::{Command, Listed, WorkerUnavailable};
+use worker_api::live::{Current, Live};
 use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
     SectionsSnapshot, SessionId, SessionSnapshot, StreamSnapshot, TrackKind, WorkerCounters, WorkerSnapshot,
@@ -172,7 +173,10 @@ fn context_of(
     let (started, started_at) = (Instant::now(), SystemTime::now());
     Arc::new(Context {
         workers: WorkerHandles::over(count, Box::new(send)),
-        policy: Arc::new(Policy { manage, ..Policy::default() }),
+        current: Arc::new(Live::new(Current {
+            policy: Arc::new(Policy { manage, ..Policy::default() }),
+            ..Current::default()
+        })),
         names: NameRules::default(),
         addresses: ListenAddresses {
             rtmp: vec!["[::]:1935".parse().expect("an address")],
@@ -184,10 +188,10 @@ fn context_of(
         demo_stream: None,
         draining: watch::Sender::new(false),
         keep_alive: AddressSlots::new(100, 100),
-        keep_alive_timeout: Duration::from_secs(75),
         http: HttpCounters::default(),
-        metrics_streams_max: 1,
+        metrics_streams_max: 1.into(),
         log_lines_dropped: None,
+        reload: crate::reload::Reload::new(None, 0).0,
         rtc: rtc::RtcControl::off(),
         stats,
         pulls: Pulls::idle(2),

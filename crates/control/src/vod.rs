@@ -120,15 +120,15 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
     let mut sender = access::web_request(request, peer);
     let allowed = match &target {
         // A token in the query opens what players may have, and the list is more than that.
-        Target::List => context.policy.manage.may_manage(&sender).map(|()| Permit::default()),
+        Target::List => context.policy().manage.may_manage(&sender).map(|()| Permit::default()),
         Target::Object(source, _) => {
             sender.token = sender.token.or(token.as_deref());
             let (app, stream) = source.rule_name();
-            context.policy.may_play_by_web(&app, stream, &sender)
+            context.policy().may_play_by_web(&app, stream, &sender)
         }
         Target::Live { app, stream, .. } => {
             sender.token = sender.token.or(token.as_deref());
-            context.policy.may_play_by_web(app, stream, &sender)
+            context.policy().may_play_by_web(app, stream, &sender)
         }
     };
     let Permit { until } = allowed?;

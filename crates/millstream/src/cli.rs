@@ -53,6 +53,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: RecordAction,
     },
+    /// Have a running server read its configuration again.
+    ///
+    /// Prints what has changed, and what takes effect when the server is started again. All of it or, if
+    /// there is a mistake, nothing: exit code 1. Exit code 2 if the server does not answer.
+    Reload(top::reload::Args),
     /// Show the streams and sessions of a running server, live.
     Top(top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
@@ -180,6 +185,7 @@ fn name_the_right_flag(mut error: clap::Error) -> clap::Error {
 /// What a command does that starts no server and reads no configuration.
 fn starts_no_server(command: &Command) -> Option<&'static str> {
     match command {
+        Command::Reload(_) => Some("`reload` asks one that runs"),
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
         Command::Serve
@@ -238,7 +244,7 @@ fn key_flags() -> impl Iterator<Item = Arg> {
 }
 
 /// Commands that start no server.
-const NO_SERVER: [&str; 2] = ["top", "fetch-trace"];
+const NO_SERVER: [&str; 3] = ["reload", "top", "fetch-trace"];
 
 /// Flags shown by `-h`.
 const FREQUENT: [&str; 11] = [
@@ -313,8 +319,14 @@ mod tests {
         let (cli, flags) = words("millstream top --url example.org --sort -LOSS%").expect("valid");
         assert!(flags.is_empty());
         let Some(Command::Top(args)) = cli.command else { panic!("{:?}", cli.command) };
-        assert_eq!((args.url.as_str(), args.sort.as_str()), ("example.org", "-LOSS%"));
-        let refused = ["top --workers 3", "--workers 3 top", "top --config a.toml", "top --set a.b=c"];
+        assert_eq!((args.server.url.as_str(), args.sort.as_str()), ("example.org", "-LOSS%"));
+        let refused = [
+            "top --workers 3",
+            "--workers 3 top",
+            "reload --set a.b=c",
+            "top --config a.toml",
+            "top --set a.b=c",
+        ];
         for line in refused {
             let error = words(&format!("millstream {line}")).map(|_| ()).expect_err(line);
             assert!(error.to_string().contains("configures a server"), "{line}: {error}");

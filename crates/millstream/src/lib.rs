@@ -8,20 +8,22 @@
 mod banner;
 mod cli;
 mod doctor;
+mod loader;
 mod logging;
 mod moq;
 mod record;
+mod reload;
 mod run;
 mod server;
 
 pub use server::Server;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use cli::{Cli, Command, ConfigAction};
+use cli::{Command, ConfigAction};
 use config::Config;
 use config::error::ConfigError;
+use loader::Loader;
 
 /// Exit code when the configuration is wrong.
 const EXIT_CONFIG: u8 = 2;
@@ -48,19 +50,20 @@ pub fn main() -> ExitCode {
         });
         return ExitCode::SUCCESS;
     }
+    if let Command::Reload(arguments) = &command {
+        return top::reload::run(arguments);
+    }
     if let Command::Top(arguments) = &command {
         return top::run(arguments);
     }
     if let Command::FetchTrace(arguments) = &command {
         return fetch_trace::run(arguments);
     }
-    let mut config = match load(&cli, flags) {
-        Ok(config) => config,
+    let loader = Loader { file: cli.sources.config, flags, demo: matches!(command, Command::Demo) };
+    let config = match loader.load() {
+        Ok((config, _)) => config,
         Err(errors) => return report(&errors),
     };
-    if matches!(command, Command::Demo) {
-        config.demo.enabled = true;
-    }
     let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());
     match (command, resolved) {
         (Command::Config { action: ConfigAction::Print(print) }, _) => {
@@ -74,34 +77,13 @@ pub fn main() -> ExitCode {
         }
         (Command::Doctor(arguments), Ok(resolved)) => doctor::run(&arguments, &resolved),
         (Command::Record { action }, Ok(resolved)) => record::run(&action, resolved.record.as_ref()),
-        (_, Ok(resolved)) => match run::run(&config, resolved) {
+        (_, Ok(resolved)) => match run::run(config, resolved, loader) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("millstream: {error}");
                 ExitCode::from(EXIT_START)
             }
         },
-    }
-}
-
-/// Reads the file and applies environment and flags.
-fn load(cli: &Cli, flags: Vec<(String, String, String)>) -> Result<Config, Vec<ConfigError>> {
-    let file = cli.sources.config.as_deref().map(read).transpose().map_err(|error| vec![error])?;
-    // Names and values that are not UTF-8 cannot be settings.
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))
-        .collect();
-    config::load(&config::Sources { file, environment, flags })
-}
-
-fn read(path: &Path) -> Result<(String, String), ConfigError> {
-    let name = path.display().to_string();
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok((name, text)),
-        Err(error) => {
-            let origin = config::error::Origin::Flag("--config".to_owned());
-            Err(ConfigError::new(&origin, format!("{name} cannot be read: {error}")))
-        }
     }
 }
 

@@ -8,14 +8,16 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use tracing::callsite::Identifier;
 use tracing::{Event, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use config::keys::Log;
 use config::value::LogFormat;
@@ -32,7 +34,25 @@ const CHATTY: [&str; 2] = ["moq_net", "web_transport_quinn"];
 pub(crate) struct Logging {
     /// Counts lines that were dropped because the queue was full.
     pub dropped: ErrorCounter,
+    /// What a reload of the configuration changes.
+    pub live: LiveLogging,
     _guard: WorkerGuard,
+}
+
+/// Level and limit of the log, which can be changed.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveLogging {
+    filter: reload::Handle<Targets, Registry>,
+    per_second: Arc<AtomicU32>,
+}
+
+impl LiveLogging {
+    /// Lines from now on are those that `config` wants; their format stays.
+    pub(crate) fn apply(&self, config: &Log) {
+        self.per_second.store(per_second(config), Ordering::Relaxed);
+        // It fails once the log has gone, and then nobody reads it.
+        let _ = self.filter.reload(filter(config));
+    }
 }
 
 /// Starts the thread that writes lines to `output`, for which the returned subscriber collects them. The
@@ -48,6 +68,25 @@ pub(crate) fn start(
         .thread_name("log")
         .finish(output);
     let dropped = writer.error_counter();
+    let (filter, handle) = reload::Layer::new(filter(config));
+    let per_second = Arc::new(AtomicU32::new(per_second(config)));
+    let limit =
+        PerCallSite { per_second: Arc::clone(&per_second), format: config.format, writer: writer.clone() };
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    let layer: Box<dyn Layer<_> + Send + Sync> = match config.format {
+        LogFormat::Text => layer.with_ansi(with_colour).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(limit).with(layer);
+    let live = LiveLogging { filter: handle, per_second };
+    (Logging { dropped, live, _guard: guard }, subscriber)
+}
+
+fn per_second(config: &Log) -> u32 {
+    u32::try_from(config.lines_per_second).unwrap_or(0)
+}
+
+fn filter(config: &Log) -> Targets {
     let mut filter: Targets =
         config.level.parse().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
     let is_usual = filter.default_level() == Some(LevelFilter::INFO);
@@ -56,24 +95,13 @@ pub(crate) fn start(
             filter = filter.with_target(library, LevelFilter::ERROR);
         }
     }
-    let limit = PerCallSite {
-        per_second: u32::try_from(config.lines_per_second).unwrap_or(0),
-        format: config.format,
-        writer: writer.clone(),
-    };
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
-    let layer: Box<dyn Layer<_> + Send + Sync> = match config.format {
-        LogFormat::Text => layer.with_ansi(with_colour).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
-    };
-    let subscriber = tracing_subscriber::registry().with(filter).with(limit).with(layer);
-    (Logging { dropped, _guard: guard }, subscriber)
+    filter
 }
 
 /// Limits the lines of each call site, per thread: threads share nothing.
 struct PerCallSite {
     /// 0 sets no limit.
-    per_second: u32,
+    per_second: Arc<AtomicU32>,
     format: LogFormat,
     writer: NonBlocking,
 }
@@ -84,14 +112,14 @@ thread_local! {
 
 impl<S: Subscriber> Layer<S> for PerCallSite {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        if self.per_second == 0 {
+        let per_second = self.per_second.load(Ordering::Relaxed);
+        if per_second == 0 {
             return true;
         }
         #[expect(clippy::disallowed_methods, reason = "a log line has a time of its own")]
         let (now, wall) = (Instant::now(), SystemTime::now());
         let admitted = LIMITS.with_borrow_mut(|limits| {
-            let new = || RateLimited::new(self.per_second);
-            limits.entry(event.metadata().callsite()).or_insert_with(new).admit(now)
+            limits.entry(event.metadata().callsite()).or_default().admit(now, per_second)
         });
         if let Some(suppressed @ 1..) = admitted {
             let line = suppressed_line(self.format, wall, event.metadata(), suppressed);
@@ -119,21 +147,16 @@ fn suppressed_line(format: LogFormat, now: SystemTime, of: &tracing::Metadata<'_
 }
 
 /// Lets at most so many messages through in each second.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RateLimited {
-    per_second: u32,
     window_start: Option<Instant>,
     admitted: u32,
     suppressed: u64,
 }
 
 impl RateLimited {
-    fn new(per_second: u32) -> Self {
-        Self { per_second, window_start: None, admitted: 0, suppressed: 0 }
-    }
-
     /// `Some(n)`: write the message, and say that `n` before it were left out. `None`: leave it out.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
+    fn admit(&mut self, now: Instant, per_second: u32) -> Option<u64> {
         let expired = self
             .window_start
             .is_none_or(|start| now.saturating_duration_since(start) >= Duration::from_secs(1));
@@ -141,7 +164,7 @@ impl RateLimited {
             self.window_start = Some(now);
             self.admitted = 0;
         }
-        if self.admitted == self.per_second {
+        if self.admitted >= per_second {
             self.suppressed += 1;
             return None;
         }
@@ -154,13 +177,13 @@ impl RateLimited {
 mod tests {
     use super::*;
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     #[test]
     fn suppressed_messages_are_counted_and_reported_once() {
         #[expect(clippy::disallowed_methods, reason = "an arbitrary point in time to count from")]
         let start = Instant::now();
-        let mut limit = RateLimited::new(2);
+        let mut limit = RateLimited::default();
         let at = |ms| start + Duration::from_millis(ms);
         let cases = [
             (0, Some(0)),
@@ -173,7 +196,7 @@ mod tests {
             (9000, Some(1)),
         ];
         for (ms, expected) in cases {
-            assert_eq!(limit.admit(at(ms)), expected, "at {ms} ms");
+            assert_eq!(limit.admit(at(ms), 2), expected, "at {ms} ms");
         }
     }
 
@@ -195,7 +218,8 @@ mod tests {
     fn one_place_cannot_drown_another() {
         let lines = Lines::default();
         let (writer, guard) = tracing_appender::non_blocking(lines.clone());
-        let limit = PerCallSite { per_second: 3, format: LogFormat::Json, writer: writer.clone() };
+        let limit =
+            PerCallSite { per_second: Arc::new(3.into()), format: LogFormat::Json, writer: writer.clone() };
         let layer = tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(writer);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(limit).with(layer), || {
             for session in 0..100 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::Receiver;
 use worker::Workers;
-use worker_api::auth::Policy;
+use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
 use worker_api::publications::StreamPublished;
 use worker_api::settings::{MoqSettings, WorkerSettings};
@@ -16,7 +16,7 @@ use worker_api::settings::{MoqSettings, WorkerSettings};
 pub(crate) struct MoqParts<'a> {
     pub(crate) workers: &'a Workers,
     pub(crate) settings: &'a WorkerSettings,
-    pub(crate) policy: &'a Arc<Policy>,
+    pub(crate) current: &'a Arc<Live<Current>>,
     pub(crate) published: Receiver<StreamPublished>,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct Moq {
 impl Moq {
     /// Starts it if it is wanted.
     pub(crate) fn start(moq: Option<MoqSettings>, parts: MoqParts<'_>) -> Result<Self, String> {
-        let MoqParts { workers, settings, policy, published } = parts;
+        let MoqParts { workers, settings, current, published } = parts;
         let start = |moq| {
             ::moq::MoqThread::start(::moq::MoqInput {
                 settings: moq,
                 names: settings.names.clone(),
-                policy: Arc::clone(policy),
+                current: Arc::clone(current),
                 workers: worker_api::WorkerHandles::new(workers.handles().to_vec()),
                 home: Box::new(workers.home()),
                 published,

@@ -1,7 +1,9 @@
 //! Serves as a process does: with a log on standard error, and until a signal.
 //!
-//! SIGTERM or SIGINT drains the server; a second one ends the process at once.
+//! SIGTERM or SIGINT drains the server; a second one ends the process at once. SIGHUP reloads the
+//! configuration.
 
+use std::convert::Infallible;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::banner;
+use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::server::{Running, block_on};
 use config::Config;
@@ -23,23 +26,30 @@ use worker_api::settings::WorkerSettings;
 const EXIT_INTERRUPTED: i32 = 130;
 
 /// Runs until a signal ends it. The error says what to do about it.
-pub(crate) fn run(config: &Config, resolved: Resolved) -> Result<(), String> {
+pub(crate) fn run(config: Config, resolved: Resolved, loader: Loader) -> Result<(), String> {
     let (logging, subscriber) = logging::start(&config.log, io::stderr(), io::stderr().is_terminal());
     subscriber.init();
-    let result = block_on(serve(config, resolved, &logging));
+    let result = block_on(serve(config, resolved, &logging, loader));
     drop(logging);
     result
 }
 
-async fn serve(config: &Config, resolved: Resolved, logging: &Logging) -> Result<(), String> {
-    let mut signals = Signals::listen().map_err(|error| format!("signals cannot be received: {error}"))?;
+async fn serve(config: Config, resolved: Resolved, logging: &Logging, loader: Loader) -> Result<(), String> {
+    let failed = |error| format!("signals cannot be received: {error}");
+    let mut signals = Signals::listen().map_err(failed)?;
+    // From now on they do not end the process; those that come during the start are answered after it.
+    let mut others = OtherSignals::listen().map_err(failed)?;
     raise_descriptor_limit(&resolved.worker);
-    let running = Running::start(config, resolved, logging).await?;
+    let ports_file = config.server.ports_file.clone();
+    let running = Running::start(config, resolved, logging, Some(loader)).await?;
     print_banner(running.context());
-    write_ports_file(&config.server.ports_file, running.addresses())?;
+    write_ports_file(&ports_file, running.addresses())?;
 
-    let name = signals.next().await;
-    let deadline = Duration::from_secs(u64::try_from(config.shutdown.drain_seconds).unwrap_or(0));
+    let name = tokio::select! {
+        name = signals.next() => name,
+        never = others.serve(running.context()) => match never {},
+    };
+    let deadline = running.drain();
     tracing::info!(
         signal = name,
         seconds = deadline.as_secs(),
@@ -73,6 +83,39 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// SIGHUP and SIGUSR2.
+struct OtherSignals {
+    hang_up: Signal,
+    user: Signal,
+}
+
+impl OtherSignals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { hang_up: signal(SignalKind::hangup())?, user: signal(SignalKind::user_defined2())? })
+    }
+
+    /// Does what they ask for. Any number of SIGHUP that come during a reload are one more.
+    async fn serve(&mut self, context: &control::Context) -> Infallible {
+        loop {
+            tokio::select! {
+                _ = self.hang_up.recv() => {
+                    tracing::info!(signal = "SIGHUP", "reloading the configuration");
+                    // What comes of it is logged where it is done.
+                    if let Err(reason) = context.reload.ask().await {
+                        tracing::warn!(?reason, "configuration not reloaded");
+                    }
+                }
+                _ = self.user.recv() => {
+                    tracing::warn!(
+                        signal = "SIGUSR2",
+                        "not supported: a running server cannot hand over to another; nothing has changed"
+                    );
+                }
+            }
         }
     }
 }
@@ -124,9 +167,10 @@ fn write_ports_file(path: &str, addresses: &ListenAddresses) -> Result<(), Strin
 }
 
 fn print_banner(context: &control::Context) {
-    let control::Context { addresses, workers, demo_stream, policy, segments, vod, moq, .. } = context;
+    let control::Context { addresses, workers, demo_stream, segments, vod, moq, .. } = context;
     let serves = control::Serves { segments: segments.is_some(), on_demand: vod.is_some() };
-    let mut text = banner::text(addresses, workers.count(), demo_stream.as_deref(), policy, serves);
+    let mut text =
+        banner::text(addresses, workers.count(), demo_stream.as_deref(), &context.policy(), serves);
     let hash = moq.as_ref().and_then(|moq| moq.certificate_hash());
     text.push_str(&banner::moq(&addresses.moq, hash.as_deref()));
     let mut out = io::stdout();

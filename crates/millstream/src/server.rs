@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,11 +22,14 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
+use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
+use crate::reload::{ReloadParts, Reloader};
 use config::Config;
 use config::error::ConfigError;
 use config::resolve::Resolved;
+use control::reload::Reload;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
 use nodes::ClusterMembership;
@@ -39,7 +43,7 @@ use sources::channels::Channels;
 use sources::demo;
 use sources::key_set;
 use sources::pull::{OnDemand, Pulls};
-use sources::settings::AddedBy;
+use sources::settings::{AddedBy, LiveSettings};
 use sources::{Ingest, IngestThread};
 use uploads::settings::UploadSettings;
 use uploads::{UploadInput, Uploads, UploadsThread};
@@ -48,8 +52,10 @@ use worker::Workers;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
+use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
-use worker_api::settings::{KeepAliveSettings, WorkerSettings, settings_for};
+use worker_api::settings::{KeepAliveSettings, WorkerSettings};
+use worker_api::time::since_1970;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 /// What workers may take beyond their deadline before the process ends without them.
@@ -80,7 +86,7 @@ impl Server {
         let (started, start) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            match Running::start(&config, resolved, &logging).await {
+            match Running::start(config, resolved, &logging, None).await {
                 Err(error) => _ = started.send(Err(error)),
                 Ok(running) => {
                     // Whoever started it waits for this.
@@ -153,17 +159,21 @@ pub(crate) struct Running {
     uploads: Option<UploadsThread>,
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
+    reloader: tokio::task::JoinHandle<()>,
+    drain_seconds: Arc<AtomicU64>,
 }
 
 impl Running {
-    /// Starts everything; the server answers when this returns.
+    /// Starts everything; the server answers when this returns. `loader` reads the configuration again.
     pub(crate) async fn start(
-        config: &Config,
+        config: Config,
         resolved: Resolved,
         logging: &Logging,
+        loader: Option<Loader>,
     ) -> Result<Self, String> {
         let Resolved {
             worker: settings,
+            certificates,
             policy,
             signed,
             demo,
@@ -183,8 +193,12 @@ impl Running {
             Some(settings) => Some(ClusterMembership::start(settings).await?),
             None => None,
         };
-        let (policy, sources) = (Arc::new(policy), Arc::new(sources));
+        let current = Current { settings: Arc::new(settings), policy: Arc::new(policy) };
+        let settings = Arc::clone(&current.settings);
+        let (current, sources) = (Arc::new(Live::new(current)), Arc::new(sources));
         let push_settings = PushSettings { sources: Arc::clone(&sources), ..push_limits };
+        let of_keys = Arc::clone(&sources);
+        let sources = Arc::new(LiveSettings::new(sources));
         let cluster = membership.as_ref().map(ClusterMembership::elsewhere);
         let on_demand = Arc::new(OnDemand::new(Arc::clone(&sources), cluster));
         let elsewhere: Option<Arc<dyn Elsewhere>> = Some(Arc::clone(&on_demand) as _);
@@ -192,24 +206,16 @@ impl Running {
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let keep_alive = keep_alive_slots(&settings.keep_alive);
-        let policy_of_workers = Arc::clone(&policy);
-        let mut workers = Workers::start(
-            settings.clone(),
-            policy_of_workers,
-            &keep_alive,
-            sender,
-            notices,
-            stats,
-            elsewhere,
-        )
-        .map_err(|error| explain_start(&settings, &error))?;
-        let rtc = rtc_control(&settings, &workers)?;
+        let mut workers =
+            Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, elsewhere)
+                .map_err(|error| explain_start(&settings, &error))?;
+        let rtc = rtc_control(&current, &workers)?;
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
         let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
         let segments =
             segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
-        let parts = MoqParts { workers: &workers, settings: &settings, policy: &policy, published: to_moq };
+        let parts = MoqParts { workers: &workers, settings: &settings, current: &current, published: to_moq };
         let moq = Moq::start(moq, parts)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
@@ -219,9 +225,10 @@ impl Running {
         tokio::spawn(collector.run(snapshots));
         #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
         let (started, started_at) = (Instant::now(), SystemTime::now());
+        let (reload, requests) = Reload::new(certificates, since_1970().as_secs());
         let context = Arc::new(control::Context {
             workers: WorkerHandles::new(workers.handles().to_vec()),
-            policy,
+            current,
             names: settings.names.clone(),
             addresses: ListenAddresses {
                 moq: moq.addresses(),
@@ -236,10 +243,10 @@ impl Running {
             demo_stream: demo.as_ref().map(|(app, stream)| format!("{app}/{stream}")),
             draining: watch::Sender::new(false),
             keep_alive,
-            keep_alive_timeout: settings.keep_alive.timeout,
             http: control::HttpCounters::default(),
-            metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0),
+            metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0).into(),
             log_lines_dropped: Some(logging.dropped.clone()),
+            reload,
             rtc,
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources), on_demand),
@@ -274,12 +281,23 @@ impl Running {
         for spec in channels {
             let _ = context.channels.add(spec, AddedBy::Configuration);
         }
-        if let Some((verifier, keys)) = signed {
-            ingest.spawn(key_set::keep_up_to_date(verifier, keys, Arc::clone(&sources)));
-        }
+        let key_set =
+            signed.map(|(verifier, keys)| ingest.spawn(key_set::keep_up_to_date(verifier, keys, of_keys)));
         if let Some((app, stream)) = demo {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
+        let drain_seconds = Arc::new(AtomicU64::new(config.shutdown.drain_seconds.unsigned_abs()));
+        let reloader = Reloader::new(ReloadParts {
+            loader,
+            config,
+            context: Arc::clone(&context),
+            ingest,
+            sources,
+            logging: logging.live.clone(),
+            key_set,
+            drain_seconds: Arc::clone(&drain_seconds),
+        });
+        let reloader = tokio::spawn(reloader.run(requests));
         let sources = sources_thread;
         let pushes = pushes_thread;
         Ok(Self {
@@ -293,7 +311,14 @@ impl Running {
             uploads,
             membership,
             control,
+            reloader,
+            drain_seconds,
         })
+    }
+
+    /// How long sessions have to end when the server stops, as the configuration says now.
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds.load(Ordering::Relaxed))
     }
 
     /// Where it listens.
@@ -302,7 +327,7 @@ impl Running {
     }
 
     /// What the control side knows.
-    pub(crate) fn context(&self) -> &control::Context {
+    pub(crate) fn context(&self) -> &Arc<control::Context> {
         &self.context
     }
 
@@ -319,7 +344,11 @@ impl Running {
             uploads,
             membership,
             control,
+            reloader,
+            drain_seconds: _,
         } = self;
+        // Before anything ends: nothing may begin any more.
+        reloader.abort();
         context.draining.send_replace(true);
         if let Some(membership) = &membership {
             membership.drain().await;
@@ -349,8 +378,14 @@ impl Running {
 
 /// Places of HTTP connections that stay open after an answer; none where keep-alive is off.
 fn keep_alive_slots(settings: &KeepAliveSettings) -> AddressSlots {
+    let (total_max, per_address_max) = keep_alive_limits(settings);
+    AddressSlots::new(total_max, per_address_max)
+}
+
+/// How many there are, in all and for one address.
+pub(crate) fn keep_alive_limits(settings: &KeepAliveSettings) -> (usize, usize) {
     let total_max = if settings.timeout.is_zero() { 0 } else { settings.connections_max };
-    AddressSlots::new(total_max, settings.per_address_max)
+    (total_max, settings.per_address_max)
 }
 
 /// The thread that cuts streams into segments, unless that is off.
@@ -497,20 +532,17 @@ async fn announce(recordings: Recordings, uploads: Uploads) {
 }
 
 /// The control side of WebRTC. Its certificate is generated at each start: clients learn it from each answer.
-fn rtc_control(settings: &WorkerSettings, workers: &Workers) -> Result<RtcControl, String> {
+fn rtc_control(current: &Arc<Live<Current>>, workers: &Workers) -> Result<RtcControl, String> {
     let certificate = Certificate::generate();
     let certificate =
         certificate.map_err(|error| format!("no certificate for WebRTC can be made: {error}"))?;
-    let applications = settings.applications.clone();
     let parts = RtcParts {
-        settings: settings.rtc.clone(),
+        current: Arc::clone(current),
         endpoints: workers.rtc_endpoints().to_vec(),
         certificate: Arc::new(certificate),
         published: Box::new(workers.published()),
         home: Box::new(workers.home()),
         redirect: Box::new(workers.redirect()),
-        bridged: Box::new(move |app| settings_for(&applications, app).bridge.enabled),
-        allow_origin: settings.cors_allow_origin.clone(),
     };
     RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rtmp::name::{NameError, NameRules};
 use tokio::time::Instant;
-use worker_api::auth::{Bearer, Denied, Permit, Policy};
+use worker_api::auth::{Bearer, Denied, Permit};
+use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
 use worker_api::settings::MoqSettings;
 use worker_api::{HomeOf, WorkerHandles, time};
@@ -18,7 +19,7 @@ use crate::streams::Streams;
 pub(crate) struct Shared {
     pub(crate) settings: MoqSettings,
     pub(crate) names: NameRules,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) current: Arc<Live<Current>>,
     pub(crate) workers: WorkerHandles,
     pub(crate) home: Box<HomeOf>,
     pub(crate) streams: Streams,
@@ -96,12 +97,12 @@ impl Client {
 
     /// Whether it may play a stream.
     pub(crate) fn may_play(&self, shared: &Shared, key: &StreamKey) -> Result<Permit, Denied> {
-        shared.policy.may_play(key.app(), key.name(), &self.bearer())
+        shared.current.policy().may_play(key.app(), key.name(), &self.bearer())
     }
 
     /// Whether it may publish a stream.
     pub(crate) fn may_publish(&self, shared: &Shared, key: &StreamKey) -> Result<Permit, Denied> {
-        shared.policy.may_publish(key.app(), key.name(), &self.bearer())
+        shared.current.policy().may_publish(key.app(), key.name(), &self.bearer())
     }
 
     fn bearer(&self) -> Bearer<'_> {

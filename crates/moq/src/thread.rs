@@ -17,7 +17,7 @@ use web_transport_quinn::quinn::crypto::rustls::QuicServerConfig;
 use web_transport_quinn::quinn::{
     Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
-use worker_api::auth::Policy;
+use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
 use worker_api::publications::StreamPublished;
 use worker_api::settings::MoqSettings;
@@ -51,7 +51,7 @@ pub struct MoqInput {
     /// Which names streams may have.
     pub names: NameRules,
     /// Who may publish and play.
-    pub policy: Arc<Policy>,
+    pub current: Arc<Live<Current>>,
     /// Where frames come from and go to.
     pub workers: WorkerHandles,
     /// The worker that has a stream, if one has.
@@ -84,7 +84,7 @@ impl MoqThread {
     /// # Errors
     /// A sentence: a port is in use, or the certificate does not serve.
     pub fn start(input: MoqInput) -> Result<Self, String> {
-        let MoqInput { settings, names, policy, workers, home, published, frame_bytes_max } = input;
+        let MoqInput { settings, names, current, workers, home, published, frame_bytes_max } = input;
         let (tls, hash) = match &settings.tls {
             Some(tls) => (Arc::clone(tls), None),
             None => {
@@ -116,7 +116,7 @@ impl MoqThread {
         let of_thread = Arc::clone(&status);
         let streams = Streams::new();
         let shared =
-            Shared { settings, names, policy, workers, home, streams, frame_bytes_max, status: of_thread };
+            Shared { settings, names, current, workers, home, streams, frame_bytes_max, status: of_thread };
         let (running, stopped) = oneshot::channel::<()>();
         let (ending, ended) = oneshot::channel::<()>();
         worker_api::thread::spawn("moq", move || {

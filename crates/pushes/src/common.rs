@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sources::settings::SourceSettings;
+use worker_api::live::Live;
 use worker_api::{HomeOf, WorkerHandles};
 
 use crate::queue::QueueLimits;
@@ -26,7 +27,8 @@ pub struct PushSettings {
 
 /// What all pushes share.
 pub(crate) struct Common {
-    pub(crate) settings: PushSettings,
+    /// Pushes that run keep those that they began with.
+    pub(crate) settings: Live<Arc<PushSettings>>,
     pub(crate) workers: WorkerHandles,
     pub(crate) home: Box<HomeOf>,
     pub(crate) own_ports: Vec<u16>,

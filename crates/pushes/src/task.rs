@@ -15,7 +15,7 @@ use worker_api::EndReason;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
 
-use crate::common::Common;
+use crate::common::{Common, PushSettings};
 use crate::failure::{Failure, NotSent};
 use crate::queue::Queue;
 use crate::spec::{PushSpec, TargetUrl};
@@ -109,12 +109,19 @@ pub(crate) async fn run(
             return;
         }
     };
-    let settings = &common.settings;
+    let settings = common.settings.load();
     let mut backoff = Backoff::new(settings.sources.retry_min, settings.sources.retry_max);
     while (common.home)(&stream).is_some() {
         push.change(|status| status.link.connecting());
         let mut live_since = None;
-        let attempt = Attempt { common: &common, spec: &spec, push: &push, live_since: &mut live_since };
+        let attempt = Attempt {
+            common: &common,
+            // Those in effect now: a target that fails again and again gets the new ones.
+            settings: &common.settings.load(),
+            spec: &spec,
+            push: &push,
+            live_since: &mut live_since,
+        };
         let failure = match attempt.run(&url, &mut stop).await {
             End::Over => break,
             End::Failed(failure) => failure,
@@ -150,6 +157,7 @@ pub(crate) async fn run(
 /// One connection to the target.
 struct Attempt<'a> {
     common: &'a Common,
+    settings: &'a PushSettings,
     spec: &'a PushSpec,
     push: &'a Push,
     live_since: &'a mut Option<Instant>,
@@ -157,20 +165,20 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     async fn run(self, url: &TargetUrl, stop: &mut oneshot::Receiver<()>) -> End {
-        let Self { common, spec, .. } = &self;
+        let Self { common, settings, spec, .. } = &self;
         let is_pushed = |stream: &str| spec.stream.matches(stream);
         // Before the target is reached, so that the begin of a stream waits for it.
         let mut tap = match self.tap().await {
             Ok(tap) => tap,
             Err(end) => return end,
         };
-        let mut queue = Queue::new(common.settings.queue);
+        let mut queue = Queue::new(settings.queue);
         if url.needs_tracks()
             && let Err(end) = wait_for_tracks(&mut tap, &mut queue, stop).await
         {
             return end;
         }
-        let (sources, begin) = (&common.settings.sources, queue.frames());
+        let (sources, begin) = (&settings.sources, queue.frames());
         let opened = tokio::select! {
             opened = Target::open(url, sources, &common.own_ports, is_pushed, &begin) => opened,
             _ = &mut *stop => return End::Over,
@@ -223,7 +231,7 @@ impl Attempt<'_> {
         mut queue: Queue,
         stop: &mut oneshot::Receiver<()>,
     ) -> End {
-        let Self { common, push, live_since, .. } = self;
+        let Self { settings, push, live_since, .. } = self;
         let mut carried = Carried::default();
         let mut progress = Progress::new(Instant::now());
         let mut is_over = false;
@@ -278,7 +286,7 @@ impl Attempt<'_> {
                     }
                     Err(failure) => return End::Failed(failure),
                 },
-                () = sleep_until(progress.since + common.settings.stall_timeout), if is_blocked => {
+                () = sleep_until(progress.since + settings.stall_timeout), if is_blocked => {
                     return End::Failed(Failure::new("the target takes nothing"));
                 }
             }

@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
+use worker_api::live::Live;
 use worker_api::publications::StreamPublished;
 use worker_api::{HomeOf, WorkerHandles};
 
@@ -113,6 +114,7 @@ impl PushesThread {
     /// The system gives no thread or event queue.
     pub fn start(input: PushesInput) -> io::Result<Self> {
         let PushesInput { settings, workers, home, published, own_ports } = input;
+        let settings = Live::new(Arc::new(settings));
         let common = Arc::new(Common { settings, workers, home, own_ports });
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (running, stopped) = oneshot::channel::<()>();
@@ -147,7 +149,7 @@ impl PushesThread {
 impl Pushes {
     /// None, and none that is added ever runs.
     pub fn idle(rules_max: usize) -> Self {
-        let settings = PushSettings { rules_max, ..PushSettings::default() };
+        let settings = Live::new(Arc::new(PushSettings { rules_max, ..PushSettings::default() }));
         let workers = WorkerHandles::over(0, Box::new(|_, _| Ok(())));
         let home: Box<HomeOf> = Box::new(|_| None);
         let common = Common { settings, workers, home, own_ports: Vec::new() };
@@ -159,12 +161,13 @@ impl Pushes {
     /// # Errors
     /// Why it is not added.
     pub fn add(&self, spec: PushSpec, added_by: AddedBy) -> Result<Arc<Rule>, NotAdded> {
-        spec.check(added_by, &self.common.settings.sources).map_err(NotAdded::Forbidden)?;
+        let settings = self.common.settings.load();
+        spec.check(added_by, &settings.sources).map_err(NotAdded::Forbidden)?;
         let mut rules = self.rules.lock();
         if rules.by_id.values().any(|rule| *rule.spec == spec) {
             return Err(NotAdded::Exists);
         }
-        if rules.by_id.len() >= self.common.settings.rules_max {
+        if rules.by_id.len() >= settings.rules_max {
             return Err(NotAdded::Full);
         }
         rules.last_id += 1;
@@ -184,6 +187,11 @@ impl Pushes {
         tracing::info!(id, streams = rule.spec.stream.as_str(), url = %rule.spec, "push removed");
         self.rules.changed.notify_one();
         true
+    }
+
+    /// Other limits, for what begins from now on.
+    pub fn set_settings(&self, settings: PushSettings) {
+        self.common.settings.replace(Arc::new(settings));
     }
 
     /// All rules, by number.
@@ -319,7 +327,7 @@ impl Thread<'_> {
             entry.again = true;
             return;
         }
-        if self.running.len() >= self.common.settings.active_max {
+        if self.running.len() >= self.common.settings.load().active_max {
             tracing::warn!(stream = %stream, url = %rule.spec, "not pushed: `pushes.active_max` is reached");
             return;
         }

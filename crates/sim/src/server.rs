@@ -24,6 +24,7 @@ use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
 use worker_api::handoff::{HANDOFFS_MAX, Handoff};
+use worker_api::live::{Current, Live};
 use worker_api::rtc::RtcNotice;
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::SessionId;
@@ -82,8 +83,7 @@ impl Server {
         let (give_stats, stats) = mpsc::channel(2);
         let view_of = settings.clone();
         let started = Workers::simulated(
-            settings,
-            Arc::new(policy),
+            Arc::new(Live::new(Current { settings: Arc::new(settings), policy: Arc::new(policy) })),
             &kept,
             give_handoff,
             give_notice,

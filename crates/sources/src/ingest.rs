@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
@@ -67,7 +68,7 @@ pub struct Ingest(Arc<Shared>);
 struct Shared {
     workers: WorkerHandles,
     thread: Spawner,
-    message_bytes_max: u32,
+    message_bytes_max: AtomicU32,
     names: Names,
     /// One at a time is dealt to a worker, so that many that start at once do not all see the same
     /// worker as the idle one.
@@ -79,7 +80,13 @@ impl Ingest {
     pub fn new(workers: WorkerHandles, thread: &IngestThread, message_bytes_max: u32) -> Self {
         let thread = thread.spawner();
         let (names, dealing) = (Names::default(), Mutex::new(()));
+        let message_bytes_max = AtomicU32::new(message_bytes_max);
         Self(Arc::new(Shared { workers, thread, message_bytes_max, names, dealing }))
+    }
+
+    /// Workers take other messages as the largest, for publications from now on.
+    pub fn set_message_bytes_max(&self, message_bytes_max: u32) {
+        self.0.message_bytes_max.store(message_bytes_max, Ordering::Relaxed);
     }
 
     /// Claims a stream among the sources of this server, or says which kind of source has claimed
@@ -124,7 +131,8 @@ impl Ingest {
         let Shared { workers, dealing, message_bytes_max, .. } = &*self.0;
         let _turn = dealing.lock().await;
         let worker = workers.least_busy().await.map_err(|_| Refused::NoAnswer)?;
-        let answer = workers.publish(worker, publish, *message_bytes_max as usize).await;
+        let answer =
+            workers.publish(worker, publish, message_bytes_max.load(Ordering::Relaxed) as usize).await;
         answer.map_err(|_| Refused::NoAnswer)?.map_err(|refusal| match refusal {
             Refusal::Taken => Refused::Taken,
             Refusal::TakenElsewhere => Refused::TakenElsewhere,

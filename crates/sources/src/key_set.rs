@@ -76,6 +76,18 @@ pub async fn keep_up_to_date(verifier: Arc<Verifier>, source: KeySource, setting
     }
 }
 
+/// Reads keys for `verifier` once: what a reload of the configuration needs before it takes effect.
+///
+/// # Errors
+/// They could not be read, or are none.
+pub async fn read_once(
+    verifier: &Verifier,
+    source: &KeySource,
+    settings: &SourceSettings,
+) -> Result<(), String> {
+    take(verifier, &read(&source.place, settings).await?)
+}
+
 fn take(verifier: &Verifier, json: &[u8]) -> Result<(), String> {
     let keys = KeySet::parse(json).map_err(|error| error.to_string())?;
     tracing::info!(keys = keys.len(), left_out = keys.left_out(), "keys of signed tokens read");

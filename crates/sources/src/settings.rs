@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderValue, USER_AGENT};
@@ -13,6 +14,7 @@ use utoipa::ToSchema;
 use range_reader::error::{Permanent, SourceError};
 use range_reader::http::HttpConfig;
 use range_reader::http::address::AddressPolicy;
+use worker_api::live::Live;
 
 /// Who added a channel or a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -62,6 +64,9 @@ pub struct SourceSettings {
     /// Largest message, bytes: `limits.message_max_bytes`.
     pub message_bytes_max: u32,
 }
+
+/// Settings that a reload of the configuration may replace. What runs keeps those that it began with.
+pub type LiveSettings = Live<Arc<SourceSettings>>;
 
 /// User agent in requests.
 const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));

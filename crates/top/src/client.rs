@@ -270,7 +270,7 @@ fn failure(error: Error) -> Failure {
 
 /// What an HTTP response other than an upgrade means, with the message of its body
 /// (`{"error": {"message": ...}}`). `has_token`: whether one was sent.
-fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
+pub(crate) fn refusal(status: StatusCode, body: &[u8], has_token: bool) -> Failure {
     let body = serde_json::from_slice::<serde_json::Value>(body).ok();
     let message = body.as_ref().and_then(|body| body["error"]["message"].as_str()).map(wire::printable);
     if status == StatusCode::UNAUTHORIZED {

@@ -5,7 +5,7 @@
 //! receives messages, `app` holds the state and handles keys, `draw` draws it, `terminal` is the
 //! loop; `once` prints one message as text instead. Nodes and links of a cluster (`cluster`) are asked for
 //! once a second while they are shown. It only shows: to end sessions, use the API or
-//! the console.
+//! the console. [`reload`] is another command, which asks by the same client.
 
 mod app;
 mod client;
@@ -16,6 +16,7 @@ mod filter;
 mod format;
 mod history;
 mod once;
+pub mod reload;
 #[cfg(test)]
 mod sample;
 mod table;
@@ -45,9 +46,9 @@ const EXIT_FAILED: u8 = 1;
 /// Exit code for invalid arguments, the same as clap's.
 const EXIT_USAGE: u8 = 2;
 
-/// Options of `millstream top`.
+/// Which server a command is about.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct ServerArgs {
     /// The server: http://HOST:PORT, https://HOST:PORT, or HOST alone for port 8080.
     #[arg(long, value_name = "URL", default_value = "http://localhost:8080", env = URL_VARIABLE)]
     pub url: String,
@@ -63,6 +64,36 @@ pub struct Args {
     /// statistics.
     #[arg(long, conflicts_with = "ca")]
     pub insecure: bool,
+}
+
+impl ServerArgs {
+    /// The token; none if it is empty, since scripts set a variable to nothing instead of unsetting it.
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref().filter(|token| !token.is_empty())
+    }
+
+    fn trust(&self) -> Trust {
+        match &self.ca {
+            Some(path) => Trust::File(path.clone()),
+            None if self.insecure => Trust::Anybody,
+            None => Trust::System,
+        }
+    }
+
+    /// How to reach the server.
+    fn connector(&self) -> Result<Connector, String> {
+        let target = Target::parse(&self.url)?;
+        let tls = target.tls.then(|| tls::client_config(&self.trust())).transpose()?;
+        Connector::new(target, self.token(), tls)
+    }
+}
+
+/// Options of `millstream top`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Which server.
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Print one message as text, a line for each worker, stream and session, and exit.
     #[arg(long)]
     pub once: bool,
@@ -102,13 +133,8 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 fn prepare(args: &Args) -> Result<(Connector, App), String> {
-    let target = Target::parse(&args.url)?;
-    let trust = match &args.ca {
-        Some(path) => Trust::File(path.clone()),
-        None if args.insecure => Trust::Anybody,
-        None => Trust::System,
-    };
-    let unchecked = target.tls && trust == Trust::Anybody;
+    let target = Target::parse(&args.server.url)?;
+    let unchecked = target.tls && args.server.trust() == Trust::Anybody;
     let mut app =
         App::new(if unchecked { format!("{target} (certificate not checked)") } else { target.to_string() });
     let (title, reversed) =
@@ -123,10 +149,7 @@ fn prepare(args: &Args) -> Result<(Connector, App), String> {
     }
     app.filter = args.filter.as_deref().unwrap_or_default().chars().take(filter::TEXT_MAX).collect();
     Filter::new(&app.filter).check(None).map_err(|error| format!("--filter: {error}"))?;
-    let tls = target.tls.then(|| tls::client_config(&trust)).transpose()?;
-    // Scripts set a variable to nothing instead of unsetting it.
-    let token = args.token.as_deref().filter(|token| !token.is_empty());
-    Ok((Connector::new(target, token, tls)?, app))
+    Ok((args.server.connector()?, app))
 }
 
 fn print_once(connector: &Connector, app: &mut App) -> ExitCode {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A number of places; clones share them. An IPv6 network of 64 bits counts as one address.
@@ -10,8 +11,8 @@ pub struct AddressSlots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    total_max: usize,
-    per_address_max: usize,
+    total_max: AtomicUsize,
+    per_address_max: AtomicUsize,
     taken: Mutex<Taken>,
 }
 
@@ -24,7 +25,14 @@ struct Taken {
 impl AddressSlots {
     /// At most `total_max` places, at most `per_address_max` of them for one address.
     pub fn new(total_max: usize, per_address_max: usize) -> Self {
+        let (total_max, per_address_max) = (AtomicUsize::new(total_max), AtomicUsize::new(per_address_max));
         Self(Arc::new(Shared { total_max, per_address_max, taken: Mutex::default() }))
+    }
+
+    /// Sets other limits. Places beyond them that are taken stay taken.
+    pub fn set_limits(&self, total_max: usize, per_address_max: usize) {
+        self.0.total_max.store(total_max, Ordering::Relaxed);
+        self.0.per_address_max.store(per_address_max, Ordering::Relaxed);
     }
 
     /// A place for `address`, or none while it has as many as it may, or all are taken. Dropping the slot
@@ -32,11 +40,11 @@ impl AddressSlots {
     pub fn take(&self, address: IpAddr) -> Option<AddressSlot> {
         let key = network(address);
         let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.total >= self.0.total_max {
+        if taken.total >= self.0.total_max.load(Ordering::Relaxed) {
             return None;
         }
         let count = taken.by_address.get(&key).copied().unwrap_or(0);
-        if count >= self.0.per_address_max {
+        if count >= self.0.per_address_max.load(Ordering::Relaxed) {
             return None;
         }
         taken.by_address.insert(key, count + 1);
@@ -120,6 +128,18 @@ mod tests {
             slots.0.taken.lock().expect("not poisoned").by_address.is_empty(),
             "nothing is kept for those who left"
         );
+    }
+
+    #[test]
+    fn other_limits_end_nothing_that_is_taken() {
+        let slots = AddressSlots::new(2, 2);
+        let taken = (slots.take(ip("192.0.2.1")), slots.take(ip("192.0.2.1")));
+        slots.set_limits(3, 1);
+        assert_eq!(slots.taken(), 2);
+        assert!(slots.take(ip("192.0.2.1")).is_none(), "it has more than it may");
+        assert!(slots.take(ip("192.0.2.2")).is_some());
+        drop(taken);
+        assert!(slots.take(ip("192.0.2.1")).is_some());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod address_slots;
 pub mod auth;
+pub mod certificates;
 pub mod cluster;
 pub mod columns;
 pub mod command;
@@ -13,6 +14,7 @@ pub mod directory_lock;
 mod end_reason;
 pub mod handoff;
 pub mod internal;
+pub mod live;
 pub mod moq;
 pub mod pattern;
 pub mod publications;

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const BURST_SECONDS: u32 = 2;
 #[derive(Debug)]
 pub struct RateLimit {
     /// Requests a second; 0 sets no limit.
-    per_second: u32,
+    per_second: AtomicU32,
     buckets: Mutex<Buckets>,
 }
 
@@ -39,18 +40,24 @@ struct Bucket {
 impl RateLimit {
     /// `per_second` requests of one address on average, twice as many at once.
     pub fn new(per_second: u32) -> Self {
-        Self { per_second, buckets: Mutex::default() }
+        Self { per_second: AtomicU32::new(per_second), buckets: Mutex::default() }
+    }
+
+    /// Sets another rate.
+    pub fn set(&self, per_second: u32) {
+        self.per_second.store(per_second, Ordering::Relaxed);
     }
 
     /// Takes one request of `address` at `now`; the error says how long to wait.
     pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
-        if self.per_second == 0 {
+        let per_second = self.per_second.load(Ordering::Relaxed);
+        if per_second == 0 {
             return Ok(());
         }
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = Duration::from_secs(1) / self.per_second;
+        let one = Duration::from_secs(1) / per_second;
         // Exactly the requests of the burst fit, however `one` was rounded.
-        buckets.of(network(address), now).take(one, one * (self.per_second * BURST_SECONDS), now)
+        buckets.of(network(address), now).take(one, one * (per_second * BURST_SECONDS), now)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the workers need to know, after configuration has been read, checked and resolved.
 //!
-//! Plain values, cloned once per worker at start; nothing here changes while a worker runs.
-//! Where a value comes from (file, environment, flag) is the business of `config`.
+//! Plain values. Which of them a reload may change while the workers run is in the tables of `config`, and
+//! so is where a value comes from (file, environment, flag); how they get here is in `live.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

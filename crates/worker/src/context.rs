@@ -22,6 +22,7 @@ use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
 use worker_api::AddressSlots;
 use worker_api::auth::Policy;
+use worker_api::live::{Current, Live};
 use worker_api::settings::{ApplicationSettings, WorkerSettings, settings_for};
 use worker_api::snapshot::{SessionId, WorkerCounters};
 
@@ -46,6 +47,10 @@ pub(crate) struct Context {
     pub(crate) worker: WorkerIndex,
     pub(crate) settings: Arc<WorkerSettings>,
     pub(crate) policy: Arc<Policy>,
+    /// Where newer ones of both come from.
+    live: Arc<Live<Current>>,
+    /// Of which version they are.
+    version: u64,
     /// Slots of HTTP connections that stay open after an answer; shared with the control side.
     pub(crate) kept_connections: AddressSlots,
     /// Slots of connections by RTSP that neither play nor publish yet.
@@ -76,13 +81,15 @@ impl Context {
     /// A context of a worker that begins now.
     pub(crate) fn new(
         worker: WorkerIndex,
-        settings: Arc<WorkerSettings>,
-        policy: Arc<Policy>,
+        live: Arc<Live<Current>>,
         slots: Slots,
         directory: Arc<Directory>,
         mailboxes: Mailboxes,
         events: EventQueue,
     ) -> Self {
+        // In this order: a value that comes in between is taken up twice.
+        let version = live.version();
+        let Current { settings, policy } = live.load();
         let cores = &settings.cores;
         let core = (!cores.is_empty()).then(|| cores[worker.index() % cores.len()]);
         let now = Clock::now();
@@ -90,6 +97,8 @@ impl Context {
             worker,
             settings,
             policy,
+            live,
+            version,
             kept_connections: slots.kept_connections,
             rtsp_pending: slots.rtsp_pending,
             directory,
@@ -111,6 +120,17 @@ impl Context {
     pub(crate) fn read_clock(&mut self) {
         self.now = Clock::now();
         self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
+    }
+
+    /// Takes up settings and rules that have been replaced; answers whether they have.
+    pub(crate) fn take_up_settings(&mut self) -> bool {
+        let version = self.live.version();
+        if version == self.version {
+            return false;
+        }
+        self.version = version;
+        Current { settings: self.settings, policy: self.policy } = self.live.load();
+        true
     }
 
     /// When a session is to end that may last until this time since 1970.

@@ -157,12 +157,25 @@ impl Worker {
     pub(crate) fn turn_awake(&mut self, ready: &[Readiness]) {
         self.ctx.mailboxes.woke_up();
         self.ctx.read_clock();
+        // Before any input: what a client asks for after a reload was answered meets the new rules.
+        if self.ctx.take_up_settings() {
+            self.apply_settings();
+        }
         let started = self.ctx.now;
         self.turn(ready);
         self.ctx.read_clock();
         self.ctx.counters.loop_turns += 1;
         self.packets.turn_took(self.ctx.now - started);
         self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
+    }
+
+    /// Passes settings on to those that keep something made of them.
+    fn apply_settings(&mut self) {
+        let settings = &self.ctx.settings;
+        self.connections.apply_settings(settings);
+        self.packets.apply_settings(&settings.rtc);
+        self.srt.apply_settings(&settings.srt);
+        self.ctx.rtsp_pending.set_limits(usize::MAX, settings.rtsp.pending_per_address_max);
     }
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {

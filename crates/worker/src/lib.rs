@@ -48,7 +48,6 @@ use worker_api::ListenAddresses;
 use worker_api::command::{COMMANDS_MAX, WorkerHandle};
 use worker_api::handoff::{Handoff, RETURNS_MAX, ReturnQueue};
 use worker_api::rtc::{Notices, RtcEndpoint};
-use worker_api::settings::WorkerSettings;
 
 use bridges::{Bridges, Transcoding};
 use context::{Context, Slots};
@@ -60,9 +59,9 @@ use registry::{Directory, Published};
 use segments::SegmentQueues;
 use stats::columns::Outbox;
 use transcode::{Pool, PoolSettings};
-use worker_api::auth::Policy;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
+use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::segments::{SegmentsEnd, UPDATES_MAX, UpdateSender, WANTED_MAX};
 
@@ -83,14 +82,14 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Binds all addresses, then starts the threads; connections are accepted when this returns. With the
-    /// rest of the cluster, if this node is part of one.
+    /// Binds all addresses, then starts the threads; connections are accepted when this returns. What is
+    /// replaced in `live` later, workers take up at their next turn, as far as it can change. With the rest
+    /// of the cluster, if this node is part of one.
     ///
     /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or
     /// thread.
     pub fn start(
-        settings: WorkerSettings,
-        policy: Arc<Policy>,
+        live: Arc<Live<Current>>,
         kept_connections: &AddressSlots,
         handoffs: Sender<Handoff>,
         notices: Notices,
@@ -98,7 +97,7 @@ impl Workers {
         elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<Self> {
         let (mut workers, loops) =
-            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats, elsewhere)?;
+            Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere)?;
         for (index, worker) in loops.into_iter().enumerate() {
             let name = format!("worker-{index}");
             let body = move || {
@@ -115,14 +114,14 @@ impl Workers {
 
     /// Binds all addresses and makes the workers, which have no threads yet.
     fn prepare(
-        settings: WorkerSettings,
-        policy: Arc<Policy>,
+        live: Arc<Live<Current>>,
         kept_connections: &AddressSlots,
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
         elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<(Self, Vec<Worker>)> {
+        let settings = live.settings();
         let (mut addresses, listeners) = net::listen::bind(&settings)?;
         let (rtc_endpoints, rtc_sockets) =
             net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
@@ -144,7 +143,6 @@ impl Workers {
             streams_max: settings.transcoding.streams_max,
         };
         let pool = Pool::new(pool_settings, worker_api::thread::spawn);
-        let settings = Arc::new(settings);
         let slots = Slots {
             kept_connections: kept_connections.clone(),
             rtsp_pending: AddressSlots::new(usize::MAX, settings.rtsp.pending_per_address_max),
@@ -180,8 +178,7 @@ impl Workers {
             let worker = WorkerIndex::at(index);
             let ctx = Context::new(
                 worker,
-                Arc::clone(&settings),
-                Arc::clone(&policy),
+                Arc::clone(&live),
                 slots.clone(),
                 Arc::clone(&directory),
                 mailboxes,

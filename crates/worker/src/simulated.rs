@@ -21,12 +21,11 @@ use crate::proto::session::Media;
 use crate::publication::{Publication, Source};
 use crate::registry::Origin;
 use worker_api::AddressSlots;
-use worker_api::auth::Policy;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
 use worker_api::handoff::Handoff;
+use worker_api::live::{Current, Live};
 use worker_api::rtc::Notices;
-use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::{SessionId, WorkerCounters};
 
 pub use crate::net::contract::{ALL as PROMISES, Promise};
@@ -102,16 +101,14 @@ impl Workers {
     /// # Errors
     /// An address cannot be bound.
     pub fn simulated(
-        settings: WorkerSettings,
-        policy: Arc<Policy>,
+        live: Arc<Live<Current>>,
         kept_connections: &AddressSlots,
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
         elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<(Self, Vec<SimulatedWorker>)> {
-        let (server, loops) =
-            Self::prepare(settings, policy, kept_connections, handoffs, notices, stats, elsewhere)?;
+        let (server, loops) = Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere)?;
         let workers = loops.into_iter().map(|worker| SimulatedWorker {
             worker,
             ready: Vec::new(),

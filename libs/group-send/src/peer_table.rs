@@ -84,7 +84,7 @@ impl<T> PeerTable<T> {
         if let Some(old) = self.get_mut(key) {
             return Ok(Some(std::mem::replace(old, value)));
         }
-        if self.len() == self.limit {
+        if self.len() >= self.limit {
             return Err(Full(value));
         }
         match key.family() {
@@ -150,6 +150,11 @@ impl<T> PeerTable<T> {
     /// Number of peers the table takes at most.
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Sets another limit ([`LIMIT_MAX`] if that is less). Peers beyond it stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(LIMIT_MAX);
     }
 
     /// Number of peers that are in the maps because their buckets were full:

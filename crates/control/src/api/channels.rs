@@ -187,7 +187,7 @@ pub(super) async fn add_channel(
     let NewChannel { app, name, items, looped, .. } = &new;
     let request = ChannelRequest { app, name, items, looped: *looped, start };
     let spec =
-        ChannelSpec::new(request, context.channels.settings(), AddedBy::Api).map_err(Failure::BadRequest)?;
+        ChannelSpec::new(request, &context.channels.settings(), AddedBy::Api).map_err(Failure::BadRequest)?;
     match context.channels.add(spec, AddedBy::Api) {
         Ok(view) => {
             tracing::info!(channel = format_args!("{app}/{name}"), "channel added through the API");

@@ -12,6 +12,7 @@ mod pushes;
 mod reason;
 mod recording_files;
 mod recordings;
+mod reload;
 mod types;
 mod uploads;
 pub(crate) mod urls;
@@ -75,6 +76,7 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(stream))
         .routes(routes!(sessions))
         .routes(routes!(kick))
+        .routes(routes!(reload::reload))
         .routes(routes!(workers))
         .routes(routes!(channels::channels, channels::add_channel))
         .routes(routes!(channels::channel, channels::remove_channel))
@@ -217,8 +219,8 @@ async fn server(
         endpoints: Urls::new(&context.addresses, Serves::of(&context), access::host(&request), peer)
             .endpoints(),
         publish: PublishRules {
-            loopback_only: context.policy.publish_is_loopback_only(),
-            token_required: context.policy.publish_needs_token(),
+            loopback_only: context.policy().publish_is_loopback_only(),
+            token_required: context.policy().publish_needs_token(),
         },
         recording: context.recordings.is_some(),
     })

@@ -121,7 +121,7 @@ pub(super) async fn add_pull(
     body: Result<Json<NewPull>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Pull>), Failure> {
     let Json(NewPull { app, name, url, on_demand, token }) = body?;
-    let spec = PullSpec::new(&app, &name, &url, on_demand, context.pulls.settings())
+    let spec = PullSpec::new(&app, &name, &url, on_demand, &context.pulls.settings())
         .and_then(|spec| spec.with_token(token.as_deref()))
         .map_err(|reason| Failure::BadRequest(format!("a pull {reason}")))?;
     match context.pulls.add(spec, AddedBy::Api) {

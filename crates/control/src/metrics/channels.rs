@@ -23,7 +23,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
     let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
     gauges(encoder, "millstream_channels", "Channels by state", states)?;
     for (name, help, value) in COUNTERS {
-        let samples = channels.iter().take(context.metrics_streams_max);
+        let samples = channels.iter().take(context.metrics_streams_max());
         let samples = samples.map(|of| ([("app", of.app.as_str()), ("stream", of.name.as_str())], value(of)));
         counters(encoder, name, help, samples)?;
     }

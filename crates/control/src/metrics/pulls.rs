@@ -23,7 +23,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
     let states = State::ALL.into_iter().map(|state| ([("state", state.name())], count(state)));
     gauges(encoder, "millstream_pulls", "Pulls by state", states)?;
     for (name, help, value) in COUNTERS {
-        let samples = pulls.iter().take(context.metrics_streams_max).map(|(status, pull)| {
+        let samples = pulls.iter().take(context.metrics_streams_max()).map(|(status, pull)| {
             ([("app", pull.spec.app.as_str()), ("stream", pull.spec.name.as_str())], value(status))
         });
         counters(encoder, name, help, samples)?;

@@ -33,7 +33,7 @@ pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> 
         for (status, push) in &pushes {
             *sums.entry((&push.app, &push.name)).or_default() += value(status);
         }
-        let samples = sums.into_iter().take(context.metrics_streams_max);
+        let samples = sums.into_iter().take(context.metrics_streams_max());
         let samples = samples.map(|((app, stream), value)| ([("app", app), ("stream", stream)], value));
         counters(encoder, name, help, samples)?;
     }

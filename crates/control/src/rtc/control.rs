@@ -13,9 +13,10 @@ use super::listeners::Listeners;
 use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
 use worker_api::HomeOf;
+use worker_api::live::{Current, Live};
 use worker_api::rate::RateLimit;
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
-use worker_api::settings::RtcSettings;
+use worker_api::settings::{RtcSettings, WorkerSettings, settings_for};
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 /// Looks up what is published as a stream.
@@ -27,7 +28,7 @@ pub type Redirect = dyn Fn(&str, bool) -> Option<String> + Send + Sync;
 /// What the server knows about WebRTC when it starts.
 pub struct RtcParts {
     /// Limits and addresses, as configured.
-    pub settings: RtcSettings,
+    pub current: Arc<Live<Current>>,
     /// Where each worker takes media; empty when WebRTC is off.
     pub endpoints: Vec<RtcEndpoint>,
     /// Shown by DTLS.
@@ -38,10 +39,16 @@ pub struct RtcParts {
     pub home: Box<HomeOf>,
     /// Says whether viewers of `app/stream` are to go to another node, by its base URL.
     pub redirect: Box<Redirect>,
-    /// Whether streams of this app are bridged to players of the other kind.
-    pub bridged: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Pages of which origin may publish and play.
-    pub allow_origin: Option<String>,
+}
+
+impl Limits {
+    fn of(settings: &RtcSettings) -> Self {
+        Self {
+            sessions_max: settings.sessions_max,
+            pending_max: settings.pending_max,
+            pending_per_address_max: settings.pending_per_address_max,
+        }
+    }
 }
 
 /// How a stream can be played at present.
@@ -71,23 +78,34 @@ pub struct RtcControl {
 impl RtcControl {
     /// `None` when the system gives no random bytes.
     pub fn new(parts: RtcParts) -> Option<Self> {
-        let settings = &parts.settings;
-        let limits = Limits {
-            sessions_max: settings.sessions_max,
-            pending_max: settings.pending_max,
-            pending_per_address_max: settings.pending_per_address_max,
-        };
+        let settings = parts.current.settings();
         // Far from the end, so that the SSRCs counted from it do not wrap; never 0, which some
         // clients take for none.
         let first_ssrc = u32::from_le_bytes(random()?) >> 2 | 1 << 29;
         Some(Self {
-            registry: Registry::new(parts.endpoints.len(), limits),
-            rate: RateLimit::new(settings.posts_per_second_max),
+            registry: Registry::new(parts.endpoints.len(), Limits::of(&settings.rtc)),
+            rate: RateLimit::new(settings.rtc.posts_per_second_max),
             denied: AtomicU64::new(0),
             listeners: Listeners::default(),
             first_ssrc,
             parts,
         })
+    }
+
+    /// Settings in effect.
+    pub(super) fn settings(&self) -> Arc<WorkerSettings> {
+        self.parts.current.settings()
+    }
+
+    /// Requests from now on meet the limits of the settings in effect.
+    pub fn apply_settings(&self) {
+        let settings = self.settings();
+        self.registry.set_limits(Limits::of(&settings.rtc));
+        self.rate.set(settings.rtc.posts_per_second_max);
+    }
+
+    fn is_bridged(&self, app: &str) -> bool {
+        settings_for(&self.settings().applications, app).bridge.enabled
     }
 
     /// Takes in what workers report, until they have ended.
@@ -108,7 +126,7 @@ impl RtcControl {
             Published::Nobody | Published::Frames(WebrtcAvailability::Unknown) => (true, true, None),
             Published::Frames(WebrtcAvailability::Tracks(_, note)) => (true, true, note),
             Published::Frames(WebrtcAvailability::Impossible(reason)) => (true, false, Some(reason)),
-            Published::Packets(_) if (self.parts.bridged)(app) => (true, true, None),
+            Published::Packets(_) if self.is_bridged(app) => (true, true, None),
             Published::Packets(_) => (false, true, Some(NotBridged::ToFramesOff)),
         };
         PlaybackOptions { frames, packets, note }
@@ -117,7 +135,7 @@ impl RtcControl {
     /// What is published, for players of this node: another one may bridge what this one does not.
     pub(crate) fn published(&self, app: &str, key: &str) -> Published {
         match (self.parts.published)(key) {
-            Published::Frames(_) if !(self.parts.bridged)(app) => {
+            Published::Frames(_) if !self.is_bridged(app) => {
                 Published::Frames(WebrtcAvailability::Impossible(NotBridged::ToPacketsOff))
             }
             published => published,
@@ -130,10 +148,10 @@ impl RtcControl {
     }
 
     /// Addresses that stand for those of the sockets: the one that was asked for, else those configured.
-    pub(super) fn announced<'a>(&'a self, asked: &'a Option<IpAddr>) -> &'a [IpAddr] {
+    pub(super) fn announced(&self, asked: Option<IpAddr>) -> Vec<IpAddr> {
         match asked {
-            Some(_) => asked.as_slice(),
-            None => &self.parts.settings.public_addresses,
+            Some(address) => vec![address],
+            None => self.settings().rtc.public_addresses.clone(),
         }
     }
 

@@ -165,7 +165,7 @@ fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response
         context.rtc.denied.fetch_add(1, Ordering::Relaxed);
     }
     let mut response = result.unwrap_or_else(IntoResponse::into_response);
-    headers::allow_origin(response.headers_mut(), context.rtc.parts.allow_origin.as_deref());
+    headers::allow_origin(response.headers_mut(), context.rtc.settings().cors_allow_origin.as_deref());
     response
 }
 
@@ -176,7 +176,8 @@ fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response
 fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> Result<Response, Refusal> {
     let mut response = preflight(ENDPOINT_METHODS, ACCEPT_POST, SDP);
     let is_preflight = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let servers = &context.rtc.parts.settings.ice_servers;
+    let settings = context.rtc.settings();
+    let servers = &settings.rtc.ice_servers;
     if !is_preflight && context.rtc.is_on() && !servers.is_empty() {
         context.rtc.admit(peer.address.ip())?;
         let target = Target::read(request.uri(), &context.names)?;
@@ -189,7 +190,7 @@ fn options(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> R
 
 /// Lets pages of other origins read an answer, as configured.
 pub(crate) fn allow_origin(context: &Context, response: &mut Response) {
-    headers::allow_origin(response.headers_mut(), context.rtc.parts.allow_origin.as_deref());
+    headers::allow_origin(response.headers_mut(), context.rtc.settings().cors_allow_origin.as_deref());
 }
 
 fn preflight(methods: &'static str, accepts: HeaderName, media_type: &'static str) -> Response {
@@ -211,7 +212,7 @@ fn may(
 ) -> Result<Permit, Denied> {
     let mut sender = access::web_request(request, peer);
     sender.token = sender.token.or(target.token.as_deref());
-    let policy = &context.policy;
+    let policy = context.policy();
     match role {
         RtcRole::Publish => policy.may_publish_by_web(&target.app, &target.stream, &sender),
         RtcRole::Play => policy.may_play_by_web(&target.app, &target.stream, &sender),

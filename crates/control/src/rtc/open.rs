@@ -55,7 +55,7 @@ pub(super) async fn open(
         let text = "max_bitrate and max_height are for players: a publisher sends what it likes";
         return Err(Refusal::Parameter(text));
     }
-    if is_limited && !control.parts.settings.adaptation {
+    if is_limited && !control.settings().rtc.adaptation {
         return Err(Refusal::Parameter("max_bitrate and max_height need rtc.adaptation, which is off"));
     }
     if role == RtcRole::Play
@@ -63,7 +63,7 @@ pub(super) async fn open(
     {
         return response;
     }
-    if let Some(ip) = target.address.filter(|ip| !control.parts.settings.addresses_on_request.contains(ip)) {
+    if let Some(ip) = target.address.filter(|ip| !control.settings().rtc.addresses_on_request.contains(ip)) {
         tracing::info!(peer = %peer.address, stream = %target.key(), address = %ip, "refused: outside address");
         return Err(Refusal::OtherAddress(ip));
     }
@@ -185,7 +185,7 @@ impl Wanted {
     ) -> Result<Answer, Refusal> {
         let Playable { tracks, note } = published;
         let policy = Policy::play();
-        let policy = if control.parts.settings.adaptation { policy } else { policy.without_estimation() };
+        let policy = if control.settings().rtc.adaptation { policy } else { policy.without_estimation() };
         let answer = answer_play(&self.offer, local, &policy, tracks);
         let only_codecs = matches!(answer, Ok(_) | Err(NegotiationError::NoCommonCodec));
         let has_video = tracks.iter().any(|track| track.kind == MediaKind::Video);
@@ -252,7 +252,7 @@ impl RtcControl {
         Ok(LocalDescription {
             ice: new_credentials()?,
             fingerprint: self.parts.certificate.fingerprint(),
-            candidates: candidates(endpoint, self.announced(&target.address), client),
+            candidates: candidates(endpoint, &self.announced(target.address), client),
             ice_lite: true,
             // RFC 9429 section 5.2.1: 63 bits.
             session_id: number >> 1,
@@ -262,7 +262,7 @@ impl RtcControl {
     }
 
     fn peer_config(&self, local_ice: IceCredentials, answer: &Answer) -> PeerConfig {
-        let pending = self.parts.settings.pending_timeout;
+        let pending = self.settings().rtc.pending_timeout;
         let mut dtls =
             rtc::dtls::Config::new(self.parts.certificate.clone(), answer.remote.fingerprints.clone());
         dtls.handshake_timeout = pending;
@@ -311,7 +311,7 @@ fn created(
         headers::link_extensions(out, &path);
     }
     out.extend(headers::etag(tag));
-    headers::link_ice_servers(out, &control.parts.settings.ice_servers);
+    headers::link_ice_servers(out, &control.settings().rtc.ice_servers);
     Ok(response)
 }
 

@@ -55,10 +55,10 @@ pub(super) enum AtCapacity {
 /// Sessions with a URL; `T` is what the handlers keep of one.
 pub(super) struct Registry<T> {
     inner: Arc<Mutex<Inner<T>>>,
-    limits: Limits,
 }
 
 struct Inner<T> {
+    limits: Limits,
     entries: HashMap<Selector, Entry<T>>,
     by_session: HashMap<SessionId, Selector>,
     pending_by_address: HashMap<IpAddr, usize>,
@@ -87,6 +87,7 @@ impl<T> Registry<T> {
     /// An empty one for `workers` workers.
     pub(super) fn new(workers: usize, limits: Limits) -> Self {
         let inner = Inner {
+            limits,
             entries: HashMap::new(),
             by_session: HashMap::new(),
             pending_by_address: HashMap::new(),
@@ -94,7 +95,12 @@ impl<T> Registry<T> {
             opening: 0,
             early: HashMap::new(),
         };
-        Self { inner: Arc::new(Mutex::new(inner)), limits }
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// Other limits, for reservations from now on.
+    pub(super) fn set_limits(&self, limits: Limits) {
+        self.lock().limits = limits;
     }
 
     /// A reservation for a session of `address`: on `home`, the worker where its stream is published, if that
@@ -103,10 +109,10 @@ impl<T> Registry<T> {
         let network = network(address);
         let mut inner = self.lock();
         let of_address = inner.pending_by_address.get(&network).copied().unwrap_or(0);
-        if of_address >= self.limits.pending_per_address_max {
+        if of_address >= inner.limits.pending_per_address_max {
             return Err(AtCapacity::Address);
         }
-        let Limits { sessions_max, pending_max, .. } = self.limits;
+        let Limits { sessions_max, pending_max, .. } = inner.limits;
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
         let candidates = inner.workers.iter().enumerate().filter(|(_, load)| room(load));
         let least = candidates.clone().min_by_key(|(_, load)| load.sessions).ok_or(AtCapacity::Workers)?;

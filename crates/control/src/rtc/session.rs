@@ -83,7 +83,7 @@ fn requested_credentials(
 fn restarted(context: &Context, session: &Session, local: &IceCredentials) -> Response {
     let endpoint = context.rtc.parts.endpoints.get(session.worker);
     let candidates = endpoint
-        .map(|endpoint| candidates(endpoint, context.rtc.announced(&session.asked), session.client))
+        .map(|endpoint| candidates(endpoint, &context.rtc.announced(session.asked), session.client))
         .unwrap_or_default();
     let body = TrickleFragment::restarted(local, &candidates, &session.mid).to_string();
     let mut response = body.into_response();

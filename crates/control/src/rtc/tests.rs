@@ -30,10 +30,13 @@ use worker_api::WorkerHandles;
 use worker_api::auth::manage::Manage;
 use worker_api::auth::{Access, Policy, Rules, Tokens};
 use worker_api::command::{Command, WorkerUnavailable};
+use worker_api::live::{Current, Live};
+use worker_api::pattern::Pattern;
 use worker_api::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
-use worker_api::settings::IceServer;
-use worker_api::settings::RtcSettings;
+use worker_api::settings::{
+    Application, ApplicationSettings, BridgeSettings, IceServer, RtcSettings, WorkerSettings,
+};
 use worker_api::snapshot::{SessionId, WorkerSnapshot};
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
@@ -47,15 +50,21 @@ impl RtcControl {
 
 fn parts(settings: RtcSettings, endpoints: Vec<RtcEndpoint>, published: Box<Lookup>) -> RtcParts {
     let certificate = Arc::new(Certificate::generate().expect("a certificate"));
-    let bridged = Box::new(|app: &str| app != "unbridged");
+    let bridge = BridgeSettings { enabled: false, ..BridgeSettings::default() };
+    let unbridged = Application {
+        pattern: Pattern::new("unbridged"),
+        settings: Arc::new(ApplicationSettings { bridge, ..ApplicationSettings::default() }),
+    };
+    let settings =
+        WorkerSettings { rtc: settings, applications: vec![unbridged], ..WorkerSettings::default() };
     // One stream is played elsewhere, another one when this node is full.
     let redirect = Box::new(|key: &str, is_full: bool| {
         let goes = key == "live/elsewhere" || is_full && key == "live/bridged";
         goes.then(|| "https://edge-2.example.com".to_owned())
     });
-    let allow_origin = Some("*".to_owned());
+    let current = Arc::new(Live::new(settings.into()));
     let home = Box::new(|_: &str| None);
-    RtcParts { settings, endpoints, certificate, published, home, redirect, bridged, allow_origin }
+    RtcParts { current, endpoints, certificate, published, home, redirect }
 }
 
 /// What the workers were asked, and how they answer.
@@ -183,12 +192,15 @@ fn server_with(setting: Setting) -> Server {
             setting.workers,
             Box::new(move |index, command| worker.handle(index, command)),
         ),
-        policy: Arc::new(Policy {
-            publish: rules(setting.publish),
-            play: rules(setting.play),
-            manage: Manage { loopback: true, ..Manage::default() },
-            ..Policy::default()
-        }),
+        current: Arc::new(Live::new(Current {
+            policy: Arc::new(Policy {
+                publish: rules(setting.publish),
+                play: rules(setting.play),
+                manage: Manage { loopback: true, ..Manage::default() },
+                ..Policy::default()
+            }),
+            ..Current::default()
+        })),
         names: NameRules::default(),
         addresses: ListenAddresses::default(),
         started,
@@ -196,10 +208,10 @@ fn server_with(setting: Setting) -> Server {
         demo_stream: None,
         draining: watch::Sender::new(false),
         keep_alive: AddressSlots::new(100, 100),
-        keep_alive_timeout: Duration::from_secs(75),
         http: HttpCounters::default(),
-        metrics_streams_max: 1,
+        metrics_streams_max: 1.into(),
         log_lines_dropped: None,
+        reload: crate::reload::Reload::new(None, 0).0,
         rtc: RtcControl::new(parts(setting.settings, vec![endpoint; setting.workers], Box::new(published)))
             .expect("randomness"),
         stats: crate::stats::collect(Vec::new()).1,

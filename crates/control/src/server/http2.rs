@@ -74,7 +74,7 @@ pub(super) async fn serve(server: &Arc<Server>, handoff: Handoff) {
         .max_send_buf_size(SEND_BUFFER_BYTES_MAX);
     let mut served = pin!(builder.serve_connection(TokioIo::new(connection), service));
     let mut limit = pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
-    let idle_max = server.context.keep_alive_timeout.max(IDLE_MIN);
+    let idle_max = server.context.current.settings().keep_alive.timeout.max(IDLE_MIN);
     let mut goes_away_at = None;
     let end = poll_fn(|cx| {
         if let Poll::Ready(result) = served.as_mut().poll(cx) {

@@ -437,9 +437,9 @@ async fn an_idle_connection_of_http2_ends_after_its_time() {
     let begun = tokio::time::Instant::now();
     while world.count(|http| &http.http2_connections) > 0 {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(begun.elapsed() < 2 * world.context.keep_alive_timeout, "it ends");
+        assert!(begun.elapsed() < 2 * world.context.current.settings().keep_alive.timeout, "it ends");
     }
-    assert!(begun.elapsed() + Duration::from_secs(2) > world.context.keep_alive_timeout);
+    assert!(begun.elapsed() + Duration::from_secs(2) > world.context.current.settings().keep_alive.timeout);
     assert!(client.ready().await.is_err());
 }
 

@@ -97,6 +97,8 @@ mod pull_tls;
 mod pull_udp;
 mod pushes;
 mod recording;
+mod reload;
+mod reload_certificates;
 mod rtc_back_ends;
 mod rtc_counter_mode;
 mod rtc_network_faults;

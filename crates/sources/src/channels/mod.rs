@@ -30,7 +30,7 @@ pub use status::{Event, EventKind, ItemStatus, Snapshot, State};
 
 use crate::ingest::Ingest;
 use crate::names::{Claim, SourceKind};
-use crate::settings::{AddedBy, SourceSettings};
+use crate::settings::{AddedBy, LiveSettings, SourceSettings};
 use crate::thread::IngestThread;
 use item::Item;
 use playlist::{OpenTimeouts, Playlist};
@@ -96,7 +96,7 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct Channels {
     ingest: Ingest,
-    settings: Arc<SourceSettings>,
+    settings: Arc<LiveSettings>,
     list: Mutex<List>,
 }
 
@@ -116,13 +116,13 @@ struct Channel {
 
 impl Channels {
     /// None yet.
-    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>) -> Self {
+    pub fn new(ingest: Ingest, settings: Arc<LiveSettings>) -> Self {
         Self { ingest, settings, list: Mutex::default() }
     }
 
     /// What channels may do.
-    pub fn settings(&self) -> &SourceSettings {
-        &self.settings
+    pub fn settings(&self) -> Arc<SourceSettings> {
+        self.settings.load()
     }
 
     /// None, and without workers: for tests of what stands before it.
@@ -130,7 +130,7 @@ impl Channels {
         let thread = IngestThread::start().expect("a thread");
         let workers = worker_api::WorkerHandles::over(0, Box::new(|_, _| Ok(())));
         let settings = SourceSettings { channels_max, ..SourceSettings::default() };
-        Self::new(Ingest::new(workers, &thread, 0), Arc::new(settings))
+        Self::new(Ingest::new(workers, &thread, 0), Arc::new(LiveSettings::new(Arc::new(settings))))
     }
 
     /// Adds a channel, which begins at once.
@@ -138,7 +138,7 @@ impl Channels {
         let key = (spec.app.clone(), spec.name.clone());
         let mut list = self.lock();
         let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel).map_err(NotAdded::Exists)?;
-        let most = self.settings.channels_max;
+        let most = self.settings().channels_max;
         if list.len() >= most {
             return Err(NotAdded::Full { most });
         }
@@ -187,17 +187,18 @@ impl Channels {
         let status = Arc::new(Status::new(channel, spec.items.clone(), time::now()));
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (removed, ends) = watch::channel(false);
-        let timeouts = OpenTimeouts { open: OPEN_TIMEOUT, frame: self.settings.stall_timeout };
-        let (opened, settings) = (Arc::clone(&spec), Arc::clone(&self.settings));
+        let settings = self.settings();
+        let timeouts = OpenTimeouts { open: OPEN_TIMEOUT, frame: settings.stall_timeout };
+        let (opened, of_items) = (Arc::clone(&spec), Arc::clone(&settings));
         let needs_length = spec.start.is_some();
-        let open = move |index: usize, join| Item::open(&opened.items[index], join, needs_length, &settings);
+        let open = move |index: usize, join| Item::open(&opened.items[index], join, needs_length, &of_items);
         let playlist =
             Playlist::new(Box::new(open), spec.items.len(), spec.looped, timeouts, Arc::clone(&status));
         let parts = Parts {
             app: spec.app.clone(),
             name: spec.name.clone(),
             start: spec.start,
-            settings: Arc::clone(&self.settings),
+            settings,
             ingest: self.ingest.clone(),
             status: Arc::clone(&status),
             commands: received,

@@ -39,7 +39,7 @@ use tokio::task::JoinHandle;
 
 use crate::ingest::Ingest;
 use crate::names::{Claim, SourceKind};
-use crate::settings::{AddedBy, SourceSettings};
+use crate::settings::{AddedBy, LiveSettings, SourceSettings};
 use crate::thread::IngestThread;
 
 /// Why a pull is not added.
@@ -57,7 +57,7 @@ pub enum NotAdded {
 #[derive(Debug)]
 pub struct Pulls {
     ingest: Ingest,
-    settings: Arc<SourceSettings>,
+    settings: Arc<LiveSettings>,
     running: Mutex<BTreeMap<(String, String), Running>>,
     on_demand: Arc<OnDemand>,
 }
@@ -72,7 +72,7 @@ struct Running {
 
 impl Pulls {
     /// None yet. Those on demand are begun by what workers report to `on_demand`.
-    pub fn new(ingest: Ingest, settings: Arc<SourceSettings>, on_demand: Arc<OnDemand>) -> Self {
+    pub fn new(ingest: Ingest, settings: Arc<LiveSettings>, on_demand: Arc<OnDemand>) -> Self {
         ingest.spawn(Arc::clone(&on_demand).run(ingest.clone()));
         Self { ingest, settings, running: Mutex::default(), on_demand }
     }
@@ -81,18 +81,20 @@ impl Pulls {
     pub fn idle(pulls_max: usize) -> Self {
         let thread = IngestThread::start().expect("a thread");
         let workers = worker_api::WorkerHandles::over(0, Box::new(|_, _| Ok(())));
-        let settings = Arc::new(SourceSettings { pulls_max, ..SourceSettings::default() });
+        let settings = SourceSettings { pulls_max, ..SourceSettings::default() };
+        let settings = Arc::new(LiveSettings::new(Arc::new(settings)));
         let on_demand = Arc::new(OnDemand::new(Arc::clone(&settings), None));
         Self::new(Ingest::new(workers, &thread, 0), settings, on_demand)
     }
 
     /// Starts one. Its success or failure shows in its status.
     pub fn add(&self, spec: PullSpec, added_by: AddedBy) -> Result<Arc<Pull>, NotAdded> {
-        spec.origin.check(added_by, &self.settings).map_err(NotAdded::Forbidden)?;
+        let settings = self.settings();
+        spec.origin.check(added_by, &settings).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
         let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull).map_err(NotAdded::Exists)?;
-        if running.len() >= self.settings.pulls_max {
+        if running.len() >= settings.pulls_max {
             return Err(NotAdded::Full);
         }
         let pull = Arc::new(Pull::new(spec, added_by));
@@ -101,8 +103,7 @@ impl Pulls {
             self.on_demand.add(Arc::clone(&pull));
             None
         } else {
-            let task = task::run(Arc::clone(&pull), self.ingest.clone(), Arc::clone(&self.settings));
-            Some(self.ingest.spawn(task))
+            Some(self.ingest.spawn(task::run(Arc::clone(&pull), self.ingest.clone(), settings)))
         };
         running.insert(key, Running { pull: Arc::clone(&pull), task, _claim: claim });
         Ok(pull)
@@ -121,9 +122,24 @@ impl Pulls {
         true
     }
 
+    /// Pulls that were added, with who added them. Not those that were begun by a pattern.
+    pub fn added(&self) -> Vec<Arc<Pull>> {
+        self.locked().values().map(|running| Arc::clone(&running.pull)).collect()
+    }
+
+    /// Whether `app/name` is pulled because of a pattern.
+    pub fn is_begun_by_pattern(&self, app: &str, name: &str) -> bool {
+        self.on_demand.running().iter().any(|pull| pull.spec.app == app && pull.spec.name == name)
+    }
+
+    /// Patterns are tried in the order of `specs`, others after them.
+    pub fn set_order(&self, specs: &[PullSpec]) {
+        self.on_demand.set_order(specs);
+    }
+
     /// What pulls may do.
-    pub fn settings(&self) -> &SourceSettings {
-        &self.settings
+    pub fn settings(&self) -> Arc<SourceSettings> {
+        self.settings.load()
     }
 
     /// All, by app and name, then those that were begun by a pattern.

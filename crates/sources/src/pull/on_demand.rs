@@ -23,10 +23,11 @@ use worker_api::cluster::{Elsewhere, Publication, Watched};
 use worker_api::network;
 use worker_api::streams::{Epoch, Published};
 
+use super::spec::PullSpec;
 use super::task::{self, Pull};
 use crate::ingest::Ingest;
 use crate::names::SourceKind;
-use crate::settings::SourceSettings;
+use crate::settings::LiveSettings;
 
 /// How soon a pull that cannot start is thought of again: another node publishes the stream, or
 /// there are as many pulls as there may be.
@@ -43,7 +44,7 @@ const ASKERS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct OnDemand {
     cluster: Option<Arc<dyn Elsewhere>>,
-    settings: Arc<SourceSettings>,
+    settings: Arc<LiveSettings>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -90,7 +91,7 @@ impl Drop for Demand {
 
 impl OnDemand {
     /// No rules yet. Whatever is not on demand is asked of and reported to `cluster`.
-    pub fn new(settings: Arc<SourceSettings>, cluster: Option<Arc<dyn Elsewhere>>) -> Self {
+    pub fn new(settings: Arc<LiveSettings>, cluster: Option<Arc<dyn Elsewhere>>) -> Self {
         Self { cluster, settings, inner: Mutex::default(), changed: Notify::new() }
     }
 
@@ -115,6 +116,12 @@ impl OnDemand {
                 stream.is_wanted = watch::Sender::new(stream.is_wanted());
             }
         }
+    }
+
+    /// Rules are tried in the order of `specs`, others after them.
+    pub(super) fn set_order(&self, specs: &[PullSpec]) {
+        let place = |rule: &Arc<Pull>| specs.iter().position(|spec| *spec == rule.spec).unwrap_or(usize::MAX);
+        self.lock().rules.sort_by_cached_key(place);
     }
 
     /// Pulls that run because of a pattern.
@@ -159,20 +166,21 @@ impl OnDemand {
     /// Starts the pull of a stream if it is wanted. False if it is, and cannot start yet.
     fn start(self: &Arc<Self>, key: &str, ingest: &Ingest) -> bool {
         let is_elsewhere = self.cluster.as_ref().is_some_and(|cluster| cluster.published(key).is_some());
+        let settings = self.settings.load();
         let mut inner = self.lock();
         let Inner { rules, streams, running, .. } = &mut *inner;
         let Some(stream) = streams.get_mut(key) else { return true };
         let is_wanted = stream.is_wanted() && stream.pull.is_none() && !stream.watched.is_published;
         let Some((app, name)) = key.rsplit_once('/') else { return true };
         let Some(rule) = rule_of(rules, app, name).filter(|_| is_wanted) else { return true };
-        if is_elsewhere || running.len() >= self.settings.on_demand_max {
+        if is_elsewhere || running.len() >= settings.on_demand_max {
             return false;
         }
         // Names that match a pattern are free: whoever makes some up has sources asked for that are not
         // there, and keeps a place for each until its players give up.
         // So whoever has room for one more begins it, whoever else waits for the same.
         let is_unanswered = |pull: &Pull| pull.status().state != super::State::Live;
-        let part = (self.settings.on_demand_max / UNANSWERED_PART).max(1);
+        let part = (settings.on_demand_max / UNANSWERED_PART).max(1);
         let has_room = |asker: &Option<IpAddr>| {
             running.iter().filter(|(pull, by)| by == asker && is_unanswered(pull)).count() < part
         };
@@ -181,7 +189,7 @@ impl OnDemand {
         let Some(asked_by) = asked_by else { return false };
         let is_pattern = rule.spec.is_pattern();
         let pull = if is_pattern {
-            match rule.spec.of_name(app, name, &self.settings) {
+            match rule.spec.of_name(app, name, &settings) {
                 Ok(spec) => Arc::new(Pull::of_rule(spec, rule)),
                 Err(reason) => {
                     tracing::warn!(stream = key, reason, "not pulled");
@@ -191,7 +199,7 @@ impl OnDemand {
         } else {
             Arc::clone(rule)
         };
-        if let Err(reason) = pull.spec.origin.check(pull.added_by, &self.settings) {
+        if let Err(reason) = pull.spec.origin.check(pull.added_by, &settings) {
             tracing::warn!(stream = key, reason, "not pulled");
             return true;
         }
@@ -203,7 +211,7 @@ impl OnDemand {
         running.push((Arc::clone(&pull), asked_by));
         let end = End { on_demand: Arc::clone(self), key: key.to_owned(), pull: Arc::clone(&pull) };
         let wanted = stream.is_wanted.subscribe();
-        let (of_pull, settings) = (ingest.clone(), Arc::clone(&self.settings));
+        let of_pull = ingest.clone();
         ingest.spawn(async move {
             // In this order: the publication ends before another may begin.
             let _end = end;
@@ -346,10 +354,11 @@ impl Elsewhere for OnDemand {
             return None;
         }
         let (app, name) = key.rsplit_once('/')?;
-        self.settings.check_name(app, name).ok()?;
+        let settings = self.settings.load();
+        settings.check_name(app, name).ok()?;
         rule_of(&inner.rules, app, name)?;
         let runs = inner.streams.get(key).is_some_and(|stream| stream.pull.is_some());
-        (runs || inner.running.len() < self.settings.on_demand_max).then_some(self.settings.on_demand_timeout)
+        (runs || inner.running.len() < settings.on_demand_max).then_some(settings.on_demand_timeout)
     }
 
     fn watched(&self, key: &str, watched: Watched) {

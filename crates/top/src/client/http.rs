@@ -16,14 +16,28 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 impl Connector {
     /// Asks for the cluster the server is a node of.
     pub(crate) fn cluster(&self) -> Result<Cluster, Failure> {
+        let (status, body) = self.ask("GET", CLUSTER_PATH)?;
+        match status {
+            StatusCode::OK => Cluster::from_json(&body)
+                .map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}"))),
+            StatusCode::NOT_FOUND => Err(Failure::Refused("this server is not part of a cluster".to_owned())),
+            status => Err(refusal(status, &body, self.authorization.is_some())),
+        }
+    }
+
+    /// Sends a request without a body, and returns the answer.
+    pub(crate) fn ask(&self, method: &str, path: &str) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut transport = self.open()?;
         let mut request = format!(
-            "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nUser-Agent: {}\r\n",
-            self.target.path(CLUSTER_PATH),
+            "{method} {} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nUser-Agent: {}\r\n",
+            self.target.path(path),
             self.target.authority(),
             AGENT,
         )
         .into_bytes();
+        if method != "GET" {
+            request.extend_from_slice(b"Content-Length: 0\r\n");
+        }
         if let Some(value) = &self.authorization {
             request.extend_from_slice(b"Authorization: ");
             request.extend_from_slice(value.as_bytes());
@@ -35,12 +49,7 @@ impl Connector {
         let answer = answer.map_err(|error| failure(error.into()))?;
         let (status, body) =
             split(&answer).ok_or_else(|| Failure::Lost("what answers there is no HTTP".to_owned()))?;
-        match status {
-            StatusCode::OK => Cluster::from_json(body)
-                .map_err(|error| Failure::Lost(format!("the answer cannot be read: {error}"))),
-            StatusCode::NOT_FOUND => Err(Failure::Refused("this server is not part of a cluster".to_owned())),
-            status => Err(refusal(status, body, self.authorization.is_some())),
-        }
+        Ok((status, body.to_vec()))
     }
 }
 

@@ -103,7 +103,17 @@ pub(crate) struct TagSlot<'a> {
     pub(crate) datagram: DatagramId,
 }
 
+/// Addresses that the sessions of a worker may have.
+fn peers_max(settings: &RtcSettings) -> usize {
+    settings.sessions_max.saturating_mul(PEERS_PER_SESSION)
+}
+
 impl UdpPort {
+    /// Sessions from now on have these limits.
+    pub(crate) fn apply_settings(&mut self, settings: &RtcSettings) {
+        self.peers.set_limit(peers_max(settings));
+    }
+
     /// Takes a bound socket. The reasons why better ways to send were not taken are in the log.
     ///
     /// `frames` is the interface and queue by which it may send past the kernel's UDP stack.
@@ -118,7 +128,7 @@ impl UdpPort {
             tracing::debug!(%local, reason, "a port sends by the socket that it receives by");
         }
         let batch = SendBatch::new(BatchLimits { bytes: BATCH_BYTES, datagrams: BATCH_DATAGRAMS });
-        let peers = PeerTable::new(settings.sessions_max.saturating_mul(PEERS_PER_SESSION));
+        let peers = PeerTable::new(peers_max(settings));
         let (reading, tags) = (Reading::default(), TagQueue::new(TAGS_TOGETHER));
         Ok(Self {
             socket,

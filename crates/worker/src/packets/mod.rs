@@ -158,6 +158,11 @@ impl Packets {
         })
     }
 
+    /// Sessions from now on have these limits.
+    pub(crate) fn apply_settings(&mut self, settings: &RtcSettings) {
+        self.sockets.ports.iter_mut().for_each(|(_, port)| port.apply_settings(settings));
+    }
+
     /// Puts ports and listeners into the event queue.
     pub(crate) fn register(&self, events: &EventQueue) -> io::Result<()> {
         if self.sockets.ports.len() > PORTS_MAX || self.listeners.len() > PORTS_MAX {

@@ -28,6 +28,7 @@ use crate::stats::columns::Outbox;
 use worker_api::AddressSlots;
 use worker_api::EndReason;
 use worker_api::handoff::ReturnQueue;
+use worker_api::live::{Current, Live};
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::WorkerSettings;
 use worker_api::snapshot::SessionId;
@@ -48,6 +49,8 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
         settings.rtc.udp = vec!["127.0.0.1:0".parse().expect("an address")];
     }
     let settings = Arc::new(settings);
+    let current = Current { settings: Arc::clone(&settings), policy: Arc::default() };
+    let live = Arc::new(Live::new(current));
     let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers).expect("a port");
     let queues: Vec<_> = listeners.iter().map(|_| EventQueue::new().expect("an event queue")).collect();
     let wakers: Vec<_> = queues.iter().map(|queue| queue.waker().expect("a waker")).collect();
@@ -63,8 +66,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 Packets::new(worker, sockets, &settings.rtc, clock, notices).expect("a worker's part");
             let ctx = Context::new(
                 worker,
-                Arc::clone(&settings),
-                Arc::default(),
+                Arc::clone(&live),
                 Slots { kept_connections: AddressSlots::new(1, 1), rtsp_pending: AddressSlots::new(1, 1) },
                 Arc::clone(&directory),
                 mailboxes,

@@ -104,12 +104,6 @@ pub(crate) enum Read {
 impl Connections {
     /// None yet.
     pub(crate) fn new(settings: &WorkerSettings) -> Self {
-        let max_message_bytes = settings.message_bytes_max;
-        // One message of audio and one of video may be unfinished at a time.
-        let publish_memory_bytes = max_message_bytes.saturating_mul(2);
-        let names = settings.names.clone();
-        let rtmp_config =
-            ServerConfig { max_message_bytes, publish_memory_bytes, names, ..ServerConfig::default() };
         Self {
             sessions: Table::default(),
             columns: Columns::default(),
@@ -119,8 +113,13 @@ impl Connections {
             defect: None,
             claims: VecDeque::new(),
             rtsp_ports: RtspPorts::default(),
-            rtmp_config,
+            rtmp_config: rtmp_config(settings),
         }
+    }
+
+    /// Connections that are opened from now on have these limits.
+    pub(crate) fn apply_settings(&mut self, settings: &WorkerSettings) {
+        self.rtmp_config = rtmp_config(settings);
     }
 
     /// Takes a connection that was accepted, here or by a worker that is full.
@@ -512,4 +511,12 @@ impl Session {
             self.pending.bytes.append(output);
         }
     }
+}
+
+/// What RTMP may take of a client. One message of audio and one of video may be unfinished at a time.
+fn rtmp_config(settings: &WorkerSettings) -> ServerConfig {
+    let max_message_bytes = settings.message_bytes_max;
+    let publish_memory_bytes = max_message_bytes.saturating_mul(2);
+    let names = settings.names.clone();
+    ServerConfig { max_message_bytes, publish_memory_bytes, names, ..ServerConfig::default() }
 }

@@ -120,6 +120,12 @@ impl Srt {
         })
     }
 
+    /// What is asked for from now on has these limits.
+    pub(crate) fn apply_settings(&self, settings: &SrtSettings) {
+        self.shared.handshakes.set(settings.handshakes_per_second_max);
+        self.shared.pending.set_limits(usize::MAX, settings.pending_per_address_max);
+    }
+
     /// Puts the sockets into the event queue.
     pub(crate) fn register(&self, events: &EventQueue) -> io::Result<()> {
         let mut ports = self.ports.iter().enumerate();

@@ -18,6 +18,7 @@ use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::command::Listed;
 use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
+use worker_api::live::{Current, Live};
 use worker_api::pattern::Pattern;
 use worker_api::rtc::RtcEndpoint;
 use worker_api::settings::{Application, ApplicationSettings, RtcSettings, WorkerSettings};
@@ -62,8 +63,7 @@ impl Node {
         let policy = Policy { publish: rules(), play: rules(), ..Policy::default() };
         let cluster = Arc::<Cluster>::default();
         let workers = Workers::start(
-            settings,
-            Arc::new(policy),
+            Arc::new(Live::new(Current { settings: Arc::new(settings), policy: Arc::new(policy) })),
             &AddressSlots::new(0, 0),
             mpsc::channel(HANDOFFS_MAX).0,
             mpsc::unbounded_channel().0,

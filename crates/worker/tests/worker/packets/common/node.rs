@@ -15,6 +15,7 @@ use worker_api::AddressSlots;
 use worker_api::auth::{Access, Rules};
 use worker_api::command::{Command, Listed};
 use worker_api::handoff::Handoff;
+use worker_api::live::{Current, Live};
 use worker_api::relay::{
     Attached, Fetched, LinkId, Offered, RelayCommand, RelayCounters, RelayNotice, RelayRefusal, RelayStats,
     Reply,
@@ -64,13 +65,14 @@ impl Node {
             play: anyone,
             ..worker_api::auth::Policy::default()
         };
+        let current = Current { settings: Arc::new(settings), policy: Arc::new(policy) };
+        let live = Arc::new(Live::new(current));
         let (handoffs, _handoffs) = mpsc::channel(16);
         let (sessions, _sessions) = mpsc::unbounded_channel();
         // Nobody reads statistics: they are dropped.
         let (stats, _) = mpsc::channel(1);
         let slots = AddressSlots::new(100, 100);
-        let workers = Workers::start(settings, Arc::new(policy), &slots, handoffs, sessions, stats, None)
-            .expect("free ports");
+        let workers = Workers::start(live, &slots, handoffs, sessions, stats, None).expect("free ports");
         let published = Box::new(workers.published());
         let (notify, notices) = mpsc::unbounded_channel();
         let node = Self { workers: Some(workers), published, notices, _handoffs, _sessions };

@@ -1,0 +1,337 @@
+//! Reload of the configuration while the server runs: SIGHUP, the API, `millstream reload`.
+//!
+//! ```text
+//! read the file ─▶ check all of it, as at the start ─▶ merge: live keys new, others as they are
+//!   ─▶ prepare what can fail: certificates, keys of signed tokens, sources ─▶ switch
+//! ```
+//!
+//! Up to the switch nothing has changed, and the switch cannot fail: all or nothing. One task does it, so
+//! reloads come one after the other, and requests that wait share one. The same task looks after changed
+//! files of certificates.
+
+mod sources;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::sources::Ingest;
+use ::sources::key_set::{self, KeySource};
+use ::sources::settings::LiveSettings;
+use config::Config;
+use config::error::ConfigError;
+use config::reload::{Changes, Contents};
+use config::resolve::Resolved;
+use control::Context;
+use control::reload::{Answer, Reloaded, Request};
+use jwt::Verifier;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use worker_api::auth::Policy;
+use worker_api::certificates::Certificate;
+use worker_api::live::Current;
+
+use self::sources::Plan;
+use crate::loader::{Loader, Stamp, stamp};
+use crate::logging::LiveLogging;
+use crate::server::keep_alive_limits;
+
+/// A certificate that expires within this time is warned of.
+const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
+
+/// What a reload changes besides what [`Context`] has.
+pub(crate) struct ReloadParts {
+    /// Reads the configuration; `None` where a program has passed it on.
+    pub(crate) loader: Option<Loader>,
+    /// The configuration in effect.
+    pub(crate) config: Config,
+    pub(crate) context: Arc<Context>,
+    pub(crate) ingest: Ingest,
+    pub(crate) sources: Arc<LiveSettings>,
+    pub(crate) logging: LiveLogging,
+    /// Keys of signed tokens that are read again and again, and the task that does.
+    pub(crate) key_set: Option<JoinHandle<()>>,
+    /// How long sessions have to end when the server stops.
+    pub(crate) drain_seconds: Arc<AtomicU64>,
+}
+
+/// Does reloads.
+pub(crate) struct Reloader {
+    parts: ReloadParts,
+    running: Arc<Config>,
+    contents: Contents,
+    /// The file was blank when it was read last.
+    is_blank: bool,
+    /// Files of certificates, as they were when they were looked at last.
+    stamps: Vec<Option<Stamp>>,
+    /// Expiry of certificates that were warned of.
+    warned: Vec<Duration>,
+}
+
+/// What is read and checked, before anything changes.
+struct Loaded {
+    merged: Config,
+    /// What `merged` means.
+    resolved: Resolved,
+    changes: Changes,
+    contents: Contents,
+    is_blank: bool,
+    stamps: Vec<Option<Stamp>>,
+}
+
+impl Reloader {
+    /// For a server that has just started.
+    pub(crate) fn new(parts: ReloadParts) -> Self {
+        let running = Arc::new(parts.config.clone());
+        let contents = running.contents();
+        Self { parts, running, contents, is_blank: false, stamps: Vec::new(), warned: Vec::new() }
+    }
+
+    /// Until nobody can ask any more.
+    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        loop {
+            let look = Duration::from_secs(self.running.tls.check_seconds.unsigned_abs());
+            let look_again = async {
+                match look.is_zero() {
+                    true => std::future::pending().await,
+                    false => tokio::time::sleep(look).await,
+                }
+            };
+            tokio::select! {
+                request = requests.recv() => {
+                    let Some(first) = request else { return };
+                    let mut waiting = vec![first];
+                    while let Ok(request) = requests.try_recv() {
+                        waiting.push(request);
+                    }
+                    let answer = Arc::new(self.reload().await);
+                    for request in waiting {
+                        // Who has gone needs no answer.
+                        let _ = request.send(Arc::clone(&answer));
+                    }
+                }
+                () = look_again => self.check_certificates().await,
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Answer {
+        let answer = self.try_reload().await;
+        match &answer {
+            Ok(reloaded) => tracing::info!(
+                changed = ?reloaded.changed,
+                needs_restart = ?reloaded.needs_restart,
+                started = ?reloaded.started,
+                restarted = ?reloaded.restarted,
+                ended = ?reloaded.ended,
+                "configuration reloaded"
+            ),
+            Err(errors) => {
+                for error in errors {
+                    tracing::error!(error, "configuration not reloaded: nothing has changed");
+                }
+            }
+        }
+        self.parts.context.reload.count(&answer, now().as_secs());
+        answer
+    }
+
+    async fn try_reload(&mut self) -> Answer {
+        let Some(loader) = self.parts.loader.clone() else {
+            return Err(vec!["the configuration of this server is not in a file".to_owned()]);
+        };
+        let (running, contents, was_blank) =
+            (Arc::clone(&self.running), self.contents.clone(), self.is_blank);
+        // On a thread of its own: files may be on a disk that is slow, or away.
+        let load = move || load(&loader, &running, &contents, was_blank);
+        let loaded = tokio::task::spawn_blocking(load).await;
+        let loaded = loaded.map_err(|_| vec!["the configuration could not be read".to_owned()])?;
+        let mut loaded =
+            loaded.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>())?;
+        let key_source = self.prepare_keys(&mut loaded).await?;
+        let certificates = self.prepare_certificates(&loaded)?;
+        let plan = Plan::new(&self.parts.context, &loaded.resolved)?;
+        Ok(self.switch(loaded, key_source, certificates, plan))
+    }
+
+    /// Signed tokens: keys that are in use stay if nothing about them has changed, and new ones must be there
+    /// before they count. Returns what the new ones are, if they are new.
+    async fn prepare_keys(&self, loaded: &mut Loaded) -> Result<Option<NewKeys>, Vec<String>> {
+        let is_of_keys = |key: &str| key.starts_with("auth.jw");
+        let has_changed = loaded.changes.changed.iter().any(|key| is_of_keys(key))
+            || self.contents.differs(&loaded.contents, is_of_keys);
+        let policy = &mut loaded.resolved.policy;
+        if !has_changed {
+            let used = self.parts.context.policy();
+            keep_verifier(policy, &used);
+            return Ok(None);
+        }
+        let signed = loaded.resolved.signed.take();
+        if let Some((verifier, source)) = &signed {
+            let read = key_set::read_once(verifier, source, &loaded.resolved.sources).await;
+            read.map_err(|reason| vec![format!("the keys of signed tokens could not be read: {reason}")])?;
+        }
+        Ok(Some(NewKeys(signed)))
+    }
+
+    /// Certificates that take the place of those in use, if they are to.
+    fn prepare_certificates(&self, loaded: &Loaded) -> Result<Option<Arc<Vec<Certificate>>>, Vec<String>> {
+        let (used, new) = (&self.parts.context.reload.certificates, &loaded.resolved.certificates);
+        let Some((used, new)) = used.as_ref().zip(new.as_ref()) else { return Ok(None) };
+        if !loaded.changes.changed.iter().any(|key| key.starts_with("tls.")) {
+            return Ok(None);
+        }
+        let new = new.list();
+        match used.objection(&new, now()) {
+            Some(objection) => Err(vec![objection]),
+            None => Ok(Some(new)),
+        }
+    }
+
+    /// Applies what was prepared.
+    fn switch(
+        &mut self,
+        loaded: Loaded,
+        keys: Option<NewKeys>,
+        certificates: Option<Arc<Vec<Certificate>>>,
+        plan: Plan,
+    ) -> Reloaded {
+        let Loaded { merged, resolved, changes, contents, is_blank, stamps, .. } = loaded;
+        let Resolved { worker: mut settings, policy, sources, push_limits, .. } = resolved;
+        let ReloadParts { context, ingest, logging, .. } = &self.parts;
+        if let Some(store) = &context.reload.certificates
+            && let Some(certificates) = certificates
+        {
+            store.replace(certificates);
+        }
+        // Listeners go on with the store that they have.
+        let used = context.current.settings();
+        settings.rtmps_tls.clone_from(&used.rtmps_tls);
+        settings.https_tls.clone_from(&used.https_tls);
+        let (total, per_address) = keep_alive_limits(&settings.keep_alive);
+        context.keep_alive.set_limits(total, per_address);
+        ingest.set_message_bytes_max(settings.message_bytes_max);
+        context.current.replace(Current { settings: Arc::new(settings), policy: Arc::new(policy) });
+        context.rtc.apply_settings();
+        set_usize(&context.metrics_streams_max, merged.metrics.streams_max);
+        self.parts.drain_seconds.store(merged.shutdown.drain_seconds.unsigned_abs(), Ordering::Relaxed);
+        logging.apply(&merged.log);
+        let sources = Arc::new(sources);
+        self.parts.sources.replace(Arc::clone(&sources));
+        context.pushes.set_settings(pushes::PushSettings { sources: Arc::clone(&sources), ..push_limits });
+        let (started, restarted, ended) = plan.apply(context);
+        if let Some(NewKeys(signed)) = keys {
+            let task = signed
+                .map(|(verifier, source)| ingest.spawn(key_set::keep_up_to_date(verifier, source, sources)));
+            if let Some(before) = std::mem::replace(&mut self.parts.key_set, task) {
+                before.abort();
+            }
+        }
+        self.running = Arc::new(merged);
+        (self.contents, self.is_blank, self.stamps) = (contents, is_blank, stamps);
+        let Changes { changed, needs_restart, unchanged } = changes;
+        Reloaded { changed, needs_restart, unchanged, started, restarted, ended }
+    }
+
+    /// Takes up certificates whose files have changed. What is not good changes nothing, and is said once.
+    async fn check_certificates(&mut self) {
+        let Some(store) = self.parts.context.reload.certificates.clone() else { return };
+        if self.running.certificate_files().is_empty() {
+            return;
+        }
+        let (config, before) = (Arc::clone(&self.running), self.stamps.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            // Before they are read: what changes meanwhile is read again.
+            let stamps = stamps(&config);
+            let read = (stamps != before).then(|| config.read_certificates());
+            (stamps, read)
+        });
+        let Ok((stamps, read)) = read.await else { return };
+        self.stamps = stamps;
+        self.warn_of_expiry(&store.list());
+        let Some(read) = read else { return };
+        let new =
+            read.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("; "));
+        let new = new.and_then(|new| store.objection(&new, now()).map_or(Ok(new), Err));
+        let counters = &self.parts.context.reload.counters;
+        match new {
+            Ok(new) if store.is_same(&new) => {}
+            Ok(new) => {
+                tracing::info!(certificates = ?new, "changed certificates taken up");
+                store.replace(Arc::new(new));
+                counters.certificates_taken.fetch_add(1, Ordering::Relaxed);
+                self.contents = self.running.contents();
+            }
+            Err(error) => {
+                tracing::error!(error, "changed certificates cannot be used: those in use stay");
+                counters.certificates_refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Once for each.
+    fn warn_of_expiry(&mut self, certificates: &[Certificate]) {
+        self.warned.retain(|expiry| certificates.iter().any(|certificate| certificate.not_after == *expiry));
+        for certificate in certificates {
+            let expiry = certificate.not_after;
+            if now() + EXPIRES_SOON >= expiry && !self.warned.contains(&expiry) {
+                let at = worker_api::time::rfc3339(UNIX_EPOCH + expiry);
+                tracing::warn!(source = certificate.source, at, "a certificate expires soon, or has expired");
+                self.warned.push(expiry);
+            }
+        }
+    }
+}
+
+/// Keys of signed tokens that take the place of others; none if there are no such tokens any more, or a
+/// secret alone.
+struct NewKeys(Option<(Arc<Verifier>, KeySource)>);
+
+/// Reads and checks the whole configuration as at the start, and what of it takes effect now.
+fn load(
+    loader: &Loader,
+    running: &Config,
+    contents: &Contents,
+    was_blank: bool,
+) -> Result<Loaded, Vec<ConfigError>> {
+    let (config, is_blank) = loader.load()?;
+    if is_blank
+        && !was_blank
+        && let Some(file) = &loader.file
+    {
+        // An editor that writes a file empties it first, and without rules everybody may play.
+        let message =
+            "the file is empty, and was not when it was read last: write a comment into it if that is meant";
+        let origin = config::error::Origin::File { path: file.display().to_string(), line: 1 };
+        return Err(vec![ConfigError::new(&origin, message)]);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let after = config.contents();
+    config::resolve::resolve(&config, &variable)?;
+    let (merged, changes) = running.merge(&config, contents, &after);
+    let stamps = stamps(&merged);
+    let resolved = config::resolve::resolve(&merged, &variable)?;
+    Ok(Loaded { merged, resolved, changes, contents: after, is_blank, stamps })
+}
+
+fn stamps(config: &Config) -> Vec<Option<Stamp>> {
+    config.certificate_files().into_iter().map(|file| stamp(Path::new(file))).collect()
+}
+
+/// The keys that `used` checks signed tokens with.
+fn keep_verifier(policy: &mut Policy, used: &Policy) {
+    let Some(used) = &used.signed else { return };
+    for new in [&mut policy.signed, &mut policy.manage.signed].into_iter().flatten() {
+        new.verifier = Arc::clone(&used.verifier);
+    }
+}
+
+fn set_usize(to: &AtomicUsize, value: i64) {
+    to.store(usize::try_from(value).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// Since 1970.
+fn now() -> Duration {
+    worker_api::time::since_1970()
+}
