@@ -59,9 +59,13 @@ pub fn main() -> ExitCode {
     if let Command::FetchTrace(arguments) = &command {
         return fetch_trace::run(arguments);
     }
-    let loader = Loader { file: cli.sources.config, flags, demo: matches!(command, Command::Demo) };
+    let demo = matches!(command, Command::Demo);
+    let mut loader = Loader { file: cli.sources.config, flags, demo, was_blank: false };
     let config = match loader.load() {
-        Ok((config, _)) => config,
+        Ok((config, is_blank)) => {
+            loader.was_blank = is_blank;
+            config
+        }
         Err(errors) => return report(&errors),
     };
     let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());

@@ -19,6 +19,8 @@ pub(crate) struct Loader {
     pub(crate) flags: Vec<(String, String, String)>,
     /// The command `demo` turns the demo channel on.
     pub(crate) demo: bool,
+    /// The file was blank when it was read last with success.
+    pub(crate) was_blank: bool,
 }
 
 impl Loader {
@@ -47,10 +49,8 @@ fn read(path: &Path) -> Result<(String, String), ConfigError> {
     for _ in 0..ATTEMPTS.0 {
         let before = stamp(path);
         let text = std::fs::read_to_string(path).map_err(failed)?;
-        // What is no ordinary file has no length, and is read once.
-        if before == stamp(path)
-            && (!path.is_file() || before.is_some_and(|stamp| stamp.1 == text.len() as u64))
-        {
+        // A pipe can be read once.
+        if before == stamp(path) || !path.is_file() {
             return Ok((name, text));
         }
         std::thread::sleep(ATTEMPTS.1);

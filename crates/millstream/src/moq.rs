@@ -40,7 +40,6 @@ impl Moq {
                 workers: worker_api::WorkerHandles::new(workers.handles().to_vec()),
                 home: Box::new(workers.home()),
                 published,
-                frame_bytes_max: settings.message_bytes_max as usize,
             })
         };
         Ok(Self { thread: moq.map(start).transpose()? })

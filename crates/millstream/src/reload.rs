@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use ::sources::Ingest;
-use ::sources::key_set::{self, KeySource};
+use ::sources::key_set::{self, KeySource, Place};
 use ::sources::settings::LiveSettings;
 use config::Config;
 use config::error::ConfigError;
@@ -35,7 +35,6 @@ use worker_api::live::Current;
 use self::sources::Plan;
 use crate::loader::{Loader, Stamp, stamp};
 use crate::logging::LiveLogging;
-use crate::server::keep_alive_limits;
 
 /// A certificate that expires within this time is warned of.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
@@ -61,8 +60,6 @@ pub(crate) struct Reloader {
     parts: ReloadParts,
     running: Arc<Config>,
     contents: Contents,
-    /// The file was blank when it was read last.
-    is_blank: bool,
     /// Files of certificates, as they were when they were looked at last.
     stamps: Vec<Option<Stamp>>,
     /// Expiry of certificates that were warned of.
@@ -85,7 +82,7 @@ impl Reloader {
     pub(crate) fn new(parts: ReloadParts) -> Self {
         let running = Arc::new(parts.config.clone());
         let contents = running.contents();
-        Self { parts, running, contents, is_blank: false, stamps: Vec::new(), warned: Vec::new() }
+        Self { parts, running, contents, stamps: Vec::new(), warned: Vec::new() }
     }
 
     /// Until nobody can ask any more.
@@ -141,10 +138,9 @@ impl Reloader {
         let Some(loader) = self.parts.loader.clone() else {
             return Err(vec!["the configuration of this server is not in a file".to_owned()]);
         };
-        let (running, contents, was_blank) =
-            (Arc::clone(&self.running), self.contents.clone(), self.is_blank);
+        let (running, contents) = (Arc::clone(&self.running), self.contents.clone());
         // On a thread of its own: files may be on a disk that is slow, or away.
-        let load = move || load(&loader, &running, &contents, was_blank);
+        let load = move || load(&loader, &running, &contents);
         let loaded = tokio::task::spawn_blocking(load).await;
         let loaded = loaded.map_err(|_| vec!["the configuration could not be read".to_owned()])?;
         let mut loaded =
@@ -158,9 +154,7 @@ impl Reloader {
     /// Signed tokens: keys that are in use stay if nothing about them has changed, and new ones must be there
     /// before they count. Returns what the new ones are, if they are new.
     async fn prepare_keys(&self, loaded: &mut Loaded) -> Result<Option<NewKeys>, Vec<String>> {
-        let is_of_keys = |key: &str| key.starts_with("auth.jw");
-        let has_changed = loaded.changes.changed.iter().any(|key| is_of_keys(key))
-            || self.contents.differs(&loaded.contents, is_of_keys);
+        let has_changed = loaded.changes.changed.iter().any(|key| key.starts_with("auth.jw"));
         let policy = &mut loaded.resolved.policy;
         if !has_changed {
             let used = self.parts.context.policy();
@@ -170,7 +164,12 @@ impl Reloader {
         let signed = loaded.resolved.signed.take();
         if let Some((verifier, source)) = &signed {
             let read = key_set::read_once(verifier, source, &loaded.resolved.sources).await;
-            read.map_err(|reason| vec![format!("the keys of signed tokens could not be read: {reason}")])?;
+            read.map_err(|reason| {
+                let is_url = matches!(source.place, Place::Url(_));
+                let key = if is_url { "auth.jwks_url" } else { "auth.jwks_file" };
+                let message = format!("`{key}`: the keys of signed tokens could not be read: {reason}");
+                vec![ConfigError::new(&loaded.merged.origin(key), message).to_string()]
+            })?;
         }
         Ok(Some(NewKeys(signed)))
     }
@@ -209,7 +208,7 @@ impl Reloader {
         let used = context.current.settings();
         settings.rtmps_tls.clone_from(&used.rtmps_tls);
         settings.https_tls.clone_from(&used.https_tls);
-        let (total, per_address) = keep_alive_limits(&settings.keep_alive);
+        let (total, per_address) = settings.keep_alive.places();
         context.keep_alive.set_limits(total, per_address);
         ingest.set_message_bytes_max(settings.message_bytes_max);
         context.current.replace(Current { settings: Arc::new(settings), policy: Arc::new(policy) });
@@ -229,7 +228,10 @@ impl Reloader {
             }
         }
         self.running = Arc::new(merged);
-        (self.contents, self.is_blank, self.stamps) = (contents, is_blank, stamps);
+        (self.contents, self.stamps) = (contents, stamps);
+        if let Some(loader) = &mut self.parts.loader {
+            loader.was_blank = is_blank;
+        }
         let Changes { changed, needs_restart, unchanged } = changes;
         Reloaded { changed, needs_restart, unchanged, started, restarted, ended }
     }
@@ -261,7 +263,7 @@ impl Reloader {
                 tracing::info!(certificates = ?new, "changed certificates taken up");
                 store.replace(Arc::new(new));
                 counters.certificates_taken.fetch_add(1, Ordering::Relaxed);
-                self.contents = self.running.contents();
+                self.contents.take_certificates(&self.running.contents());
             }
             Err(error) => {
                 tracing::error!(error, "changed certificates cannot be used: those in use stay");
@@ -289,15 +291,10 @@ impl Reloader {
 struct NewKeys(Option<(Arc<Verifier>, KeySource)>);
 
 /// Reads and checks the whole configuration as at the start, and what of it takes effect now.
-fn load(
-    loader: &Loader,
-    running: &Config,
-    contents: &Contents,
-    was_blank: bool,
-) -> Result<Loaded, Vec<ConfigError>> {
+fn load(loader: &Loader, running: &Config, contents: &Contents) -> Result<Loaded, Vec<ConfigError>> {
     let (config, is_blank) = loader.load()?;
     if is_blank
-        && !was_blank
+        && !loader.was_blank
         && let Some(file) = &loader.file
     {
         // An editor that writes a file empties it first, and without rules everybody may play.

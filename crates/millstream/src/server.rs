@@ -54,7 +54,7 @@ use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
-use worker_api::settings::{KeepAliveSettings, WorkerSettings};
+use worker_api::settings::WorkerSettings;
 use worker_api::time::since_1970;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -205,7 +205,8 @@ impl Running {
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
-        let keep_alive = keep_alive_slots(&settings.keep_alive);
+        let (total_max, per_address_max) = settings.keep_alive.places();
+        let keep_alive = AddressSlots::new(total_max, per_address_max);
         let mut workers =
             Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, elsewhere)
                 .map_err(|error| explain_start(&settings, &error))?;
@@ -374,18 +375,6 @@ impl Running {
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     }
-}
-
-/// Places of HTTP connections that stay open after an answer; none where keep-alive is off.
-fn keep_alive_slots(settings: &KeepAliveSettings) -> AddressSlots {
-    let (total_max, per_address_max) = keep_alive_limits(settings);
-    AddressSlots::new(total_max, per_address_max)
-}
-
-/// How many there are, in all and for one address.
-pub(crate) fn keep_alive_limits(settings: &KeepAliveSettings) -> (usize, usize) {
-    let total_max = if settings.timeout.is_zero() { 0 } else { settings.connections_max };
-    (total_max, settings.per_address_max)
 }
 
 /// The thread that cuts streams into segments, unless that is off.

@@ -196,7 +196,7 @@ impl Publication {
         };
         let workers = &self.shared.workers;
         let worker = workers.least_busy().await.map_err(|_| Refusal::Full)?;
-        workers.publish(worker, request, self.shared.frame_bytes_max).await.unwrap_or(Err(Refusal::Full))
+        workers.publish(worker, request, self.shared.frame_bytes_max()).await.unwrap_or(Err(Refusal::Full))
     }
 
     /// Hands on what comes.

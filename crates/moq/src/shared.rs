@@ -23,9 +23,14 @@ pub(crate) struct Shared {
     pub(crate) workers: WorkerHandles,
     pub(crate) home: Box<HomeOf>,
     pub(crate) streams: Streams,
-    /// Longest frame of a publisher.
-    pub(crate) frame_bytes_max: usize,
     pub(crate) status: Arc<MoqStatus>,
+}
+
+impl Shared {
+    /// Longest frame of a publisher.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        self.current.settings().message_bytes_max as usize
+    }
 }
 
 /// Who is at the other end.

@@ -58,8 +58,6 @@ pub struct MoqInput {
     pub home: Box<HomeOf>,
     /// Streams that begin to be published.
     pub published: Receiver<StreamPublished>,
-    /// Longest frame that workers take.
-    pub frame_bytes_max: usize,
 }
 
 impl fmt::Debug for MoqInput {
@@ -84,7 +82,7 @@ impl MoqThread {
     /// # Errors
     /// A sentence: a port is in use, or the certificate does not serve.
     pub fn start(input: MoqInput) -> Result<Self, String> {
-        let MoqInput { settings, names, current, workers, home, published, frame_bytes_max } = input;
+        let MoqInput { settings, names, current, workers, home, published } = input;
         let (tls, hash) = match &settings.tls {
             Some(tls) => (Arc::clone(tls), None),
             None => {
@@ -115,8 +113,7 @@ impl MoqThread {
         }
         let of_thread = Arc::clone(&status);
         let streams = Streams::new();
-        let shared =
-            Shared { settings, names, current, workers, home, streams, frame_bytes_max, status: of_thread };
+        let shared = Shared { settings, names, current, workers, home, streams, status: of_thread };
         let (running, stopped) = oneshot::channel::<()>();
         let (ending, ended) = oneshot::channel::<()>();
         worker_api::thread::spawn("moq", move || {

@@ -31,7 +31,7 @@ impl Certificate {
     /// A chain, its own certificate first, with the key of that.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence: the key is of another certificate, or one of them cannot be read.
+    /// What is wrong with it, as a sentence: the key is that of another certificate, or one cannot be read.
     pub fn new(
         source: String,
         chain: Vec<CertificateDer<'static>>,

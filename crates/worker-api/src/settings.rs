@@ -82,6 +82,15 @@ pub struct KeepAliveSettings {
     pub per_address_max: usize,
 }
 
+impl KeepAliveSettings {
+    /// Places of connections that stay open after an answer, in all and for one address; none where
+    /// keep-alive is off.
+    pub fn places(&self) -> (usize, usize) {
+        let total_max = if self.timeout.is_zero() { 0 } else { self.connections_max };
+        (total_max, self.per_address_max)
+    }
+}
+
 /// Settings of WebRTC sessions, on every worker the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcSettings {

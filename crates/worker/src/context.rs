@@ -87,7 +87,7 @@ impl Context {
         mailboxes: Mailboxes,
         events: EventQueue,
     ) -> Self {
-        // In this order: a value that comes in between is taken up twice.
+        // In this order, see `take_up_settings`.
         let version = live.version();
         let Current { settings, policy } = live.load();
         let cores = &settings.cores;
@@ -122,15 +122,16 @@ impl Context {
         self.now_ms = self.now.duration_since(self.began).as_millis() as u64;
     }
 
-    /// Takes up settings and rules that have been replaced; answers whether they have.
-    pub(crate) fn take_up_settings(&mut self) -> bool {
-        let version = self.live.version();
-        if version == self.version {
-            return false;
-        }
-        self.version = version;
+    /// Whether settings and rules have been replaced since they were taken up.
+    pub(crate) fn has_new_settings(&self) -> bool {
+        self.live.version() != self.version
+    }
+
+    /// Takes them up.
+    pub(crate) fn take_up_settings(&mut self) {
+        // In this order: what is replaced in between is taken up again at the next turn.
+        self.version = self.live.version();
         Current { settings: self.settings, policy: self.policy } = self.live.load();
-        true
     }
 
     /// When a session is to end that may last until this time since 1970.

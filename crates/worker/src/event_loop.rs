@@ -158,8 +158,8 @@ impl Worker {
         self.ctx.mailboxes.woke_up();
         self.ctx.read_clock();
         // Before any input: what a client asks for after a reload was answered meets the new rules.
-        if self.ctx.take_up_settings() {
-            self.apply_settings();
+        if self.ctx.has_new_settings() {
+            self.take_up_settings();
         }
         let started = self.ctx.now;
         self.turn(ready);
@@ -169,8 +169,9 @@ impl Worker {
         self.ctx.counters.loop_busy_us += self.ctx.load.turn_took(self.ctx.now - started);
     }
 
-    /// Passes settings on to those that keep something made of them.
-    fn apply_settings(&mut self) {
+    /// Takes up settings that were replaced, and passes them on to those that keep something made of them.
+    fn take_up_settings(&mut self) {
+        self.ctx.take_up_settings();
         let settings = &self.ctx.settings;
         self.connections.apply_settings(settings);
         self.packets.apply_settings(&settings.rtc);

@@ -99,6 +99,7 @@ mod pushes;
 mod recording;
 mod reload;
 mod reload_certificates;
+mod reload_tokens;
 mod rtc_back_ends;
 mod rtc_counter_mode;
 mod rtc_network_faults;
