@@ -43,8 +43,6 @@ const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
 pub(crate) struct ReloadParts {
     /// Reads the configuration; `None` where a program has passed it on.
     pub(crate) loader: Option<Loader>,
-    /// The configuration in effect.
-    pub(crate) config: Config,
     pub(crate) context: Arc<Context>,
     pub(crate) ingest: Ingest,
     pub(crate) sources: Arc<LiveSettings>,
@@ -58,6 +56,7 @@ pub(crate) struct ReloadParts {
 /// Does reloads.
 pub(crate) struct Reloader {
     parts: ReloadParts,
+    /// The configuration in effect.
     running: Arc<Config>,
     contents: Contents,
     /// Files of certificates, as they were when they were looked at last.
@@ -78,10 +77,10 @@ struct Loaded {
 }
 
 impl Reloader {
-    /// For a server that has just started.
-    pub(crate) fn new(parts: ReloadParts) -> Self {
-        let running = Arc::new(parts.config.clone());
-        let contents = running.contents();
+    /// For a server that has just started with `config`.
+    pub(crate) fn new(config: Config, parts: ReloadParts) -> Self {
+        let contents = config.contents();
+        let running = Arc::new(config);
         Self { parts, running, contents, stamps: Vec::new(), warned: Vec::new() }
     }
 
@@ -292,17 +291,7 @@ struct NewKeys(Option<(Arc<Verifier>, KeySource)>);
 
 /// Reads and checks the whole configuration as at the start, and what of it takes effect now.
 fn load(loader: &Loader, running: &Config, contents: &Contents) -> Result<Loaded, Vec<ConfigError>> {
-    let (config, is_blank) = loader.load()?;
-    if is_blank
-        && !loader.was_blank
-        && let Some(file) = &loader.file
-    {
-        // An editor that writes a file empties it first, and without rules everybody may play.
-        let message =
-            "the file is empty, and was not when it was read last: write a comment into it if that is meant";
-        let origin = config::error::Origin::File { path: file.display().to_string(), line: 1 };
-        return Err(vec![ConfigError::new(&origin, message)]);
-    }
+    let (config, is_blank) = loader.load_again()?;
     let variable = |name: &str| std::env::var(name).ok();
     let after = config.contents();
     config::resolve::resolve(&config, &variable)?;

@@ -288,17 +288,16 @@ impl Running {
             ingest.spawn(demo::run(ingest.clone(), app, stream));
         }
         let drain_seconds = Arc::new(AtomicU64::new(config.shutdown.drain_seconds.unsigned_abs()));
-        let reloader = Reloader::new(ReloadParts {
+        let parts = ReloadParts {
             loader,
-            config,
             context: Arc::clone(&context),
             ingest,
             sources,
             logging: logging.live.clone(),
             key_set,
             drain_seconds: Arc::clone(&drain_seconds),
-        });
-        let reloader = tokio::spawn(reloader.run(requests));
+        };
+        let reloader = tokio::spawn(Reloader::new(config, parts).run(requests));
         let sources = sources_thread;
         let pushes = pushes_thread;
         Ok(Self {

@@ -2,7 +2,7 @@
 //! nothing, and what has not changed goes on.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
@@ -155,6 +155,28 @@ fn sighup_reloads_and_a_storm_of_them_ends_with_the_last_file() {
     eventually("SIGUSR2 is answered in the log", || server.log().contains("SIGUSR2").then_some(()));
     server.terminate();
     assert!(server.wait_for_exit(crate::common::TIMEOUT).success());
+}
+
+#[test]
+fn a_file_that_is_written_in_place_is_never_taken_for_an_empty_one() {
+    let good = "[auth]\npublish_token = 'old'\nplay_token = 'meadow'\n";
+    let mut server = Server::spawn(good);
+    let path = server.dir.path().join("millstream.toml");
+    let writer = std::thread::spawn(move || {
+        for _ in 0..40 {
+            let mut file = fs::File::create(&path).expect("emptied");
+            std::thread::yield_now();
+            file.write_all(good.as_bytes()).expect("written");
+        }
+    });
+    while !writer.is_finished() {
+        server.signal(Signal::SIGHUP);
+        assert!(!may_publish(&server, "none"), "this machine may publish only while there is no token");
+    }
+    writer.join().expect("it has written");
+    assert_eq!(ask(&server, &[]).status, 200);
+    assert!(may_publish(&server, "old") && !may_publish(&server, "none"));
+    server.assert_healthy();
 }
 
 #[test]
