@@ -4,6 +4,7 @@
 //! and `--help` are written from it, and a test compares the committed page with it. What the
 //! values become for the workers is in `resolve.rs`.
 
+mod hooks;
 mod moq;
 mod push;
 mod record;
@@ -13,6 +14,7 @@ mod srt;
 mod tls;
 mod vod;
 
+pub use hooks::Hooks;
 pub use moq::Moq;
 pub use push::{PushEntry, PushLimits};
 pub use record::{Record, RecordRule, Upload};

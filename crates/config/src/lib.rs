@@ -6,6 +6,7 @@
 mod cluster;
 pub mod error;
 pub mod file;
+mod hooks;
 pub mod keys;
 mod moq;
 mod policy;
@@ -129,6 +130,7 @@ config! {
     vod: Vod,
     transcoding: Transcoding,
     auth: Auth,
+    hooks: Hooks,
     log: Log,
     metrics: Metrics,
     shutdown: Shutdown,

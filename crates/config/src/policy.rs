@@ -86,6 +86,8 @@ pub(super) fn policy(
             metrics_tokens: metrics_token,
         },
         signed,
+        // They are put in where they start.
+        hooks: None,
     }
 }
 

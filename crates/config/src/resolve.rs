@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Rtsps, Stream};
 use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
-use super::{Config, cluster, moq, policy, record, rtc, sources, srt, tls, upload, vod};
+use super::{Config, cluster, hooks, moq, policy, record, rtc, sources, srt, tls, upload, vod};
+use ::hooks::settings::HookSettings;
 use ::pushes::{PushSettings, PushSpec};
 use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
@@ -65,6 +66,8 @@ pub struct Resolved {
     pub vod: Option<VodSettings>,
     /// Media over QUIC; `None`: it is off.
     pub moq: Option<MoqSettings>,
+    /// Who is asked about publishers and players, and told what happens; `None`: nobody.
+    pub hooks: Option<HookSettings>,
     /// What this node is among others, if it is.
     pub cluster: Option<nodes::Settings>,
 }
@@ -94,6 +97,7 @@ pub fn resolve(
     let upload = upload::settings(config, record.as_ref(), variable, &mut errors);
     let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
     let moq = moq::settings(config, worker.rtmps_tls.as_ref(), ipv6, &mut errors);
+    let hooks = hooks::settings(config, &sources, record.as_ref(), &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
@@ -119,6 +123,7 @@ pub fn resolve(
         upload,
         vod,
         moq,
+        hooks,
         cluster,
     })
 }

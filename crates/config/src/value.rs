@@ -280,6 +280,16 @@ choice! {
 }
 
 choice! {
+    /// What becomes of a question that gets no usable answer.
+    OnErrorChoice: "\"allow\" or \"deny\"" {
+        /// Who asks is let in.
+        Allow = "allow",
+        /// Who asks is refused.
+        Deny = "deny",
+    }
+}
+
+choice! {
     /// When streams are cut into segments.
     HlsChoice: "\"off\", \"on_demand\" or \"always\"" {
         /// Never.

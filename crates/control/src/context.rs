@@ -14,6 +14,7 @@ pub use crate::recording_files::RecordingFiles;
 use crate::reload::Reload;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
+use ::hooks::status::HookStatus;
 use ::pushes::Pushes;
 use ::recording::Recordings;
 use ::segments::Segments;
@@ -80,6 +81,8 @@ pub struct Context {
     pub vod: Option<Library>,
     /// Media over QUIC; `None` where that is off.
     pub moq: Option<Arc<MoqStatus>>,
+    /// What hooks have cost; `None` where there are none.
+    pub hooks: Option<Arc<HookStatus>>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
 }

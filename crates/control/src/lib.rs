@@ -11,6 +11,7 @@ mod console;
 mod context;
 mod error_response;
 mod health;
+mod hooks;
 mod merged;
 mod metrics;
 mod moq;

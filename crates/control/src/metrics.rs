@@ -29,6 +29,7 @@ use worker_api::snapshot::{RtcShare, WorkerSnapshot};
 mod bridges;
 mod channels;
 mod cluster;
+mod hooks;
 mod http;
 mod moq;
 mod pulls;
@@ -357,6 +358,7 @@ impl Collector for Scrape {
         vod::encode(&self.context, &mut encoder)?;
         moq::encode(&self.context, &mut encoder)?;
         reload::encode(&self.context, &mut encoder)?;
+        hooks::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }

@@ -34,7 +34,7 @@ use worker_api::viewers::Viewer;
 use crate::context::{Context, Peer};
 use crate::ranged::put;
 use crate::server::Endless;
-use crate::{access, error_response, ranged};
+use crate::{access, error_response, hooks, ranged};
 
 /// Answers a request for a playlist, a segment or a part.
 pub(crate) async fn answer(
@@ -44,10 +44,17 @@ pub(crate) async fn answer(
     target: Target<'_>,
 ) -> Response {
     let checked = check(&context, peer, &request, target);
+    let headers = request.headers().clone();
     // It cannot be kept: its body is for one thread only.
     drop(request);
     let found = match checked {
-        Ok(Some(asked)) => find(&context, &asked).await,
+        Ok(Some(asked)) => {
+            let key = format!("{}/{}", asked.app, asked.stream);
+            match hooks::may_view(&context, peer, &headers, &key, asked.token.as_deref()).await {
+                Ok(()) => find(&context, &asked).await,
+                Err(refused) => Err(refused),
+            }
+        }
         Ok(None) => Ok(preflight()),
         Err(refusal) => Err(refusal),
     };

@@ -203,6 +203,7 @@ fn context_of(
         uploads: None,
         vod: None,
         moq: None,
+        hooks: None,
         cluster: None,
     })
 }

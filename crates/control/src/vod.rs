@@ -72,6 +72,18 @@ pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) 
     let is_head = request.method() == Method::HEAD;
     // It cannot be kept: its body is for one thread only.
     drop(request);
+    let checked = match checked {
+        Ok(Some((library, asked))) => {
+            let may = match &asked.viewed {
+                Some((key, token)) => {
+                    crate::hooks::may_view(&context, peer, &headers, key, token.as_deref()).await
+                }
+                None => Ok(()),
+            };
+            may.map(|()| Some((library, asked)))
+        }
+        other => other,
+    };
     let mut response = match checked {
         Ok(Some((library, asked))) => {
             respond(&library, asked, &headers, is_head).await.unwrap_or_else(|error| failed(&error))
@@ -103,6 +115,8 @@ struct Asked {
     listing: Listing,
     /// When the answer is to end, since 1970, if it is to end with its token.
     until: Option<Duration>,
+    /// What is viewed, and the token that is shown for it; not a list.
+    viewed: Option<(String, Option<String>)>,
 }
 
 /// What a request asks for, if its sender may have it; `None` for a preflight.
@@ -132,6 +146,16 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
         }
     };
     let Permit { until } = allowed?;
+    let viewed = match &target {
+        Target::List => None,
+        Target::Object(source, _) => {
+            let (app, stream) = source.rule_name();
+            Some((format!("{app}/{stream}"), sender.token.map(str::to_owned)))
+        }
+        Target::Live { app, stream, .. } => {
+            Some((format!("{app}/{stream}"), sender.token.map(str::to_owned)))
+        }
+    };
     let asked_query = VodQuery::parse(query).map_err(|reason| Refused::new(400, reason))?;
     let limit = query_value(query, "limit").map_or(Some(LIMIT.0), |limit| limit.parse().ok());
     let limit = limit.ok_or(Refused::new(400, "`limit` is no number"))?;
@@ -145,7 +169,7 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
     }
     let nothing = Refused::new(404, "nothing is played on demand: see `record.directory` and `vod.root`");
     let library = context.vod.clone().ok_or(nothing)?;
-    Ok(Some((library, Asked { target, query: asked_query, listing, until })))
+    Ok(Some((library, Asked { target, query: asked_query, listing, until, viewed })))
 }
 
 async fn respond(

@@ -210,6 +210,8 @@ impl Reloader {
         let (total, per_address) = settings.keep_alive.places();
         context.keep_alive.set_limits(total, per_address);
         ingest.set_message_bytes_max(settings.message_bytes_max);
+        // Who is asked by hooks changes at a restart only.
+        let policy = Policy { hooks: context.policy().hooks.clone(), ..policy };
         context.current.replace(Current { settings: Arc::new(settings), policy: Arc::new(policy) });
         context.rtc.apply_settings();
         set_usize(&context.metrics_streams_max, merged.metrics.streams_max);

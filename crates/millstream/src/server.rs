@@ -32,12 +32,14 @@ use config::resolve::Resolved;
 use control::reload::Reload;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
+use hooks::settings::HookSettings;
+use hooks::{HooksTask, StreamStates};
 use nodes::ClusterMembership;
 use pushes::{PushSettings, PushesInput, PushesThread};
 use recording::names::RecordingName;
 use recording::names::encode;
 use recording::settings::RecordSettings;
-use recording::{Change, Needed, RecordingInput, RecordingThread, Recordings};
+use recording::{Change, Needed, NotStarted, RecordingInput, RecordingThread, Recordings};
 use segments::{OnCut, SegmentsInput, SegmentsThread};
 use sources::channels::Channels;
 use sources::demo;
@@ -49,9 +51,11 @@ use uploads::settings::UploadSettings;
 use uploads::{UploadInput, Uploads, UploadsThread};
 use vod::Library;
 use worker::Workers;
+use worker_api::auth::Policy;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
+use worker_api::hooks::{Hooks, News};
 use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::settings::WorkerSettings;
@@ -157,6 +161,7 @@ pub(crate) struct Running {
     moq: Moq,
     recordings: Option<RecordingThread>,
     uploads: Option<UploadsThread>,
+    hooks: Option<HooksTask>,
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
     reloader: tokio::task::JoinHandle<()>,
@@ -186,6 +191,7 @@ impl Running {
             upload,
             vod,
             moq,
+            hooks,
             cluster,
         } = resolved;
         // Before the workers, which ask it what other nodes publish.
@@ -193,6 +199,9 @@ impl Running {
             Some(settings) => Some(ClusterMembership::start(settings).await?),
             None => None,
         };
+        let (hooks, recorded_by_hooks) = hooks_task(hooks)?;
+        let policy = Policy { hooks: hooks.as_ref().map(HooksTask::hooks), ..policy };
+        let asked = policy.hooks.clone();
         let current = Current { settings: Arc::new(settings), policy: Arc::new(policy) };
         let settings = Arc::clone(&current.settings);
         let (current, sources) = (Arc::new(Live::new(current)), Arc::new(sources));
@@ -201,18 +210,29 @@ impl Running {
         let sources = Arc::new(LiveSettings::new(sources));
         let cluster = membership.as_ref().map(ClusterMembership::elsewhere);
         let on_demand = Arc::new(OnDemand::new(Arc::clone(&sources), cluster));
-        let elsewhere: Option<Arc<dyn Elsewhere>> = Some(Arc::clone(&on_demand) as _);
+        let elsewhere: Arc<dyn Elsewhere> = Arc::clone(&on_demand) as _;
+        let elsewhere = match &asked {
+            Some(hooks) => Arc::new(StreamStates::new(hooks.clone(), elsewhere)),
+            None => elsewhere,
+        };
         let (sender, handoffs) = mpsc::channel(HANDOFFS_MAX);
         let (notices, noticed) = mpsc::unbounded_channel();
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let (total_max, per_address_max) = settings.keep_alive.places();
         let keep_alive = AddressSlots::new(total_max, per_address_max);
         let mut workers =
-            Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, elsewhere)
+            Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, Some(elsewhere))
                 .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&current, &workers)?;
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
         let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
+        if let (Some(hooks), Some(recordings)) = (&asked, &recordings) {
+            tokio::spawn(report_recordings(recordings.recordings(), hooks.clone()));
+        }
+        tokio::spawn(record_for_hooks(
+            recorded_by_hooks,
+            recordings.as_ref().map(RecordingThread::recordings),
+        ));
         let segments =
             segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
@@ -259,6 +279,7 @@ impl Running {
             uploads: uploads.as_ref().map(UploadsThread::uploads),
             vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
             moq: moq.status(),
+            hooks: hooks.as_ref().map(HooksTask::status),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);
@@ -309,6 +330,7 @@ impl Running {
             moq,
             recordings,
             uploads,
+            hooks,
             membership,
             control,
             reloader,
@@ -342,6 +364,7 @@ impl Running {
             moq,
             recordings,
             uploads,
+            hooks,
             membership,
             control,
             reloader,
@@ -369,10 +392,69 @@ impl Running {
             // What is on its way goes on at the next start.
             let _ = tokio::task::spawn_blocking(move || uploads.stop()).await;
         }
+        if let Some(hooks) = hooks {
+            // With the ends of all sessions and recordings.
+            hooks.stop().await;
+        }
         if let Some(membership) = membership {
             membership.leave().await;
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
+    }
+}
+
+/// The operator's hooks, if there are some, and the streams that are to be recorded as they say.
+fn hooks_task(settings: Option<HookSettings>) -> Result<(Option<HooksTask>, Receiver<Arc<str>>), String> {
+    let (record, recorded) = mpsc::channel(PUBLISHED_MAX);
+    let task = settings.map(|settings| HooksTask::start(settings, record));
+    let task = task.transpose().map_err(|error| format!("hooks: {error}"))?;
+    Ok((task, recorded))
+}
+
+/// Records the streams that hooks say are recorded.
+async fn record_for_hooks(mut streams: Receiver<Arc<str>>, recordings: Option<Recordings>) {
+    while let Some(key) = streams.recv().await {
+        let (app, name) = key.rsplit_once('/').unwrap_or_default();
+        let started = match &recordings {
+            Some(recordings) => recordings.start(app, name).await,
+            None => Err(NotStarted::NoDirectory),
+        };
+        // By a rule of the configuration, perhaps.
+        if let Err(reason) = started.or_else(|reason| match reason {
+            NotStarted::Exists => Ok(()),
+            other => Err(other),
+        }) {
+            tracing::warn!(stream = %key, ?reason, "not recorded, though a hook says so");
+        }
+    }
+}
+
+/// Reports recordings that begin and are complete.
+async fn report_recordings(recordings: Recordings, hooks: Hooks) {
+    let mut events = recordings.subscribe();
+    // Not keeping them alive.
+    drop(recordings);
+    loop {
+        let event = match events.recv().await {
+            Ok(event) => event,
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "a hook is not told of recordings: too many change at once");
+                continue;
+            }
+            Err(RecvError::Closed) => return,
+        };
+        let state = match event.change {
+            Change::Begun => "begun",
+            Change::Completed => "complete",
+            Change::Removed => continue,
+        };
+        let (app, stream) = event.name.stream_name();
+        hooks.report(News::Recording {
+            key: format!("{app}/{stream}").into(),
+            file: event.name.path().display().to_string(),
+            directory: event.directory.display().to_string(),
+            state,
+        });
     }
 }
 

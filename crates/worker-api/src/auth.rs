@@ -20,6 +20,7 @@ pub use jwt::Action;
 use jwt::Verifier;
 use subtle::{Choice, ConstantTimeEq};
 
+use crate::hooks::Hooks;
 use crate::pattern::{self, Pattern};
 use manage::Manage;
 
@@ -42,6 +43,10 @@ pub enum Denied {
     CrossSite,
     /// The signed token breaks a rule.
     Signed(jwt::Refused),
+    /// The operator's hook says no.
+    Hook,
+    /// The operator's hook was asked and gave no usable answer in time.
+    HookFailed,
 }
 
 impl Denied {
@@ -56,6 +61,8 @@ impl Denied {
             Self::HostNotTrusted => "this host name is not trusted without a token (see http.public_hosts)",
             Self::CrossSite => "requests from pages of other sites are not allowed",
             Self::Signed(refused) => refused.reason(),
+            Self::Hook => "not allowed by the server's operator",
+            Self::HookFailed => "whether this is allowed could not be found out: try again",
         }
     }
 
@@ -70,7 +77,14 @@ impl Denied {
             Self::HostNotTrusted => "host_not_trusted",
             Self::CrossSite => "cross_site",
             Self::Signed(refused) => refused.code(),
+            Self::Hook => "hook_denied",
+            Self::HookFailed => "hook_failed",
         }
+    }
+
+    /// Whether the same request may be let in a moment later.
+    pub fn is_temporary(self) -> bool {
+        self == Self::HookFailed
     }
 
     /// `WWW-Authenticate` of an answer of 401, where another token may be let in; without it, 403. Who has
@@ -259,6 +273,8 @@ pub struct Policy {
     pub manage: Manage,
     /// Signed tokens of publishers and players.
     pub signed: Option<Signed>,
+    /// The operator's hooks, which are asked about those whom the rules let in.
+    pub hooks: Option<Hooks>,
 }
 
 impl Policy {

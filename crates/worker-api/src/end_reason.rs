@@ -13,6 +13,8 @@ pub enum EndReason {
     Kicked,
     /// The token it was let in with has expired.
     TokenExpired,
+    /// The time is over that the operator's hook has given it.
+    TimeOver,
     /// Another publisher took the stream over.
     TakenOver,
     /// The publisher was silent when another one asked for the stream.
@@ -70,10 +72,11 @@ pub enum EndReason {
 }
 
 /// Causes as metrics count them, in the order of [`EndCounters`]; see [`EndReason::cause`].
-pub const CAUSES: [&str; 21] = [
+pub const CAUSES: [&str; 22] = [
     "closed_by_peer",
     "kicked",
     "token_expired",
+    "time_over",
     "taken_over",
     "preempted",
     "draining",
@@ -103,6 +106,7 @@ impl EndReason {
             Self::ClosedByClient => "closed by the client",
             Self::Kicked => "ended by the operator",
             Self::TokenExpired => "the token has expired",
+            Self::TimeOver => "the time it was given is over",
             Self::TakenOver => "another publisher took over",
             Self::Preempted => "silent, and another publisher came",
             Self::PublishedElsewhere => "the stream is published on another node",
@@ -138,6 +142,7 @@ impl EndReason {
             Self::ClosedByPeer | Self::StreamClosedByPeer | Self::ClosedByClient => "closed_by_peer",
             Self::Kicked => "kicked",
             Self::TokenExpired => "token_expired",
+            Self::TimeOver => "time_over",
             Self::TakenOver | Self::PublishedElsewhere => "taken_over",
             Self::Preempted => "preempted",
             Self::Draining => "draining",
@@ -194,7 +199,8 @@ mod tests {
             StreamClosedByPeer => ClosedByClient,
             ClosedByClient => Kicked,
             Kicked => TokenExpired,
-            TokenExpired => TakenOver,
+            TokenExpired => TimeOver,
+            TimeOver => TakenOver,
             TakenOver => Preempted,
             Preempted => PublishedElsewhere,
             PublishedElsewhere => Draining,

@@ -13,6 +13,7 @@ pub mod command;
 pub mod directory_lock;
 mod end_reason;
 pub mod handoff;
+pub mod hooks;
 pub mod internal;
 pub mod live;
 pub mod moq;

@@ -64,7 +64,11 @@ impl Refused {
 impl From<Denied> for Refused {
     fn from(denied: Denied) -> Self {
         let challenge = denied.challenge();
-        let status = if challenge.is_some() { 401 } else { 403 };
+        let status = match challenge {
+            Some(_) => 401,
+            None if denied.is_temporary() => 503,
+            None => 403,
+        };
         Self { status, code: denied.code(), reason: denied.reason(), challenge }
     }
 }

@@ -11,6 +11,7 @@ use rtc::PeerConfig;
 use rtc::sdp::{IceCredentials, TrackDescription};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::hooks::Admission;
 use crate::snapshot::{Role, SessionId};
 
 /// What a session is for.
@@ -56,6 +57,10 @@ pub struct RtcOpen {
     pub height_max: Option<u16>,
     /// When it is to end, since 1970, if its token says so.
     pub until: Option<Duration>,
+    /// The operator's hook has let it in.
+    pub admission: Option<Box<Admission>>,
+    /// When it is to end, since 1970, if that said so.
+    pub time_over: Option<Duration>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.
     pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
 }

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use crate::bridges::Bridges;
 use crate::context::Context;
 use crate::frames::Frames;
+use crate::hooks::HookQuestions;
 use crate::net::accept::Acceptor;
 use crate::net::listen::Accepted;
 use crate::net::listen::Listeners;
@@ -55,6 +56,8 @@ pub(crate) struct ControlQueues {
     pub(crate) segments: Option<SegmentQueues>,
     /// Who wants to know of streams that begin to be published.
     pub(crate) published: PublishedSender,
+    /// Who has to be asked before somebody publishes or plays; `None`: nobody.
+    pub(crate) hooks: Option<HookQuestions>,
 }
 
 /// What takes and sends datagrams beside WebRTC.
@@ -222,6 +225,7 @@ impl Worker {
         self.take_transcoded_audio();
         self.handle_commands();
         self.receive_segments();
+        self.take_hook_answers();
         while let Ok(handoff) = self.control.returned.try_recv() {
             if let Some(next) = self.idle.take_back(&mut self.ctx, handoff) {
                 self.resume_http(next);

@@ -10,6 +10,7 @@ mod commands;
 mod context;
 mod event_loop;
 mod frames;
+mod hooks;
 mod ids;
 mod mailbox;
 mod mirror;
@@ -52,6 +53,7 @@ use worker_api::rtc::{Notices, RtcEndpoint};
 use bridges::{Bridges, Transcoding};
 use context::{Context, Slots};
 use event_loop::{ControlQueues, Datagrams, Worker};
+use hooks::HookQuestions;
 use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
 use proto::internal::ReadyPublishers;
@@ -193,6 +195,7 @@ impl Workers {
                 segment_updates.push(UpdateSender::new(updates, wakers[index].clone()));
                 SegmentQueues { wanted: wanted.clone(), updates: received }
             });
+            let hooks = live.policy().hooks.clone();
             let control = ControlQueues {
                 handoffs,
                 home,
@@ -202,6 +205,7 @@ impl Workers {
                 internal,
                 segments,
                 published: published.clone(),
+                hooks: hooks.map(|hooks| HookQuestions::new(hooks, wakers[index].clone())),
             };
             let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
             let waker = wakers[index].clone();

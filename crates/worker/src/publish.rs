@@ -19,19 +19,17 @@ use crate::event_loop::Worker;
 use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TableId};
 use crate::mailbox::{MessageBody, Start};
-use crate::net::Clock;
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::packets::{Action, inputs};
 use crate::proto::session::{Media, Publish};
 use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, PublishRefusal, Remote, Source};
 use crate::registry::{Claim, Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::stats::columns::frames_reference;
-use worker_api::EndReason;
-use worker_api::auth::Bearer;
 use worker_api::publications::StreamPublished;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
 use worker_api::snapshot::{Protocol, Role, SessionId};
+use worker_api::{EndReason, auth};
 
 impl Worker {
     /// A lane of a stream, if this worker has it.
@@ -113,13 +111,8 @@ impl Worker {
             Credential::Fetch => Claimant::Fetch,
             Credential::Own => Claimant::Publisher { takes_over: false },
             Credential::Token(token) => {
-                let peer = self.connections.sessions[conn].address.ip();
-                let bearer = Bearer { token, peer, now: Clock::since_1970() };
-                let permit = self.ctx.policy.may_publish(app, name, &bearer).map_err(|denied| {
-                    self.ctx.counters.unauthorized += 1;
-                    PublishRefusal::Denied(denied)
-                })?;
-                self.connections.sessions[conn].ends_at_ms = self.ctx.ends_at_ms(permit.until);
+                let allowed = self.authorize(conn, auth::Action::Publish, (app, name), token);
+                allowed.map_err(PublishRefusal::Denied)?;
                 let settings = self.ctx.settings_for(app);
                 Claimant::Publisher { takes_over: settings.second_publisher == SecondPublisher::TakeOver }
             }
@@ -159,7 +152,11 @@ impl Worker {
         token: Option<&str>,
         format: Format,
     ) -> Result<(), PlayRefusal> {
-        self.may_play(conn, (app, name), token)?;
+        if self.ctx.draining_until.is_some() {
+            return Err(PlayRefusal::Draining);
+        }
+        // Nobody plays yet: no hook is asked.
+        self.permit(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)?;
         let key = format!("{app}/{name}");
         self.check_carried(&key, format)?;
         match self.published_as_frames(&key, app)? {
@@ -190,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Checks the rules.
+    /// Checks the rules, and what the hook has said.
     pub(crate) fn may_play(
         &mut self,
         conn: ConnId,
@@ -200,14 +197,7 @@ impl Worker {
         if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
         }
-        let session = &mut self.connections.sessions[conn];
-        let bearer = Bearer { token, peer: session.address.ip(), now: Clock::since_1970() };
-        let permit = self.ctx.policy.may_play(app, name, &bearer).map_err(|denied| {
-            self.ctx.counters.unauthorized += 1;
-            PlayRefusal::Denied(denied)
-        })?;
-        session.ends_at_ms = self.ctx.ends_at_ms(permit.until);
-        Ok(())
+        self.authorize(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)
     }
 
     /// What is published as a stream, if players of frames can have it.
@@ -284,6 +274,8 @@ impl Worker {
             bits_per_second_max,
             height_max,
             ends_at_ms: self.ctx.ends_at_ms(open.until),
+            admission: open.admission,
+            time_over_ms: self.ctx.ends_at_ms(open.time_over),
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),

@@ -30,6 +30,7 @@ use crate::proto::websocket::ClientFrames;
 use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, Source};
 use crate::registry::{Origin, Taken};
 use crate::stats::columns::frames_reference;
+use worker_api::auth::Action;
 use worker_api::cluster::redirected;
 use worker_api::columns::NO_STREAM;
 use worker_api::handoff::Handoff;
@@ -97,32 +98,8 @@ impl Worker {
         while let Some(request) =
             self.guard_machine(conn, |connections, _| connections.next_request(conn)).flatten()
         {
-            match request {
-                ClientRequest::Frames(read) => self.receive_frames(conn, read),
-                ClientRequest::Publish(claim) => self.claim(claim, true),
-                ClientRequest::Play { app, name, token } => {
-                    self.play_rtmp(conn, (&app, &name), token.as_deref());
-                }
-                ClientRequest::Pause(paused) => {
-                    if let Some(player) = self.connections.sessions[conn].player() {
-                        self.frames.pause(player, paused);
-                        self.write(conn);
-                    }
-                }
-                ClientRequest::CloseStream if self.finish_message(conn) => {
-                    self.detach(conn, EndReason::StreamClosedByPeer);
-                }
-                ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
-                ClientRequest::Stream(request) => match request.form {
-                    Form::Flv | Form::Ts => self.stream_request(conn, request),
-                    Form::Segments(_) => self.segment_request(conn, request),
-                },
-                ClientRequest::Rtsp(event) => self.rtsp_event(conn, event),
-                ClientRequest::Control => self.give_to_control(conn),
-                ClientRequest::Bad(refused) => {
-                    self.ctx.counters.protocol_errors += 1;
-                    self.answer(conn, refused);
-                }
+            if let Some(request) = self.hold_for_hook(conn, request) {
+                self.handle_request(conn, request);
             }
         }
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
@@ -155,6 +132,37 @@ impl Worker {
         if session.is_some_and(|session| session.pending.len() > ANSWER_BYTES_MAX + session.pending.owed) {
             self.ctx.counters.protocol_errors += 1;
             self.remove(conn, EndReason::AnswersUnread);
+        }
+    }
+
+    /// Does one thing that a session asks for.
+    pub(crate) fn handle_request(&mut self, conn: ConnId, request: ClientRequest) {
+        match request {
+            ClientRequest::Frames(read) => self.receive_frames(conn, read),
+            ClientRequest::Publish(claim) => self.claim(claim, true),
+            ClientRequest::Play { app, name, token } => {
+                self.play_rtmp(conn, (&app, &name), token.as_deref());
+            }
+            ClientRequest::Pause(paused) => {
+                if let Some(player) = self.connections.sessions[conn].player() {
+                    self.frames.pause(player, paused);
+                    self.write(conn);
+                }
+            }
+            ClientRequest::CloseStream if self.finish_message(conn) => {
+                self.detach(conn, EndReason::StreamClosedByPeer);
+            }
+            ClientRequest::CloseStream => self.remove(conn, EndReason::StreamClosedByPeer),
+            ClientRequest::Stream(request) => match request.form {
+                Form::Flv | Form::Ts => self.stream_request(conn, request),
+                Form::Segments(_) => self.segment_request(conn, request),
+            },
+            ClientRequest::Rtsp(event) => self.rtsp_event(conn, event),
+            ClientRequest::Control => self.give_to_control(conn),
+            ClientRequest::Bad(refused) => {
+                self.ctx.counters.protocol_errors += 1;
+                self.answer(conn, refused);
+            }
         }
     }
 
@@ -413,7 +421,9 @@ impl Worker {
         }
         let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
         let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), is_full)?;
-        self.may_play(conn, (&request.app, &request.stream), request.token.as_deref()).ok()?;
+        let name = (&*request.app, &*request.stream);
+        // The node that plays it asks its hook.
+        self.permit(conn, Action::Play, name, request.token.as_deref()).ok()?;
         redirected(&base, &request.target)
     }
 
@@ -469,6 +479,7 @@ impl Worker {
         if !stays {
             return self.end(conn, reason);
         }
+        self.leave_hook(conn, false, reason);
         self.ctx.counters.ended.count(reason);
         self.await_next_request(conn);
     }
@@ -644,6 +655,7 @@ impl Worker {
         session.unused_since_ms = self.ctx.now_ms;
         let media = session.media;
         session.media = Media::None;
+        self.leave_hook(conn, !matches!(media, Media::None), reason);
         match media {
             Media::None => {}
             Media::Publish(publish) => {

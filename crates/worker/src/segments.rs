@@ -21,6 +21,7 @@ use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::session::{Body, State};
 use crate::publication::PlayRefusal;
 use crate::registry::{Published, WatchedBy};
+use worker_api::auth::{Action, Denied};
 use worker_api::segments::{
     FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted, Want,
     WantedSender,
@@ -88,8 +89,12 @@ impl Worker {
         let (app, stream) = (&*request.app, &*request.stream);
         let checked = match request.method {
             Method::Options => return self.answer_request(conn, &request, None, None),
+            Method::Get | Method::Head if self.ctx.draining_until.is_some() => {
+                Err(PlayRefusal::Draining.into())
+            }
             Method::Get | Method::Head => {
-                self.may_play(conn, (app, stream), request.token.as_deref()).map_err(Refused::from)
+                let permit = self.permit(conn, Action::Play, (app, stream), request.token.as_deref());
+                permit.map_err(Refused::from)
             }
             _ => Err(Refused::new(405, "a stream can only be read")),
         };
@@ -100,11 +105,27 @@ impl Worker {
             let refused = Refused::new(307, "the stream is played by another node");
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
+        match self.may_view(conn, request) {
+            Some((request, Ok(()))) => self.segment_admitted(conn, request),
+            Some((request, Err(denied))) => self.segment_denied(conn, &request, denied),
+            // It goes on when the hook has answered.
+            None => {}
+        }
+    }
+
+    /// A request whose client may have what it asks for.
+    pub(crate) fn segment_admitted(&mut self, conn: ConnId, request: MediaRequest) {
         let address = self.connections.sessions[conn].address.ip();
         match self.find_segments(&request, address) {
             Ok(stream) => self.answer_or_wait(conn, request, stream),
             Err(refusal) => self.refuse_segment(conn, &request, refusal),
         }
+    }
+
+    /// A request whose client the hook does not let in.
+    pub(crate) fn segment_denied(&mut self, conn: ConnId, request: &MediaRequest, denied: Denied) {
+        self.ctx.counters.unauthorized += 1;
+        self.refuse_segment(conn, request, denied.into());
     }
 
     fn refuse_segment(&mut self, conn: ConnId, request: &MediaRequest, refused: Refused) {

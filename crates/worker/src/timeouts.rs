@@ -54,6 +54,7 @@ impl Worker {
             }
         }
         self.sweep_segments();
+        self.sweep_hooks();
         self.sweep_rtsp();
         self.idle.sweep(&self.ctx);
         self.packets.sweep(&mut self.ctx);
@@ -93,6 +94,10 @@ impl Worker {
         if has_ended && matches!(session.media, Media::Publish(_) | Media::PublishPackets(_) | Media::Play(_))
         {
             return TimeoutAction::End(EndReason::TokenExpired);
+        }
+        let by_hook = session.hook.as_ref().and_then(|hook| hook.ends_at_ms);
+        if by_hook.is_some_and(|at_ms| now_ms >= at_ms) && !matches!(session.media, Media::None) {
+            return TimeoutAction::End(EndReason::TimeOver);
         }
         match &session.media {
             Media::None if draining.is_some() => TimeoutAction::End(EndReason::Draining),

@@ -23,9 +23,11 @@ use super::refusal::Refusal;
 use super::target::Target;
 use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
-use worker_api::auth::Permit;
+use worker_api::auth::{Action, Permit};
 use worker_api::cluster::redirected;
+use worker_api::hooks::{Admitted, Asker, Limits};
 use worker_api::rtc::{RtcOpen, RtcRole};
+use worker_api::snapshot::Protocol;
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 
 /// How often it is looked whether a stream on demand has begun.
@@ -80,11 +82,13 @@ pub(super) async fn open(
         return Err(Refusal::Empty);
     }
     let offer = parse_offer(&body)?;
+    let admitted = ask_hook(context, peer, role, &target, user_agent.clone()).await?;
     let _demand = match role {
         RtcRole::Play => control.begin(context, &target, peer.address.ip()).await,
         RtcRole::Publish => None,
     };
-    let wanted = Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit };
+    let wanted =
+        Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit, admitted };
     let key = target.key();
     let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
         if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
@@ -97,6 +101,36 @@ pub(super) async fn open(
             redirect(control, &key, &uri, true).unwrap_or(Err(Refusal::Full))
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// Asks the operator's hook about one whom the rules let in, if there is one.
+async fn ask_hook(
+    context: &Context,
+    peer: Peer,
+    role: RtcRole,
+    target: &Target,
+    user_agent: Option<Box<str>>,
+) -> Result<Option<Admitted>, Refusal> {
+    let (action, protocol) = match role {
+        RtcRole::Publish => (Action::Publish, Protocol::Whip),
+        RtcRole::Play => (Action::Play, Protocol::Whep),
+    };
+    let policy = context.policy();
+    let Some(hooks) = policy.hooks.as_ref().filter(|hooks| hooks.admits(action)) else {
+        return Ok(None);
+    };
+    let (key, address) = (target.key().into(), peer.address);
+    let asker = Asker { action, key, session: None, protocol, address, user_agent };
+    let answer = hooks.ask_and_wait(asker, None).await;
+    answer.map(Some).map_err(Refusal::from)
+}
+
+/// The smaller limit of two, where there are some.
+fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -127,6 +161,8 @@ struct Wanted {
     /// Of a stream that is to be played.
     published: Option<Playable>,
     permit: Permit,
+    /// What the hook has said, if it was asked.
+    admitted: Option<Admitted>,
 }
 
 impl Wanted {
@@ -150,6 +186,10 @@ impl Wanted {
         let session = Session::new(worker, peer.address.ip(), target.address, &local.ice, &answer, played);
         let tag = local.ice.ufrag.clone();
         let (reply, answered) = oneshot::channel();
+        let (admission, limits) = match self.admitted {
+            Some(admitted) => (admitted.admission, admitted.limits),
+            None => (None, Limits::default()),
+        };
         let open = RtcOpen {
             role: self.role,
             app: target.app,
@@ -159,9 +199,11 @@ impl Wanted {
             peer: control.peer_config(local.ice, &answer),
             tracks: answer.tracks.clone(),
             published: answer.published.clone(),
-            bits_per_second_max: target.bits_per_second_max,
-            height_max: target.height_max,
+            bits_per_second_max: least(target.bits_per_second_max, limits.bits_per_second_max),
+            height_max: least(target.height_max, limits.height_max),
             until: self.permit.until,
+            admission,
+            time_over: limits.until,
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;

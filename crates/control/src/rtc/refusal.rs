@@ -131,6 +131,7 @@ impl Refusal {
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(denied) if denied.challenge().is_some() => StatusCode::UNAUTHORIZED,
+            Self::Denied(denied) if denied.is_temporary() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession | Self::NotPlaying | Self::NoLayer => {
                 StatusCode::NOT_FOUND

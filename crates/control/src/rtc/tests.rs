@@ -224,6 +224,7 @@ fn server_with(setting: Setting) -> Server {
         uploads: None,
         vod: None,
         moq: None,
+        hooks: None,
         cluster: None,
     };
     Server { context: Arc::new(context), workers }

@@ -66,6 +66,7 @@ mod fetch_trace;
 mod full_worker;
 mod gop_cache;
 mod hls;
+mod hooks;
 mod http_flv;
 mod http_flv_ffmpeg;
 mod http_ts;

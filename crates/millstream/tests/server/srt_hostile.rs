@@ -17,7 +17,7 @@ fn now() -> Instant {
 }
 
 /// A client of one socket.
-struct Client {
+pub(crate) struct Client {
     socket: UdpSocket,
     connection: Connection,
 }
@@ -29,7 +29,7 @@ fn socket(server: &Server) -> UdpSocket {
     socket
 }
 
-fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -> Result<Client, CallError> {
+pub(crate) fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -> Result<Client, CallError> {
     let socket = socket(server);
     let passphrase = passphrase.map(|text| Passphrase::new(text).expect("a length"));
     let call = Call {
@@ -70,7 +70,7 @@ impl Client {
     }
 }
 
-fn rejected(server: &Server, stream_id: &str, passphrase: Option<&str>) -> u32 {
+pub(crate) fn rejected(server: &Server, stream_id: &str, passphrase: Option<&str>) -> u32 {
     match call(server, stream_id, passphrase).err() {
         Some(CallError::Rejected(code)) => code,
         other => panic!("{stream_id}: {other:?}"),

@@ -310,6 +310,8 @@ impl RtcClient {
             bits_per_second_max: None,
             height_max: None,
             until: None,
+            admission: None,
+            time_over: None,
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password % DTLS_SEEDS);

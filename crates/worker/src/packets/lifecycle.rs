@@ -145,6 +145,9 @@ impl Packets {
         if session.ends_at_ms.is_some_and(|at_ms| ctx.now_ms >= at_ms) {
             return Some(EndReason::TokenExpired);
         }
+        if session.time_over_ms.is_some_and(|at_ms| ctx.now_ms >= at_ms) {
+            return Some(EndReason::TimeOver);
+        }
         if !session.is_connected() && passed(opened_ms, ctx.settings.rtc.pending_timeout) {
             self.counters.expired += 1;
             return Some(EndReason::ConnectTimeout);
@@ -196,6 +199,10 @@ impl Packets {
         let seconds = (ctx.now_ms - self.columns.opened_ms(peer)) / 1000;
         let stream = self.streams.key(session.streams().next());
         let text = reason.text();
+        if let Some(mut admission) = session.admission.take() {
+            let bytes = if role == worker_api::rtc::RtcRole::Publish { bytes_in } else { bytes_out };
+            admission.note_end(id, session.is_connected(), text, bytes);
+        }
         tracing::info!(session = %id, ?role, stream, reason = text, seconds, bytes_in, bytes_out, "session ended");
         // BYE and close_notify, so that the peer need not wait for its time limits. A peer that no longer
         // consents gets nothing at all (RFC 7675 section 5.1).

@@ -81,6 +81,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 internal: ReadyPublishers::new(waker.clone()),
                 segments: None,
                 published: mpsc::channel(1).0,
+                hooks: None,
             };
             let pool = transcode::Pool::new(
                 transcode::PoolSettings { threads: 1, streams_max: 1 },
@@ -131,6 +132,8 @@ pub(crate) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Resul
         bits_per_second_max: None,
         height_max: None,
         until: None,
+        admission: None,
+        time_over: None,
         reply,
     });
     answer.try_recv().expect("an answer")

@@ -15,6 +15,7 @@ use srtp::{InboundContext, OutboundContext};
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
+use worker_api::hooks::Admission;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 
@@ -32,6 +33,10 @@ pub(crate) struct Session {
     pub(crate) height_max: Option<u16>,
     /// When it ends because its token does.
     pub(crate) ends_at_ms: Option<u64>,
+    /// The operator's hook has let it in.
+    pub(crate) admission: Option<Box<Admission>>,
+    /// When it ends because that said so.
+    pub(crate) time_over_ms: Option<u64>,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,

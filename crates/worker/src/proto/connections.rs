@@ -229,6 +229,8 @@ impl Connections {
             peer_closed: false,
             closing_at_ms: None,
             ends_at_ms: None,
+            hook: None,
+            waits_for_hook: false,
             unused_since_ms: ctx.now_ms,
             received_ms: ctx.now_ms,
             written_ms: ctx.now_ms,
@@ -307,6 +309,7 @@ impl Connections {
     pub(crate) fn next_request(&mut self, conn: ConnId) -> Option<ClientRequest> {
         let session = self.sessions.get_mut(conn).filter(|session| session.closing_at_ms.is_none())?;
         match &mut session.state {
+            State::Rtmp(_) | State::Rtsp(_) if session.waits_for_hook => None,
             State::Rtmp(rtmp) => loop {
                 return Some(match rtmp.machine.poll_event()? {
                     ServerEvent::Media(message) => ClientRequest::Frames(read_frames(message)),

@@ -10,6 +10,7 @@ use bytes::{Buf, Bytes};
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
+use crate::hooks::HookAnswer;
 use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
@@ -45,6 +46,10 @@ pub(crate) struct Session {
     pub(crate) closing_at_ms: Option<u64>,
     /// When it stops publishing or playing because its token ends.
     pub(crate) ends_at_ms: Option<u64>,
+    /// What the operator's hook has said of what it publishes or plays, or is about to.
+    pub(crate) hook: Option<Box<HookAnswer>>,
+    /// A request of it waits for that: the next one waits behind it.
+    pub(crate) waits_for_hook: bool,
     /// Since when it neither publishes nor plays.
     pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,

@@ -17,7 +17,6 @@ use super::{Publishing, RtspLink, Wanted};
 use crate::event_loop::Worker;
 use crate::frames::stream::Format as WireFormat;
 use crate::ids::ConnId;
-use crate::net::Clock;
 use crate::packets::inputs;
 use crate::proto::connections::Connections;
 use crate::proto::session::{Media, PublishPackets, State};
@@ -25,7 +24,7 @@ use crate::publication::{Credential, PlayRefusal, PublishRefusal};
 use crate::registry::{Origin, PublishedTracks, Taken};
 use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
-use worker_api::auth::{Action, Bearer, Denied};
+use worker_api::auth::{Action, Denied};
 use worker_api::rtc::RtcRefusal;
 use worker_api::snapshot::Role;
 
@@ -123,16 +122,32 @@ impl Worker {
         if !matches!(self.connections.sessions[conn].media, Media::None) {
             // Another description of what it does not play yet, for which it gets no more time.
             let begun_since_ms = self.rtsp_link(conn).and_then(|link| link.begun_since_ms);
+            // Its hook has been asked about what it wants now.
+            let hook = self.connections.sessions[conn].hook.take();
             self.leave_rtsp(conn);
+            if let Some(session) = self.connections.sessions.get_mut(conn) {
+                session.hook = hook;
+            }
             let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
             link.begun_since_ms = begun_since_ms;
         }
+        let Some((app, name, token)) = self.read_target(&target, action) else {
+            return Err(Refused::plain(Status::NotFound, "the name is not a valid one"));
+        };
+        let allowed = self.authorize(conn, action, (&app, &name), token.as_deref());
+        allowed.map_err(|denied| self.denied_rtsp(action, (&app, &name), denied))?;
+        let since_ms = self.ctx.now_ms;
+        let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
+        link.wanted = Some(Wanted { app, name, token, tracks, since_ms });
+        Ok(())
+    }
+
+    /// The stream that a URL names, and the token that is shown for it.
+    fn read_target(&self, target: &Target, action: Action) -> Option<(String, String, Option<String>)> {
         // What is no UTF-8 is no name.
         let path = percent_decode_str(&target.path).decode_utf8().unwrap_or_default();
         let (app, name) = path.rsplit_once('/').unwrap_or_default();
-        if self.ctx.settings.names.check(app, name).is_err() {
-            return Err(Refused::plain(Status::NotFound, "the name is not a valid one"));
-        }
+        self.ctx.settings.names.check(app, name).ok()?;
         let token = match (query_value(&target.query, "token"), &target.credential) {
             (Some(token), _) => Some(token),
             (None, Some(Shown::Token(token))) => Some(token.clone()),
@@ -144,25 +159,18 @@ impl Worker {
             }
             (None, None) => None,
         };
-        let bearer = Bearer {
-            token: token.as_deref(),
-            peer: self.connections.sessions[conn].address.ip(),
-            now: Clock::since_1970(),
+        Some((app.to_owned(), name.to_owned(), token))
+    }
+
+    /// What a client wants that a hook may have to be asked about, and the token that it shows.
+    pub(crate) fn asked_by_rtsp(&self, event: &Event) -> Option<(Action, String, String, Option<String>)> {
+        let (target, action) = match event {
+            Event::Describe(target) => (target, Action::Play),
+            Event::Announce(target, _) => (target, Action::Publish),
+            _ => return None,
         };
-        let policy = &self.ctx.policy;
-        let permit = match action {
-            Action::Publish => policy.may_publish(app, name, &bearer),
-            _ => policy.may_play(app, name, &bearer),
-        };
-        if let Err(denied) = permit {
-            self.ctx.counters.unauthorized += 1;
-            return Err(self.denied_rtsp(action, (app, name), denied));
-        }
-        let (app, name) = (app.to_owned(), name.to_owned());
-        let since_ms = self.ctx.now_ms;
-        let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
-        link.wanted = Some(Wanted { app, name, token, tracks, since_ms });
-        Ok(())
+        let (app, name, token) = self.read_target(target, action)?;
+        Some((action, app, name, token))
     }
 
     /// A stream is to be described: it comes to this worker, and is not played yet.
@@ -303,9 +311,8 @@ impl Worker {
             return Err(PublishRefusal::Draining);
         }
         let (id, address) = (self.connections.sessions[conn].id, self.connections.sessions[conn].address);
-        let bearer = Bearer { token: token.as_deref(), peer: address.ip(), now: Clock::since_1970() };
-        let permit = self.ctx.policy.may_publish(app, name, &bearer).map_err(PublishRefusal::Denied)?;
-        self.connections.sessions[conn].ends_at_ms = self.ctx.ends_at_ms(permit.until);
+        let allowed = self.authorize(conn, Action::Publish, (app, name), token.as_deref());
+        allowed.map_err(PublishRefusal::Denied)?;
         let key = format!("{app}/{name}");
         let tracks: PublishedTracks = tracks.into();
         let claim = self.claim_packets(&key, app, &tracks).map_err(|refusal| match refusal {
@@ -378,7 +385,8 @@ impl Worker {
     fn denied_rtsp(&self, action: Action, (app, name): (&str, &str), denied: Denied) -> Refused {
         let digest = self.ctx.policy.takes_proofs(action, app, name);
         let challenge = denied.challenge().map(|_| Offered { basic: true, digest });
-        Refused { status: Status::Forbidden, reason: denied.reason(), challenge }
+        let status = if denied.is_temporary() { Status::ServiceUnavailable } else { Status::Forbidden };
+        Refused { status, reason: denied.reason(), challenge }
     }
 
     fn play_refused_rtsp(&self, name: (&str, &str), refusal: PlayRefusal) -> Refused {

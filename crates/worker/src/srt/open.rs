@@ -13,21 +13,37 @@ use crate::net::Clock;
 use crate::proto::session::State;
 use crate::publication::{Credential, PlayRefusal, PublishRefusal};
 use worker_api::EndReason;
-use worker_api::auth::{Bearer, Denied};
+use worker_api::auth::{Action, Bearer, Denied};
+use worker_api::hooks::{Answer, Asker};
 use worker_api::snapshot::Protocol;
 
 impl Worker {
     /// A caller whose cookie is right asks for a connection.
     pub(super) fn open_srt(&mut self, port: usize, source: SocketAddr, datagram: &[u8]) {
+        self.open_or_ask_srt(port, source, datagram, None);
+    }
+
+    /// Its hook has answered.
+    pub(crate) fn answer_srt(&mut self, port: usize, source: SocketAddr, datagram: &[u8], answer: Answer) {
+        if self.ctx.draining_until.is_none() {
+            self.open_or_ask_srt(port, source, datagram, Some(answer));
+        }
+    }
+
+    fn open_or_ask_srt(&mut self, port: usize, source: SocketAddr, datagram: &[u8], hook: Option<Answer>) {
         let since = self.ctx.now.saturating_duration_since(self.srt.shared.began);
         let shared = std::sync::Arc::clone(&self.srt.shared);
         let Ok(Incoming::Conclusion(request)) = shared.secret.handle(since, source, datagram) else { return };
-        // It may have come twice in one batch.
-        if self.srt.by_caller.contains_key(&(source, request.socket())) {
+        // It may have come twice in one batch. Who waits for its hook repeats it until then.
+        let waits_for_hook =
+            hook.is_none() && self.control.hooks.as_ref().is_some_and(|it| it.holds_srt(source));
+        if waits_for_hook || self.srt.by_caller.contains_key(&(source, request.socket())) {
             return;
         }
-        match self.accept_srt(port, source, request) {
-            Ok(()) => self.srt.counters.accepted += 1,
+        match self.accept_srt(port, source, request, datagram, hook) {
+            Ok(true) => self.srt.counters.accepted += 1,
+            // It waits for its hook.
+            Ok(false) => {}
             Err(reject) => {
                 self.srt.counters.refused += 1;
                 tracing::debug!(address = %source, reason = reject.reason(), "SRT caller refused");
@@ -42,13 +58,15 @@ impl Worker {
         port: usize,
         source: SocketAddr,
         request: srt::Request<'_>,
-    ) -> Result<(), Reject> {
+        datagram: &[u8],
+        hook: Option<Answer>,
+    ) -> Result<bool, Reject> {
         let settings = &self.ctx.settings.srt;
         if self.ctx.draining_until.is_some() {
             return Err(Reject::Unavailable);
         }
         // Before anything is read: what follows costs more.
-        if self.srt.shared.handshakes.take(source.ip(), self.ctx.now).is_err() {
+        if hook.is_none() && self.srt.shared.handshakes.take(source.ip(), self.ctx.now).is_err() {
             return Err(Reject::Overload);
         }
         let is_full = self.srt.by_socket.len() >= settings.sessions_max
@@ -84,6 +102,29 @@ impl Worker {
             tracing::info!(address = %source, stream, reason = denied.reason(), "SRT caller refused");
             return Err(denied_as(denied));
         }
+        let action = if id.mode == Mode::Publish { Action::Publish } else { Action::Play };
+        let key = format!("{app}/{name}");
+        let (major, minor, patch) = asked.version();
+        let user = id.user.map(|user| format!(", {user}")).unwrap_or_default();
+        let agent = format!("SRT {major}.{minor}.{patch}{user}");
+        let agent: String = agent.chars().filter(|char| !char.is_control()).take(128).collect();
+        let hook = match hook {
+            Some(answer) => {
+                let answer = answer.inspect_err(|denied| {
+                    self.ctx.counters.unauthorized += 1;
+                    let reason = denied.reason();
+                    tracing::info!(address = %source, stream = key, reason, "SRT caller refused");
+                });
+                Some(self.hook_answer(action, key, Ok(answer.map_err(denied_as)?)))
+            }
+            None if self.control.hooks.as_ref().is_some_and(|asked| asked.hooks.admits(action)) => {
+                let user_agent = Some(agent.into());
+                let (key, protocol) = (key.into(), Protocol::Srt);
+                let asker = Asker { action, key, session: None, protocol, address: source, user_agent };
+                return self.hold_srt(asker, port, source, datagram).map(|()| false);
+            }
+            None => None,
+        };
         let settings = &self.ctx.settings.srt;
         let rule = settings.passphrases_of(app, name);
         let passphrase = rule.and_then(|rule| match id.mode {
@@ -127,11 +168,9 @@ impl Worker {
         self.srt.by_socket.insert(accept.socket, conn);
         self.srt.by_caller.insert(caller, conn);
         self.srt.counters.pending += 1;
-        let (major, minor, patch) = asked.version();
-        let user = id.user.map(|user| format!(", {user}")).unwrap_or_default();
-        let agent = format!("SRT {major}.{minor}.{patch}{user}");
-        let agent: String = agent.chars().filter(|char| !char.is_control()).take(128).collect();
-        self.connections.sessions[conn].user_agent = Some(agent.into());
+        let session = &mut self.connections.sessions[conn];
+        session.user_agent = Some(agent.into());
+        session.hook = hook.map(Box::new);
         let refused = match id.mode {
             Mode::Publish => {
                 let outcome = self.publish(conn, (app, name), Credential::Token(token));
@@ -151,7 +190,7 @@ impl Worker {
             link.is_answered = true;
             self.srt.mark_dirty(conn, link);
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -167,8 +206,12 @@ impl super::Srt {
 }
 
 fn denied_as(denied: Denied) -> Reject {
-    // As over HTTP: 401 where another token may be accepted, else 403.
-    if denied.challenge().is_some() { Reject::Unauthorized } else { Reject::Forbidden }
+    // As over HTTP: 401 where another token may be accepted, 503 where the same may be, else 403.
+    match denied.challenge() {
+        Some(_) => Reject::Unauthorized,
+        None if denied.is_temporary() => Reject::Unavailable,
+        None => Reject::Forbidden,
+    }
 }
 
 fn publish_refused(refusal: PublishRefusal) -> Reject {

@@ -11,6 +11,7 @@ pub(crate) mod bridge;
 pub(crate) mod channel;
 pub(crate) mod cluster;
 pub(crate) mod flv;
+pub(crate) mod hook;
 pub(crate) mod http;
 #[cfg(feature = "moq")]
 pub(crate) mod moq;

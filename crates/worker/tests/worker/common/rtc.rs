@@ -59,6 +59,8 @@ async fn open(
         bits_per_second_max: None,
         height_max: None,
         until: None,
+        admission: None,
+        time_over: None,
         reply,
     };
     node.handles.rtc_open(worker, open, answered).await.expect("an answer")?;

@@ -265,6 +265,8 @@ impl Node {
             bits_per_second_max: None,
             height_max: None,
             until: None,
+            admission: None,
+            time_over: None,
             reply,
         };
         let handle = &self.workers().handles()[worker];
