@@ -26,6 +26,7 @@ use worker_api::auth::Policy;
 use worker_api::auth::Tokens;
 use worker_api::auth::manage::Manage;
 use worker_api::command::{Command, Listed, WorkerUnavailable};
+use worker_api::hooks::Hooks;
 use worker_api::live::{Current, Live};
 use worker_api::snapshot::{
     BridgeCounters, BridgeDirection, BridgeSnapshot, Protocol, PublisherSnapshot, Role, RtcTrackSnapshot,
@@ -173,8 +174,13 @@ fn context_of(
     let (started, started_at) = (Instant::now(), SystemTime::now());
     Arc::new(Context {
         workers: WorkerHandles::over(count, Box::new(send)),
+        // Nobody takes the questions of these hooks: all are let in.
         current: Arc::new(Live::new(Current {
-            policy: Arc::new(Policy { manage, ..Policy::default() }),
+            policy: Arc::new(Policy {
+                manage,
+                hooks: Some(Hooks::new(|_| true, Ok(())).0),
+                ..Policy::default()
+            }),
             ..Current::default()
         })),
         names: NameRules::default(),
@@ -658,6 +664,7 @@ labels `app` and `stream` as well. Only nodes of a cluster have `millstream_clus
 | `no_request`, `no_publisher`, `silent` | nothing came: no request, no publisher to play, no media |
 | `too_slow` | a player did not take what was sent |
 | `kicked`, `draining` | the operator ended it; the server was stopped |
+| `token_expired`, `time_over` | its token ended, or the time that a hook has given it |
 | `taken_over`, `preempted` | another publisher took the stream over |
 | `abandoned`, `worker`, `defect` | a request of the server itself was given up; a defect in the server |
 

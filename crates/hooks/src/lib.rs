@@ -154,7 +154,7 @@ impl<P: Post> Running<P> {
                 let is_live = matches!(news, News::Live { .. });
                 if is_live && self.asking.take_recorded(key) && self.record.try_send(Arc::clone(key)).is_err()
                 {
-                    tracing::warn!(stream = %key, "not recorded, though a hook says so: too many begin at once");
+                    tracing::warn!(stream = %key, "not recorded as a hook says: too many begin at once");
                 }
                 let state = if is_live { "live" } else { "ended" };
                 let details = StreamState { state, publication: *epoch };

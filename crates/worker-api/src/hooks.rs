@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use jwt::Action;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::auth::{Action, Denied};
+use crate::denied::Denied;
 use crate::snapshot::{Protocol, SessionId};
 
 /// Questions that may wait to be taken up; further ones are answered at once, as those that fail.
@@ -352,8 +353,8 @@ impl Hooks {
             News::Recording { .. } => HookEvent::Record,
         };
         // That a stream begins is also when it is recorded because a hook said so.
-        let is_wanted = self.wants(event)
-            || matches!(news, News::Live { .. } | News::Ended(_)) && self.wants(HookEvent::Publish);
+        let is_wanted =
+            self.wants(event) || matches!(news, News::Live { .. }) && self.wants(HookEvent::Publish);
         if is_wanted && self.0.news.try_send(news).is_err() {
             let dropped = self.0.news_dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {

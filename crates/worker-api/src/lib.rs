@@ -10,6 +10,7 @@ pub mod certificates;
 pub mod cluster;
 pub mod columns;
 pub mod command;
+mod denied;
 pub mod directory_lock;
 mod end_reason;
 pub mod handoff;

@@ -1,7 +1,7 @@
 //! Why a request for media over HTTP is refused: what workers answer over HTTP/1.1, and the control side
 //! over HTTP/2 and for files.
 
-use crate::auth::Denied;
+use crate::denied::Denied;
 
 /// A refusal: its status, and what its body says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

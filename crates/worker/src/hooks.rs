@@ -20,10 +20,10 @@ use crate::ids::{ConnId, TableId};
 use crate::net::Clock;
 use crate::proto::connections::ClientRequest;
 use crate::proto::http::{Form, MediaRequest, Method};
-use crate::proto::session::{Media, Session, State};
+use crate::proto::session::{HookAnswer, Media, Session, State};
 use worker_api::EndReason;
 use worker_api::auth::{Action, Bearer, Denied, Permit};
-use worker_api::hooks::{Admission, Admitted, Answer, Asker, Hooks, Question, Reply, WorkerAnswer};
+use worker_api::hooks::{Admitted, Answer, Asker, Hooks, Question, Reply, WorkerAnswer};
 use worker_api::snapshot::{Protocol, SessionId};
 use worker_api::viewers::Viewer;
 
@@ -65,16 +65,6 @@ struct ViewerAnswer {
     counts_until_ms: u64,
     /// When it may play no longer.
     ends_at_ms: Option<u64>,
-}
-
-/// What a hook has said of a session.
-#[derive(Debug)]
-pub(crate) struct HookAnswer {
-    action: Action,
-    key: String,
-    answer: Result<Box<Admission>, Denied>,
-    /// When it ends because the hook says so.
-    pub(crate) ends_at_ms: Option<u64>,
 }
 
 impl HookQuestions {

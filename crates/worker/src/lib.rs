@@ -195,6 +195,7 @@ impl Workers {
                 segment_updates.push(UpdateSender::new(updates, wakers[index].clone()));
                 SegmentQueues { wanted: wanted.clone(), updates: received }
             });
+            // Those of the start: a reload leaves them alone.
             let hooks = live.policy().hooks.clone();
             let control = ControlQueues {
                 handoffs,

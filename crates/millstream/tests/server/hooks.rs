@@ -18,6 +18,7 @@ use crate::common::rtc::{Client, OfferOptions, offer, post};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::{TIMEOUT, eventually};
+use crate::reload::reload;
 use crate::srt_hostile::{call as srt_call, rejected as srt_rejected};
 
 const ASKED: [&str; 2] = ["on_publish", "on_play"];
@@ -528,6 +529,22 @@ fn hook_eventually_records(server: &Server) {
         let taps = taps.iter().filter(|session| session["protocol"] == "recording");
         (taps.count() > 0).then_some(())
     });
+}
+
+#[test]
+fn hooks_stay_when_the_configuration_is_read_again() {
+    let hook = HookServer::start(by_name);
+    let (hooks, others) = (hook.config(&ASKED, ""), HookServer::start(|_| allow()));
+    let server = Server::spawn(&hooks);
+    let answer = reload(&server, &format!("{}[auth]\nplay_token = 'meadow'\n", others.config(&ASKED, "")));
+    assert!(answer["needs_restart"].to_string().contains("hooks.on_play"), "{answer}");
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/open");
+    publisher.send_tags(&sample_tags()[..60]);
+    assert!(RtmpClient::begin_publish(server.rtmp, "live/shut").wait_started().is_err());
+    assert_eq!(by_webrtc(&server, "/whip/live/shut", Direction::Send).status, 403);
+    assert_eq!(status(&server, "/live/shut.flv?token=meadow"), 403);
+    assert_eq!(status(&server, "/live/open.flv"), 401, "and the new rules count");
+    assert_eq!((hook.calls().len(), others.calls().len()), (4, 0));
 }
 
 #[test]

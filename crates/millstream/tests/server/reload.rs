@@ -30,7 +30,7 @@ fn ask(server: &Server, headers: &[(&str, &str)]) -> http::Response {
 }
 
 /// Writes it and reloads.
-fn reload(server: &Server, config: &str) -> Value {
+pub(crate) fn reload(server: &Server, config: &str) -> Value {
     write(server, config);
     let answer = ask(server, &[]);
     assert_eq!(answer.status, 200, "{}", answer.text());

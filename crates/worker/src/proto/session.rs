@@ -10,7 +10,6 @@ use bytes::{Buf, Bytes};
 use delivery::PlayerId;
 use rtmp::server::ServerSession;
 
-use crate::hooks::HookAnswer;
 use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TapId};
 use crate::net::connection::Connection;
 use crate::proto::websocket::ClientFrames;
@@ -19,6 +18,8 @@ use crate::rtsp::RtspLink;
 use crate::srt::SrtLink;
 use worker_api::AddressSlot;
 use worker_api::EndReason;
+use worker_api::auth::{Action, Denied};
+use worker_api::hooks::Admission;
 use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
 
@@ -111,6 +112,17 @@ pub(crate) struct PendingClaim {
     pub(crate) app: String,
     pub(crate) name: String,
     pub(crate) token: Option<String>,
+}
+
+/// What a hook has said of a session.
+#[derive(Debug)]
+pub(crate) struct HookAnswer {
+    pub(crate) action: Action,
+    /// `app/name`.
+    pub(crate) key: String,
+    pub(crate) answer: Result<Box<Admission>, Denied>,
+    /// When it ends because the hook says so.
+    pub(crate) ends_at_ms: Option<u64>,
 }
 
 /// What the session does with a stream.
