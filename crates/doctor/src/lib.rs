@@ -7,6 +7,7 @@
 //! What is read from `/proc` and `/sys` may be missing, as in containers: then that is said, or another way is
 //! taken, and nothing else is kept from being looked at.
 
+mod certificates;
 mod clock;
 mod limits;
 mod network;
@@ -17,7 +18,9 @@ mod system;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
+pub use certificates::Certificate;
 pub use system::System;
 
 /// What a server needs, by its configuration.
@@ -37,6 +40,8 @@ pub struct Wanted {
     pub directories: Vec<(&'static str, PathBuf)>,
     /// Servers that are needed, as `host:port`, and the keys that name them.
     pub servers: Vec<(&'static str, String)>,
+    /// Certificates of TLS listeners.
+    pub certificates: Vec<Certificate>,
 }
 
 /// A port that a server listens on.
@@ -127,13 +132,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Looks at everything, in the order of the report.
-pub fn examine(wanted: &Wanted, system: &System) -> Vec<Finding> {
+/// Looks at everything, in the order of the report; `now` is since 1970.
+pub fn examine(wanted: &Wanted, system: &System, now: Duration) -> Vec<Finding> {
     let mut findings = Vec::new();
     limits::examine(wanted, system, &mut findings);
     ports::examine(wanted, system, &mut findings);
     network::examine(wanted, system, &mut findings);
     clock::examine(system, &mut findings);
+    certificates::examine(wanted, now, &mut findings);
     storage::examine(wanted, &mut findings);
     findings
 }

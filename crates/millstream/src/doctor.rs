@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use ::doctor::{Finding, Level, Port, Protocol, System, Wanted};
+use ::doctor::{Certificate, Finding, Level, Port, Protocol, System, Wanted};
 use config::resolve::Resolved;
 use recording::settings::FileSettings;
 use serde_json::json;
@@ -13,7 +13,7 @@ use crate::{EXIT_START, print_out};
 
 /// Prints what was found. Fails where the server would not start, or a part of it would not work.
 pub(crate) fn run(arguments: &DoctorArgs, resolved: &Resolved) -> ExitCode {
-    let findings = ::doctor::examine(&wanted(resolved), &System::this());
+    let findings = ::doctor::examine(&wanted(resolved), &System::this(), worker_api::time::since_1970());
     match arguments.json {
         true => print_out(&format!("{}\n", as_json(&findings))),
         false => findings.iter().for_each(|finding| print_out(&finding.to_string())),
@@ -45,6 +45,7 @@ fn wanted(resolved: &Resolved) -> Wanted {
         .collect();
     directories.sort();
     directories.dedup();
+    let certificates = resolved.certificates.as_ref().map(|store| store.list()).unwrap_or_default();
     let servers = resolved.cluster.iter().flat_map(|cluster| &cluster.directory.servers);
     Wanted {
         workers: worker.workers,
@@ -54,6 +55,14 @@ fn wanted(resolved: &Resolved) -> Wanted {
         public_addresses: worker.rtc.public_addresses.clone(),
         directories,
         servers: servers.map(|url| ("cluster.nats", host_and_port(url))).collect(),
+        certificates: certificates
+            .iter()
+            .map(|one| Certificate {
+                source: one.source.clone(),
+                names: one.names.clone(),
+                valid: (one.not_before, one.not_after),
+            })
+            .collect(),
     }
 }
 
