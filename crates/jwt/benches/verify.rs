@@ -4,6 +4,7 @@
 //! thread, as everything is that a token waits for.
 
 #![allow(dead_code, reason = "of what the tests sign with, not all is needed here")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

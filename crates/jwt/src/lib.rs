@@ -257,4 +257,6 @@ fn signature_only(algorithm: Algorithm) -> Validation {
 }
 
 #[cfg(test)]
+mod signer;
+#[cfg(test)]
 mod tests;
