@@ -21,7 +21,8 @@ const TRACKS_MAX: usize = 16;
 /// own timestamps and is continued across restarts and jumps by the time that really passed.
 ///
 /// Tracks may be far apart, as those of a publisher that lost one of its inputs for a while: a frame that goes
-/// on from the one before it in its own track is no jump, wherever the other tracks are.
+/// on from the one before it in its own track is no jump, wherever the other tracks are. A jump of all of them
+/// keeps them together.
 ///
 /// Invariant: for each track the values returned never decrease.
 #[derive(Debug, Clone, Default)]
@@ -56,11 +57,12 @@ struct Placed {
 }
 
 impl Placed {
-    /// The same for a frame with publisher time `dts`, if it goes on from this one.
-    fn continued(self, dts: Timestamp) -> Option<Self> {
+    /// The same for a frame with publisher time `dts`, if it goes on from this one; and how far it is from it.
+    fn continued(self, dts: Timestamp) -> Option<(i64, Self)> {
         let ahead = step(self.source, dts);
         let source = self.source + ahead;
-        (-JUMP_BACK..=JUMP_FORWARD).contains(&ahead).then_some(Self { source, ..self })
+        let is_continuous = (-JUMP_BACK..=JUMP_FORWARD).contains(&ahead);
+        is_continuous.then_some((ahead.units().abs(), Self { source, ..self }))
     }
 }
 
@@ -78,8 +80,11 @@ impl Timeline {
     pub fn place(&mut self, now_ms: u64, track: TrackId, dts: Timestamp) -> Timestamp {
         let (newest, seam) = (self.newest, self.seam(now_ms));
         let track = self.track(track);
-        let own = track.placed.and_then(|placed| placed.continued(dts));
-        let placed = own.or_else(|| newest?.continued(dts)).unwrap_or_else(|| Placed {
+        // The nearer of the two: where the clock of all tracks was set back, those that send seldom are nearer
+        // to the others by now than to where they were.
+        let before = [track.placed, newest].into_iter().flatten();
+        let nearest = before.filter_map(|placed| placed.continued(dts)).min_by_key(|(distance, _)| *distance);
+        let placed = nearest.map(|(_, placed)| placed).unwrap_or_else(|| Placed {
             source: dts,
             offset: seam.map_or(Timestamp::ZERO, |seam| seam - dts),
         });
@@ -287,6 +292,25 @@ mod tests {
             let heard = timeline.place(now_ms, TrackId::AUDIO, audio);
             assert_eq!(timeline.place(now_ms, TrackId::VIDEO, at * 40), i64::from(at * 40));
             assert!((heard - i64::from(at * 40)).abs() <= 40, "{heard} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_track_that_sends_seldom_is_set_back_with_the_others() {
+        // A picture every second, or every ten: when audio is set back by 3.5 s, the next picture is no further
+        // from the one before it than a pause, or the interleaving of tracks.
+        for period_ms in [1_000, 10_000] {
+            let mut timeline = Millis::default();
+            let mut apart = Vec::new();
+            for at in 0..3_000u32 {
+                let (now_ms, set_back) = (u64::from(at) * 20, if at < 1_010 { 0 } else { 3_500 });
+                let dts = 60_000 + at * 20 - set_back;
+                let heard = timeline.place(now_ms, TrackId::AUDIO, dts);
+                if at * 20 % period_ms == 0 {
+                    apart.push(timeline.place(now_ms, TrackId::VIDEO, dts) - heard);
+                }
+            }
+            assert!(apart.iter().all(|apart| apart.abs() <= 40), "{period_ms}: {apart:?}");
         }
     }
 }
