@@ -49,6 +49,11 @@ pub(super) fn settings(
             "`hooks.timeout_ms` is longer than `limits.handshake_timeout_ms`, which clients have",
         );
     }
+    if keys.play_batch_ms > keys.timeout_ms / 2 {
+        let text =
+            "`hooks.play_batch_ms` is more than half of `hooks.timeout_ms`: no time is left for the answer";
+        errors.add(&config.origin("hooks.play_batch_ms"), text);
+    }
     if !keys.on_record.is_empty() && record.is_none() {
         errors.add(&config.origin("hooks.on_record"), "`hooks.on_record` needs `record.directory`");
     }

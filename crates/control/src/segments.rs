@@ -105,6 +105,7 @@ fn check(
     let mut sender = access::web_request(request, peer);
     sender.token = sender.token.or(token.as_deref());
     context.policy().may_play_by_web(&app, &stream, &sender)?;
+    let token = sender.token.map(str::to_owned);
     if *context.draining.borrow() {
         return Err(Refused::new(503, "the server is shutting down"));
     }

@@ -191,9 +191,6 @@ impl Worker {
             return Some(request);
         }
         let asker = self.asker(conn, action, &key, &request);
-        // What it had been let in for before is over.
-        let has_begun = !matches!(self.connections.sessions[conn].media, Media::None);
-        self.leave_hook(conn, has_begun, EndReason::StreamClosedByPeer);
         let session = &mut self.connections.sessions[conn];
         session.set_waits_for_hook(true);
         let held = Held::Request { conn, session: session.id, action, key, request: Box::new(request) };
@@ -330,7 +327,10 @@ impl Worker {
     ) {
         let hook = self.hook_answer(action, key, answer);
         let Some(session) = self.held_session(conn, id) else { return };
-        session.hook = Some(Box::new(hook));
+        // What it had been let in for before is over.
+        let has_begun = !matches!(session.media, Media::None);
+        self.leave_hook(conn, has_begun, EndReason::StreamClosedByPeer);
+        self.connections.sessions[conn].hook = Some(Box::new(hook));
         self.handle_request(conn, request);
         self.go_on(conn, id);
     }
@@ -355,7 +355,9 @@ impl Worker {
     ) {
         let now_ms = self.ctx.now_ms;
         let ends_at_ms = answer.as_ref().ok().and_then(|admitted| self.ctx.ends_at_ms(admitted.limits.until));
-        let answer = answer.map(|_| ());
+        // It may have used up its time before it came to this worker.
+        let has_ended = ends_at_ms.is_some_and(|at_ms| now_ms >= at_ms);
+        let answer = if has_ended { Err(Denied::Hook) } else { answer.map(|_| ()) };
         if let Some(asked) = &mut self.control.hooks {
             if asked.viewers.len() >= VIEWERS_MAX {
                 asked.viewers.retain(|_, known| now_ms < known.counts_until_ms);

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rtc::sdp::{Direction, make_offer};
 use serde_json::{Value, json};
@@ -477,6 +478,22 @@ fn a_hook_limits_the_time_of_sessions() {
     assert_eq!(ended["reason"], "the time it was given is over");
     let metrics = http::get(server.http, "/metrics").expect("an answer").text();
     assert!(metrics.contains("cause=\"time_over\"} 1"), "{metrics}");
+}
+
+#[test]
+fn a_viewer_by_hls_whose_time_is_over_stays_out() {
+    let hook = HookServer::start(|_| Reply::Json(json!({ "allow": true, "max_seconds": 1 })));
+    let server = Server::start(&format!("[hls]\nmode = \"always\"\n{}", hook.config(&["on_play"], "")));
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&sample_tags()[..200]);
+    let status = || http::get(server.http, "/live/mill.m3u8").expect("an answer").status;
+    eventually("it is let in", || (status() == 200).then_some(()));
+    eventually("its time is over", || (status() == 403).then_some(()));
+    // A worker remembers an answer for five seconds, and asks again then.
+    for _ in 0..60 {
+        assert_eq!(status(), 403);
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]
