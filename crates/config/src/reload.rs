@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
+use crate::error::Origin;
 use crate::file::LISTS;
 use crate::{Config, section_keys};
 
@@ -98,6 +99,17 @@ pub struct Changes {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents(BTreeMap<String, u64>);
 
+/// A file that a live key names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveFile<'a> {
+    /// The key or the list.
+    pub key: &'static str,
+    /// The file.
+    pub path: &'a str,
+    /// Where that was written.
+    pub origin: Origin,
+}
+
 impl Contents {
     /// Takes from `other` what certificates are made of.
     pub fn take_certificates(&mut self, other: &Self) {
@@ -145,34 +157,44 @@ impl Config {
 
     /// What the files contain that live keys name. One that cannot be read has no content.
     pub fn contents(&self) -> Contents {
-        let mut contents = Contents::default();
-        let mut add = |key: &str, files: &[&String]| {
-            let mut hasher = DefaultHasher::new();
-            for file in files.iter().filter(|file| !file.is_empty()) {
-                hasher.write(&std::fs::read(file).unwrap_or_default());
-                hasher.write_u8(0);
-            }
-            contents.0.insert(key.to_owned(), hasher.finish());
-        };
-        let auth = &self.auth;
-        add("auth.publish_token_file", &[&auth.publish_token_file]);
-        add("auth.play_token_file", &[&auth.play_token_file]);
-        add("auth.manage_token_file", &[&auth.manage_token_file]);
-        add("auth.metrics_token_file", &[&auth.metrics_token_file]);
-        add("auth.jwks_file", &[&auth.jwks_file]);
-        add("auth.jwt_secret_file", &[&auth.jwt_secret_file]);
-        add("sources.ca_file", &[&self.sources.ca_file]);
-        add("tls.certificate", &[&self.tls.certificate]);
-        add("tls.key", &[&self.tls.key]);
-        for (list, rules) in [("auth.publish", &self.publish_rules), ("auth.play", &self.play_rules)] {
-            add(list, &rules.iter().flat_map(|entry| &entry.rule.token_files).collect::<Vec<_>>());
+        let mut hashers = BTreeMap::<_, DefaultHasher>::new();
+        for LiveFile { key, path, .. } in self.live_files() {
+            let hasher = hashers.entry(key.to_owned()).or_default();
+            hasher.write(&std::fs::read(path).unwrap_or_default());
+            hasher.write_u8(0);
         }
-        let entries = self.certificates.iter().map(|entry| &entry.files);
-        add(
-            "tls.certificates",
-            &entries.flat_map(|files| [&files.certificate, &files.key]).collect::<Vec<_>>(),
-        );
-        contents
+        Contents(hashers.into_iter().map(|(key, hasher)| (key, hasher.finish())).collect())
+    }
+
+    /// The files that live keys name, in no order that means anything.
+    pub fn live_files(&self) -> Vec<LiveFile<'_>> {
+        let auth = &self.auth;
+        let single = [
+            ("auth.publish_token_file", &auth.publish_token_file),
+            ("auth.play_token_file", &auth.play_token_file),
+            ("auth.manage_token_file", &auth.manage_token_file),
+            ("auth.metrics_token_file", &auth.metrics_token_file),
+            ("auth.jwks_file", &auth.jwks_file),
+            ("auth.jwt_secret_file", &auth.jwt_secret_file),
+            ("sources.ca_file", &self.sources.ca_file),
+            ("tls.certificate", &self.tls.certificate),
+            ("tls.key", &self.tls.key),
+        ];
+        let mut files: Vec<_> =
+            single.map(|(key, path)| LiveFile { key, path, origin: self.origin(key) }).into();
+        for (key, rules) in [("auth.publish", &self.publish_rules), ("auth.play", &self.play_rules)] {
+            for entry in rules {
+                let of_entry = entry.rule.token_files.iter();
+                files.extend(of_entry.map(|path| LiveFile { key, path, origin: entry.origin.clone() }));
+            }
+        }
+        for entry in &self.certificates {
+            let of_entry = [&entry.files.certificate, &entry.files.key];
+            let key = "tls.certificates";
+            files.extend(of_entry.map(|path| LiveFile { key, path, origin: entry.origin.clone() }));
+        }
+        files.retain(|file| !file.path.is_empty());
+        files
     }
 
     /// The key as `other` has it.

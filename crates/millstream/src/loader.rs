@@ -33,8 +33,15 @@ impl Loader {
         self.load_file(Duration::ZERO)
     }
 
-    /// The same for a reload: somebody may be writing the file, and one that is blank now is refused.
+    /// The same for a reload: somebody may be writing the file, and one that is blank now is refused. So is
+    /// a pipe, which a shell may give at the start: whoever opens one may wait for ever.
     pub(crate) fn load_again(&self) -> Result<(Config, bool), Vec<ConfigError>> {
+        if let Some(file) = &self.file
+            && let Some(reason) = is_special(file)
+        {
+            let message = format!("{} cannot be read: {reason}", file.display());
+            return Err(vec![ConfigError::new(&Origin::Flag("--config".to_owned()), message)]);
+        }
         let (config, is_blank) = self.load_file(SETTLED)?;
         if is_blank
             && !self.was_blank
@@ -82,6 +89,12 @@ fn read(path: &Path, settled: Duration) -> Result<(String, String), ConfigError>
         std::thread::sleep(wait.max(Duration::from_millis(1)));
     }
     Err(ConfigError::new(&origin, format!("{name} changes while it is read")))
+}
+
+/// Why what is at `path` is not to be opened, if so: a sentence. Whether it is there is not looked at.
+pub(crate) fn is_special(path: &Path) -> Option<&'static str> {
+    let is_special = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+    is_special.then_some("it is not a regular file")
 }
 
 /// What shows that a file has changed.

@@ -21,23 +21,28 @@ use ::sources::key_set::{self, KeySource, Place};
 use ::sources::settings::LiveSettings;
 use config::Config;
 use config::error::ConfigError;
-use config::reload::{Changes, Contents};
+use config::reload::{Changes, Contents, LiveFile};
 use config::resolve::Resolved;
 use control::Context;
 use control::reload::{Answer, Reloaded, Request};
 use jwt::Verifier;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
 use worker_api::auth::Policy;
 use worker_api::certificates::Certificate;
 use worker_api::live::Current;
 
 use self::sources::Plan;
-use crate::loader::{Loader, Stamp, stamp};
+use crate::loader::{Loader, Stamp, is_special, stamp};
 use crate::logging::LiveLogging;
 
 /// A certificate that expires within this time is warned of.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 86_400);
+/// How often that is looked at, also where files of certificates are not.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(3_600);
+/// How long reading files may take: a disk that is away never answers.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a reload changes besides what [`Context`] has.
 pub(crate) struct ReloadParts {
@@ -61,8 +66,12 @@ pub(crate) struct Reloader {
     contents: Contents,
     /// Files of certificates, as they were when they were looked at last.
     stamps: Vec<Option<Stamp>>,
-    /// Expiry of certificates that were warned of.
-    warned: Vec<Duration>,
+    /// Why changed certificates were not taken up when they were looked at last.
+    refused: Option<String>,
+    /// Certificates that were warned of, by their expiry, and whether that was past.
+    warned: Vec<(Duration, bool)>,
+    /// Held by the thread that reads files.
+    reading: Arc<Mutex<()>>,
 }
 
 /// What is read and checked, before anything changes.
@@ -81,17 +90,30 @@ impl Reloader {
     pub(crate) fn new(config: Config, parts: ReloadParts) -> Self {
         let contents = config.contents();
         let running = Arc::new(config);
-        Self { parts, running, contents, stamps: Vec::new(), warned: Vec::new() }
+        Self {
+            parts,
+            running,
+            contents,
+            stamps: Vec::new(),
+            refused: None,
+            warned: Vec::new(),
+            reading: Arc::default(),
+        }
     }
 
     /// Until nobody can ask any more.
     pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        // The first tick is at once.
+        let mut expiry = tokio::time::interval(EXPIRY_INTERVAL);
+        expiry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looked = Instant::now();
         loop {
             let look = Duration::from_secs(self.running.tls.check_seconds.unsigned_abs());
+            // Counted from the last look: requests may come more often.
             let look_again = async {
                 match look.is_zero() {
                     true => std::future::pending().await,
-                    false => tokio::time::sleep(look).await,
+                    false => tokio::time::sleep_until(looked + look).await,
                 }
             };
             tokio::select! {
@@ -107,7 +129,11 @@ impl Reloader {
                         let _ = request.send(Arc::clone(&answer));
                     }
                 }
-                () = look_again => self.check_certificates().await,
+                () = look_again => {
+                    self.check_certificates().await;
+                    looked = Instant::now();
+                }
+                _ = expiry.tick() => self.warn_of_expiry(),
             }
         }
     }
@@ -130,6 +156,7 @@ impl Reloader {
             }
         }
         self.parts.context.reload.count(&answer, now().as_secs());
+        self.warn_of_expiry();
         answer
     }
 
@@ -138,10 +165,9 @@ impl Reloader {
             return Err(vec!["the configuration of this server is not in a file".to_owned()]);
         };
         let (running, contents) = (Arc::clone(&self.running), self.contents.clone());
-        // On a thread of its own: files may be on a disk that is slow, or away.
         let load = move || load(&loader, &running, &contents);
-        let loaded = tokio::task::spawn_blocking(load).await;
-        let loaded = loaded.map_err(|_| vec!["the configuration could not be read".to_owned()])?;
+        let loaded = read_within(READ_TIMEOUT, &self.reading, load).await;
+        let loaded = loaded.map_err(|reason| vec![format!("the configuration {reason}")])?;
         let mut loaded =
             loaded.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>())?;
         let key_source = self.prepare_keys(&mut loaded).await?;
@@ -244,46 +270,84 @@ impl Reloader {
             return;
         }
         let (config, before) = (Arc::clone(&self.running), self.stamps.clone());
-        let read = tokio::task::spawn_blocking(move || {
+        let read = read_within(READ_TIMEOUT, &self.reading, move || {
             // Before they are read: what changes meanwhile is read again.
             let stamps = stamps(&config);
-            let read = (stamps != before).then(|| config.read_certificates());
+            let read = (stamps != before).then(|| read_certificates(&config));
             (stamps, read)
         });
-        let Ok((stamps, read)) = read.await else { return };
-        self.stamps = stamps;
-        self.warn_of_expiry(&store.list());
-        let Some(read) = read else { return };
-        let new =
-            read.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("; "));
-        let new = new.and_then(|new| store.objection(&new, now()).map_or(Ok(new), Err));
+        let new = match read.await {
+            Ok((stamps, read)) => {
+                self.stamps = stamps;
+                self.warn_of_expiry();
+                let Some(read) = read else { return };
+                read.and_then(|read| store.objection(&read.0, now()).map_or(Ok(read), Err))
+            }
+            Err(reason) => Err(format!("certificates: a file {reason}")),
+        };
         let counters = &self.parts.context.reload.counters;
         match new {
-            Ok(new) if store.is_same(&new) => {}
-            Ok(new) => {
+            Ok((new, _)) if store.is_same(&new) => self.refused = None,
+            Ok((new, contents)) => {
                 tracing::info!(certificates = ?new, "changed certificates taken up");
                 store.replace(Arc::new(new));
                 counters.certificates_taken.fetch_add(1, Ordering::Relaxed);
-                self.contents.take_certificates(&self.running.contents());
+                self.contents.take_certificates(&contents);
+                self.refused = None;
             }
             Err(error) => {
-                tracing::error!(error, "changed certificates cannot be used: those in use stay");
-                counters.certificates_refused.fetch_add(1, Ordering::Relaxed);
+                // The reason may pass while the files stay: not valid yet, no rights, no descriptor left.
+                self.stamps.clear();
+                if self.refused.as_ref() != Some(&error) {
+                    tracing::error!(error, "changed certificates cannot be used: those in use stay");
+                    counters.certificates_refused.fetch_add(1, Ordering::Relaxed);
+                    self.refused = Some(error);
+                }
             }
         }
     }
 
-    /// Once for each.
-    fn warn_of_expiry(&mut self, certificates: &[Certificate]) {
-        self.warned.retain(|expiry| certificates.iter().any(|certificate| certificate.not_after == *expiry));
-        for certificate in certificates {
+    /// Once for each within a week of its expiry, and once after it.
+    fn warn_of_expiry(&mut self) {
+        let Some(store) = &self.parts.context.reload.certificates else { return };
+        let (certificates, now) = (store.list(), now());
+        self.warned.retain(|(expiry, _)| certificates.iter().any(|other| other.not_after == *expiry));
+        for certificate in certificates.iter() {
             let expiry = certificate.not_after;
-            if now() + EXPIRES_SOON >= expiry && !self.warned.contains(&expiry) {
-                let at = worker_api::time::rfc3339(UNIX_EPOCH + expiry);
-                tracing::warn!(source = certificate.source, at, "a certificate expires soon, or has expired");
-                self.warned.push(expiry);
+            let warned = (expiry, now >= expiry);
+            if now + EXPIRES_SOON < expiry || self.warned.contains(&warned) {
+                continue;
             }
+            let at = worker_api::time::rfc3339(UNIX_EPOCH + expiry);
+            match warned.1 {
+                false => tracing::warn!(source = certificate.source, at, "a certificate expires soon"),
+                true => tracing::warn!(source = certificate.source, at, "a certificate in use has expired"),
+            }
+            self.warned.push(warned);
         }
+    }
+}
+
+/// Runs `read` on a thread of its own, since files may be on a disk that is slow, or away. The error, if it
+/// takes longer than `limit`, goes on a sentence. No second thread begins while one is stuck.
+async fn read_within<T: Send + 'static>(
+    limit: Duration,
+    reading: &Arc<Mutex<()>>,
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let reading = Arc::clone(reading);
+    let done = async move {
+        let held = reading.lock_owned().await;
+        let read = move || {
+            let _held = held;
+            read()
+        };
+        tokio::task::spawn_blocking(read).await
+    };
+    match tokio::time::timeout(limit, done).await {
+        Ok(Ok(read)) => Ok(read),
+        Ok(Err(_)) => Err("could not be read".to_owned()),
+        Err(_) => Err(format!("cannot be read within {} s", limit.as_secs())),
     }
 }
 
@@ -294,13 +358,36 @@ struct NewKeys(Option<(Arc<Verifier>, KeySource)>);
 /// Reads and checks the whole configuration as at the start, and what of it takes effect now.
 fn load(loader: &Loader, running: &Config, contents: &Contents) -> Result<Loaded, Vec<ConfigError>> {
     let (config, is_blank) = loader.load_again()?;
+    refuse_special_files(&config)?;
     let variable = |name: &str| std::env::var(name).ok();
+    // Before they are read: what changes meanwhile is read again.
+    let (new_stamps, old_stamps) = (stamps(&config), stamps(running));
     let after = config.contents();
     config::resolve::resolve(&config, &variable)?;
     let (merged, changes) = running.merge(&config, contents, &after);
-    let stamps = stamps(&merged);
+    let is_new = merged.certificate_files() == config.certificate_files();
+    let stamps = if is_new { new_stamps } else { old_stamps };
     let resolved = config::resolve::resolve(&merged, &variable)?;
     Ok(Loaded { merged, resolved, changes, contents: after, is_blank, stamps })
+}
+
+/// Whoever opens a pipe may wait for ever.
+fn refuse_special_files(config: &Config) -> Result<(), Vec<ConfigError>> {
+    let special = config.live_files().into_iter().filter_map(|LiveFile { key, path, origin }| {
+        let reason = is_special(Path::new(path))?;
+        Some(ConfigError::new(&origin, format!("`{key}` {path}: {reason}")))
+    });
+    let errors: Vec<_> = special.collect();
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// The certificates of `config` with what its files contain, or what is wrong with them.
+fn read_certificates(config: &Config) -> Result<(Vec<Certificate>, Contents), String> {
+    let read = refuse_special_files(config).and_then(|()| {
+        let contents = config.contents();
+        Ok((config.read_certificates()?, contents))
+    });
+    read.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("; "))
 }
 
 fn stamps(config: &Config) -> Vec<Option<Stamp>> {
@@ -322,4 +409,20 @@ fn set_usize(to: &AtomicUsize, value: i64) {
 /// Since 1970.
 fn now() -> Duration {
     worker_api::time::since_1970()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_is_stuck_is_given_up_and_later_ones_come_after_it() {
+        let (reading, limit) = (Arc::default(), Duration::from_millis(20));
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let stuck = read_within(limit, &reading, move || released.recv()).await;
+        assert_eq!(stuck, Err("cannot be read within 0 s".to_owned()));
+        assert!(read_within(limit, &reading, || ()).await.is_err(), "no second thread is stuck");
+        release.send(()).expect("it waits");
+        assert_eq!(read_within(Duration::from_secs(30), &reading, || 7).await, Ok(7));
+    }
 }

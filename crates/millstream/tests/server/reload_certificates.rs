@@ -5,11 +5,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use worker_api::time::since_1970;
 
 use crate::common::TIMEOUT;
 use crate::common::eventually;
@@ -24,10 +26,16 @@ struct Pair {
 }
 
 fn pair(name: &str, until: i32) -> Pair {
+    let since_1970 = |year| (date_time_ymd(year, 1, 1) - date_time_ymd(1970, 1, 1)).unsigned_abs();
+    pair_of(name, since_1970(2020), since_1970(until))
+}
+
+/// From one moment to another, since 1970.
+fn pair_of(name: &str, from: Duration, until: Duration) -> Pair {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(until, 1, 1);
+    params.not_before = date_time_ymd(1970, 1, 1) + from;
+    params.not_after = date_time_ymd(1970, 1, 1) + until;
     let made = params.self_signed(&key).expect("a certificate");
     Pair { chain: made.pem(), key: key.serialize_pem(), der: made.der().clone() }
 }
@@ -143,6 +151,39 @@ fn changed_files_are_taken_up_while_connections_stay() {
     let said = server.log().matches("No such file").count();
     let lines = server.log().matches("changed certificates cannot be used").count();
     assert!(said <= 2 && lines <= 5, "once for each change:\n{}", server.log());
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_yet_is_taken_when_it_is() {
+    let dir = ScratchDir::new();
+    pair("a.example", 2040).write(dir.path(), "a");
+    let server = Server::spawn(&config(dir.path(), &["a"], 1));
+    let from = since_1970() + Duration::from_secs(3);
+    let new = pair_of("a.example", from, from + Duration::from_secs(30 * 86_400));
+    new.write(dir.path(), "a");
+    let https = server.https.expect("HTTPS");
+    eventually("it is taken", || (shown(https, "a.example") == new.der).then_some(()));
+    let said = server.log().matches("is not valid yet").count();
+    assert!(said <= 1, "{said} times:\n{}", server.log());
+}
+
+#[test]
+fn the_expiry_of_a_certificate_is_warned_of_before_and_after_it() {
+    let dir = ScratchDir::new();
+    let until = since_1970() + Duration::from_secs(4);
+    pair_of("a.example", Duration::ZERO, until).write(dir.path(), "a");
+    pair_of("b.example", Duration::ZERO, since_1970() + Duration::from_secs(6 * 86_400))
+        .write(dir.path(), "b");
+    // Files are not looked at, and there is a reload each time.
+    let server = Server::spawn(&config(dir.path(), &["a", "b"], 0));
+    let warned = |text: &str| server.log().lines().filter(|line| line.contains(text)).count();
+    eventually("both are warned of at the start", || (warned("a certificate") >= 2).then_some(()));
+    eventually("once more after it", || {
+        let answer = http::request(server.http, "POST", "/api/v1/config/reload", &[]).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        (warned("a certificate in use has expired") == 1).then_some(())
+    });
+    assert!(warned("a certificate expires soon") <= 2, "once for each:\n{}", server.log());
 }
 
 #[test]
