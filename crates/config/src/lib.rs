@@ -455,7 +455,8 @@ fn list_entry<S: Section>(table: &file::ListTable, errors: &mut Vec<ConfigError>
 pub const CONFIG_VARIABLE: &str = "MILLSTREAM_CONFIG";
 
 fn not_accepted(path: &str, value: &Raw, key: Option<Key>, origin: &Origin) -> ConfigError {
-    let secret = key.as_ref().is_some_and(|key| key.secret);
+    // A token may be at a key beside its own.
+    let secret = key.as_ref().is_some_and(|key| key.secret) || path.starts_with("auth.");
     let given = if secret { "the given value".to_owned() } else { value.describe() };
     let accepts = key.map(|key| key.accepts()).unwrap_or_default();
     ConfigError::new(origin, format!("`{path}` cannot be {given}: it takes {accepts}"))

@@ -75,8 +75,8 @@ pub(crate) struct Connector {
     target: Target,
     authorization: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
-    /// [`READ_TIMEOUT`], but for tests.
-    timeout: Duration,
+    /// [`READ_TIMEOUT`], but for reloads and tests.
+    pub(crate) timeout: Duration,
 }
 
 /// Connects, and connects again, until `deliver` returns false.

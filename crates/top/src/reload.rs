@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tungstenite::http::StatusCode;
@@ -12,6 +13,8 @@ use crate::{ServerArgs, wire};
 
 /// Path of the request, below the base URL.
 const PATH: &str = "/api/v1/config/reload";
+/// How long the server may take: it waits for files, and for keys of signed tokens from elsewhere.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Exit code when the server refuses the configuration.
 const EXIT_REFUSED: u8 = 1;
 /// Exit code when the server was not asked or did not answer.
@@ -27,8 +30,11 @@ pub struct Args {
 
 /// Runs it. What has changed goes to standard output, errors to standard error.
 pub fn run(args: &Args) -> ExitCode {
-    let answer = args.server.connector().map_err(Failure::Refused);
-    match answer.and_then(|connector| connector.ask("POST", PATH)) {
+    let mut connector = args.server.connector().map_err(Failure::Refused);
+    if let Ok(connector) = &mut connector {
+        connector.timeout = ANSWER_TIMEOUT;
+    }
+    match connector.and_then(|connector| connector.ask("POST", PATH)) {
         Ok((StatusCode::OK, body)) => match serde_json::from_slice::<Reloaded>(&body) {
             Ok(reloaded) => {
                 // A closed pipe (`| head`) is not an error.
@@ -67,6 +73,7 @@ struct Reloaded {
     started: Vec<String>,
     restarted: Vec<String>,
     ended: Vec<String>,
+    failed: Vec<String>,
 }
 
 /// Why nothing has.
@@ -82,6 +89,7 @@ fn text(reloaded: &Reloaded) -> String {
         ("started", &reloaded.started),
         ("restarted", &reloaded.restarted),
         ("ended", &reloaded.ended),
+        ("failed", &reloaded.failed),
         ("needs a restart", &reloaded.needs_restart),
     ];
     for (title, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
