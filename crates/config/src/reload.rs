@@ -124,7 +124,8 @@ impl Config {
     pub fn merge(&self, new: &Self, before: &Contents, after: &Contents) -> (Self, Changes) {
         let (mut merged, mut changes) = (self.clone(), Changes::default());
         // Listeners with TLS are there from the start on, or not at all.
-        let tls_stays = self.tls_is_on() == new.tls_is_on();
+        // Nor can files take the place of a certificate of our own, whose keys wait for a restart.
+        let tls_stays = self.has_certificates() == new.has_certificates();
         let is_live = |path: &str| is_live(path) && (tls_stays || !path.starts_with("tls."));
         for key in section_keys() {
             let path = key.path();

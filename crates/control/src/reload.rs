@@ -33,6 +33,10 @@ pub struct Reloaded {
     pub restarted: Vec<String>,
     /// Pulls, pushes and channels that have ended.
     pub ended: Vec<String>,
+    /// Pulls, pushes and channels that should have begun and have not, with the reason: something has come
+    /// in between. The next reload begins them.
+    #[schema(example = json!([]))]
+    pub failed: Vec<String>,
 }
 
 /// What a reload came to; the error has every reason for which it changed nothing.

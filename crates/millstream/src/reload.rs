@@ -20,7 +20,7 @@ use ::sources::Ingest;
 use ::sources::key_set::{self, KeySource, Place};
 use ::sources::settings::LiveSettings;
 use config::Config;
-use config::error::ConfigError;
+use config::error::{ConfigError, Origin};
 use config::reload::{Changes, Contents, LiveFile};
 use config::resolve::Resolved;
 use control::Context;
@@ -33,7 +33,7 @@ use worker_api::auth::Policy;
 use worker_api::certificates::Certificate;
 use worker_api::live::Current;
 
-use self::sources::Plan;
+use self::sources::{Plan, Report};
 use crate::loader::{Loader, Stamp, is_special, stamp};
 use crate::logging::LiveLogging;
 
@@ -147,6 +147,7 @@ impl Reloader {
                 started = ?reloaded.started,
                 restarted = ?reloaded.restarted,
                 ended = ?reloaded.ended,
+                failed = ?reloaded.failed,
                 "configuration reloaded"
             ),
             Err(errors) => {
@@ -172,7 +173,7 @@ impl Reloader {
             loaded.map_err(|errors| errors.iter().map(ConfigError::to_string).collect::<Vec<_>>())?;
         let key_source = self.prepare_keys(&mut loaded).await?;
         let certificates = self.prepare_certificates(&loaded)?;
-        let plan = Plan::new(&self.parts.context, &loaded.resolved)?;
+        let plan = Plan::new(&self.parts.context, &loaded.merged, &loaded.resolved)?;
         Ok(self.switch(loaded, key_source, certificates, plan))
     }
 
@@ -208,7 +209,13 @@ impl Reloader {
         }
         let new = new.list();
         match used.objection(&new, now()) {
-            Some(objection) => Err(vec![objection]),
+            // Placed where the file is named.
+            Some(objection) => {
+                let files = loaded.merged.live_files();
+                let named = files.iter().find(|file| objection.contains(&format!(" {}: ", file.path)));
+                let origin = named.map_or(Origin::Default, |file| file.origin.clone());
+                Err(vec![ConfigError::new(&origin, objection).to_string()])
+            }
             None => Ok(Some(new)),
         }
     }
@@ -246,7 +253,7 @@ impl Reloader {
         let sources = Arc::new(sources);
         self.parts.sources.replace(Arc::clone(&sources));
         context.pushes.set_settings(pushes::PushSettings { sources: Arc::clone(&sources), ..push_limits });
-        let (started, restarted, ended) = plan.apply(context);
+        let Report { started, restarted, ended, failed } = plan.apply(context);
         if let Some(NewKeys(signed)) = keys {
             let task = signed
                 .map(|(verifier, source)| ingest.spawn(key_set::keep_up_to_date(verifier, source, sources)));
@@ -260,7 +267,7 @@ impl Reloader {
             loader.was_blank = is_blank;
         }
         let Changes { changed, needs_restart, unchanged } = changes;
-        Reloaded { changed, needs_restart, unchanged, started, restarted, ended }
+        Reloaded { changed, needs_restart, unchanged, started, restarted, ended, failed }
     }
 
     /// Takes up certificates whose files have changed. What is not good changes nothing, and is said once.
@@ -367,7 +374,14 @@ fn load(loader: &Loader, running: &Config, contents: &Contents) -> Result<Loaded
     let (merged, changes) = running.merge(&config, contents, &after);
     let is_new = merged.certificate_files() == config.certificate_files();
     let stamps = if is_new { new_stamps } else { old_stamps };
-    let resolved = config::resolve::resolve(&merged, &variable)?;
+    let resolved = config::resolve::resolve(&merged, &variable).map_err(|errors| {
+        // The file by itself is right: what waits for a restart does not go with what would be live.
+        let message = |error: ConfigError| {
+            let message = format!("until a restart: {}", error.message);
+            ConfigError { message, ..error }
+        };
+        errors.into_iter().map(message).collect::<Vec<_>>()
+    })?;
     Ok(Loaded { merged, resolved, changes, contents: after, is_blank, stamps })
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::names::{Claim, Names, SourceKind};
+use crate::names::{Claim, Claimant, Names, SourceKind};
 use crate::thread::{IngestThread, Spawner};
 use worker_api::internal::{PublishRequest, Publisher, Refusal};
 use worker_api::{EndReason, WorkerHandles};
@@ -91,8 +91,14 @@ impl Ingest {
 
     /// Claims a stream among the sources of this server, or says which kind of source has claimed
     /// it already.
-    pub fn claim(&self, app: &str, name: &str, kind: SourceKind) -> Result<Claim, SourceKind> {
-        self.0.names.claim(app, name, kind)
+    pub(crate) fn claim(
+        &self,
+        app: &str,
+        name: &str,
+        kind: SourceKind,
+        claimant: Claimant,
+    ) -> Result<Claim, SourceKind> {
+        self.0.names.claim(app, name, kind, claimant)
     }
 
     /// Runs a task on the thread of sources. It must end by itself once

@@ -3,11 +3,11 @@
 //! Those of the configuration that it has no more end, those that are otherwise begin again, new ones begin;
 //! all others go on untouched. What the API has added stays, and if it is what the configuration wants, it is
 //! left alone. Everything that could be in the way is looked for before anything changes: the control side
-//! has one thread, so nobody adds anything in between.
+//! has one thread, so nobody adds anything in between. Pulls that a pattern begins give way.
 
-use std::fmt::Display;
-
+use config::error::{ConfigError, Origin};
 use config::resolve::Resolved;
+use config::{ChannelledEntry, Config, PulledEntry};
 use control::Context;
 use pushes::PushSpec;
 use sources::channels::ChannelSpec;
@@ -33,12 +33,19 @@ struct Changes<S> {
     begin: Vec<S>,
 }
 
-/// Started, restarted and ended.
-pub(super) type Report = (Vec<String>, Vec<String>, Vec<String>);
+/// What has come of it, by names.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) started: Vec<String>,
+    pub(super) restarted: Vec<String>,
+    pub(super) ended: Vec<String>,
+    /// With the reasons.
+    pub(super) failed: Vec<String>,
+}
 
 impl Plan {
     /// Compares what runs with what `resolved` wants. The error has all that is in the way.
-    pub(super) fn new(context: &Context, resolved: &Resolved) -> Result<Self, Vec<String>> {
+    pub(super) fn new(context: &Context, config: &Config, resolved: &Resolved) -> Result<Self, Vec<String>> {
         let mut errors = Vec::new();
         let pulls: Vec<_> =
             context.pulls.added().iter().map(|pull| (pull.spec.clone(), pull.added_by)).collect();
@@ -47,50 +54,47 @@ impl Plan {
         let rules = context.pushes.list();
         let pushes: Vec<_> = rules.iter().map(|rule| ((*rule.spec).clone(), rule.added_by)).collect();
 
+        // What a pattern has begun is not in the way: it gives way.
         for spec in &resolved.pulls {
-            let others = pulls.iter().filter(|(other, by)| *by == AddedBy::Api && other != spec);
-            if others.into_iter().any(|(other, _)| (&other.app, &other.name) == (&spec.app, &spec.name)) {
-                errors.push(in_the_way(
-                    "[[pull]]",
-                    &spec.app,
-                    &spec.name,
-                    "another pull was added by the API",
-                ));
+            let mut refuse = |reason| {
+                let is_it = |entry: &&PulledEntry| is_stream(&entry.pull.stream, &spec.app, &spec.name);
+                let origin = config.pulls.iter().find(is_it).map(|entry| &entry.origin);
+                errors.push(in_the_way(origin, "[[pull]]", &spec.app, &spec.name, reason));
+            };
+            let mut others = pulls.iter().filter(|(other, by)| is_by_api(*by) && other != spec);
+            if others.any(|(other, _)| (&other.app, &other.name) == (&spec.app, &spec.name)) {
+                refuse("another pull was added by the API");
             }
             if channels.iter().any(|(channel, by)| is_by_api(*by) && is_channel(channel, spec)) {
-                errors.push(in_the_way("[[pull]]", &spec.app, &spec.name, "a channel was added by the API"));
-            }
-            if context.pulls.is_begun_by_pattern(&spec.app, &spec.name) {
-                errors.push(in_the_way(
-                    "[[pull]]",
-                    &spec.app,
-                    &spec.name,
-                    "it is pulled because of a pattern",
-                ));
+                refuse("a channel was added by the API");
             }
         }
         for spec in &resolved.channels {
-            let others = channels.iter().filter(|(other, by)| is_by_api(*by) && other != spec);
-            if others.into_iter().any(|(other, _)| (&other.app, &other.name) == (&spec.app, &spec.name)) {
-                let reason = "another channel was added by the API";
-                errors.push(in_the_way("[[channel]]", &spec.app, &spec.name, reason));
+            let mut refuse = |reason| {
+                let is_it =
+                    |entry: &&ChannelledEntry| is_stream(&entry.channel.stream, &spec.app, &spec.name);
+                let origin = config.channels.iter().find(is_it).map(|entry| &entry.origin);
+                errors.push(in_the_way(origin, "[[channel]]", &spec.app, &spec.name, reason));
+            };
+            let mut others = channels.iter().filter(|(other, by)| is_by_api(*by) && other != spec);
+            if others.any(|(other, _)| (&other.app, &other.name) == (&spec.app, &spec.name)) {
+                refuse("another channel was added by the API");
             }
-            if pulls.iter().any(|(pull, by)| is_by_api(*by) && is_channel(spec, pull))
-                || context.pulls.is_begun_by_pattern(&spec.app, &spec.name)
-            {
-                errors.push(in_the_way("[[channel]]", &spec.app, &spec.name, "it is pulled"));
+            if pulls.iter().any(|(pull, by)| is_by_api(*by) && is_channel(spec, pull)) {
+                refuse("it is pulled");
             }
         }
         let sources = &resolved.sources;
-        check_room("sources.pulls_max", sources.pulls_max, &pulls, &resolved.pulls, &mut errors);
-        check_room("sources.channels_max", sources.channels_max, &channels, &resolved.channels, &mut errors);
-        check_room(
-            "pushes.rules_max",
-            resolved.push_limits.rules_max,
-            &pushes,
-            &resolved.pushes,
-            &mut errors,
-        );
+        let rules_max = resolved.push_limits.rules_max;
+        let mut check = |key: &str, most: usize, count: usize| {
+            if count > most {
+                let message = format!("`{key}` is {most}, and there are {count} with those of the API");
+                errors.push(ConfigError::new(&config.origin(key), message).to_string());
+            }
+        };
+        check("sources.pulls_max", sources.pulls_max, count(&pulls, &resolved.pulls));
+        check("sources.channels_max", sources.channels_max, count(&channels, &resolved.channels));
+        check("pushes.rules_max", rules_max, count(&pushes, &resolved.pushes));
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -125,19 +129,23 @@ impl Plan {
             context.pushes.remove(id);
         }
         for spec in pulls.begin {
-            let stream = format!("{}/{}", spec.app, spec.name);
-            let added = context.pulls.add(spec, AddedBy::Configuration);
-            added.map_or_else(|error| not_added("pull", &stream, &format!("{error:?}")), |_| ());
+            let name = format!("pull {}/{}", spec.app, spec.name);
+            if let Err(error) = context.pulls.add(spec, AddedBy::Configuration) {
+                report.not_begun(&name, &format!("{error:?}"));
+            }
         }
         for spec in channels.begin {
-            let stream = format!("{}/{}", spec.app, spec.name);
-            let added = context.channels.add(spec, AddedBy::Configuration);
-            added.map_or_else(|error| not_added("channel", &stream, &format!("{error:?}")), |_| ());
+            let (app, name) = (spec.app.clone(), spec.name.clone());
+            match context.channels.add(spec, AddedBy::Configuration) {
+                Ok(_) => context.pulls.end_begun_by_pattern(&app, &name),
+                Err(error) => report.not_begun(&format!("channel {app}/{name}"), &format!("{error:?}")),
+            }
         }
         for spec in pushes.begin {
-            let streams = spec.stream.as_str().to_owned();
-            let added = context.pushes.add(spec, AddedBy::Configuration);
-            added.map_or_else(|error| not_added("push", &streams, &format!("{error:?}")), |_| ());
+            let name = format!("push {} to {spec}", spec.stream.as_str());
+            if let Err(error) = context.pushes.add(spec, AddedBy::Configuration) {
+                report.not_begun(&name, &format!("{error:?}"));
+            }
         }
         context.pulls.set_order(&order);
         report
@@ -158,11 +166,11 @@ impl<S: PartialEq + Clone> Changes<S> {
         let mut ended: Vec<_> = self.end.iter().map(named).collect();
         for begun in self.begin.iter().map(named) {
             match ended.iter().position(|ended| *ended == begun) {
-                Some(at) => report.1.push(ended.remove(at)),
-                None => report.0.push(begun),
+                Some(at) => report.restarted.push(ended.remove(at)),
+                None => report.started.push(begun),
             }
         }
-        report.2.append(&mut ended);
+        report.ended.append(&mut ended);
     }
 }
 
@@ -174,27 +182,28 @@ fn is_channel(channel: &ChannelSpec, pull: &PullSpec) -> bool {
     (&channel.app, &channel.name) == (&pull.app, &pull.name)
 }
 
-fn in_the_way(list: &str, app: &str, name: &str, reason: &str) -> String {
-    format!("{list} `{app}/{name}` cannot begin: {reason}")
+fn is_stream(stream: &str, app: &str, name: &str) -> bool {
+    stream.rsplit_once('/') == Some((app, name))
 }
 
-/// Those of the API count too.
-fn check_room<S: PartialEq>(
-    key: &str,
-    most: usize,
-    running: &[(S, AddedBy)],
-    wanted: &[S],
-    errors: &mut Vec<String>,
-) {
-    let others = running.iter().filter(|(spec, by)| is_by_api(*by) && !wanted.contains(spec)).count();
-    if others + wanted.len() > most {
-        let text =
-            format!("`{key}` is {most}, and there are {} with those of the API", others + wanted.len());
-        errors.push(text);
+fn in_the_way(origin: Option<&Origin>, list: &str, app: &str, name: &str, reason: &str) -> String {
+    let message = format!("{list} `{app}/{name}` cannot begin: {reason}");
+    ConfigError::new(origin.unwrap_or(&Origin::Default), message).to_string()
+}
+
+/// How many there will be: those of the API count too.
+fn count<S: PartialEq>(running: &[(S, AddedBy)], wanted: &[S]) -> usize {
+    running.iter().filter(|(spec, by)| is_by_api(*by) && !wanted.contains(spec)).count() + wanted.len()
+}
+
+impl Report {
+    /// Nothing was in the way; something has come in between all the same.
+    fn not_begun(&mut self, name: &str, reason: &str) {
+        tracing::error!(name, reason, "not begun after a reload");
+        if let Some(at) = self.restarted.iter().position(|other| other == name) {
+            self.ended.push(self.restarted.remove(at));
+        }
+        self.started.retain(|other| other != name);
+        self.failed.push(format!("{name}: {reason}"));
     }
-}
-
-/// Nothing was in the way; something has come in between all the same.
-fn not_added(kind: &str, name: &str, error: &dyn Display) {
-    tracing::error!(kind, name, %error, "not begun after a reload");
 }

@@ -116,6 +116,12 @@ fn mistakes_change_nothing_and_are_named_with_line_and_key() {
         ),
         ("", "millstream.toml:1", "is empty"),
     ];
+    let errors = refused(&server, "[auth]\nmanage = 'hushhush'\npublish_token = 'old'\n");
+    assert!(
+        errors[0].contains("toml:2: `auth.manage` cannot be") && !errors[0].contains("hush"),
+        "{errors:?}"
+    );
+    assert!(!server.log().contains("hush"));
     for (config, place, what) in &cases {
         let errors = refused(&server, config);
         assert!(errors.len() == 1 && errors[0].contains(place) && errors[0].contains(what), "{errors:?}");
@@ -127,13 +133,13 @@ fn mistakes_change_nothing_and_are_named_with_line_and_key() {
     assert_eq!(ask(&server, &[]).status, 409);
     fs::remove_dir(server.dir.path().join("millstream.toml")).expect("removed");
     assert!(may_publish(&server, "old") && !may_publish(&server, "new"));
-    assert_eq!((reloads(&server, "succeeded"), reloads(&server, "refused")), (0, cases.len() as u64 + 2));
+    assert_eq!((reloads(&server, "succeeded"), reloads(&server, "refused")), (0, cases.len() as u64 + 3));
     let log = server.log();
     assert!(log.contains("nothing has changed") && log.contains("millstream.toml:4"), "{log}");
     // The same by a signal; and then a good one is taken.
     write(&server, cases[0].0);
     server.signal(Signal::SIGHUP);
-    server.wait_for_counter("millstream_config_reloads_total{result=\"refused\"}", cases.len() as u64 + 3);
+    server.wait_for_counter("millstream_config_reloads_total{result=\"refused\"}", cases.len() as u64 + 4);
     server.assert_healthy();
     reload(&server, "[auth]\npublish_token = 'new'\n");
     assert!(may_publish(&server, "new"));
@@ -288,9 +294,45 @@ fn pulls_that_have_not_changed_go_on_and_others_begin_and_end() {
     assert_eq!((&answer["restarted"], &answer["started"]), (&json!(["pull live/new"]), &json!([])));
     assert!(origin.accept().head[0].starts_with("GET /else.flv"));
     let errors = refused(&server, &format!("{LOCAL}{}", pull("live/of-api", "/mine.flv")));
-    assert!(errors[0].contains("live/of-api") && errors[0].contains("the API"), "{errors:?}");
+    let place = "millstream.toml:5: [[pull]] `live/of-api`";
+    assert!(errors[0].contains(place) && errors[0].contains("the API"), "{errors:?}");
     same.send_tags(&tags[80..120], 0);
     player.take_frames(30);
+}
+
+#[test]
+fn what_a_pattern_has_begun_gives_way_to_an_entry_of_its_own() {
+    let origin = Origin::start();
+    let pattern =
+        format!("[[pull]]\nstream = 'live/*'\nurl = '{}'\non_demand = true\n", origin.url("/{stream}.flv"));
+    let server = Server::spawn(&format!("{LOCAL}{pattern}"));
+    let tags = sample_tags();
+    let mut player = RtmpClient::play(server.rtmp, "live/cam");
+    let mut by_pattern = origin.accept();
+    by_pattern.begin();
+    by_pattern.send_tags(&tags[..40], 0);
+    player.take_frames(20);
+    let own = format!("[[pull]]\nstream = 'live/cam'\nurl = '{}'\n", origin.url("/own.flv"));
+    let answer = reload(&server, &format!("{LOCAL}{own}"));
+    assert_eq!(answer["started"], json!(["pull live/cam"]));
+    assert_eq!((&answer["ended"], &answer["failed"]), (&json!(["pull live/*"]), &json!([])));
+    by_pattern.wait_closed();
+    let mut asked = origin.accept();
+    assert!(asked.head[0].starts_with("GET /own.flv"), "{:?}", asked.head);
+    asked.begin();
+    asked.send_tags(&tags[..40], 0);
+    wait_for_pull(&server, "cam", "live", |pull| pull["state"] == "live");
+    // The same with the pattern beside it, and for a channel.
+    let mut player = RtmpClient::play(server.rtmp, "live/dam");
+    reload(&server, &format!("{LOCAL}{own}{pattern}"));
+    let mut by_pattern = origin.accept();
+    by_pattern.begin();
+    by_pattern.send_tags(&tags[..40], 0);
+    player.take_frames(20);
+    let channel = "[[channel]]\nstream = 'live/dam'\nitems = ['/no/such/film.mp4']\n";
+    let answer = reload(&server, &format!("{LOCAL}{own}{pattern}{channel}"));
+    assert_eq!((&answer["started"], &answer["failed"]), (&json!(["channel live/dam"]), &json!([])));
+    by_pattern.wait_closed();
 }
 
 #[test]

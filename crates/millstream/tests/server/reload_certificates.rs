@@ -210,7 +210,7 @@ fn a_reload_takes_other_files_and_refuses_those_that_do_not_fit() {
     for (name, reason) in cases {
         let (status, text) = reload(&["a", name]);
         assert!(
-            status == 409 && text.contains(reason) && text.contains("tls.certificates"),
+            status == 409 && text.contains(reason) && text.contains("toml:5: `tls.certificates"),
             "{status} {text}"
         );
         assert!(shown(https, "b.example") == b.der, "{name} changes nothing");
@@ -231,6 +231,28 @@ fn tls_cannot_be_turned_on_by_a_reload() {
     let answer = http::request(server.http, "POST", "/api/v1/config/reload", &[]).expect("an answer").json();
     assert_eq!(answer["changed"], serde_json::json!([]));
     assert_eq!(answer["needs_restart"], serde_json::json!(["tls.certificate", "tls.key"]));
+}
+
+#[test]
+fn files_and_a_certificate_of_its_own_change_places_at_a_restart() {
+    let dir = ScratchDir::new();
+    let a = pair("a.example", 2040);
+    a.write(dir.path(), "a");
+    let server = Server::spawn(&config(dir.path(), &["a"], 0));
+    let own = "[tls]\nself_signed = true\ncheck_seconds = 0\n";
+    fs::write(server.dir.path().join("millstream.toml"), own).expect("written");
+    let ask = || http::request(server.http, "POST", "/api/v1/config/reload", &[]).expect("an answer");
+    let answer = ask().json();
+    assert_eq!(answer["needs_restart"], serde_json::json!(["tls.certificate", "tls.key", "tls.self_signed"]));
+    assert!(shown(server.https.expect("HTTPS"), "a.example") == a.der);
+    // What is in use until then is gone: no mistake of the file that was written.
+    fs::remove_file(dir.path().join("a.pem")).expect("removed");
+    let answer = ask();
+    assert!(
+        answer.status == 409 && answer.text().contains("until a restart: `tls.cert"),
+        "{}",
+        answer.text()
+    );
 }
 
 #[test]

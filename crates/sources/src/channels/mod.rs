@@ -137,11 +137,13 @@ impl Channels {
     pub fn add(&self, spec: ChannelSpec, added_by: AddedBy) -> Result<View, NotAdded> {
         let key = (spec.app.clone(), spec.name.clone());
         let mut list = self.lock();
-        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel).map_err(NotAdded::Exists)?;
         let most = self.settings().channels_max;
-        if list.len() >= most {
+        if list.len() >= most && !list.contains_key(&key) {
             return Err(NotAdded::Full { most });
         }
+        // After it is known that there is room: a pattern that gives way has lost the stream.
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Channel, added_by.into());
+        let claim = claim.map_err(NotAdded::Exists)?;
         let channel = self.start(Arc::new(spec), added_by, claim);
         let view = channel.view();
         list.insert(key, channel);

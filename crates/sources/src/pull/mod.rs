@@ -93,10 +93,12 @@ impl Pulls {
         spec.origin.check(added_by, &settings).map_err(NotAdded::Forbidden)?;
         let mut running = self.locked();
         let key = (spec.app.clone(), spec.name.clone());
-        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull).map_err(NotAdded::Exists)?;
-        if running.len() >= settings.pulls_max {
+        if running.len() >= settings.pulls_max && !running.contains_key(&key) {
             return Err(NotAdded::Full);
         }
+        let claim = self.ingest.claim(&key.0, &key.1, SourceKind::Pull, added_by.into());
+        let claim = claim.map_err(NotAdded::Exists)?;
+        self.on_demand.end_begun_by_pattern(&key.0, &key.1);
         let pull = Arc::new(Pull::new(spec, added_by));
         tracing::info!(stream = pull.stream(), url = pull.spec.shown_url(), "pull added");
         let task = if pull.spec.on_demand {
@@ -127,9 +129,9 @@ impl Pulls {
         self.locked().values().map(|running| Arc::clone(&running.pull)).collect()
     }
 
-    /// Whether `app/name` is pulled because of a pattern.
-    pub fn is_begun_by_pattern(&self, app: &str, name: &str) -> bool {
-        self.on_demand.running().iter().any(|pull| pull.spec.app == app && pull.spec.name == name)
+    /// Ends the pull of `app/name` if a pattern has begun it: something else has claimed the stream.
+    pub fn end_begun_by_pattern(&self, app: &str, name: &str) {
+        self.on_demand.end_begun_by_pattern(app, name);
     }
 
     /// Patterns are tried in the order of `specs`, others after them.

@@ -26,7 +26,7 @@ use worker_api::streams::{Epoch, Published};
 use super::spec::PullSpec;
 use super::task::{self, Pull};
 use crate::ingest::Ingest;
-use crate::names::SourceKind;
+use crate::names::{Claimant, SourceKind};
 use crate::settings::LiveSettings;
 
 /// How soon a pull that cannot start is thought of again: another node publishes the stream, or
@@ -118,6 +118,17 @@ impl OnDemand {
         }
     }
 
+    /// Ends the pull of a stream that a pattern has begun.
+    pub(super) fn end_begun_by_pattern(&self, app: &str, name: &str) {
+        let mut inner = self.lock();
+        if let Some(stream) = inner.streams.get_mut(&format!("{app}/{name}"))
+            && stream.pull.as_ref().is_some_and(|pull| pull.rule.is_some())
+        {
+            // The pull ends with the sender that it listens to.
+            stream.is_wanted = watch::Sender::new(stream.is_wanted());
+        }
+    }
+
     /// Rules are tried in the order of `specs`, others after them.
     pub(super) fn set_order(&self, specs: &[PullSpec]) {
         let place = |rule: &Arc<Pull>| specs.iter().position(|spec| *spec == rule.spec).unwrap_or(usize::MAX);
@@ -204,7 +215,8 @@ impl OnDemand {
             return true;
         }
         // The rule has claimed its own name.
-        let claim = is_pattern.then(|| ingest.claim(app, name, SourceKind::Pull)).transpose();
+        let claim =
+            is_pattern.then(|| ingest.claim(app, name, SourceKind::Pull, Claimant::Pattern)).transpose();
         let Ok(claim) = claim else { return false };
         tracing::info!(stream = key, url = %pull.spec.origin, "pull begun by a player");
         stream.pull = Some(Arc::clone(&pull));
