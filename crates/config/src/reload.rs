@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(changes.unchanged + 5, section_keys().len() + LISTS.len());
         assert_eq!((merged.limits.sessions_per_worker, merged.rtmp.listen.0[0].port), (7, 1));
         assert_eq!(merged.auth.publish_token, "");
-        assert_eq!(merged.origin("auth.publish_token"), crate::error::Origin::Default);
+        assert_eq!(merged.origin("auth.publish_token"), Origin::Default);
         assert!(merged.record_rules.is_empty() && merged.play_rules.len() == 1);
         // What waits for a restart is named again and again, what was taken is not.
         let (_, again) = merged.merge(&after, &after.contents(), &after.contents());
