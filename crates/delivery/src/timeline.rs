@@ -78,7 +78,7 @@ impl Timeline {
 
     /// Stream time of an audio or video frame with publisher time `dts`, arriving at `now_ms`.
     pub fn place(&mut self, now_ms: u64, track: TrackId, dts: Timestamp) -> Timestamp {
-        let (newest, seam) = (self.newest, self.seam(now_ms));
+        let (newest, head) = (self.newest, self.head);
         let track = self.track(track);
         // The nearer of the two: where the clock of all tracks was set back, those that send seldom are nearer
         // to the others by now than to where they were.
@@ -86,7 +86,7 @@ impl Timeline {
         let nearest = before.filter_map(|placed| placed.continued(dts)).min_by_key(|(distance, _)| *distance);
         let placed = nearest.map(|(_, placed)| placed).unwrap_or_else(|| Placed {
             source: dts,
-            offset: seam.map_or(Timestamp::ZERO, |seam| seam - dts),
+            offset: head.map_or(Timestamp::ZERO, |head| seam(head, now_ms) - dts),
         });
         track.placed = Some(placed);
         track.last = track.last.max(placed.source + placed.offset);
@@ -133,12 +133,6 @@ impl Timeline {
         others.map(|(_, track)| track.last).fold(self.first[0].last, Timestamp::max)
     }
 
-    /// Where the timeline goes on after a break: as much later as time really passed, at least one frame.
-    fn seam(&self, now_ms: u64) -> Option<Timestamp> {
-        let (head, at) = self.head?;
-        Some(head + Timestamp::from_millis((now_ms.saturating_sub(at) as i64).max(SEAM_MS)))
-    }
-
     fn track(&mut self, track: TrackId) -> &mut Track {
         let at = match track {
             TrackId::AUDIO => return &mut self.first[0],
@@ -154,6 +148,11 @@ impl Timeline {
         };
         &mut self.others[at].1
     }
+}
+
+/// Where the timeline goes on after a break: as much later as time really passed, at least one frame.
+fn seam((head, at_ms): (Timestamp, u64), now_ms: u64) -> Timestamp {
+    head + Timestamp::from_millis((now_ms.saturating_sub(at_ms) as i64).max(SEAM_MS))
 }
 
 /// From one publisher time to the next, the shorter way around where they wrap.
