@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -40,6 +40,16 @@ pub(crate) async fn manage(
         return error_response::refused(Refused { reason, ..denied.into() });
     }
     decide(allowed, request, next).await
+}
+
+/// Whether the sender of a handshake for statistics may still read them: what it showed is asked about again.
+pub(crate) fn may_still_read(context: &Context, uri: Uri, headers: HeaderMap, peer: Peer) -> bool {
+    let shown = stats::token_of_protocols(&headers);
+    let mut request = Request::default();
+    (*request.uri_mut(), *request.headers_mut()) = (uri, headers);
+    let mut asked = web_request(&request, peer);
+    asked.token = asked.token.or(shown.as_deref());
+    context.policy().manage.may_manage(&asked).is_ok()
 }
 
 /// The same for `/metrics`.

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::accept::{Form, form};
 use super::socket;
-use crate::Context;
+use crate::access::may_still_read;
 use crate::error_response::{self, ErrorBody};
+use crate::{Context, Peer};
 use ::stats::message::{SUBPROTOCOL, StatsMessage};
 
 /// Live statistics of workers, streams and sessions: one array per figure.
@@ -57,6 +59,8 @@ pub(crate) async fn stats(State(context): State<Arc<Context>>, headers: HeaderMa
 ))]
 pub(crate) async fn stats_stream(
     State(context): State<Arc<Context>>,
+    Extension(peer): Extension<Peer>,
+    uri: Uri,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
@@ -72,9 +76,14 @@ pub(crate) async fn stats_stream(
         let message = "as many readers of statistics as there may be";
         return error_response::error(StatusCode::SERVICE_UNAVAILABLE, "too_many_subscribers", message);
     };
+    let mut version = context.current.version();
+    let may_read = move || {
+        let before = std::mem::replace(&mut version, context.current.version());
+        before == version || may_still_read(&context, uri.clone(), headers.clone(), peer)
+    };
     socket::limited(upgrade)
         .protocols([SUBPROTOCOL])
-        .on_upgrade(move |socket| socket::run(socket, slot, newest))
+        .on_upgrade(move |socket| socket::run(socket, slot, newest, may_read))
 }
 
 fn no_handshake(rejection: &WebSocketUpgradeRejection) -> Response {

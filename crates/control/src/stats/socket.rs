@@ -48,9 +48,15 @@ pub(super) fn limited(upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
         .max_frame_size(INPUT_BYTES_MAX)
 }
 
-/// Serves one reader until it goes, is too slow, or the server stops. `slot` is held as long.
-pub(super) async fn run(mut socket: WebSocket, slot: SubscriberSlot, newest: Newest) {
-    let end = serve(&mut socket, newest).await;
+/// Serves one reader until it goes, is too slow, may read no more, or the server stops. `slot` is held as
+/// long.
+pub(super) async fn run(
+    mut socket: WebSocket,
+    slot: SubscriberSlot,
+    newest: Newest,
+    may_read: impl FnMut() -> bool + Send,
+) {
+    let end = serve(&mut socket, newest, may_read).await;
     let farewell = async {
         if let End::Close(code, reason) = end {
             let frame = CloseFrame { code, reason: reason.into() };
@@ -65,7 +71,7 @@ pub(super) async fn run(mut socket: WebSocket, slot: SubscriberSlot, newest: New
     drop(slot);
 }
 
-async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
+async fn serve(socket: &mut WebSocket, mut newest: Newest, mut may_read: impl FnMut() -> bool + Send) -> End {
     newest.mark_changed();
     let mut pings = tokio::time::interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,6 +85,10 @@ async fn serve(socket: &mut WebSocket, mut newest: Newest) -> End {
                 }
                 let report = newest.borrow_and_update().clone();
                 let Some(report) = report else { continue };
+                // The token may be gone since a reload.
+                if !may_read() {
+                    return End::Close(close_code::POLICY, "not allowed any more");
+                }
                 Message::Binary(report.messagepack())
             }
             input = socket.recv() => match input {

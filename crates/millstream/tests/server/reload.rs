@@ -16,6 +16,7 @@ use crate::common::http;
 use crate::common::origin::{LOCAL, Origin, add_pull, post, wait_for_pull};
 use crate::common::rtmp::{RtmpClient, is_closed};
 use crate::common::server::{BINARY, Server};
+use crate::common::stats;
 
 /// Writes another configuration, as an editor does: beside it, then in its place.
 fn write(server: &Server, config: &str) {
@@ -412,6 +413,23 @@ fn the_content_of_token_files_is_read_again() {
     fs::write(&file, "first\nsecond\n").expect("written");
     assert_eq!(reload(&server, &config)["changed"], json!(["auth.publish"]));
     assert!(may_publish(&server, "second"));
+}
+
+#[test]
+fn a_token_that_is_gone_reads_no_statistics_any_more() {
+    let config = |token: &str| format!("[auth]\nmanage_token = '{token}'\n");
+    let server = Server::spawn(&config("keeper"));
+    let keeper = [("Authorization", "Bearer keeper")];
+    let open = || stats::try_open(&server, &keeper).expect("the stream begins");
+    let mut reader = open();
+    reader.next();
+    // Another reload leaves it alone.
+    assert_eq!(ask(&server, &keeper).status, 200);
+    reader.next();
+    reader.next();
+    write(&server, &config("other"));
+    assert_eq!(ask(&server, &keeper).status, 200);
+    assert_eq!(reader.close_code(), Some(1008));
 }
 
 #[test]
