@@ -4,7 +4,7 @@
 //! answer. So a hook server that hangs costs each join that time and no more, and `on_error` decides.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::event::{Allowed, Batch, Event, Who, read_batch, read_one};
 use crate::settings::HookSettings;
 use crate::status::{CallResult, HookStatus};
 
-/// Questions without an answer, at most: further ones fail at once.
+/// Questions of a kind without an answer, at most: further ones fail at once.
 const OPEN_MAX: u64 = 32_768;
 /// Plays in one request, at most.
 pub(crate) const BATCH_MAX: usize = 100;
@@ -47,10 +47,25 @@ pub(crate) struct Asking<P> {
     settings: Arc<HookSettings>,
     hooks: Hooks,
     status: Arc<HookStatus>,
-    requests: Semaphore,
+    publishes: Lane,
+    plays: Lane,
     viewers: Mutex<HashMap<u64, Viewing>>,
     /// Streams that are to be recorded once they begin.
     recorded: Mutex<HashSet<Arc<str>>>,
+}
+
+/// Questions of one kind. Each kind has its own, so that a hook for players that hangs refuses no publisher.
+struct Lane {
+    /// Requests at a time.
+    requests: Semaphore,
+    /// Questions without an answer.
+    open: AtomicU64,
+}
+
+impl Lane {
+    fn new(requests: usize) -> Self {
+        Self { requests: Semaphore::new(requests), open: AtomicU64::new(0) }
+    }
 }
 
 /// A viewer of segments.
@@ -69,9 +84,10 @@ impl<P: Post> Asking<P> {
         hooks: Hooks,
         status: Arc<HookStatus>,
     ) -> Arc<Self> {
-        let requests = Semaphore::new(settings.concurrency);
+        let lane = || Lane::new(settings.concurrency);
+        let (publishes, plays) = (lane(), lane());
         let (viewers, recorded) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { post, settings, hooks, status, requests, viewers, recorded })
+        Arc::new(Self { post, settings, hooks, status, publishes, plays, viewers, recorded })
     }
 
     /// Takes up a question. Gives it back if a hook has to be asked.
@@ -88,14 +104,20 @@ impl<P: Post> Asking<P> {
             self.answer(open, Ok(Allowed::default()));
             return None;
         }
-        if self.status.open() >= OPEN_MAX {
+        let lane = self.lane(event);
+        if lane.open.load(Ordering::Relaxed) >= OPEN_MAX {
             self.status.count(event, CallResult::Overflow, Duration::ZERO);
             let answer = self.on_error();
             self.answer(open, answer);
             return None;
         }
+        lane.open.fetch_add(1, Ordering::Relaxed);
         self.status.open.fetch_add(1, Ordering::Relaxed);
         Some(open)
+    }
+
+    fn lane(&self, event: HookEvent) -> &Lane {
+        if event == HookEvent::Publish { &self.publishes } else { &self.plays }
     }
 
     /// Whether plays are collected.
@@ -112,6 +134,7 @@ impl<P: Post> Asking<P> {
         let answers =
             answers.unwrap_or_else(|_| questions.iter().map(|_| Err((CallResult::Timeout, None))).collect());
         for (open, answer) in questions.into_iter().zip(answers) {
+            self.lane(event).open.fetch_sub(1, Ordering::Relaxed);
             self.status.open.fetch_sub(1, Ordering::Relaxed);
             let result = answer.as_ref().map_or_else(|(result, _)| *result, |_| CallResult::Ok);
             self.status.count(event, result, open.at.elapsed());
@@ -146,7 +169,7 @@ impl<P: Post> Asking<P> {
             _ => serde_json::to_vec(&Batch { events }).unwrap_or_default().into(),
         };
         // Never closed.
-        let _request = self.requests.acquire().await;
+        let _request = self.lane(event).requests.acquire().await;
         if questions.iter().all(|open| open.at.elapsed() >= self.settings.timeout) {
             // Its turn comes because others have given up, at the same moment.
             return questions.iter().map(|_| Err((CallResult::Timeout, None))).collect();
@@ -312,7 +335,7 @@ mod tests {
     const ALLOW: &str = r#"{"allow":true}"#;
     const TIMEOUT: Duration = Duration::from_secs(2);
 
-    fn asking(hook: &Arc<Hook>, allows_on_error: bool) -> (Arc<Asking<Hook>>, HooksEnd) {
+    fn asking<P: Post>(hook: &Arc<P>, allows_on_error: bool) -> (Arc<Asking<P>>, HooksEnd) {
         let url = |event| matches!(event, HookEvent::Publish | HookEvent::Play | HookEvent::PlayEnd);
         let settings = Arc::new(HookSettings {
             urls: HookEvent::ALL.map(|event| url(event).then(|| http::Uri::from_static("http://hook/"))),
@@ -337,8 +360,16 @@ mod tests {
         (Question { asker, viewer, reply: Reply::Task(reply) }, answer)
     }
 
-    fn ask(asking: &Arc<Asking<Hook>>, viewer: Option<u64>) -> oneshot::Receiver<Answer> {
-        let (question, answer) = question(Action::Play, viewer);
+    fn ask<P: Post>(asking: &Arc<Asking<P>>, viewer: Option<u64>) -> oneshot::Receiver<Answer> {
+        ask_to(asking, Action::Play, viewer)
+    }
+
+    fn ask_to<P: Post>(
+        asking: &Arc<Asking<P>>,
+        action: Action,
+        viewer: Option<u64>,
+    ) -> oneshot::Receiver<Answer> {
+        let (question, answer) = question(action, viewer);
         if let Some(open) = asking.take_up(question) {
             tokio::spawn(Arc::clone(asking).ask(vec![open], false));
         }
@@ -380,6 +411,42 @@ mod tests {
             assert_eq!(begun.elapsed().as_secs(), TIMEOUT.as_secs());
             assert_eq!(hook.requests.load(Ordering::Relaxed), 64, "the others did not get a turn");
             assert_eq!(asking.status.open(), 0);
+        }
+    }
+
+    /// Hangs when it is asked about players.
+    struct PlaysHang;
+
+    impl Post for PlaysHang {
+        async fn post(&self, event: HookEvent, _: Bytes) -> Result<(StatusCode, Bytes), CallResult> {
+            if event == HookEvent::Play {
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_millis(300)).await;
+            Ok((StatusCode::OK, Bytes::from_static(ALLOW.as_bytes())))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn publishers_are_let_in_while_the_hook_for_players_hangs() {
+        let (asking, _end) = asking(&Arc::new(PlaysHang), false);
+        // As many as may be open, and then a thousand a second.
+        let _waiting: Vec<_> = (0..OPEN_MAX).map(|_| ask(&asking, None)).collect();
+        let mut publishers = Vec::new();
+        for n in 0..4_000 {
+            let _player = ask(&asking, None);
+            if n % 500 == 0 {
+                let (asked, answer) = (Instant::now(), ask_to(&asking, Action::Publish, None));
+                publishers.push(tokio::spawn(async move {
+                    answer.await.expect("an answer").expect("let in");
+                    asked.elapsed()
+                }));
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        for publisher in publishers {
+            let waited = publisher.await.expect("let in");
+            assert!(waited <= Duration::from_millis(310), "{waited:?}");
         }
     }
 
@@ -444,7 +511,8 @@ mod tests {
                     settings: Arc::clone(&asking.settings),
                     hooks: asking.hooks.clone(),
                     status: Arc::clone(&asking.status),
-                    requests: Semaphore::new(1),
+                    publishes: Lane::new(1),
+                    plays: Lane::new(1),
                     viewers: Mutex::default(),
                     recorded: Mutex::new(recorded.take().unwrap_or_default()),
                 });
