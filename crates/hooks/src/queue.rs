@@ -3,8 +3,11 @@
 //! The first event of a queue is being sent; the others wait behind it, so that nobody hears of an end before
 //! its beginning. A queue exists, and has a task, only while something is in it. When it is full the oldest
 //! event that waits is dropped: the newest says how things are.
+//!
+//! Each kind of event may go to another server: it has requests and a bound of its own, so that a server that
+//! is away holds up no other's events but those behind it in the same stream.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,10 +20,12 @@ use worker_api::hooks::HookEvent;
 use crate::client::Post;
 use crate::status::{CallResult, HookStatus};
 
-/// Events of all streams that may wait.
+/// Events of a kind, of all streams, that may wait.
 const EVENTS_MAX: usize = 65_536;
-/// Requests with events at a time: questions have others.
+/// Requests with events of a kind at a time: questions have others.
 const REQUESTS_MAX: usize = 32;
+/// How many kinds there are.
+const KINDS: usize = HookEvent::ALL.len();
 /// First pause after a failure; it doubles each time.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 /// Longest pause.
@@ -42,15 +47,27 @@ pub(crate) struct Queues<P> {
     post: Arc<P>,
     limits: QueueLimits,
     status: Arc<HookStatus>,
-    requests: Semaphore,
-    queues: Mutex<HashMap<Arc<str>, VecDeque<Waiting>>>,
+    requests: [Semaphore; KINDS],
+    waiting: Mutex<AllWaiting>,
     /// How many events wait, for who waits for none.
     count: watch::Sender<usize>,
 }
 
+#[derive(Debug, Default)]
+struct AllWaiting {
+    /// By stream.
+    queues: HashMap<Arc<str>, VecDeque<Waiting>>,
+    /// The streams of the events of each kind, by number: oldest first.
+    by_age: [BTreeMap<u64, Arc<str>>; KINDS],
+    last_number: u64,
+}
+
 #[derive(Debug, Clone)]
 struct Waiting {
+    number: u64,
     event: HookEvent,
+    /// A request with it is open.
+    is_sent: bool,
     body: Bytes,
     since: Instant,
 }
@@ -62,31 +79,32 @@ impl<P: Post> Queues<P> {
             post,
             limits,
             status,
-            requests: Semaphore::new(REQUESTS_MAX),
-            queues: Mutex::default(),
+            requests: HookEvent::ALL.map(|_| Semaphore::new(REQUESTS_MAX)),
+            waiting: Mutex::default(),
             count: watch::Sender::new(0),
         })
     }
 
     /// Puts an event behind the others of its stream.
     pub(crate) fn push(self: &Arc<Self>, stream: &Arc<str>, event: HookEvent, body: Bytes) {
-        if *self.count.borrow() >= EVENTS_MAX {
-            return self.note_dropped(stream, event, "too many events wait");
-        }
-        let waiting = Waiting { event, body, since: Instant::now() };
-        let (is_new, dropped) = {
-            let mut queues = self.queues();
-            let queue = queues.entry(Arc::clone(stream)).or_default();
-            let is_new = queue.is_empty();
-            queue.push_back(waiting);
-            // The first is being sent.
-            let is_full = queue.len() > self.limits.events_max.max(2);
-            (is_new, if is_full { queue.remove(1) } else { None })
+        let (is_new, of_stream, of_kind) = {
+            let mut waiting = self.waiting();
+            let of_kind = if waiting.by_age[event as usize].len() >= EVENTS_MAX {
+                waiting.drop_oldest(event)
+            } else {
+                None
+            };
+            let (is_new, of_stream) = waiting.push(stream, event, body, self.limits.events_max);
+            (is_new, of_stream, of_kind)
         };
-        match dropped {
-            Some(dropped) => self.note_dropped(stream, dropped.event, "too many events of the stream wait"),
-            None => self.add_to_count(1),
+        let dropped = isize::from(of_stream.is_some()) + isize::from(of_kind.is_some());
+        if let Some(event) = of_stream {
+            self.note_dropped(stream, event, "too many events of the stream wait");
         }
+        if let Some(stream) = of_kind {
+            self.note_dropped(&stream, event, "too many events wait");
+        }
+        self.add_to_count(1 - dropped);
         if is_new {
             let (queues, stream) = (Arc::clone(self), Arc::clone(stream));
             tokio::spawn(async move { queues.deliver(&stream).await });
@@ -103,27 +121,29 @@ impl<P: Post> Queues<P> {
     async fn deliver(&self, stream: &Arc<str>) {
         loop {
             let first = {
-                let mut queues = self.queues();
-                let first = queues.get(stream).and_then(|queue| queue.front().cloned());
+                let mut waiting = self.waiting();
+                let first = waiting.queues.get(stream).and_then(|queue| queue.front().cloned());
                 if first.is_none() {
-                    queues.remove(stream);
+                    waiting.queues.remove(stream);
                 }
                 first
             };
             let Some(first) = first else { return };
             self.deliver_one(stream, &first).await;
-            if let Some(queue) = self.queues().get_mut(stream) {
-                queue.pop_front();
+            if self.waiting().remove_first(stream, first.number) {
+                self.add_to_count(-1);
             }
-            self.add_to_count(-1);
         }
     }
 
-    /// Sends one event until it is taken, or has been sent for long enough.
+    /// Sends one event until it is taken, or has been sent for long enough, or is dropped meanwhile.
     async fn deliver_one(&self, stream: &str, waiting: &Waiting) {
         let mut pause = RETRY_MIN;
         loop {
-            let Ok(_request) = self.requests.acquire().await else { return };
+            let Ok(_request) = self.requests[waiting.event as usize].acquire().await else { return };
+            if !self.waiting().mark_first(stream, waiting.number, true) {
+                return;
+            }
             let begun = Instant::now();
             let sent =
                 timeout(self.limits.timeout, self.post.post(waiting.event, waiting.body.clone())).await;
@@ -142,6 +162,7 @@ impl<P: Post> Queues<P> {
             if waiting.since.elapsed() + pause > self.limits.retry_for {
                 return self.note_dropped(stream, waiting.event, "the hook did not take it in time");
             }
+            self.waiting().mark_first(stream, waiting.number, false);
             // Not while others wait for their turn.
             drop(_request);
             sleep(pause).await;
@@ -164,9 +185,66 @@ impl<P: Post> Queues<P> {
         });
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Waiting>>> {
-        // They are whole between any two statements.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, AllWaiting> {
+        // It is whole between any two statements.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AllWaiting {
+    /// Puts an event behind the others of its stream. Says whether the queue is new, and what was dropped.
+    fn push(
+        &mut self,
+        stream: &Arc<str>,
+        event: HookEvent,
+        body: Bytes,
+        events_max: usize,
+    ) -> (bool, Option<HookEvent>) {
+        self.last_number += 1;
+        let number = self.last_number;
+        let is_new = !self.queues.contains_key(stream);
+        let queue = self.queues.entry(Arc::clone(stream)).or_default();
+        queue.push_back(Waiting { number, event, is_sent: false, body, since: Instant::now() });
+        // The first is being sent.
+        let dropped = if queue.len() > events_max.max(2) { queue.remove(1) } else { None };
+        self.by_age[event as usize].insert(number, Arc::clone(stream));
+        if let Some(dropped) = &dropped {
+            self.by_age[dropped.event as usize].remove(&dropped.number);
+        }
+        (is_new, dropped.map(|dropped| dropped.event))
+    }
+
+    /// Drops the oldest event of a kind that no request is open for; gives its stream.
+    fn drop_oldest(&mut self, event: HookEvent) -> Option<Arc<str>> {
+        // Requests are few, and so are the events that are passed over.
+        for (number, stream) in &self.by_age[event as usize] {
+            let Some(queue) = self.queues.get_mut(stream) else { continue };
+            let at = queue.iter().position(|waiting| waiting.number == *number && !waiting.is_sent);
+            if let Some(at) = at {
+                // An empty queue still has its task, which removes it.
+                queue.remove(at);
+                let (number, stream) = (*number, Arc::clone(stream));
+                self.by_age[event as usize].remove(&number);
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// Removes the first event of a stream, if it is this one.
+    fn remove_first(&mut self, stream: &str, number: u64) -> bool {
+        let Some(queue) = self.queues.get_mut(stream) else { return false };
+        let Some(first) = queue.pop_front_if(|first| first.number == number) else { return false };
+        self.by_age[first.event as usize].remove(&number);
+        true
+    }
+
+    /// Notes whether a request is open for the first event of a stream. False: it has been dropped.
+    fn mark_first(&mut self, stream: &str, number: u64, is_sent: bool) -> bool {
+        let first = self.queues.get_mut(stream).and_then(VecDeque::front_mut);
+        let Some(first) = first.filter(|first| first.number == number) else { return false };
+        first.is_sent = is_sent;
+        true
     }
 }
 
@@ -253,7 +331,8 @@ mod tests {
             asked.iter().filter(|(body, _)| body == "a1").map(|(_, at)| at.as_millis()).collect();
         assert_eq!(times, [0, 500, 1500, 3500], "less and less often");
         assert_eq!(status.queued(), 0);
-        assert!(queues.queues().is_empty(), "nothing stays");
+        let waiting = queues.waiting();
+        assert!(waiting.queues.is_empty() && waiting.by_age.iter().all(BTreeMap::is_empty), "nothing stays");
     }
 
     #[tokio::test(start_paused = true)]
@@ -291,5 +370,30 @@ mod tests {
         let mut bodies = receiver.bodies();
         bodies.dedup();
         assert_eq!(bodies, ["1", "4", "5", "6"], "the first was on its way");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_away_holds_up_no_events_of_other_kinds() {
+        let receiver = Receiver::new(|body| if body == "end" { Said::Nothing } else { Said::Status(200) });
+        let (queues, status) = queues(&receiver);
+        for stream in 0..EVENTS_MAX + 600 {
+            push(&queues, &format!("live/{stream}"), "end");
+        }
+        assert_eq!((status.dropped(HookEvent::PlayEnd), status.queued()), (600, EVENTS_MAX as u64));
+        sleep(Duration::from_millis(500)).await;
+        queues.push(&"live/other".into(), HookEvent::StreamState, Bytes::from_static(b"live"));
+        sleep(Duration::from_millis(1)).await;
+        let asked = receiver.asked.lock().expect("whole").clone();
+        let (ends, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(body, _)| body == "end");
+        assert_eq!((ends.len(), others.len()), (REQUESTS_MAX, 1));
+        assert!(others[0].1 <= Duration::from_millis(501), "{:?}", others[0].1);
+        assert_eq!(status.dropped(HookEvent::StreamState), 0);
+        // The oldest were dropped, and the newest are still there.
+        let waiting = queues.waiting();
+        let has = |stream: usize| {
+            let queue = waiting.queues.get(&*format!("live/{stream}"));
+            queue.is_some_and(|queue| !queue.is_empty())
+        };
+        assert!(!has(599) && has(600) && has(EVENTS_MAX + 599));
     }
 }
