@@ -28,8 +28,9 @@ use crate::status::CallResult;
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Time to connect, at most; the time of the question may be less.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Unused connections are kept for this long: less than the servers that close first.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Unused connections are kept for this long: less than servers keep them, of which Node.js closes them after
+/// 5 s.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Seconds since 1970 at which the request was signed.
 const TIME: HeaderName = HeaderName::from_static("millstream-time");
 /// `sha256=`, and HMAC-SHA256 of time, a dot and the body, in hexadecimal.
@@ -103,7 +104,13 @@ impl Post for HttpPost {
             .header(SIGNATURE, field(signature)?)
             .body(Full::new(body))
             .map_err(|_| CallResult::Connection)?;
-        let response = self.client.request(request).await.map_err(|_| CallResult::Connection)?;
+        let response = match self.client.request(request.clone()).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Err(CallResult::Connection),
+            // Closed without an answer: most likely it was kept, and closed as the request came. The receiver
+            // knows the event by its id.
+            Err(_) => self.client.request(request).await.map_err(|_| CallResult::Connection)?,
+        };
         let status = response.status();
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| match error.is::<LengthLimitError>() {
@@ -126,7 +133,66 @@ pub(crate) fn signature(secret: &[u8], time: &str, body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    async fn read_request(connection: &mut TcpStream) -> String {
+        let mut request = Vec::new();
+        while !request.ends_with(b"{}") {
+            assert_ne!(connection.read_buf(&mut request).await.expect("readable"), 0, "the whole request");
+        }
+        String::from_utf8(request).expect("text")
+    }
+
+    fn post_to(listener: &TcpListener) -> HttpPost {
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let url = http::Uri::try_from(url).expect("a URL");
+        let settings = HookSettings {
+            urls: HookEvent::ALL.map(|_| Some(url.clone())),
+            secret: b"mill".to_vec(),
+            timeout: Duration::from_secs(2),
+            allows_on_error: false,
+            concurrency: 8,
+            play_batch: Duration::ZERO,
+            queue_max: 8,
+            retry_for: Duration::from_secs(2),
+            extra_roots_pem: Vec::new(),
+        };
+        HttpPost::new(Arc::new(settings)).expect("settings that work")
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_is_closed_as_a_question_comes_refuses_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let post = post_to(&listener);
+        let server = tokio::spawn(async move {
+            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+            let (mut kept, _) = listener.accept().await.expect("a connection");
+            read_request(&mut kept).await;
+            kept.write_all(answer).await.expect("writable");
+            let unanswered = read_request(&mut kept).await;
+            drop(kept);
+            let (mut next, _) = listener.accept().await.expect("a connection");
+            let again = read_request(&mut next).await;
+            next.write_all(answer).await.expect("writable");
+            // What never gets an answer is not sent for ever.
+            read_request(&mut next).await;
+            drop(next);
+            let (mut last, _) = listener.accept().await.expect("a connection");
+            read_request(&mut last).await;
+            drop((last, listener));
+            (unanswered, again)
+        });
+        for expected in [Ok(StatusCode::NO_CONTENT), Ok(StatusCode::NO_CONTENT), Err(CallResult::Connection)]
+        {
+            let answer = post.post(HookEvent::Play, Bytes::from_static(b"{}")).await;
+            assert_eq!(answer.map(|(status, _)| status), expected);
+        }
+        let (unanswered, again) = server.await.expect("served");
+        assert_eq!(unanswered, again);
+    }
 
     #[test]
     fn the_signature_is_hmac_sha256_of_time_and_body() {
