@@ -4,6 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::StatusCode;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use worker_api::hooks::{Asker, Ended, HookEvent, Limits};
 use worker_api::time::rfc3339;
@@ -127,7 +128,26 @@ pub(crate) struct HookAnswer {
 
 #[derive(Debug, Deserialize)]
 struct Answers {
-    answers: Vec<HookAnswer>,
+    answers: Vec<OneOfMany>,
+}
+
+/// One answer of a batch: a mistake in it is none in the others.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOfMany {
+    Answer(HookAnswer),
+    Mistake { id: String },
+    Other(IgnoredAny),
+}
+
+impl OneOfMany {
+    fn is_about(&self, question: &str) -> bool {
+        match self {
+            Self::Answer(answer) => answer.id.as_deref() == Some(question),
+            Self::Mistake { id } => id == question,
+            Self::Other(_) => false,
+        }
+    }
 }
 
 /// One who is let in.
@@ -168,9 +188,11 @@ pub(crate) fn read_batch(
     }
     let answers = serde_json::from_slice(body).map_or(Vec::new(), |Answers { answers }| answers);
     let find = |id: &&str| {
-        // The first counts; what is not answered has failed.
-        let answer = answers.iter().find(|answer| answer.id.as_deref() == Some(*id));
-        answer.map_or(Err((CallResult::Invalid, None)), |answer| answer.clone().decide(now))
+        // The first counts, whatever it says; what is not answered has failed.
+        match answers.iter().find(|answer| answer.is_about(id)) {
+            Some(OneOfMany::Answer(answer)) => answer.clone().decide(now),
+            _ => Err((CallResult::Invalid, None)),
+        }
     };
     ids.iter().map(find).collect()
 }
@@ -265,6 +287,13 @@ mod tests {
         let read = read_batch(&["1", "2", "3"], StatusCode::OK, body, NOW);
         let (denied, missing) = (Err((CallResult::Denied, None)), Err((CallResult::Invalid, None)));
         assert_eq!(read, [denied.clone(), missing.clone(), Ok(Allowed::default())]);
+        let body = br#"{"answers":[{"id":"1","allow":true},{"id":"2","allow":1},{"id":"2","allow":true},7,
+            {"id":"3","allow":true,"max_height":70000},{"id":"4","allow":false},
+            {"id":"5","allow":false,"allow":true}]}"#;
+        let read = read_batch(&["1", "2", "3", "4", "5"], StatusCode::OK, body, NOW);
+        let expected =
+            [Ok(Allowed::default()), missing.clone(), missing.clone(), denied.clone(), missing.clone()];
+        assert_eq!(read, expected, "a mistake in one is none in the others");
         for garbage in ["", "[]", "{}", r#"{"answers":{}}"#, r#"{"answers":[{"id":"1"}]}"#] {
             let read = read_batch(&["1"], StatusCode::OK, garbage.as_bytes(), NOW);
             assert_eq!(read, std::slice::from_ref(&missing), "{garbage}");
