@@ -3,7 +3,7 @@
 //! Each has a time from when it was taken up, whatever it waits for: a batch, its turn, a connection, the
 //! answer. So a hook server that hangs costs each join that time and no more, and `on_error` decides.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,8 +50,6 @@ pub(crate) struct Asking<P> {
     publishes: Lane,
     plays: Lane,
     viewers: Mutex<HashMap<u64, Viewing>>,
-    /// Streams that are to be recorded once they begin.
-    recorded: Mutex<HashSet<Arc<str>>>,
 }
 
 /// Questions of one kind. Each kind has its own, so that a hook for players that hangs refuses no publisher.
@@ -86,8 +84,7 @@ impl<P: Post> Asking<P> {
     ) -> Arc<Self> {
         let lane = || Lane::new(settings.concurrency);
         let (publishes, plays) = (lane(), lane());
-        let (viewers, recorded) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { post, settings, hooks, status, publishes, plays, viewers, recorded })
+        Arc::new(Self { post, settings, hooks, status, publishes, plays, viewers: Mutex::default() })
     }
 
     /// Takes up a question. Gives it back if a hook has to be asked.
@@ -192,10 +189,11 @@ impl<P: Post> Asking<P> {
 
     fn answer(&self, mut open: Open, answer: Result<Allowed, Denied>) {
         let Some(reply) = open.reply.take() else { return };
-        let key = Arc::clone(&open.asker.key);
+        let is_publisher = open.asker.action == Action::Publish;
         let admitted = answer.map(|allowed| {
             let admission = Admission::new(self.hooks.clone(), open.asker, open.id, since_1970());
-            (Box::new(admission), allowed)
+            let is_recorded = is_publisher && allowed.is_recorded;
+            (Box::new(if is_recorded { admission.recorded() } else { admission }), allowed)
         });
         if let Some(viewer) = open.viewer {
             return self.answer_viewer(
@@ -204,15 +202,10 @@ impl<P: Post> Asking<P> {
                 admitted.map(|(admission, allowed)| (admission, allowed.limits)),
             );
         }
-        reply.send(admitted.map(|(admission, allowed)| {
-            // The newest answer about a stream counts.
-            match admission.is_for(Action::Publish, &key) {
-                true if allowed.is_recorded => _ = self.recorded().insert(key),
-                true => _ = self.recorded().remove(&key),
-                false => {}
-            }
-            Admitted { admission: Some(admission), limits: allowed.limits }
-        }));
+        reply.send(
+            admitted
+                .map(|(admission, allowed)| Admitted { admission: Some(admission), limits: allowed.limits }),
+        );
     }
 
     /// A viewer is let in or waits already, or else its question is given back.
@@ -273,18 +266,9 @@ impl<P: Post> Asking<P> {
         self.status.viewers.store(self.viewers().len() as u64, Ordering::Relaxed);
     }
 
-    /// Whether a stream that begins is to be recorded because a hook has said so.
-    pub(crate) fn take_recorded(&self, key: &str) -> bool {
-        self.recorded().remove(key)
-    }
-
     fn viewers(&self) -> MutexGuard<'_, HashMap<u64, Viewing>> {
         // They are whole between any two statements.
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn recorded(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -498,32 +482,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_newest_answer_says_whether_a_stream_is_recorded() {
+    async fn what_a_publisher_is_let_in_for_is_recorded_once_it_begins() {
         let yes = r#"{"allow":true,"record":true}"#;
-        for (bodies, expected) in [(vec![yes], true), (vec![yes, ALLOW], false), (vec![ALLOW], false)] {
-            let mut recorded = None;
-            let hook = Hook::new(Duration::ZERO, bodies[0]);
-            let (asking, _end) = asking(&hook, false);
-            for body in bodies {
-                let hook = Hook::new(Duration::ZERO, body);
-                let answering = Arc::new(Asking {
-                    post: hook,
-                    settings: Arc::clone(&asking.settings),
-                    hooks: asking.hooks.clone(),
-                    status: Arc::clone(&asking.status),
-                    publishes: Lane::new(1),
-                    plays: Lane::new(1),
-                    viewers: Mutex::default(),
-                    recorded: Mutex::new(recorded.take().unwrap_or_default()),
-                });
-                let (question, answer) = question(Action::Publish, None);
-                let open = answering.take_up(question).expect("a hook is asked");
-                Arc::clone(&answering).ask(vec![open], false).await;
-                answer.await.expect("an answer").expect("let in");
-                recorded = Some(std::mem::take(&mut *answering.recorded()));
+        for (action, body, publishes, expected) in [
+            (Action::Publish, yes, true, true),
+            // The name was taken, or it left while the hook was asked: what others publish is theirs.
+            (Action::Publish, yes, false, false),
+            (Action::Publish, ALLOW, true, false),
+            (Action::Play, yes, true, false),
+        ] {
+            let hook = Hook::new(Duration::ZERO, body);
+            let (asking, mut end) = asking(&hook, false);
+            let answer = ask_to(&asking, action, None).await.expect("an answer").expect("let in");
+            let mut admission = answer.admission.expect("an end to report");
+            if publishes {
+                admission.note_published();
+                admission.note_published();
             }
-            let is_recorded = recorded.is_some_and(|recorded| recorded.contains("live/mill"));
-            assert_eq!(is_recorded, expected);
+            drop(admission);
+            let mut recorded = Vec::new();
+            while let Ok(news) = end.news.try_recv() {
+                if let News::ToRecord { key } = news {
+                    recorded.push(key);
+                }
+            }
+            let expected: &[&str] = if expected { &["live/mill"] } else { &[] };
+            assert_eq!(recorded.iter().map(|key| &**key).collect::<Vec<_>>(), expected, "{body}");
         }
     }
 }

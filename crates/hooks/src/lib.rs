@@ -152,14 +152,16 @@ impl<P: Post> Running<P> {
             }
             News::Live { key, epoch } | News::Over { key, epoch } => {
                 let is_live = matches!(news, News::Live { .. });
-                if is_live && self.asking.take_recorded(key) && self.record.try_send(Arc::clone(key)).is_err()
-                {
-                    tracing::warn!(stream = %key, "not recorded as a hook says: too many begin at once");
-                }
                 let state = if is_live { "live" } else { "ended" };
                 let details = StreamState { state, publication: *epoch };
                 let event = HookEvent::StreamState;
                 (key, event, Event::new(event, &id, now, key, details).to_json())
+            }
+            News::ToRecord { key } => {
+                if self.record.try_send(Arc::clone(key)).is_err() {
+                    tracing::warn!(stream = %key, "not recorded as a hook says: too many begin at once");
+                }
+                return;
             }
             News::Recording { key, file, directory, state } => {
                 let event = HookEvent::Record;

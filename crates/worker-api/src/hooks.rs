@@ -175,6 +175,11 @@ pub enum News {
         /// Number of the publication.
         epoch: u64,
     },
+    /// A publication has begun that is to be recorded, because the answer about its publisher says so.
+    ToRecord {
+        /// `app/name`.
+        key: Arc<str>,
+    },
     /// A recording.
     Recording {
         /// `app/name`.
@@ -208,6 +213,8 @@ pub struct Ended {
 /// Somebody who has been let in. Dropping it reports the end.
 pub struct Admission {
     ended: Option<Ended>,
+    /// What it publishes is to be recorded.
+    is_recorded: bool,
     hooks: Hooks,
 }
 
@@ -215,7 +222,24 @@ impl Admission {
     /// Of `asker`, whose question had the id `id`, at `since` 1970.
     pub fn new(hooks: Hooks, asker: Asker, id: String, since: Duration) -> Self {
         let reason = "not begun";
-        Self { ended: Some(Ended { asker, id, since, has_begun: false, reason, bytes: 0 }), hooks }
+        let ended = Some(Ended { asker, id, since, has_begun: false, reason, bytes: 0 });
+        Self { ended, is_recorded: false, hooks }
+    }
+
+    /// What it publishes is to be recorded, once it does.
+    #[must_use]
+    pub fn recorded(mut self) -> Self {
+        self.is_recorded = true;
+        self
+    }
+
+    /// Call it when its publication has begun.
+    pub fn note_published(&mut self) {
+        if std::mem::take(&mut self.is_recorded)
+            && let Some(ended) = &self.ended
+        {
+            self.hooks.report(News::ToRecord { key: Arc::clone(&ended.asker.key) });
+        }
     }
 
     /// Whether it is to do this with this stream.
@@ -350,11 +374,10 @@ impl Hooks {
             News::Ended(ended) if ended.asker.action == Action::Publish => HookEvent::PublishEnd,
             News::Ended(_) => HookEvent::PlayEnd,
             News::Live { .. } | News::Over { .. } => HookEvent::StreamState,
-            News::Recording { .. } => HookEvent::Record,
+            News::Recording { .. } | News::ToRecord { .. } => HookEvent::Record,
         };
-        // That a stream begins is also when it is recorded because a hook said so.
-        let is_wanted =
-            self.wants(event) || matches!(news, News::Live { .. }) && self.wants(HookEvent::Publish);
+        // What is to be recorded is for this server.
+        let is_wanted = self.wants(event) || matches!(news, News::ToRecord { .. });
         if is_wanted && self.0.news.try_send(news).is_err() {
             let dropped = self.0.news_dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {

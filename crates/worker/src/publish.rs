@@ -88,6 +88,7 @@ impl Worker {
             Media::Publish(Publish { stream, epoch: claim.epoch, read_at_ms: None });
         self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
         self.update_read_interest(stream);
+        self.note_published(conn);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
         if claim.bridged.is_empty() {
             self.bridge_to_packets_if_wanted(claim.id);
@@ -95,6 +96,15 @@ impl Worker {
             self.bridge_to_packets(claim.id);
         }
         Ok(())
+    }
+
+    /// Tells the hook that has let a session in that its publication has begun.
+    pub(crate) fn note_published(&mut self, conn: ConnId) {
+        if let Some(hook) = &mut self.connections.sessions[conn].hook
+            && let Ok(admission) = &mut hook.answer
+        {
+            admission.note_published();
+        }
     }
 
     fn claim_frames(
@@ -289,6 +299,9 @@ impl Worker {
                 self.packets.streams[stream].sfu.publisher_started(self.ctx.now, epoch.0, input);
                 session.publications =
                     vec![SessionPublication { stream, epoch, tracks: Arc::clone(&tracks) }];
+                if let Some(admission) = &mut session.admission {
+                    admission.note_published();
+                }
                 let peer = self.packets.insert(&mut self.ctx, session);
                 self.start_packets(&claim, stream, Origin::Peer(peer), tracks);
                 peer

@@ -326,6 +326,7 @@ impl Worker {
             Media::PublishPackets(PublishPackets { stream, epoch: claim.epoch });
         self.connections.columns.takes_role(conn, Role::Publisher, packets_reference(stream));
         self.start_packets(&claim, stream, Origin::Rtsp(conn), Arc::clone(&tracks));
+        self.note_published(conn);
         tracing::info!(session = %id, %address, stream = key, "publisher started, packets as they come");
         let ssrcs: Vec<Option<u32>> = ssrcs_of(&wanted.tracks).collect();
         Ok(Publishing::Packets(Box::new(Passing::new(&wanted.tracks, &ssrcs, self.ctx.now))))
