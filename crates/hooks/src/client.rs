@@ -21,6 +21,7 @@ use sha2::Sha256;
 use worker_api::hooks::HookEvent;
 use worker_api::time::since_1970;
 
+use crate::resolver::Resolver;
 use crate::settings::HookSettings;
 use crate::status::CallResult;
 
@@ -50,7 +51,7 @@ pub(crate) trait Post: Send + Sync + 'static {
 
 /// Sends events by HTTP.
 pub(crate) struct HttpPost {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     settings: Arc<HookSettings>,
 }
 
@@ -70,7 +71,7 @@ impl HttpPost {
             .map_err(|error| format!("TLS: {error}"))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let mut tcp = HttpConnector::new();
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::of_system());
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));

@@ -12,6 +12,7 @@ mod ask;
 mod client;
 mod event;
 mod queue;
+mod resolver;
 pub mod settings;
 pub mod status;
 mod streams;
