@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use worker_api::auth::Action;
 use worker_api::hooks::{HookEvent, Hooks, HooksEnd, News};
@@ -104,6 +104,7 @@ impl<P: Post> Running<P> {
         let mut viewers = interval(VIEWERS_EVERY);
         let mut batch: Vec<Open> = Vec::new();
         let mut batch_due = Instant::now();
+        let mut asks = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
@@ -111,7 +112,7 @@ impl<P: Post> Running<P> {
                 Some(question) = end.questions.recv() => {
                     let Some(open) = self.asking.take_up(question) else { continue };
                     if !self.asking.is_batched(&open) {
-                        tokio::spawn(Arc::clone(&self.asking).ask(vec![open], false));
+                        asks.spawn(Arc::clone(&self.asking).ask(vec![open], false));
                         continue;
                     }
                     if batch.is_empty() {
@@ -119,23 +120,48 @@ impl<P: Post> Running<P> {
                     }
                     batch.push(open);
                     if batch.len() >= BATCH_MAX {
-                        tokio::spawn(Arc::clone(&self.asking).ask(std::mem::take(&mut batch), true));
+                        asks.spawn(Arc::clone(&self.asking).ask(std::mem::take(&mut batch), true));
                     }
                 }
                 () = sleep_until(batch_due), if !batch.is_empty() => {
-                    tokio::spawn(Arc::clone(&self.asking).ask(std::mem::take(&mut batch), true));
+                    asks.spawn(Arc::clone(&self.asking).ask(std::mem::take(&mut batch), true));
                 }
+                Some(_) = asks.join_next() => {}
                 _ = viewers.tick() => self.asking.sweep_viewers(false),
                 _ = &mut stopped => break,
             }
         }
-        self.asking.sweep_viewers(true);
-        while let Ok(news) = end.news.try_recv() {
-            self.tell(news);
+        if !batch.is_empty() {
+            asks.spawn(Arc::clone(&self.asking).ask(batch, true));
         }
-        if timeout(FLUSH, self.queues.emptied()).await.is_err() {
+        // Questions that come now have failed.
+        end.questions.close();
+        while let Ok(question) = end.questions.try_recv() {
+            if let Some(open) = self.asking.take_up(question) {
+                asks.spawn(Arc::clone(&self.asking).ask(vec![open], false));
+            }
+        }
+        if timeout(FLUSH, self.flush(end.news, asks)).await.is_err() {
             tracing::warn!("the server stops, and events for hooks are left");
         }
+    }
+
+    /// Waits until what is asked has its answer, and what is told is taken.
+    async fn flush(&self, mut news: mpsc::Receiver<News>, mut asks: JoinSet<()>) {
+        self.asking.sweep_viewers(true);
+        loop {
+            tokio::select! {
+                biased;
+                Some(news) = news.recv() => self.tell(news),
+                answered = asks.join_next() => if answered.is_none() { break },
+            }
+        }
+        // Who has been let in meanwhile leaves, too.
+        self.asking.sweep_viewers(true);
+        while let Ok(news) = news.try_recv() {
+            self.tell(news);
+        }
+        self.queues.emptied().await;
     }
 
     /// Puts into its queue what is to be told.
@@ -173,5 +199,73 @@ impl<P: Post> Running<P> {
         if self.settings.url(event).is_some() {
             self.queues.push(key, event, body);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use bytes::Bytes;
+    use http::StatusCode;
+    use tokio::time::sleep;
+    use worker_api::hooks::{Asker, Question, Reply};
+    use worker_api::snapshot::Protocol;
+
+    use super::*;
+    use crate::status::CallResult;
+
+    /// Answers after a second, and notes what it has heard.
+    #[derive(Default)]
+    struct Slow(Mutex<Vec<HookEvent>>);
+
+    impl Post for Slow {
+        async fn post(&self, event: HookEvent, body: Bytes) -> Result<(StatusCode, Bytes), CallResult> {
+            sleep(Duration::from_secs(1)).await;
+            self.0.lock().expect("whole").push(event);
+            assert!(!body.is_empty());
+            Ok((StatusCode::NO_CONTENT, Bytes::new()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_let_in_while_the_server_stops_has_an_end() {
+        let settings = Arc::new(HookSettings {
+            urls: HookEvent::ALL.map(|_| Some(http::Uri::from_static("http://hook/"))),
+            secret: b"mill".to_vec(),
+            timeout: Duration::from_secs(2),
+            allows_on_error: false,
+            concurrency: 8,
+            play_batch: Duration::from_secs(60),
+            queue_max: 8,
+            retry_for: Duration::from_secs(2),
+            extra_roots_pem: Vec::new(),
+        });
+        let (hooks, end) = Hooks::new(|_| true, settings.on_error());
+        let (post, status) = (Arc::new(Slow::default()), Arc::<HookStatus>::default());
+        let asking =
+            Asking::new(Arc::clone(&post), Arc::clone(&settings), hooks.clone(), Arc::clone(&status));
+        let limits = QueueLimits { events_max: 8, retry_for: settings.retry_for, timeout: settings.timeout };
+        let queues = Queues::new(Arc::clone(&post), limits, Arc::clone(&status));
+        let (record, _recorded) = mpsc::channel(1);
+        let running = Running { asking, queues, settings, hooks: hooks.clone(), record };
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(running.run(end, stopped));
+        let ask = |action, viewer| {
+            let (key, address) = ("live/mill".into(), ([127, 0, 0, 1], 9).into());
+            let asker =
+                Asker { action, key, session: None, protocol: Protocol::Hls, address, user_agent: None };
+            // Nobody waits for the answer any more.
+            hooks.ask(Question { asker, viewer, reply: Reply::Task(oneshot::channel().0) });
+        };
+        ask(Action::Publish, None);
+        ask(Action::Play, Some(7));
+        sleep(Duration::from_millis(100)).await;
+        stop.send(()).expect("it runs");
+        task.await.expect("no panic");
+        let mut heard = post.0.lock().expect("whole").clone();
+        heard.sort();
+        assert_eq!(heard, [HookEvent::Publish, HookEvent::PublishEnd, HookEvent::Play, HookEvent::PlayEnd]);
+        assert_eq!((status.open(), status.queued()), (0, 0));
     }
 }
