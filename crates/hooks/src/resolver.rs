@@ -24,13 +24,16 @@ const FAILURE_KEPT: Duration = Duration::from_secs(1);
 
 type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
+/// What is known of a name. Who holds it looks it up.
+type Known = Turn<Option<Found>>;
+
 /// Finds addresses. Clones share what they have found.
 #[derive(Clone)]
 pub(crate) struct Resolver(Arc<Inner>);
 
 struct Inner {
     /// As many as the configuration names: redirects are not followed.
-    names: Mutex<HashMap<Box<str>, Arc<Turn<Option<Found>>>>>,
+    names: Mutex<HashMap<Box<str>, Arc<Known>>>,
     look_up: Box<LookUp>,
 }
 
