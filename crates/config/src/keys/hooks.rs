@@ -53,8 +53,8 @@ section! {
         cost "With `deny`, nobody can publish or play while your server is away; with `allow`, \
             everybody can whom the tokens let in.";
 
-        /// Requests with questions that are open at a time; others wait for their turn. Events have
-        /// 32 of their own.
+        /// Requests with questions that are open at a time, about publishers and about players each;
+        /// others wait for their turn. Each kind of event has 32 of its own.
         concurrency: i64 = 256, unit "requests", range 1..=4_096,
         cost "As many connections to your server, kept open for the next ones.";
 
@@ -66,7 +66,7 @@ section! {
         /// Events of one stream that may wait for your server. Beyond it, the oldest that waits is
         /// dropped and counted.
         queue_events: i64 = 100, unit "events", range 2..=10_000,
-        cost "About 0.5 kB each. Of all streams, 65,536 may wait.";
+        cost "About 0.5 kB each. Of each kind of event, 65,536 of all streams may wait.";
 
         /// For how long an event is sent again when your server does not take it; then it is
         /// dropped, and the next one of the stream is sent.
