@@ -14,12 +14,10 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use sha2::Sha256;
 use worker_api::hooks::HookEvent;
 use worker_api::time::since_1970;
+use worker_api::trust::client_config;
 
 use crate::resolver::Resolver;
 use crate::settings::HookSettings;
@@ -58,19 +56,7 @@ pub(crate) struct HttpPost {
 impl HttpPost {
     /// Trusts the system's authorities and those that the settings name.
     pub(crate) fn new(settings: Arc<HookSettings>) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        // One that cannot be read is not trusted; without any, connections say so.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for certificate in CertificateDer::pem_slice_iter(&settings.extra_roots_pem) {
-            let certificate = certificate.map_err(|error| format!("not a PEM certificate: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("not a certificate of an authority: {error}"))?;
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let tls = client_config(&settings.extra_roots_pem)?;
         let mut tcp = HttpConnector::new_with_resolver(Resolver::of_system());
         tcp.enforce_http(false);
         tcp.set_nodelay(true);

@@ -24,10 +24,8 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
     HttpResponseBody, HttpService,
 };
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use worker_api::trust::client_config;
 
 use crate::bandwidth::Bandwidth;
 
@@ -56,19 +54,7 @@ impl Connector {
         stall_timeout: Duration,
         extra_roots_pem: &[u8],
     ) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        // One that cannot be read is not trusted; without any, connections say so.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for certificate in CertificateDer::pem_slice_iter(extra_roots_pem) {
-            let certificate = certificate.map_err(|error| format!("not a PEM certificate: {error}"))?;
-            roots.add(certificate).map_err(|error| format!("not a certificate of an authority: {error}"))?;
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS: {error}"))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let tls = client_config(extra_roots_pem)?;
         let mut tcp = TcpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);

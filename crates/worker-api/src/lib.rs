@@ -31,6 +31,7 @@ pub mod streams;
 pub mod tap;
 pub mod thread;
 pub mod time;
+pub mod trust;
 pub mod viewers;
 mod worker_handles;
 

@@ -1,13 +1,12 @@
 //! Signed tokens (JWT) wherever a token is taken.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Read;
 
-use jsonwebtoken::jwk::Jwk;
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use serde_json::{Value, json};
+use jsonwebtoken::{EncodingKey, Header, encode};
+use serde_json::json;
 
 use crate::common::flv::{TagReader, sample_tags};
+use crate::common::key_server::KeyServer;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::{ScratchDir, Server};
 use crate::common::{eventually, http};
@@ -156,37 +155,18 @@ fn a_download_is_broken_off_with_its_token_where_that_is_configured() {
 
 #[test]
 fn keys_are_read_from_a_server() {
-    let pair = rcgen::KeyPair::generate().expect("a key");
-    let key = EncodingKey::from_ec_der(&pair.serialize_der());
-    let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("a public key");
-    jwk.common.key_id = Some("first".to_owned());
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let set = json!({ "keys": [jwk, { "kty": "oct", "k": "c2VjcmV0" }] }).to_string();
-    let serve = std::thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("a request");
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).expect("a request");
-            request.push(byte[0]);
-        }
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", set.len());
-        socket.write_all((head + &set).as_bytes()).expect("sent");
-        String::from_utf8(request).expect("text")
-    });
+    let mut keys = KeyServer::start();
+    let address = keys.address;
     let server = Server::start(&format!(
         "[sources]\nallow_private_addresses = true\n[auth]\njwks_url = 'http://{address}/keys'\n\
          jwt_issuer = 'https://id.example'\njwt_audience = 'mill'\n"
     ));
-    assert!(serve.join().expect("served").starts_with("GET /keys HTTP/1.1\r\n"));
+    assert!(keys.take_request().starts_with("GET /keys HTTP/1.1\r\n"));
     let token = |audience: &str| {
-        let header = Header { kid: Some("first".to_owned()), ..Header::new(Algorithm::ES256) };
-        let claims: Value = json!({
+        keys.token(&json!({
             "exp": now() + 60, "iss": "https://id.example", "aud": audience,
             "stream": "live/*", "actions": ["publish"]
-        });
-        encode(&header, &claims, &key).expect("a token")
+        }))
     };
     let publish = |token: &str| {
         RtmpClient::begin_publish(server.rtmp, &format!("live/mill?token={token}")).wait_started()

@@ -13,6 +13,7 @@ pub(crate) mod cluster;
 pub(crate) mod flv;
 pub(crate) mod hook;
 pub(crate) mod http;
+pub(crate) mod key_server;
 #[cfg(feature = "moq")]
 pub(crate) mod moq;
 pub(crate) mod openapi;
