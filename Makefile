@@ -84,8 +84,8 @@ endif
 	scripts/test-rust --package transcode --features transcode/fdk-aac
 	cargo test --package msgpack-array --no-default-features --locked
 
-# The server with the experiment that no ordinary build has. The crate itself is tested with all others; only the
-# configuration and the server are compiled again.
+# The server with the experiment that no ordinary build has. The crate itself is tested with all others;
+# only the configuration and the server are compiled again.
 moq: console
 	cargo clippy --workspace --features millstream/moq --bins --test server --locked -- -D warnings
 	cargo test --workspace --features millstream/moq --test server --locked -- moq_

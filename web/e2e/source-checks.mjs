@@ -113,8 +113,10 @@ async function addsAndIsRefused(test) {
   if (await dialog.getByLabel('Token').count() > 0) throw new Error('RTMP takes a token');
   await dialog.getByLabel('Address').fill('whips://example.org/whip/{app}/{stream}');
   await dialog.getByLabel('Token').fill('secret');
-  if (await dialog.getByLabel('Token').getAttribute('type') !== 'password') throw new Error('the token can be read');
-  const asked = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/pushes'));
+  const type = await dialog.getByLabel('Token').getAttribute('type');
+  if (type !== 'password') throw new Error('the token can be read');
+  const isAdded = (request) => request.method() === 'POST' && request.url().endsWith('/pushes');
+  const asked = page.waitForRequest(isAdded);
   await dialog.getByRole('button', { name: 'Add push' }).click();
   if ((await asked).postDataJSON().token !== 'secret') throw new Error('the token is not sent');
   await row(page, 'push', 'tv/*').waitFor();

@@ -634,8 +634,8 @@ section! {
         pulls_max: i64 = 100, unit "pulls", range 0..=100_000,
         cost "The bandwidth of each, permanently. One thread serves all sources and decrypts TLS.";
 
-        /// On-demand pulls at the same time, besides `pulls_max`; further streams are refused as not published.
-        /// One client address holds at most a quarter of them with sources that do not answer.
+        /// On-demand pulls at the same time, besides `pulls_max`; further streams are refused as not
+        /// published. One client address holds at most a quarter of them with sources that do not answer.
         on_demand_max: i64 = 50, unit "pulls", range 0..=100_000,
         cost "The bandwidth of each. Whoever may play streams of a pattern decides which sources are pulled.";
 

@@ -20,9 +20,9 @@ const TRACKS_MAX: usize = 16;
 /// (those of RTMP and FLV at 2^32 ms, 49.7 days). The timeline of a stream starts as the first publisher's
 /// own timestamps and is continued across restarts and jumps by the time that really passed.
 ///
-/// Tracks may be far apart, as those of a publisher that lost one of its inputs for a while: a frame that goes
-/// on from the one before it in its own track is no jump, wherever the other tracks are. A jump of all of them
-/// keeps them together.
+/// Tracks may be far apart, as those of a publisher that lost one of its inputs for a while: a frame that
+/// continues its own track is no jump, wherever the other tracks are. A jump of all of them keeps them
+/// together.
 ///
 /// Invariant: for each track the values returned never decrease.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +57,7 @@ struct Placed {
 }
 
 impl Placed {
-    /// The same for a frame with publisher time `dts`, if it goes on from this one; and how far it is from it.
+    /// The same for a frame with publisher time `dts`, if it continues from this one, and how far away it is.
     fn continued(self, dts: Timestamp) -> Option<(i64, Self)> {
         let ahead = step(self.source, dts);
         let source = self.source + ahead;
@@ -80,8 +80,8 @@ impl Timeline {
     pub fn place(&mut self, now_ms: u64, track: TrackId, dts: Timestamp) -> Timestamp {
         let (newest, head) = (self.newest, self.head);
         let track = self.track(track);
-        // The nearer of the two: where the clock of all tracks was set back, those that send seldom are nearer
-        // to the others by now than to where they were.
+        // The nearer of the two: when the clock of all tracks is set back, a track that sends seldom is
+        // nearer to the others by then than to its own last frame.
         let before = [track.placed, newest].into_iter().flatten();
         let nearest = before.filter_map(|placed| placed.continued(dts)).min_by_key(|(distance, _)| *distance);
         let placed = nearest.map(|(_, placed)| placed).unwrap_or_else(|| Placed {
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn a_track_that_sends_seldom_is_set_back_with_the_others() {
-        // A picture every second, or every ten: when audio is set back by 3.5 s, the next picture is no further
-        // from the one before it than a pause, or the interleaving of tracks.
+        // A picture every second, or every ten: after audio is set back by 3.5 s, the next picture is no
+        // further from the one before it than a pause, or the interleaving of tracks.
         for period_ms in [1_000, 10_000] {
             let mut timeline = Millis::default();
             let mut apart = Vec::new();

@@ -1,11 +1,11 @@
 //! `millstream doctor`: whether this machine gives a server what its configuration asks for.
 //!
-//! Looks at what a start would only show as an error, or at three in the morning: limits of the kernel and of
-//! containers, ports that others hold, buffers, clock, disks. Each finding that is no good comes with the line
-//! that mends it. Nothing is changed; ports and sockets are taken for a moment and let go again.
+//! Checks what a start would only show as an error, or at three in the morning: limits of the kernel and of
+//! containers, ports in use by others, buffers, clock, certificates, disks. Each bad finding comes with the
+//! line that fixes it. Nothing is changed; ports and sockets are bound for a moment and released.
 //!
-//! What is read from `/proc` and `/sys` may be missing, as in containers: then that is said, or another way is
-//! taken, and nothing else is kept from being looked at.
+//! Files of `/proc` and `/sys` may be missing, as in containers: that check is then left out, or says that it
+//! does not know, and the others run all the same.
 
 mod certificates;
 mod clock;

@@ -36,8 +36,8 @@ fn workers(workers: usize, cores: usize, quota: Option<f64>) -> Finding {
     match quota {
         Some(quota) if quota < workers as f64 => {
             let found = format!(
-                "{workers} workers, and {quota:.1} cores by the container's quota: they are stopped for tens of \
-                 milliseconds whenever that is used up"
+                "{workers} workers, and {quota:.1} cores by the container's quota: they are stopped for tens \
+                 of milliseconds whenever that is used up"
             );
             let fitting = (quota.floor() as usize).max(1);
             let mend = format!("server.workers = {fitting}, or a quota of {workers} cores or none");

@@ -45,8 +45,8 @@ pub(crate) fn ranges(mut numbers: Vec<u16>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// Takes a port for a moment. Alone: with `SO_REUSEPORT` two servers of one user would share it, and each would
-/// get half of the clients.
+/// Binds a port for a moment, without `SO_REUSEPORT`: with it two servers of one user would share the port,
+/// and each would get half of the clients.
 fn taken(port: &Port) -> io::Result<()> {
     let kind = if port.protocol == Protocol::Tcp { Type::STREAM } else { Type::DGRAM };
     let socket = Socket::new(Domain::for_address(port.address), kind, None)?;
@@ -137,7 +137,8 @@ fn ephemeral(wanted: &Wanted, system: &System) -> Option<Finding> {
     let is_reserved = |port: u16| {
         reserved.split(',').any(|part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            matches!((first.parse::<u16>(), last.parse::<u16>()), (Ok(first), Ok(last)) if (first..=last).contains(&port))
+            let ends = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+            ends.is_some_and(|(first, last)| (first..=last).contains(&port))
         })
     };
     let mut inside: Vec<u16> = wanted.ports.iter().map(|port| port.address.port()).collect();

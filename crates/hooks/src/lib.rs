@@ -1,12 +1,12 @@
-//! The operator's hooks: POST requests that ask whether somebody may publish or play, and tell what happens.
+//! The operator's hooks: POST requests that ask whether a client may publish or play, and notify of events.
 //!
 //! ```text
 //! questions --> ask.rs: turn, POST, answer ----------------> worker, task
 //! news -------> queue.rs: a queue per stream, sent again --> POST
 //! ```
 //!
-//! Tasks on the control side's runtime; what a worker says and hears of it is in `worker_api::hooks`. Nothing
-//! waits for a hook but who asks: every wait has a limit, and every queue.
+//! Tasks on the control side's runtime; the workers' side is `worker_api::hooks`. Only the client that is
+//! asked about waits for a hook: every wait has a limit, and every queue.
 
 mod ask;
 mod client;
@@ -146,7 +146,7 @@ impl<P: Post> Running<P> {
         }
     }
 
-    /// Waits until what is asked has its answer, and what is told is taken.
+    /// Waits until open questions are answered and events are delivered.
     async fn flush(&self, mut news: mpsc::Receiver<News>, mut asks: JoinSet<()>) {
         self.asking.sweep_viewers(true);
         loop {

@@ -1,4 +1,4 @@
-//! Events that are told and not asked: one queue per stream, in order, sent again until they are taken.
+//! Notifications: one queue per stream, delivered in order, sent again until the hook accepts them.
 //!
 //! The first event of a queue is being sent; the others wait behind it, so that nobody hears of an end before
 //! its beginning. A queue exists, and has a task, only while something is in it. When it is full the oldest
@@ -254,7 +254,7 @@ mod tests {
 
     use super::*;
 
-    /// A receiver that notes what it takes, and when, and says what it is told to.
+    /// A receiver that records what it gets, and when, and answers as the test says.
     #[derive(Default)]
     struct Receiver {
         asked: Mutex<Vec<(String, Duration)>>,

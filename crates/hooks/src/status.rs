@@ -77,7 +77,7 @@ impl HookStatus {
         self.micros[event as usize].fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// Counts an event that nobody is told of.
+    /// Counts an event that was never delivered.
     pub(crate) fn count_dropped(&self, event: HookEvent) -> u64 {
         self.dropped[event as usize].fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,7 +1,7 @@
 //! What does a signed token cost, the first time that it is shown and after that?
 //!
-//! Run: `scripts/bench operations --case jwks`. Prints a line for each kind of key: its algorithm, and medians
-//! over tokens in microseconds, both on one thread.
+//! Run: `scripts/bench operations --case jwks`. Prints a line for each kind of key: its algorithm, and
+//! medians over tokens in microseconds, both on one thread.
 
 #![allow(dead_code, reason = "of what the tests sign with, not all is needed here")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]

@@ -1,8 +1,8 @@
 //! Decoding times of pictures that come with the times they are shown at alone, in decoding order.
 //!
-//! RTP and MoQ have no decoding times. If at most `n` pictures are sent ahead of one that is shown before them, the
-//! picture sent as number `i` may have the time of the one that is shown as number `i - n`: that one has come
-//! by then. `n` is learned from what comes, picture by picture; it only grows.
+//! RTP and MoQ have no decoding times. If at most `n` pictures are sent ahead of one that is shown before
+//! them, the picture sent as number `i` may have the time of the one that is shown as number `i - n`: that
+//! one has come by then. `n` is learned from what comes, picture by picture; it only grows.
 
 use crate::Timestamp;
 

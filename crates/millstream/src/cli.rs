@@ -38,11 +38,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: ConfigAction,
     },
-    /// Look whether this machine gives the server what its configuration asks for.
+    /// Check whether this machine gives the server what its configuration asks for.
     ///
-    /// Limits, ports and who has them, buffers, clock, disks, other servers that are needed. Each finding that
-    /// is no good comes with the line that mends it. Exit code 1 when the server would not start, or a part of
-    /// it would not work; 2 when the configuration is wrong.
+    /// Limits, ports and who has them, buffers, clock, certificates, disks, other servers that are needed.
+    /// Each bad finding comes with the line that fixes it. Exit code 1 when the server would not start, or a
+    /// part of it would not work; 2 when the configuration is wrong.
     Doctor(DoctorArgs),
     /// List, check or repair recordings in a directory.
     ///

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(text, "[auth]\n");
         let changed = stamp(&path).expect("it is there").changed;
         assert!(since_1970() >= changed + settled, "not before");
-        // One of long ago, or of another machine's future, is not waited for: it would be in vain.
+        // No waiting for one of long ago, nor for one of another machine's future, which would not help.
         let file = std::fs::File::options().append(true).open(&path).expect("opened");
         for changed in [Duration::from_secs(1), since_1970() + Duration::from_secs(3_600)] {
             file.set_modified(std::time::UNIX_EPOCH + changed).expect("a time");

@@ -438,7 +438,7 @@ async fn report_recordings(recordings: Recordings, hooks: Hooks) {
         let event = match events.recv().await {
             Ok(event) => event,
             Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "a hook is not told of recordings: too many change at once");
+                tracing::warn!(missed, "a hook has missed events of recordings: too many change at once");
                 continue;
             }
             Err(RecvError::Closed) => return,

@@ -63,8 +63,8 @@ impl Denied {
         self == Self::HookFailed
     }
 
-    /// `WWW-Authenticate` of an answer of 401, where another token may be let in; without it, 403. Who has
-    /// shown no token is told no more than the scheme (RFC 6750 section 3).
+    /// `WWW-Authenticate` of an answer of 401, where another token may be let in; without it, 403. Without
+    /// a token, the answer names the scheme alone (RFC 6750 section 3).
     pub fn challenge(self) -> Option<&'static str> {
         match self {
             Self::TokenMissing => Some("Bearer"),

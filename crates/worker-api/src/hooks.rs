@@ -1,5 +1,4 @@
-//! Questions to the operator's own server, by HTTP: whether somebody may publish or play, and what it is told
-//! of what happens.
+//! Questions to the operator's own server, by HTTP, whether a client may publish or play; and notifications.
 //!
 //! A worker asks with [`Hooks::ask`] and goes on; the answer comes back through its own queue, and a waker.
 //! The requests are made by the crate `hooks`, on the control side. What is let in holds an [`Admission`]
@@ -29,7 +28,7 @@ pub const QUESTIONS_MAX: usize = 8_192;
 /// News that may wait to be sorted into the queues of their streams; further ones are dropped and counted.
 pub const NEWS_MAX: usize = 16_384;
 
-/// What hooks are told.
+/// Notifications for hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HookEvent {
     /// Somebody wants to publish.
@@ -150,7 +149,7 @@ impl Reply {
 pub struct Question {
     /// Who asks.
     pub asker: Asker,
-    /// A viewer of segments, who is told apart by this and makes many requests.
+    /// Identifies a viewer of segments, who makes many requests.
     pub viewer: Option<u64>,
     /// Where the answer goes.
     pub reply: Reply,

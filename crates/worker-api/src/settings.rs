@@ -183,8 +183,8 @@ pub struct RtspSettings {
     pub udp: Vec<SocketAddr>,
     /// How datagrams are sent.
     pub udp_backend: UdpBackend,
-    /// Connections of one address (IPv6: /64), on all workers, that neither play nor publish yet; further ones
-    /// are closed.
+    /// Connections of one address (IPv6: /64), on all workers, that neither play nor publish yet; further
+    /// ones are closed.
     pub pending_per_address_max: usize,
     /// Longest that a packet of a publisher is waited for.
     pub reorder: Duration,

@@ -4,15 +4,15 @@ use crate::section::section;
 use crate::value::OnErrorChoice;
 
 section! {
-    /// Requests to a server of your own, which decides who publishes and plays, or is told what
-    /// happens. Each URL is `http://` or `https://`, on any address, without user name and password;
-    /// empty: nobody is asked or told. See [hooks.md](hooks.md).
+    /// Requests to a server of your own, which decides who publishes and plays, or gets
+    /// notifications. Each URL is `http://` or `https://`, on any address, without user name and
+    /// password; empty: no requests. See [hooks.md](hooks.md).
     Hooks = "hooks" {
         /// Asked before somebody publishes, after the check of the token.
         on_publish: String = String::new(), secret true,
         cost "A publisher waits for the answer.";
 
-        /// Told when a publisher that was let in has left.
+        /// Notified when a publisher that was let in has left.
         on_publish_end: String = String::new(), secret true,
         cost "One request for each.";
 
@@ -21,16 +21,16 @@ section! {
         on_play: String = String::new(), secret true,
         cost "A player waits for the answer.";
 
-        /// Told when a player that was let in has left.
+        /// Notified when a player that was let in has left.
         on_play_end: String = String::new(), secret true,
         cost "One request for each.";
 
-        /// Told when a recording begins and when it is complete. Needs `record.directory`.
+        /// Notified when a recording begins and when it is complete. Needs `record.directory`.
         on_record: String = String::new(), secret true,
         cost "Two requests for each file.";
 
-        /// Told when a stream begins to be published on this node, by a client or by a source of
-        /// the server, and when it ends.
+        /// Notified when a stream begins to be published on this node, by a client or by a source
+        /// of the server, and when it ends.
         on_stream_state: String = String::new(), secret true,
         cost "Two requests for each publication.";
 
