@@ -228,6 +228,38 @@ section! {
         cost "A playing session takes about 12 kB in addition to kernel socket buffers, and one \
             file descriptor (`ulimit -n`).";
 
+        /// Load of a worker from which on it takes no more players, percent of a core, measured over
+        /// the last two seconds. They are refused by their protocol's own words, or sent to another
+        /// node (`cluster.redirect`); who plays goes on. 0: never.
+        load_percent: i64 = 90, unit "percent of a core", range 0..=100,
+        cost "With more, players that are there get their media later when a key frame goes to all of \
+            them; with less, some of each core is never used.";
+
+        /// The same for publishers, which are refused last.
+        publisher_load_percent: i64 = 97, unit "percent of a core", range 0..=100,
+        cost "A publisher that is refused has no players at all.";
+
+        /// Length of a worker's turns (the p99 of a second, in two seconds) from which on it takes no
+        /// more players. 0: never.
+        loop_time_ms: i64 = 250, unit "ms", range 0..=60_000,
+        cost "Long turns are also what other programs on the same core cause.";
+
+        /// How long media waits beyond its time before it is sent (the longest of a second, in two
+        /// seconds) from which on a worker takes no more players. 0: never.
+        send_delay_ms: i64 = 250, unit "ms", range 0..=60_000,
+        cost "As for `loop_time_ms`.";
+
+        /// What all players together get, in Mbit/s of media, from which on there are no more of
+        /// them. Set it to what the line carries, less a tenth for headers. 0: any.
+        egress_mbit: i64 = 0, unit "Mbit/s", range 0..=10_000_000,
+        cost "A line that is full loses packets of all who use it.";
+
+        /// Memory of the process (resident) that it should not exceed. With a seventh of it left,
+        /// caches of key frames shrink and idle connections are closed; with a twentieth left,
+        /// players are refused; then publishers. 0: any.
+        memory_bytes: i64 = 0, unit "bytes", range 0..=1_099_511_627_776,
+        cost "Who is there may still need more: leave room below the limit of a container.";
+
         /// Time allowed from accept to a publish or play command, or to a complete HTTP request
         /// head; then the connection is closed.
         handshake_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
@@ -834,7 +866,7 @@ section! {
 
         /// Whether HTTP-FLV players and WHEP viewers are sent to another node (307): `never`; `when_full`,
         /// to the least busy node when this one has no room or uses 80 % of a core; `always`, to the node
-        /// that the stream is published on. WebSocket and RTMP players stay.
+        /// that the stream is published on. WebSocket players stay; for RTMP see `public_rtmp_port`.
         redirect: RedirectChoice = RedirectChoice::Never,
         cost "A round trip more for the player, which has to follow redirects. With `always`, all players \
             of a stream are on one node.";
@@ -843,6 +875,12 @@ section! {
         /// send theirs by `redirect`. Empty: nobody is sent here.
         public_url: String = String::new(),
         cost "None.";
+
+        /// Port at which players by RTMP reach the nodes, the same on all of them. They are sent to
+        /// other nodes as `redirect` says, at the host of `public_url`, by
+        /// `NetConnection.Connect.Rejected` with a new URL (`ex.redirect`). 0: players by RTMP stay.
+        public_rtmp_port: i64 = 0, unit "port", range 0..=65_535,
+        cost "Players that do not follow such an answer do not play: ffmpeg, for one.";
 
         /// How long a stream of another node is fetched after its last player has left.
         linger_ms: i64 = 5_000, unit "ms", range 0..=600_000,

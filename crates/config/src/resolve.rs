@@ -25,6 +25,7 @@ use rtmp::name::NameRules;
 use uploads::settings::UploadSettings;
 use worker_api::auth::Policy;
 use worker_api::certificates::CertificateStore;
+use worker_api::overload::OverloadSettings;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
     Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings, RtspSettings,
@@ -199,6 +200,15 @@ fn worker_settings(
         handshake_timeout: ms(config.limits.handshake_timeout_ms),
         publisher_idle_timeout: ms(config.limits.publisher_idle_timeout_ms),
         sessions_max: to_usize(config.limits.sessions_per_worker),
+        overload: OverloadSettings {
+            load_percent: to_u32(config.limits.load_percent),
+            publisher_load_percent: to_u32(config.limits.publisher_load_percent),
+            loop_time: ms(config.limits.loop_time_ms),
+            send_delay: ms(config.limits.send_delay_ms),
+            egress_bits_per_second: config.limits.egress_mbit.unsigned_abs() * 1_000_000,
+            memory_bytes: config.limits.memory_bytes.unsigned_abs(),
+        },
+        rtmp_elsewhere: u16::try_from(config.cluster.public_rtmp_port).ok().filter(|port| *port > 0),
         message_bytes_max: to_u32(config.limits.message_max_bytes),
         names: names(config, errors),
         ring_frames: to_usize(config.limits.ring_frames),

@@ -12,6 +12,7 @@ mod context;
 mod error_response;
 mod health;
 mod hooks;
+pub mod memory;
 mod merged;
 mod metrics;
 mod moq;

@@ -22,6 +22,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::api::merge;
+use super::memory;
 use super::merged::{Merged, merged};
 use super::{Context, error_response};
 use worker_api::snapshot::{RtcShare, WorkerSnapshot};
@@ -32,6 +33,7 @@ mod cluster;
 mod hooks;
 mod http;
 mod moq;
+mod overload;
 mod pulls;
 mod pushes;
 mod recordings;
@@ -411,6 +413,7 @@ impl Scrape {
         for (name, help, value) in WORKER_GAUGES {
             gauges(encoder, name, help, self.workers.iter().map(|worker| (label(worker), value(worker))))?;
         }
+        overload::encode(&self.context, &self.workers, encoder)?;
         let shares = self.workers.iter().flat_map(|worker| {
             let rtc = &worker.counters.rtc;
             let shares = [
@@ -541,17 +544,10 @@ impl Process {
         let usage = getrusage(UsageWho::RUSAGE_SELF);
         let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         Self {
-            resident_bytes: resident_bytes().unwrap_or(0),
+            resident_bytes: memory::resident_bytes().unwrap_or(0),
             open_descriptors: std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
             descriptors_max: getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft),
             cpu_seconds: usage.map_or(0.0, |usage| seconds(usage.user_time()) + seconds(usage.system_time())),
         }
     }
-}
-
-/// `VmRSS` of proc_pid_status(5), in kB there.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }

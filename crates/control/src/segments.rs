@@ -26,7 +26,7 @@ use worker_api::segments::{
     FIRST_VIEW_WAIT, ObjectRequest, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, Target,
     accepts_gzip,
 };
-use worker_api::snapshot::kept_user_agent;
+use worker_api::snapshot::{Role, kept_user_agent};
 use worker_api::streams::Published;
 use worker_api::time::since_1970;
 use worker_api::viewers::Viewer;
@@ -113,10 +113,18 @@ fn check(
     let object = ObjectRequest::read(target, query, field(header::ACCEPT_ENCODING).is_some_and(accepts_gzip));
     let is_conditional = request.headers().contains_key(header::IF_RANGE);
     let object = object.map(|object| object.with_range(field(header::RANGE), is_conditional));
+    let object = object?;
+    // Who plays already goes on.
+    if object.is_first()
+        && let Some(overload) = context.rtc.overload(Role::Player)
+    {
+        context.rtc.count_overload(Role::Player, overload);
+        return Err(Refused::new(503, overload.reason()));
+    }
     Ok(Some(Asked {
         app,
         stream,
-        object: object?,
+        object,
         is_head: request.method() == Method::HEAD,
         address: peer.address.ip(),
         // As much of it as workers keep.

@@ -58,6 +58,15 @@ impl GopCache {
         }
     }
 
+    /// Keeps at most this much from now on: what is there goes if it is more.
+    pub fn limit(&mut self, bytes_max: usize) {
+        self.limits.bytes_max = bytes_max;
+        if self.memory_bytes() > bytes_max {
+            self.clear();
+            self.frames.shrink_to(0);
+        }
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.frames.clear();

@@ -379,6 +379,11 @@ impl Stream {
         self.timeline.head().unwrap_or(Timestamp::ZERO)
     }
 
+    /// The GOP cache keeps at most this much from now on.
+    pub fn limit_gop(&mut self, bytes_max: usize) {
+        self.gop.limit(bytes_max);
+    }
+
     /// The frames a new player begins with.
     pub fn gop(&self) -> &GopCache {
         &self.gop

@@ -224,6 +224,7 @@ impl Running {
             Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, Some(elsewhere))
                 .map_err(|error| explain_start(&settings, &error))?;
         let rtc = rtc_control(&current, &workers)?;
+        control::memory::watch(workers.memory());
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
         let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
         if let (Some(hooks), Some(recordings)) = (&asked, &recordings) {
@@ -613,6 +614,7 @@ fn rtc_control(current: &Arc<Live<Current>>, workers: &Workers) -> Result<RtcCon
         published: Box::new(workers.published()),
         home: Box::new(workers.home()),
         redirect: Box::new(workers.redirect()),
+        overload: Box::new(workers.overload()),
     };
     RtcControl::new(parts).ok_or_else(|| "the system gives no random bytes".to_owned())
 }

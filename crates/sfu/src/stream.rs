@@ -294,6 +294,11 @@ impl PacketStream {
         }
     }
 
+    /// Packets from the newest key frame on take at most this much from now on, of each track.
+    pub fn limit_gop(&mut self, bytes_max: usize) {
+        self.limits.gop_bytes_max = bytes_max;
+    }
+
     /// Whether each track keeps no more than its limits, for tests of whole servers.
     pub fn is_within_limits(&self) -> bool {
         self.tracks.iter().flat_map(Track::outputs).all(|output| output.is_within(&self.limits))

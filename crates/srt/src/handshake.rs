@@ -148,7 +148,7 @@ impl Reject {
             Self::Group => "groups are not taken",
             Self::BadRequest => "the stream id is not a valid one",
             Self::Unauthorized => "a valid token is required",
-            Self::Overload => "too many sessions",
+            Self::Overload => "the server is at its limit",
             Self::Forbidden => "not allowed",
             Self::NotFound => "there is no such stream",
             Self::Conflict => "the stream has a publisher",

@@ -111,12 +111,40 @@ pub fn redirected(base: &str, target: &str) -> Option<String> {
     (!has_query_key(query, REDIRECTED)).then(|| format!("{base}{path}?{query}{separator}{REDIRECTED}"))
 }
 
+/// The same for a player by RTMP that asked for a stream, `app/name`, with a query: at the host of `base`, at
+/// this port.
+pub fn redirected_rtmp(base: &str, port: u16, (key, query): (&str, &str)) -> Option<String> {
+    let (_, rest) = base.split_once("://")?;
+    let authority = rest.split('/').next()?;
+    let host = match authority.rsplit_once(':') {
+        // Not within an IPv6 address.
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    let target = if query.is_empty() { format!("/{key}") } else { format!("/{key}?{query}") };
+    redirected(&format!("rtmp://{host}:{port}"), &target)
+}
+
 /// What a query has when another node sent the player.
 const REDIRECTED: &str = "redirected";
 
 #[cfg(test)]
 mod tests {
-    use super::redirected;
+    use super::{redirected, redirected_rtmp};
+
+    #[test]
+    fn players_by_rtmp_go_to_the_same_host() {
+        let cases = [
+            ("https://b.example.com", "", Some("rtmp://b.example.com:1936/live/a?redirected")),
+            ("http://192.0.2.1:8080", "token=x", Some("rtmp://192.0.2.1:1936/live/a?token=x&redirected")),
+            ("http://[2001:db8::1]:8080/x", "", Some("rtmp://[2001:db8::1]:1936/live/a?redirected")),
+            ("http://[2001:db8::1]", "", Some("rtmp://[2001:db8::1]:1936/live/a?redirected")),
+            ("http://b", "redirected", None),
+        ];
+        for (base, query, expected) in cases {
+            assert_eq!(redirected_rtmp(base, 1936, ("live/a", query)).as_deref(), expected, "{base}");
+        }
+    }
 
     #[test]
     fn a_player_is_sent_to_another_node_once() {

@@ -12,6 +12,7 @@ use rtc::sdp::{IceCredentials, TrackDescription};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::hooks::Admission;
+use crate::overload::Overload;
 use crate::snapshot::{Role, SessionId};
 
 /// What a session is for.
@@ -21,6 +22,15 @@ pub enum RtcRole {
     Publish,
     /// WHEP: the peer receives.
     Play,
+}
+
+impl From<RtcRole> for Role {
+    fn from(role: RtcRole) -> Self {
+        match role {
+            RtcRole::Publish => Self::Publisher,
+            RtcRole::Play => Self::Player,
+        }
+    }
 }
 
 impl RtcRole {
@@ -76,6 +86,8 @@ pub enum RtcRefusal {
     NotFound,
     /// The worker has as many sessions as it may.
     Full,
+    /// There is too much to do.
+    Overloaded(Overload),
     /// The server is shutting down.
     Draining,
     /// What was negotiated makes no peer (a defect of the control side).

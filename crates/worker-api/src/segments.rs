@@ -141,6 +141,11 @@ impl Ranged {
 }
 
 impl ObjectRequest {
+    /// Whether its client has just come, and knows no view.
+    pub fn is_first(&self) -> bool {
+        self.tag.is_none()
+    }
+
     /// Reads a path and its query.
     pub fn read(target: Target<'_>, query: &str, gzip: bool) -> Result<Self, Refused> {
         let (tag, object) = match target.object {

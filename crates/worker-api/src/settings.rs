@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rtmp::name::NameRules;
 
+use crate::overload::OverloadSettings;
 use crate::pattern::Pattern;
 
 /// Settings shared by all workers.
@@ -39,6 +40,10 @@ pub struct WorkerSettings {
     pub publisher_idle_timeout: Duration,
     /// Sessions per worker; further connections are closed at once.
     pub sessions_max: usize,
+    /// From when on players and publishers are refused.
+    pub overload: OverloadSettings,
+    /// Port at which other nodes take RTMP, if players by RTMP are sent there.
+    pub rtmp_elsewhere: Option<u16>,
     /// Largest RTMP message accepted from a publisher, bytes.
     pub message_bytes_max: u32,
     /// Names that applications and streams may have.
@@ -475,6 +480,8 @@ impl Default for WorkerSettings {
             handshake_timeout: Duration::from_secs(10),
             publisher_idle_timeout: Duration::from_secs(30),
             sessions_max: 50_000,
+            overload: OverloadSettings::default(),
+            rtmp_elsewhere: None,
             message_bytes_max: 8 << 20,
             names: NameRules::default(),
             ring_frames: 4096,

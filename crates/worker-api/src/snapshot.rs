@@ -3,13 +3,16 @@
 //! The control side turns them into API answers and metrics; a worker formats nothing.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
 
 use super::EndCounters;
 use super::columns::OutboxCounters;
+use super::overload::OverloadCounters;
 use super::relay::RelayCounters;
+pub use super::role::Role;
 
 /// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +68,8 @@ pub struct WorkerSnapshot {
     pub load_percent: f32,
     /// It has no place for another player that could be sent to another node.
     pub is_full: bool,
+    /// How long media has waited beyond its time, the longest of the last second.
+    pub send_delay: Duration,
     /// It takes no further WebRTC session.
     pub is_full_of_rtc: bool,
     /// Bytes received in the last full second.
@@ -93,6 +98,8 @@ pub struct WorkerCounters {
     pub handed_over: u64,
     /// Connections closed at accept because `sessions_max` was reached.
     pub refused_full: u64,
+    /// Players and publishers that were refused because there is too much to do.
+    pub overload: OverloadCounters,
     /// Gauge: HTTP connections kept open between two requests.
     pub http_idle: u64,
     /// HTTP connections handed to control, each time.
@@ -539,18 +546,6 @@ pub struct PublisherSnapshot {
     pub protocol: Protocol,
     /// Milliseconds since it connected.
     pub connected_ms: u64,
-}
-
-/// What a session does. The numbers are those of the statistics message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Role {
-    /// Handshake or request head not finished.
-    Pending = 0,
-    /// Sends media.
-    Publisher = 1,
-    /// Receives media, or waits for it.
-    Player = 2,
 }
 
 /// How a session came in.

@@ -25,6 +25,7 @@ use crate::net::accept::Acceptor;
 use crate::net::listen::Accepted;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
+use crate::overload::Caches;
 use crate::packet_relay::PacketRelay;
 use crate::packets::Packets;
 use crate::proto::connections::Connections;
@@ -36,6 +37,7 @@ use crate::srt::Srt;
 use crate::stats::columns::Outbox;
 use worker_api::command::Command;
 use worker_api::handoff::{Handoff, ReturnQueue};
+use worker_api::overload::Overload;
 use worker_api::publications::PublishedSender;
 
 /// Time between two rounds of deadline checks, milliseconds.
@@ -90,6 +92,9 @@ pub(crate) struct Worker {
     /// Room for the datagrams of one receive call.
     pub(crate) received: ReceivedBatch,
     next_sweep_ms: u64,
+    /// Why players were refused at the end of the last second.
+    pub(crate) overloaded: Option<Overload>,
+    pub(crate) caches: Caches,
 }
 
 impl Worker {
@@ -128,6 +133,8 @@ impl Worker {
             idle: IdleConnections::default(),
             received: ReceivedBatch::new(RecvConfig::default()),
             next_sweep_ms: SWEEP_MS,
+            overloaded: None,
+            caches: Caches::default(),
         })
     }
 
@@ -183,6 +190,7 @@ impl Worker {
     }
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {
+        self.note_send_delay();
         // Input: what the turn before left, sockets, publishers inside this process.
         for _ in 0..self.connections.reads() {
             if let Some(conn) = self.connections.next_read() {
@@ -256,9 +264,7 @@ impl Worker {
             self.next_sweep_ms = self.ctx.now_ms + SWEEP_MS;
             self.sweep();
         }
-        if self.ctx.draining_until.is_none() {
-            self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
-        }
+        self.update_fullness();
         // Players and deadlines may have ended streams, which other workers and taps have to know.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.serve_taps();
@@ -286,7 +292,7 @@ impl Worker {
     fn open(&mut self, accepted: Accepted) {
         if self.ctx.draining_until.is_none() {
             self.connections.open(&mut self.ctx, accepted);
-            self.ctx.mailboxes.fullness().update(self.connections.sessions.len());
+            self.update_fullness();
         }
     }
 

@@ -24,7 +24,7 @@ use crate::proto::session::{HookAnswer, Media, Session, State};
 use worker_api::EndReason;
 use worker_api::auth::{Action, Bearer, Denied, Permit};
 use worker_api::hooks::{Admitted, Answer, Asker, Hooks, Question, Reply, WorkerAnswer};
-use worker_api::snapshot::{Protocol, SessionId};
+use worker_api::snapshot::{Protocol, Role, SessionId};
 use worker_api::viewers::Viewer;
 
 /// How long the answer about a viewer of segments counts on a worker before it is asked for again: that is
@@ -163,7 +163,9 @@ impl Worker {
             ClientRequest::Publish(claim) => {
                 Some((Action::Publish, claim.app.clone(), claim.name.clone(), claim.token.clone()))
             }
-            ClientRequest::Play { app, name, token } => {
+            ClientRequest::Play { app, name, query, token }
+                if self.redirect_rtmp(conn, (app, name), query, token.as_deref()).is_none() =>
+            {
                 Some((Action::Play, app.clone(), name.clone(), token.clone()))
             }
             ClientRequest::Stream(request)
@@ -187,7 +189,8 @@ impl Worker {
             Action::Publish => self.ctx.policy.may_publish(&app, &name, &bearer),
             _ => self.ctx.policy.may_play(&app, &name, &bearer),
         };
-        if permit.is_err() {
+        let role = if action == Action::Publish { Role::Publisher } else { Role::Player };
+        if permit.is_err() || self.overload(role).is_some() {
             return Some(request);
         }
         let asker = self.asker(conn, action, &key, &request);

@@ -10,11 +10,13 @@ mod commands;
 mod context;
 mod event_loop;
 mod frames;
+mod fullness;
 mod hooks;
 mod ids;
 mod mailbox;
 mod mirror;
 mod net;
+mod overload;
 mod packet_relay;
 mod packets;
 mod placement;
@@ -53,6 +55,7 @@ use worker_api::rtc::{Notices, RtcEndpoint};
 use bridges::{Bridges, Transcoding};
 use context::{Context, Slots};
 use event_loop::{ControlQueues, Datagrams, Worker};
+use fullness::Gauges;
 use hooks::HookQuestions;
 use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
@@ -64,8 +67,10 @@ use transcode::{Pool, PoolSettings};
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
 use worker_api::live::{Current, Live};
+use worker_api::overload::{MemoryGauge, Overload};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::segments::{SegmentsEnd, UPDATES_MAX, UpdateSender, WANTED_MAX};
+use worker_api::snapshot::Role;
 
 /// Exit code after a worker has panicked; the panic message is on standard error.
 const EXIT_PANIC: i32 = 101;
@@ -76,6 +81,8 @@ pub struct Workers {
     addresses: ListenAddresses,
     rtc_endpoints: Vec<RtcEndpoint>,
     directory: Arc<Directory>,
+    gauges: Gauges,
+    live: Arc<Live<Current>>,
     handles: Vec<WorkerHandle>,
     used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
     segments: Option<SegmentsEnd>,
@@ -153,10 +160,13 @@ impl Workers {
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = queues.iter().map(EventQueue::waker).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = mailbox::connect(&wakers, settings.ring_frames);
+        let gauges = mailboxes.first().expect("there is a worker").gauges().clone();
         let mut workers = Self {
             addresses,
             rtc_endpoints,
             directory: Arc::clone(&directory),
+            gauges,
+            live: Arc::clone(&live),
             handles: Vec::new(),
             used_stats: Vec::new(),
             segments: None,
@@ -250,6 +260,17 @@ impl Workers {
     pub fn redirect(&self) -> impl Fn(&str, bool) -> Option<String> + Send + Sync + 'static {
         let directory = Arc::clone(&self.directory);
         move |key, is_full| directory.redirect(key, is_full)
+    }
+
+    /// Says why a worker takes nobody more in this role, if it does not, from any thread.
+    pub fn overload(&self) -> impl Fn(usize, Role) -> Option<Overload> + Send + Sync + 'static {
+        let (gauges, live) = (self.gauges.clone(), Arc::clone(&self.live));
+        move |worker, role| live.settings().overload.refuses(role, &gauges.measured(worker))
+    }
+
+    /// Where the memory that the process has is to be noted from time to time.
+    pub fn memory(&self) -> Arc<MemoryGauge> {
+        Arc::clone(self.gauges.memory())
     }
 
     /// Lists the streams (`app/stream`) with players here that no client or source of this node publishes:

@@ -24,9 +24,10 @@ use netsim::ring::{Consumer, Producer, PushError, RingBuffer};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use sfu::{KeyFrameRequest, LayersReport, LayersWanted, Outputs, Packet, TrackIndex};
 
+use crate::fullness::{Fullness, Gauges};
 use crate::ids::{TableId, WorkerIndex};
 use crate::net::listen::Accepted;
-use crate::placement::{self, Fullness};
+use crate::placement;
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 
 /// Connections on their way from one worker to another; while there are more, the first keeps them.
@@ -105,7 +106,7 @@ struct Presence {
     waker: Waker,
     /// It sleeps, or is about to check its rings before it does.
     sleeps: AtomicBool,
-    fullness: Fullness,
+    fullness: Arc<Fullness>,
 }
 
 impl Presence {
@@ -223,6 +224,7 @@ pub(crate) struct Mailboxes {
     /// By worker; none to itself.
     neighbours: Vec<Option<Neighbour>>,
     own: Arc<Presence>,
+    gauges: Gauges,
     pub(crate) counters: MailboxCounters,
 }
 
@@ -266,6 +268,11 @@ impl Mailboxes {
         let others = self.neighbours.iter().flatten().map(|neighbour| &neighbour.presence);
         let mut all = others.chain([&self.own]);
         all.any(|worker| worker.fullness.read().has_room_for_player(sessions_max))
+    }
+
+    /// What is measured of all workers.
+    pub(crate) fn gauges(&self) -> &Gauges {
+        &self.gauges
     }
 
     /// Takes the next connection that another worker has handed over.
@@ -340,7 +347,7 @@ impl Mailboxes {
 /// The mailboxes of each worker, in order.
 pub(crate) fn connect(wakers: &[Waker], capacity: usize) -> Vec<Mailboxes> {
     let present = |waker: &Waker| {
-        let (sleeps, fullness) = (AtomicBool::new(false), Fullness::default());
+        let (sleeps, fullness) = (AtomicBool::new(false), Arc::default());
         Arc::new(Presence { waker: waker.clone(), sleeps, fullness })
     };
     let workers: Vec<_> = wakers.iter().map(present).collect();
@@ -357,8 +364,12 @@ pub(crate) fn connect(wakers: &[Waker], capacity: usize) -> Vec<Mailboxes> {
             ends[b][a] = Some(Neighbour::new((to_a, from_a), (hand_to_a, handed_by_a), &workers[a]));
         }
     }
-    let all = ends.into_iter().zip(workers);
-    all.map(|(neighbours, own)| Mailboxes { neighbours, own, counters: MailboxCounters::default() }).collect()
+    let gauges = Gauges::new(workers.iter().map(|worker| Arc::clone(&worker.fullness)));
+    let of = |(neighbours, own)| {
+        let (gauges, counters) = (gauges.clone(), MailboxCounters::default());
+        Mailboxes { neighbours, own, gauges, counters }
+    };
+    ends.into_iter().zip(workers).map(of).collect()
 }
 
 impl Neighbour {

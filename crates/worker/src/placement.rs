@@ -6,113 +6,12 @@
 //! no worker has more room, the connection stays. WebRTC sessions are placed by control, which sees each of
 //! them before it begins.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use crate::fullness::Room;
 use crate::ids::WorkerIndex;
 
-/// From this load on a worker is full, percent of a core. What is left is for what its players have yet to
-/// get (a key frame to all of them), not for more of them.
-const FULL_PERCENT: f32 = 80.0;
 /// A worker takes what another hands over if its load is lower by this, percent of a core: less is within
 /// what the load of a second says about the next.
 const DISTANCE_PERCENT: f32 = 10.0;
-/// One in so many places is kept for HTTP players that are sent to another node when all others are taken.
-const PLACES_FOR_ANSWERS: usize = 64;
-/// Load of a session before anything is known of those that a worker has, percent of a core: that of a player
-/// of 600 kbit/s in real time.
-const SESSION_PERCENT_LEAST: f32 = 0.04;
-
-/// How full a worker is, written by itself and read by the others.
-#[derive(Debug, Default)]
-pub(crate) struct Fullness {
-    /// Load of the last second, thousandths of a core, and sessions at its end.
-    load_permille: AtomicU32,
-    sampled_sessions: AtomicU32,
-    /// Sessions now; `u32::MAX` when it takes none any more.
-    sessions: AtomicU32,
-    /// Connections that were handed to it and are in a queue still.
-    promised: AtomicU32,
-}
-
-impl Fullness {
-    /// A second has ended with this load.
-    pub(crate) fn sample(&self, load_percent: f32, sessions: usize) {
-        self.load_permille.store((load_percent * 10.0) as u32, Ordering::Relaxed);
-        self.sampled_sessions.store(sessions as u32, Ordering::Relaxed);
-    }
-
-    /// So many sessions there are now.
-    pub(crate) fn update(&self, sessions: usize) {
-        self.sessions.store(sessions as u32, Ordering::Relaxed);
-    }
-
-    /// It takes no more.
-    pub(crate) fn close(&self) {
-        self.sessions.store(u32::MAX, Ordering::Relaxed);
-    }
-
-    /// A connection that was on its way is there. To be called when it is among the sessions, so that it is
-    /// never counted in neither place.
-    pub(crate) fn arrived(&self) {
-        self.promised.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// A connection is on its way to it.
-    pub(crate) fn promise(&self) {
-        self.promised.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How full it is. The parts may be of different moments, which matters little: all are estimates.
-    pub(crate) fn read(&self) -> Room {
-        let sessions = self.sessions.load(Ordering::Relaxed);
-        Room {
-            load_percent: self.load_permille.load(Ordering::Relaxed) as f32 / 10.0,
-            sampled_sessions: self.sampled_sessions.load(Ordering::Relaxed),
-            sessions: sessions.saturating_add(self.promised.load(Ordering::Relaxed)),
-        }
-    }
-}
-
-/// How full a worker is at a moment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    load_percent: f32,
-    sampled_sessions: u32,
-    /// Those promised included.
-    sessions: u32,
-}
-
-impl Room {
-    /// Load with the sessions that came since it was measured: each counts like the others, `load + new *
-    /// load / sessions`. Otherwise all that comes in a second would go to the worker that was least loaded
-    /// in the last one.
-    fn expected_percent(self) -> f32 {
-        let new = self.sessions.saturating_sub(self.sampled_sessions) as f32;
-        let each = self.load_percent / self.sampled_sessions.max(1) as f32;
-        self.load_percent + new * each.clamp(SESSION_PERCENT_LEAST, 1.0)
-    }
-
-    /// Sessions, those promised included.
-    #[cfg(test)]
-    pub(crate) fn sessions(self) -> u32 {
-        self.sessions
-    }
-
-    fn has_place(self, sessions_max: usize) -> bool {
-        (self.sessions as usize) < sessions_max.min(u32::MAX as usize)
-    }
-
-    /// Whether it has room beyond the last places, which are kept for players that are sent to another node:
-    /// a connection is refused without an answer if there is no place for it.
-    pub(crate) fn has_room_for_player(self, sessions_max: usize) -> bool {
-        self.has_place(sessions_max - (sessions_max / PLACES_FOR_ANSWERS).max(1))
-    }
-
-    /// Whether it should not take another connection, if it can help it.
-    pub(crate) fn is_full(self, sessions_max: usize) -> bool {
-        !self.has_place(sessions_max) || self.expected_percent() >= FULL_PERCENT
-    }
-}
 
 /// The worker that takes a connection of a full one: the least loaded of those that have a place, if it is
 /// less loaded than `own` by enough, or `own` has no place.
@@ -134,11 +33,13 @@ pub(crate) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fullness::{Fullness, Second};
     use crate::ids::TableId;
 
     /// A worker with this load when it had so many sessions, and so many now.
     fn room(load_percent: f32, sampled_sessions: u32, sessions: u32) -> Room {
-        Room { load_percent, sampled_sessions, sessions }
+        let last = Second { load_percent, sessions: sampled_sessions, ..Second::default() };
+        Room { connections: sessions, sessions, last, before: last }
     }
 
     #[test]
@@ -172,8 +73,8 @@ mod tests {
         let busy = room(95.0, 1000, 1000);
         let workers = [Fullness::default(), Fullness::default(), Fullness::default()];
         for (worker, load) in workers.iter().zip([60.0, 20.0, 20.0]) {
-            worker.sample(load, 400);
-            worker.update(400);
+            worker.update(400, 0);
+            worker.sample(Second { load_percent: load, sessions: 400, ..Second::default() });
         }
         for _ in 0..1400 {
             let others =
@@ -181,7 +82,7 @@ mod tests {
             let chosen = choose(busy, others, 5000).expect("a worker");
             workers[chosen.index()].promise();
         }
-        let sessions = workers.each_ref().map(|worker| worker.read().sessions);
+        let sessions = workers.each_ref().map(|worker| worker.read().connections);
         assert!(sessions[0] < 500 && sessions[1].abs_diff(sessions[2]) <= 1, "{sessions:?}");
         assert!(sessions[1] > 1000, "{sessions:?}");
     }

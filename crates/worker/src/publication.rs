@@ -16,6 +16,7 @@ use crate::ids::{BridgeId, ConnId, FrameStreamId, PacketStreamId, PeerId, Worker
 use crate::mailbox::MessageBody;
 use crate::registry::{Epoch, Lane, Origin, StreamId, Taken, WatchedBy};
 use worker_api::auth::Denied;
+use worker_api::overload::Overload;
 use worker_api::{EndReason, Refused};
 
 /// Where one lane of a stream comes from.
@@ -257,6 +258,8 @@ pub(crate) enum PublishRefusal {
     Denied(Denied),
     /// The stream has a publisher, here or elsewhere, and newcomers are refused.
     Taken(Taken),
+    /// There is too much to do.
+    Overloaded(Overload),
     /// The server is shutting down.
     Draining,
 }
@@ -268,6 +271,7 @@ impl PublishRefusal {
             Self::Denied(denied) => denied.reason(),
             Self::Taken(Taken::Here) => "the stream is already being published",
             Self::Taken(Taken::Elsewhere) => "the stream is already being published on another node",
+            Self::Overloaded(overload) => overload.reason(),
             Self::Draining => EndReason::Draining.text(),
         }
     }
@@ -284,6 +288,8 @@ pub(crate) enum PlayRefusal {
     NotFrames,
     /// The format asked for has no place for it; the text says why.
     NotCarried(&'static str),
+    /// There is too much to do.
+    Overloaded(Overload),
     /// The server is shutting down.
     Draining,
 }
@@ -296,6 +302,7 @@ impl PlayRefusal {
             Self::NotFound => "there is no such stream",
             Self::NotFrames => "the stream is published by WebRTC: play it by WHEP",
             Self::NotCarried(reason) => reason,
+            Self::Overloaded(overload) => overload.reason(),
             Self::Draining => EndReason::Draining.text(),
         }
     }
@@ -308,7 +315,7 @@ impl From<PlayRefusal> for Refused {
             PlayRefusal::Denied(denied) => return denied.into(),
             PlayRefusal::NotFound => 404,
             PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => 406,
-            PlayRefusal::Draining => 503,
+            PlayRefusal::Overloaded(_) | PlayRefusal::Draining => 503,
         };
         Self::new(status, refusal.reason())
     }

@@ -107,6 +107,21 @@ impl Worker {
         }
     }
 
+    /// Checks the rules, whether there is room for a publisher, and what the hook has said.
+    pub(crate) fn may_publish(
+        &mut self,
+        conn: ConnId,
+        name: (&str, &str),
+        token: Option<&str>,
+    ) -> Result<(), PublishRefusal> {
+        if let Some(overload) = self.overload(Role::Publisher) {
+            self.permit(conn, auth::Action::Publish, name, token).map_err(PublishRefusal::Denied)?;
+            self.ctx.counters.overload.count(Role::Publisher, overload);
+            return Err(PublishRefusal::Overloaded(overload));
+        }
+        self.authorize(conn, auth::Action::Publish, name, token).map_err(PublishRefusal::Denied)
+    }
+
     fn claim_frames(
         &mut self,
         conn: ConnId,
@@ -121,8 +136,7 @@ impl Worker {
             Credential::Fetch => Claimant::Fetch,
             Credential::Own => Claimant::Publisher { takes_over: false },
             Credential::Token(token) => {
-                let allowed = self.authorize(conn, auth::Action::Publish, (app, name), token);
-                allowed.map_err(PublishRefusal::Denied)?;
+                self.may_publish(conn, (app, name), token)?;
                 let settings = self.ctx.settings_for(app);
                 Claimant::Publisher { takes_over: settings.second_publisher == SecondPublisher::TakeOver }
             }
@@ -167,6 +181,9 @@ impl Worker {
         }
         // Nobody plays yet: no hook is asked.
         self.permit(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)?;
+        if let Some(overload) = self.overload(Role::Player) {
+            return Err(PlayRefusal::Overloaded(overload));
+        }
         let key = format!("{app}/{name}");
         self.check_carried(&key, format)?;
         match self.published_as_frames(&key, app)? {
@@ -206,6 +223,12 @@ impl Worker {
     ) -> Result<(), PlayRefusal> {
         if self.ctx.draining_until.is_some() {
             return Err(PlayRefusal::Draining);
+        }
+        if let Some(overload) = self.overload(Role::Player) {
+            // By the rules first: who may not play is told that. The hook is not asked then.
+            self.permit(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)?;
+            self.ctx.counters.overload.count(Role::Player, overload);
+            return Err(PlayRefusal::Overloaded(overload));
         }
         self.authorize(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)
     }
@@ -267,6 +290,10 @@ impl Worker {
         }
         if self.packets.sessions.len() >= self.ctx.settings.rtc.sessions_max {
             return Err(RtcRefusal::Full);
+        }
+        // Control counts it.
+        if let Some(overload) = self.overload(role.into()) {
+            return Err(RtcRefusal::Overloaded(overload));
         }
         let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
         let peer = Peer::new(peer, self.ctx.now).map_err(|error| {

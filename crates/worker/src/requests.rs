@@ -31,13 +31,16 @@ use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, So
 use crate::registry::{Origin, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::auth::Action;
-use worker_api::cluster::redirected;
+use worker_api::cluster::{redirected, redirected_rtmp};
 use worker_api::columns::NO_STREAM;
 use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::snapshot::{Protocol, Role, kept_user_agent};
 use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
 use worker_api::{EndReason, Refused};
+
+/// For a player that is sent to another node.
+pub(crate) const PLAYED_ELSEWHERE: &str = "the stream is played by another node";
 
 impl Worker {
     /// Something happened to a connection.
@@ -140,8 +143,8 @@ impl Worker {
         match request {
             ClientRequest::Frames(read) => self.receive_frames(conn, read),
             ClientRequest::Publish(claim) => self.claim(claim, true),
-            ClientRequest::Play { app, name, token } => {
-                self.play_rtmp(conn, (&app, &name), token.as_deref());
+            ClientRequest::Play { app, name, query, token } => {
+                self.play_rtmp(conn, (&app, &name), &query, token.as_deref());
             }
             ClientRequest::Pause(paused) => {
                 if let Some(player) = self.connections.sessions[conn].player() {
@@ -246,6 +249,7 @@ impl Worker {
                 let code = match refusal {
                     PublishRefusal::Denied(_) => PublishReject::Unauthorized,
                     PublishRefusal::Taken(_) | PublishRefusal::Draining => PublishReject::BadName,
+                    PublishRefusal::Overloaded(_) => PublishReject::Overloaded,
                 };
                 rtmp.machine.reject_publish(code, refusal.reason());
                 self.end(conn, EndReason::Refused(refusal.reason()));
@@ -266,7 +270,12 @@ impl Worker {
     }
 
     /// Makes an RTMP session a player of a stream, and tells it.
-    fn play_rtmp(&mut self, conn: ConnId, name: (&str, &str), token: Option<&str>) {
+    fn play_rtmp(&mut self, conn: ConnId, name: (&str, &str), query: &str, token: Option<&str>) {
+        if let Some(url) = self.redirect_rtmp(conn, name, query, token) {
+            let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
+            rtmp.machine.redirect_play(&url, PLAYED_ELSEWHERE);
+            return self.end(conn, EndReason::Refused(PLAYED_ELSEWHERE));
+        }
         let outcome = self.play(conn, name, token, Format::Rtmp);
         let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
         match outcome {
@@ -279,6 +288,7 @@ impl Worker {
             Err(refusal) => {
                 let code = match refusal {
                     PlayRefusal::Denied(_) => PlayReject::Unauthorized,
+                    PlayRefusal::Overloaded(_) => PlayReject::Overloaded,
                     _ => PlayReject::StreamNotFound,
                 };
                 rtmp.machine.reject_play(code, refusal.reason());
@@ -313,6 +323,7 @@ impl Worker {
         let answer = outcome.map(|()| id).map_err(|refusal| match refusal {
             PublishRefusal::Draining => Refusal::Draining,
             PublishRefusal::Taken(Taken::Elsewhere) => Refusal::TakenElsewhere,
+            PublishRefusal::Overloaded(_) => Refusal::Full,
             PublishRefusal::Taken(Taken::Here) | PublishRefusal::Denied(_) => Refusal::Taken,
         });
         // If nobody waits for the answer any more, nobody will use the session.
@@ -378,7 +389,7 @@ impl Worker {
             Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
         if let Some(location) = self.redirect(conn, &request) {
-            let refused = Refused::new(307, "the stream is played by another node");
+            let refused = Refused::new(307, PLAYED_ELSEWHERE);
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
         let outcome = match outcome {
@@ -419,12 +430,34 @@ impl Worker {
         if !matches!(request.method, Method::Get | Method::Head) || !self.ctx.directory.has_other_nodes() {
             return None;
         }
-        let is_full = !self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
-        let base = self.ctx.directory.redirect(&format!("{}/{}", request.app, request.stream), is_full)?;
+        let base = self.base_elsewhere(&format!("{}/{}", request.app, request.stream))?;
         let name = (&*request.app, &*request.stream);
         // The node that plays it asks its hook.
         self.permit(conn, Action::Play, name, request.token.as_deref()).ok()?;
         redirected(&base, &request.target)
+    }
+
+    /// The same for a player by RTMP.
+    pub(crate) fn redirect_rtmp(
+        &mut self,
+        conn: ConnId,
+        (app, name): (&str, &str),
+        query: &str,
+        token: Option<&str>,
+    ) -> Option<String> {
+        let port = self.ctx.settings.rtmp_elsewhere.filter(|_| self.ctx.directory.has_other_nodes())?;
+        let key = format!("{app}/{name}");
+        let base = self.base_elsewhere(&key)?;
+        self.permit(conn, Action::Play, (app, name), token).ok()?;
+        redirected_rtmp(&base, port, (&key, query))
+    }
+
+    /// Base URL of the node where players of a stream are to go, if this one has no room or they are not to
+    /// stay in any case.
+    fn base_elsewhere(&self, key: &str) -> Option<String> {
+        let has_room = self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
+        let is_full = !has_room || self.overload(Role::Player).is_some();
+        self.ctx.directory.redirect(key, is_full)
     }
 
     /// Answers a request that gets no stream. The connection stays open as after an answer of control.

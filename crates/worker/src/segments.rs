@@ -21,12 +21,13 @@ use crate::proto::http::{self, Form, MediaRequest, Method};
 use crate::proto::session::{Body, State};
 use crate::publication::PlayRefusal;
 use crate::registry::{Published, WatchedBy};
+use crate::requests::PLAYED_ELSEWHERE;
 use worker_api::auth::{Action, Denied};
 use worker_api::segments::{
     FIRST_VIEW_WAIT, RECALL_AGAIN, RECALL_WAIT, Ranged, SegmentsState, SegmentsUpdate, SegmentsWanted, Want,
     WantedSender,
 };
-use worker_api::snapshot::{Protocol, SessionId};
+use worker_api::snapshot::{Protocol, Role, SessionId};
 use worker_api::viewers::Viewer;
 use worker_api::{EndReason, Refused};
 
@@ -102,8 +103,15 @@ impl Worker {
             return self.refuse_segment(conn, &request, refusal);
         }
         if let Some(location) = self.redirect(conn, &request) {
-            let refused = Refused::new(307, "the stream is played by another node");
+            let refused = Refused::new(307, PLAYED_ELSEWHERE);
             return self.answer_request(conn, &request, Some(refused), Some(&location));
+        }
+        // Who plays already goes on.
+        if matches!(&request.form, Form::Segments(object) if object.is_first())
+            && let Some(overload) = self.overload(Role::Player)
+        {
+            self.ctx.counters.overload.count(Role::Player, overload);
+            return self.refuse_segment(conn, &request, PlayRefusal::Overloaded(overload).into());
         }
         match self.may_view(conn, request) {
             Some((request, Ok(()))) => self.segment_admitted(conn, request),

@@ -65,8 +65,7 @@ impl Worker {
             let now_ms = self.ctx.now_ms;
             self.ctx.load.bytes_out += self.packets.take_sent_bytes();
             let elapsed_ms = self.ctx.load.sample(now_ms);
-            let load_percent = self.ctx.load.last.load_percent;
-            self.ctx.mailboxes.fullness().sample(load_percent, self.connections.sessions.len());
+            self.end_second();
             self.frames.streams.iter_mut().for_each(|(_, stream)| stream.delivery.sample_rates(now_ms));
             self.send_stats(elapsed_ms);
         }

@@ -1,8 +1,8 @@
 //! What WHIP and WHEP keep between requests: settings, sessions with a URL, and how often a client asks.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use rtc::dtls::Certificate;
 use rtc::sdp::{Answer, IceCredentials, Offer, TrackDescription};
@@ -14,9 +14,11 @@ use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
 use worker_api::HomeOf;
 use worker_api::live::{Current, Live};
+use worker_api::overload::{Overload, OverloadCounters, OverloadOf};
 use worker_api::rate::RateLimit;
 use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::settings::{RtcSettings, WorkerSettings, settings_for};
+use worker_api::snapshot::Role;
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 /// Looks up what is published as a stream.
@@ -39,6 +41,8 @@ pub struct RtcParts {
     pub home: Box<HomeOf>,
     /// Says whether viewers of `app/stream` are to go to another node, by its base URL.
     pub redirect: Box<Redirect>,
+    /// Says why a worker takes nobody more.
+    pub overload: Box<OverloadOf>,
 }
 
 impl Limits {
@@ -69,6 +73,8 @@ pub struct RtcControl {
     pub(super) rate: RateLimit,
     /// Requests that were refused by authorisation since the start.
     pub(super) denied: AtomicU64,
+    /// Requests that were refused because there is too much to do.
+    overloaded: std::sync::Mutex<OverloadCounters>,
     /// Who reads events.
     pub(super) listeners: Listeners,
     /// SSRC of the first track to each viewer. The same for all, so that they share packets' headers.
@@ -86,6 +92,7 @@ impl RtcControl {
             registry: Registry::new(parts.endpoints.len(), Limits::of(&settings.rtc)),
             rate: RateLimit::new(settings.rtc.posts_per_second_max),
             denied: AtomicU64::new(0),
+            overloaded: std::sync::Mutex::default(),
             listeners: Listeners::default(),
             first_ssrc,
             parts,
@@ -102,6 +109,25 @@ impl RtcControl {
         let settings = self.settings();
         self.registry.set_limits(Limits::of(&settings.rtc));
         self.rate.set(settings.rtc.posts_per_second_max);
+    }
+
+    /// Why nobody more can come in this role, if no worker takes one.
+    pub(crate) fn overload(&self, role: impl Into<Role>) -> Option<Overload> {
+        let role = role.into();
+        let mut workers = (0..self.settings().workers).map(|worker| (self.parts.overload)(worker, role));
+        // All of them, and the reason of the last.
+        workers.try_fold(None, |_, overload| overload.map(Some)).flatten()
+    }
+
+    /// Somebody was refused for that.
+    pub(crate) fn count_overload(&self, role: impl Into<Role>, overload: Overload) {
+        let mut counters = self.overloaded.lock().unwrap_or_else(PoisonError::into_inner);
+        counters.count(role.into(), overload);
+    }
+
+    /// Who was.
+    pub(crate) fn overload_counters(&self) -> OverloadCounters {
+        *self.overloaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_bridged(&self, app: &str) -> bool {

@@ -65,6 +65,9 @@ pub(super) async fn open(
     {
         return response;
     }
+    if let Some(overload) = control.overload(role) {
+        return turn_away(control, role, &target.key(), request.uri(), Refusal::Overloaded(overload));
+    }
     if let Some(ip) = target.address.filter(|ip| !control.settings().rtc.addresses_on_request.contains(ip)) {
         tracing::info!(peer = %peer.address, stream = %target.key(), address = %ip, "refused: outside address");
         return Err(Refusal::OtherAddress(ip));
@@ -97,11 +100,28 @@ pub(super) async fn open(
     });
     match opened {
         Ok((token, answer, tag)) => created(control, role, &token, &tag, answer.sdp),
-        Err(Refusal::Full) if role == RtcRole::Play => {
-            redirect(control, &key, &uri, true).unwrap_or(Err(Refusal::Full))
+        Err(refusal @ (Refusal::Full | Refusal::Overloaded(_))) => {
+            turn_away(control, role, &key, &uri, refusal)
         }
         Err(refusal) => Err(refusal),
     }
+}
+
+/// There is no room: a viewer may go to another node.
+fn turn_away(
+    control: &RtcControl,
+    role: RtcRole,
+    key: &str,
+    uri: &Uri,
+    refusal: Refusal,
+) -> Result<Response, Refusal> {
+    let elsewhere = (role == RtcRole::Play).then(|| redirect(control, key, uri, true)).flatten();
+    elsewhere.unwrap_or_else(|| {
+        if let Refusal::Overloaded(overload) = refusal {
+            control.count_overload(role, overload);
+        }
+        Err(refusal)
+    })
 }
 
 /// Asks the operator's hook about one whom the rules let in, if there is one.
@@ -175,7 +195,8 @@ impl Wanted {
     ) -> Result<(String, Answer, String), Refusal> {
         let control = &context.rtc;
         let home = self.published.as_ref().and_then(|_| (control.parts.home)(&target.key()));
-        let reservation = control.registry.reserve(peer.address.ip(), home)?;
+        let overload = |worker| (control.parts.overload)(worker, self.role.into());
+        let reservation = control.registry.reserve(peer.address.ip(), home, overload)?;
         let worker = reservation.worker();
         let local = control.local_description(worker, peer.address.ip(), &target)?;
         let answer = match &self.published {

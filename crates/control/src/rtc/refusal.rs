@@ -17,6 +17,7 @@ use super::registry::AtCapacity;
 use crate::error_response;
 use worker_api::NoAnswer;
 use worker_api::auth::Denied;
+use worker_api::overload::Overload;
 use worker_api::rtc::{LayerRefusal, RtcRefusal};
 use worker_api::streams::NotBridged;
 
@@ -105,6 +106,8 @@ pub(super) enum Refusal {
     PendingOfAddress,
     /// 503: every worker is full.
     Full,
+    /// 503: there is too much to do.
+    Overloaded(Overload),
     /// 503: a worker does not answer.
     Silent(NoAnswer),
     /// 503: the server is stopping.
@@ -146,7 +149,7 @@ impl Refusal {
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoIfMatch => StatusCode::PRECONDITION_REQUIRED,
             Self::TooMany(_) | Self::PendingOfAddress => StatusCode::TOO_MANY_REQUESTS,
-            Self::Full | Self::Silent(_) | Self::Draining | Self::Listeners => {
+            Self::Full | Self::Overloaded(_) | Self::Silent(_) | Self::Draining | Self::Listeners => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -181,6 +184,7 @@ impl Refusal {
             Self::NoIfMatch => "precondition_required",
             Self::TooMany(_) | Self::PendingOfAddress => "too_many_requests",
             Self::Full => "full",
+            Self::Overloaded(_) => "overloaded",
             Self::Silent(_) => "worker_unavailable",
             Self::Draining => "stopping",
             Self::Internal(_) => "internal_error",
@@ -233,6 +237,7 @@ impl Refusal {
             Self::TooMany(_) => "too many requests from this address",
             Self::PendingOfAddress => "too many sessions from this address that are not connected",
             Self::Full => "the server is full",
+            Self::Overloaded(overload) => overload.reason(),
             Self::Silent(NoAnswer { worker }) => return format!("worker {worker} did not answer in time"),
             Self::Draining => "the server is stopping",
             Self::Internal(text) => text,
@@ -246,6 +251,7 @@ impl Refusal {
             Self::TooMany(wait) => Some((wait.as_millis().div_ceil(1000) as u64).max(1)),
             // A publisher that has lost its connection may find its own old session, which ends soon.
             Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Listeners => Some(BUSY_SECONDS),
+            Self::Overloaded(_) => Some(BUSY_SECONDS),
             Self::Taken | Self::TakenElsewhere => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
@@ -309,6 +315,7 @@ impl From<AtCapacity> for Refusal {
         match at_capacity {
             AtCapacity::Address => Self::PendingOfAddress,
             AtCapacity::Workers => Self::Full,
+            AtCapacity::Overloaded(overload) => Self::Overloaded(overload),
         }
     }
 }
@@ -336,6 +343,7 @@ impl From<RtcRefusal> for Refusal {
             RtcRefusal::TakenElsewhere => Self::TakenElsewhere,
             RtcRefusal::NotFound => Self::NotLive,
             RtcRefusal::Full => Self::Full,
+            RtcRefusal::Overloaded(overload) => Self::Overloaded(overload),
             RtcRefusal::Draining => Self::Draining,
             RtcRefusal::Invalid => Self::Internal("the worker refused what was negotiated"),
         }

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq;
 
 use worker_api::network;
+use worker_api::overload::Overload;
 use worker_api::rtc::RtcNotice;
 use worker_api::snapshot::SessionId;
 
@@ -50,6 +51,8 @@ pub(super) enum AtCapacity {
     Address,
     /// Every worker has as many sessions, or as many without a connection, as it may.
     Workers,
+    /// Those that have places have too much to do.
+    Overloaded(Overload),
 }
 
 /// Sessions with a URL; `T` is what the handlers keep of one.
@@ -104,8 +107,14 @@ impl<T> Registry<T> {
     }
 
     /// A reservation for a session of `address`: on `home`, the worker where its stream is published, if that
-    /// has not many more sessions than others, else on the one with the fewest.
-    pub(super) fn reserve(&self, address: IpAddr, home: Option<usize>) -> Result<Reservation<T>, AtCapacity> {
+    /// has not many more sessions than others, else on the one with the fewest. `overload` says why a worker
+    /// takes nobody more, if it does not.
+    pub(super) fn reserve(
+        &self,
+        address: IpAddr,
+        home: Option<usize>,
+        overload: impl Fn(usize) -> Option<Overload>,
+    ) -> Result<Reservation<T>, AtCapacity> {
         let network = network(address);
         let mut inner = self.lock();
         let of_address = inner.pending_by_address.get(&network).copied().unwrap_or(0);
@@ -114,11 +123,20 @@ impl<T> Registry<T> {
         }
         let Limits { sessions_max, pending_max, .. } = inner.limits;
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
-        let candidates = inner.workers.iter().enumerate().filter(|(_, load)| room(load));
-        let least = candidates.clone().min_by_key(|(_, load)| load.sessions).ok_or(AtCapacity::Workers)?;
+        let mut full = AtCapacity::Workers;
+        let candidates: Vec<_> = inner.workers.iter().enumerate().filter(|(_, load)| room(load)).collect();
+        let candidates = candidates.into_iter().filter(|(worker, _)| match overload(*worker) {
+            Some(overload) => {
+                full = AtCapacity::Overloaded(overload);
+                false
+            }
+            None => true,
+        });
+        let candidates: Vec<_> = candidates.collect();
+        let least = candidates.iter().min_by_key(|(_, load)| load.sessions).ok_or(full)?;
         let most = least.1.sessions + (least.1.sessions / HOME_EXCESS_DIVISOR).max(1);
-        let at_home = candidates.clone().find(|(worker, load)| Some(*worker) == home && load.sessions < most);
-        let (worker, _) = at_home.unwrap_or(least);
+        let at_home = candidates.iter().find(|(worker, load)| Some(*worker) == home && load.sessions < most);
+        let (worker, _) = *at_home.unwrap_or(least);
         inner.workers[worker].sessions += 1;
         inner.workers[worker].pending += 1;
         *inner.pending_by_address.entry(network).or_default() += 1;
@@ -301,7 +319,7 @@ mod tests {
         let registry = Registry::new(1, limits());
         let session = SessionId::new(0, 7);
         let token = registry
-            .reserve(ip("192.0.2.1"), None)
+            .reserve(ip("192.0.2.1"), None, |_| None)
             .expect("a reservation")
             .enter(session, "data")
             .expect("entered");
@@ -324,7 +342,7 @@ mod tests {
         let registry = Registry::new(2, limits());
         let sessions = [SessionId::new(0, 1), SessionId::new(1, 1)];
         let tokens = sessions.map(|session| {
-            let reservation = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
+            let reservation = registry.reserve(ip("192.0.2.1"), None, |_| None).expect("a reservation");
             assert_eq!(reservation.worker(), session.worker(), "the one with the fewest sessions");
             reservation.enter(session, ()).expect("entered")
         });
@@ -339,16 +357,36 @@ mod tests {
     }
 
     #[test]
+    fn workers_with_too_much_to_do_get_none_even_if_the_stream_is_published_there() {
+        let registry = Registry::<()>::new(2, limits());
+        let overload = |worker: usize| (worker == 0).then_some(Overload::Load);
+        let reservation = registry.reserve(ip("192.0.2.1"), Some(0), overload).expect("a reservation");
+        assert_eq!(reservation.worker(), 1);
+        let refused = registry.reserve(ip("192.0.2.1"), Some(0), |_| Some(Overload::Egress)).err();
+        assert_eq!(refused, Some(AtCapacity::Overloaded(Overload::Egress)));
+        drop(reservation);
+        assert!(registry.is_clear());
+    }
+
+    #[test]
     fn sessions_without_a_connection_are_limited_by_address_and_by_worker() {
         let registry = Registry::<()>::new(2, limits());
-        let _a = registry.reserve(ip("2001:db8::1"), None).expect("a reservation");
-        let _b = registry.reserve(ip("2001:db8::2"), None).expect("a reservation");
-        assert_eq!(registry.reserve(ip("2001:db8::3"), None).err(), Some(AtCapacity::Address), "one network");
-        let c = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
-        let _d = registry.reserve(ip("192.0.2.2"), None).expect("a reservation");
-        assert_eq!(registry.reserve(ip("192.0.2.3"), None).err(), Some(AtCapacity::Workers), "both have two");
+        let _a = registry.reserve(ip("2001:db8::1"), None, |_| None).expect("a reservation");
+        let _b = registry.reserve(ip("2001:db8::2"), None, |_| None).expect("a reservation");
+        assert_eq!(
+            registry.reserve(ip("2001:db8::3"), None, |_| None).err(),
+            Some(AtCapacity::Address),
+            "one network"
+        );
+        let c = registry.reserve(ip("192.0.2.1"), None, |_| None).expect("a reservation");
+        let _d = registry.reserve(ip("192.0.2.2"), None, |_| None).expect("a reservation");
+        assert_eq!(
+            registry.reserve(ip("192.0.2.3"), None, |_| None).err(),
+            Some(AtCapacity::Workers),
+            "both have two"
+        );
         drop(c);
-        assert!(registry.reserve(ip("192.0.2.3"), None).is_ok(), "a reservation was given back");
+        assert!(registry.reserve(ip("192.0.2.3"), None, |_| None).is_ok(), "a reservation was given back");
     }
 
     #[test]
@@ -359,7 +397,7 @@ mod tests {
         let mut sessions = [0; 3];
         let mut reserve = |count: usize, home| {
             for _ in 0..count {
-                let reservation = registry.reserve(ip("192.0.2.1"), home).expect("a reservation");
+                let reservation = registry.reserve(ip("192.0.2.1"), home, |_| None).expect("a reservation");
                 sessions[reservation.worker()] += 1;
                 all.push(reservation);
             }
@@ -376,13 +414,13 @@ mod tests {
     fn connected_sessions_are_no_longer_waiting_but_are_sessions() {
         let registry = Registry::new(1, limits());
         for serial in 0..3 {
-            let reservation = registry.reserve(ip("192.0.2.1"), None).expect("a reservation");
+            let reservation = registry.reserve(ip("192.0.2.1"), None, |_| None).expect("a reservation");
             reservation.enter(SessionId::new(0, serial), ()).expect("entered");
             registry.notice(RtcNotice::Connected(SessionId::new(0, serial)));
         }
-        assert_eq!(registry.reserve(ip("192.0.2.1"), None).err(), Some(AtCapacity::Workers));
+        assert_eq!(registry.reserve(ip("192.0.2.1"), None, |_| None).err(), Some(AtCapacity::Workers));
         registry.notice(RtcNotice::Ended(SessionId::new(0, 1)));
-        assert!(registry.reserve(ip("192.0.2.1"), None).is_ok());
+        assert!(registry.reserve(ip("192.0.2.1"), None, |_| None).is_ok());
     }
 
     #[test]
@@ -390,16 +428,16 @@ mod tests {
         let registry = Registry::new(1, limits());
         let (first, second) = (SessionId::new(0, 1), SessionId::new(0, 2));
         let (a, b) = (
-            registry.reserve(ip("::1"), None).expect("a reservation"),
-            registry.reserve(ip("::1"), None).expect("a reservation"),
+            registry.reserve(ip("::1"), None, |_| None).expect("a reservation"),
+            registry.reserve(ip("::1"), None, |_| None).expect("a reservation"),
         );
         registry.notice(RtcNotice::Ended(first));
         registry.notice(RtcNotice::Connected(second));
         assert!(a.enter(first, ()).is_none(), "it has ended");
         assert!(b.enter(second, ()).is_some());
         assert_eq!(registry.len(), 1);
-        let _c = registry.reserve(ip("::1"), None).expect("a reservation");
-        let _d = registry.reserve(ip("::1"), None).expect("both are free: the second is connected");
+        let _c = registry.reserve(ip("::1"), None, |_| None).expect("a reservation");
+        let _d = registry.reserve(ip("::1"), None, |_| None).expect("both are free: the second is connected");
         registry.notice(RtcNotice::Ended(second));
         drop((_c, _d));
         assert!(registry.is_clear());

@@ -37,7 +37,7 @@ use worker_api::rtc::{RtcEndpoint, RtcNotice};
 use worker_api::settings::{
     Application, ApplicationSettings, BridgeSettings, IceServer, RtcSettings, WorkerSettings,
 };
-use worker_api::snapshot::{SessionId, WorkerSnapshot};
+use worker_api::snapshot::{Role, SessionId, WorkerSnapshot};
 use worker_api::streams::{NotBridged, Published, WebrtcAvailability};
 
 impl RtcControl {
@@ -64,7 +64,8 @@ fn parts(settings: RtcSettings, endpoints: Vec<RtcEndpoint>, published: Box<Look
     });
     let current = Arc::new(Live::new(settings.into()));
     let home = Box::new(|_: &str| None);
-    RtcParts { current, endpoints, certificate, published, home, redirect }
+    let overload = Box::new(|_: usize, _: Role| None);
+    RtcParts { current, endpoints, certificate, published, home, redirect, overload }
 }
 
 /// What the workers were asked, and how they answer.

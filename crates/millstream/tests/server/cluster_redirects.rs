@@ -87,8 +87,36 @@ fn players_are_sent_to_the_node_of_the_publisher_if_that_is_wanted() {
     packets.reach(watch(&a).ok().expect("an answer"));
     let sent_here = http::open(b.http, "GET", &format!("{FLV}&redirected"), &[]).expect("an answer");
     assert_eq!(sent_here.status, 200, "nobody is sent on");
-    // RTMP has no such answer: it is played here.
+    // By RTMP they stay, unless it is said how they reach the other.
     RtmpClient::play(b.rtmp, "live/mill").take_frames(3);
+}
+
+#[test]
+fn players_by_rtmp_are_sent_to_the_port_that_all_nodes_have() {
+    let Some(cluster) = Cluster::start() else { return };
+    let a = node(&cluster, "a", "");
+    let port = a.rtmp.port();
+    let b = node(&cluster, "b", &format!("redirect = \"always\"\npublic_rtmp_port = {port}"));
+    let (_frames, _packets) = publish(&a, &[&b]);
+    let outcome = RtmpClient::begin_play(b.rtmp, "live/mill?x=1").wait_started();
+    let words = "NetConnection.Connect.Rejected: the stream is played by another node";
+    assert_eq!(outcome, Err(words.to_owned()));
+    RtmpClient::play(a.rtmp, "live/mill?x=1&redirected").take_frames(3);
+    // Nobody is sent on.
+    RtmpClient::play(b.rtmp, "live/mill?redirected").take_frames(3);
+}
+
+#[test]
+fn players_of_every_kind_go_to_another_node_while_this_one_has_too_much_to_do() {
+    let Some(cluster) = Cluster::start() else { return };
+    let a = node(&cluster, "a", "");
+    let b = node(&cluster, "b", "redirect = \"when_full\"\n[limits]\nmemory_bytes = 1");
+    let (_frames, mut packets) = publish(&a, &[&b]);
+    let response = play(&b);
+    assert_eq!(response.status, 307);
+    assert_eq!(place(response.header("location"), FLV), a.http);
+    assert_eq!(watch_elsewhere(&b), a.http);
+    packets.reach(watch(&a).ok().expect("there is room"));
 }
 
 #[test]

@@ -81,6 +81,7 @@ mod moq_doors;
 mod moq_hostile;
 #[cfg(feature = "moq")]
 mod moq_publish;
+mod overload;
 mod player_pause;
 mod publisher_reconnect;
 mod pull;

@@ -70,6 +70,8 @@ pub enum PublishReject {
     BadName,
     /// Token missing or wrong, or the address may not publish: `NetStream.Publish.Unauthorized`.
     Unauthorized,
+    /// There is too much to do: `NetConnection.Connect.Rejected`.
+    Overloaded,
 }
 
 /// Why a player is refused.
@@ -79,4 +81,6 @@ pub enum PlayReject {
     StreamNotFound,
     /// Token missing or wrong: `NetStream.Play.Failed`, which players know to be final.
     Unauthorized,
+    /// There is too much to do: `NetConnection.Connect.Rejected`.
+    Overloaded,
 }

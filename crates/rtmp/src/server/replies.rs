@@ -42,6 +42,7 @@ impl ServerSession {
         let code = match code {
             PublishReject::BadName => "NetStream.Publish.BadName",
             PublishReject::Unauthorized => "NetStream.Publish.Unauthorized",
+            PublishReject::Overloaded => CONNECT_REJECTED,
         };
         self.status("error", code, description);
         self.answer(Stage::Connected);
@@ -67,8 +68,24 @@ impl ServerSession {
         let code = match code {
             PlayReject::StreamNotFound => "NetStream.Play.StreamNotFound",
             PlayReject::Unauthorized => "NetStream.Play.Failed",
+            PlayReject::Overloaded => CONNECT_REJECTED,
         };
         self.status("error", code, description);
+        self.answer(Stage::Connected);
+    }
+
+    /// Sends the player to another server, at `url`: as Adobe's servers do for a connection, with a code as
+    /// of HTTP and the new URL.
+    pub fn redirect_play(&mut self, url: &str, description: &str) {
+        let Stage::PlayAsked { .. } = self.stage else { return };
+        let moved = command::object(&[("code", Value::Number(REDIRECT_CODE)), ("redirect", url.into())]);
+        let information = command::object(&[
+            ("level", "error".into()),
+            ("code", CONNECT_REJECTED.into()),
+            ("description", description.into()),
+            ("ex", moved),
+        ]);
+        command::send(&mut self.connection, STREAM_ID, "onStatus", 0.0, &[Value::Null, information]);
         self.answer(Stage::Connected);
     }
 
@@ -111,7 +128,7 @@ impl ServerSession {
 
     /// The `_error` of a connect command.
     pub(super) fn send_connect_error(&mut self, transaction: f64, description: &str) {
-        let information = command::information("error", "NetConnection.Connect.Rejected", description);
+        let information = command::information("error", CONNECT_REJECTED, description);
         command::send(&mut self.connection, 0, "_error", transaction, &[Value::Null, information]);
     }
 
@@ -133,5 +150,9 @@ impl ServerSession {
     }
 }
 
+/// This server does not take a client, which may go to another.
+const CONNECT_REJECTED: &str = "NetConnection.Connect.Rejected";
+/// That the client is to go to the URL beside it.
+const REDIRECT_CODE: f64 = 302.0;
 /// Limit type of Set Peer Bandwidth (5.4.5): as the last one said, or none.
 const LIMIT_DYNAMIC: u8 = 2;

@@ -132,6 +132,7 @@ mod tests {
 
     use super::*;
     use crate::event_loop::Worker;
+    use crate::fullness::Second;
     use crate::net::listen;
     use crate::packets::panic_tests::workers;
     use worker_api::settings::WorkerSettings;
@@ -183,17 +184,22 @@ mod tests {
         assert!(is_closed(&mut late[0]));
     }
 
+    /// A second of a worker that is full.
+    fn busy() -> Second {
+        Second { load_percent: 90.0, ..Second::default() }
+    }
+
     #[test]
     fn what_is_on_its_way_counts_and_a_full_queue_keeps_the_rest() {
         let (mut first, mut second, address) = two_workers(1000);
-        first.ctx.mailboxes.fullness().sample(90.0, 0);
+        first.ctx.mailboxes.fullness().sample(busy());
         let clients = connect(&mut first, address, 50);
         // The other does not turn meanwhile: as many as the queue holds are handed over.
         assert_eq!(counted(&first), (18, 32, 0));
-        assert_eq!(second.ctx.mailboxes.fullness().read().sessions(), 32, "they are promised");
+        assert_eq!(second.ctx.mailboxes.fullness().read().connections, 32, "they are promised");
         second.turn(&[]);
         assert_eq!((counted(&second), second.connections.sessions.len()), ((32, 0, 0), 32));
-        assert_eq!(second.ctx.mailboxes.fullness().read().sessions(), 32, "and are there");
+        assert_eq!(second.ctx.mailboxes.fullness().read().connections, 32, "and are there");
         let more = connect(&mut first, address, 1);
         second.turn(&[]);
         assert_eq!((counted(&first), counted(&second)), ((18, 33, 0), (33, 0, 0)));
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn a_worker_that_stops_is_handed_nothing_and_closes_what_was_on_its_way() {
         let (mut first, mut second, address) = two_workers(1000);
-        first.ctx.mailboxes.fullness().sample(90.0, 0);
+        first.ctx.mailboxes.fullness().sample(busy());
         let mut clients = connect(&mut first, address, 2);
         second.drain(Duration::from_secs(5));
         second.turn(&[]);

@@ -211,6 +211,11 @@ impl Packets {
         }
     }
 
+    /// How long video has waited beyond its time.
+    pub(crate) fn send_delay(&self, now: Instant) -> Duration {
+        self.video.delay(now)
+    }
+
     /// A turn has taken this long.
     pub(crate) fn turn_took(&mut self, took: Duration) {
         let packets = self.sockets.sent.packets;

@@ -159,6 +159,12 @@ impl Streams {
         Self { table: Table::default(), by_id: HashMap::new(), dirty: Vec::new(), limits, clock }
     }
 
+    /// Packets from the newest key frame on take at most this much from now on, of each track.
+    pub(crate) fn limit_gop(&mut self, bytes_max: usize) {
+        self.limits.gop_bytes_max = bytes_max;
+        self.table.iter_mut().for_each(|(_, stream)| stream.sfu.limit_gop(bytes_max));
+    }
+
     /// A stream, if this worker has it.
     pub(crate) fn find(&self, id: StreamId) -> Option<PacketStreamId> {
         self.by_id.get(&id).copied()

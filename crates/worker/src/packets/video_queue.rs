@@ -98,6 +98,11 @@ impl VideoQueue {
         self.due.is_empty() && self.backlog.is_empty()
     }
 
+    /// How long video has waited beyond its time.
+    pub(super) fn delay(&self, now: Instant) -> Duration {
+        self.due.next().map_or(Duration::ZERO, |due| now.saturating_duration_since(due))
+    }
+
     /// Whether video waits for so long that the worker cannot keep up.
     pub(super) fn is_late(&self, now: Instant) -> bool {
         self.due.next().is_some_and(|due| due + LATE_MAX < now)

@@ -72,7 +72,7 @@ pub(crate) enum ClientRequest {
     /// To publish a stream (RTMP).
     Publish(PendingClaim),
     /// To play a stream (RTMP).
-    Play { app: String, name: String, token: Option<String> },
+    Play { app: String, name: String, query: String, token: Option<String> },
     /// To pause, or to go on (RTMP).
     Pause(bool),
     /// To publish or play no more, and to stay (RTMP).
@@ -328,7 +328,7 @@ impl Connections {
                     ServerEvent::Play(request) => {
                         let token = query_value(&request.query, "token").or_else(|| rtmp.token.clone());
                         let (app, name) = stream_of(&rtmp.app, &request.name);
-                        ClientRequest::Play { app, name, token }
+                        ClientRequest::Play { app, name, query: request.query, token }
                     }
                     ServerEvent::Pause { paused, .. } => ClientRequest::Pause(paused),
                     ServerEvent::StreamEnded => ClientRequest::CloseStream,

@@ -287,7 +287,9 @@ impl Worker {
         let publishing = publishing.map_err(|refusal| match refusal {
             PublishRefusal::Denied(denied) => self.denied_rtsp(Action::Publish, name, denied),
             PublishRefusal::Taken(_) => Refused::plain(Status::Forbidden, refusal.reason()),
-            PublishRefusal::Draining => Refused::plain(Status::ServiceUnavailable, refusal.reason()),
+            PublishRefusal::Overloaded(_) | PublishRefusal::Draining => {
+                Refused::plain(Status::ServiceUnavailable, refusal.reason())
+            }
         })?;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
         link.publishing = Some(publishing);
@@ -311,8 +313,7 @@ impl Worker {
             return Err(PublishRefusal::Draining);
         }
         let (id, address) = (self.connections.sessions[conn].id, self.connections.sessions[conn].address);
-        let allowed = self.authorize(conn, Action::Publish, (app, name), token.as_deref());
-        allowed.map_err(PublishRefusal::Denied)?;
+        self.may_publish(conn, (app, name), token.as_deref())?;
         let key = format!("{app}/{name}");
         let tracks: PublishedTracks = tracks.into();
         let claim = self.claim_packets(&key, app, &tracks).map_err(|refusal| match refusal {
@@ -395,7 +396,7 @@ impl Worker {
             PlayRefusal::Denied(denied) => return self.denied_rtsp(Action::Play, name, denied),
             PlayRefusal::NotFound => Status::NotFound,
             PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => Status::NotAcceptable,
-            PlayRefusal::Draining => Status::ServiceUnavailable,
+            PlayRefusal::Overloaded(_) | PlayRefusal::Draining => Status::ServiceUnavailable,
         };
         Refused::plain(status, refusal.reason())
     }

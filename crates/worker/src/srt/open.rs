@@ -218,6 +218,7 @@ fn publish_refused(refusal: PublishRefusal) -> Reject {
     match refusal {
         PublishRefusal::Denied(denied) => denied_as(denied),
         PublishRefusal::Taken(_) => Reject::Conflict,
+        PublishRefusal::Overloaded(_) => Reject::Overload,
         PublishRefusal::Draining => Reject::Unavailable,
     }
 }
@@ -227,6 +228,7 @@ fn play_refused(refusal: PlayRefusal) -> Reject {
         PlayRefusal::Denied(denied) => denied_as(denied),
         PlayRefusal::NotFound => Reject::NotFound,
         PlayRefusal::NotFrames | PlayRefusal::NotCarried(_) => Reject::NotSupported,
+        PlayRefusal::Overloaded(_) => Reject::Overload,
         PlayRefusal::Draining => Reject::Unavailable,
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct LoadMeter {
     turns: Histogram<u32>,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// How long media has waited beyond its time, at most.
+    send_delay: Duration,
     cpu: Duration,
     sampled_ms: u64,
     pub(crate) last: LastSecond,
@@ -31,6 +33,7 @@ pub(crate) struct LastSecond {
     pub(crate) load_percent: f32,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    pub(crate) send_delay: Duration,
 }
 
 impl LoadMeter {
@@ -42,6 +45,7 @@ impl LoadMeter {
             turns,
             bytes_in: 0,
             bytes_out: 0,
+            send_delay: Duration::ZERO,
             cpu: Duration::ZERO,
             sampled_ms: 0,
             last: LastSecond::default(),
@@ -65,6 +69,11 @@ impl LoadMeter {
         us
     }
 
+    /// Media has waited so long beyond its time.
+    pub(crate) fn media_waited(&mut self, time: Duration) {
+        self.send_delay = self.send_delay.max(time);
+    }
+
     /// Whether a second is over at `now_ms`.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         now_ms >= self.sampled_ms + 1000
@@ -80,6 +89,7 @@ impl LoadMeter {
             load_percent: (cpu.saturating_sub(self.cpu).as_secs_f64() * 100_000.0 / elapsed_ms as f64) as f32,
             bytes_in: std::mem::take(&mut self.bytes_in) * 1000 / elapsed_ms,
             bytes_out: std::mem::take(&mut self.bytes_out) * 1000 / elapsed_ms,
+            send_delay: std::mem::take(&mut self.send_delay),
         };
         self.turns.reset();
         self.cpu = cpu;

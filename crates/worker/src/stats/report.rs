@@ -27,13 +27,11 @@ impl Worker {
             loop_time_us_p50: last.loop_time_us_p50,
             loop_time_us_p99: last.loop_time_us_p99,
             load_percent: last.load_percent,
-            is_full: !self
-                .ctx
-                .mailboxes
-                .fullness()
-                .read()
-                .has_room_for_player(self.ctx.settings.sessions_max),
-            is_full_of_rtc: self.packets.sessions.len() >= self.ctx.settings.rtc.sessions_max,
+            is_full: self.overloaded.is_some()
+                || !self.ctx.mailboxes.fullness().read().has_room_for_player(self.ctx.settings.sessions_max),
+            is_full_of_rtc: self.overloaded.is_some()
+                || self.packets.sessions.len() >= self.ctx.settings.rtc.sessions_max,
+            send_delay: last.send_delay,
             bytes_in_per_second: last.bytes_in,
             bytes_out_per_second: last.bytes_out,
             streams: self

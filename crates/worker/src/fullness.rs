@@ -1,0 +1,272 @@
+//! How full a worker is: measured by itself once a second, read by all that have to choose a worker or to
+//! refuse somebody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use worker_api::overload::{Measured, MemoryGauge};
+
+/// From this load on a worker is full, percent of a core: connections go to others, if those have more room.
+/// What is left is for what its players have yet to get (a key frame to all of them), not for more of them.
+const FULL_PERCENT: f32 = 80.0;
+/// One in so many places is kept for HTTP players that are sent to another node when all others are taken.
+const PLACES_FOR_ANSWERS: usize = 64;
+/// Load of a session before anything is known of those that a worker has, percent of a core: that of a player
+/// of 600 kbit/s in real time.
+const SESSION_PERCENT_LEAST: f32 = 0.04;
+/// What such a player gets, bytes per second.
+const SESSION_BYTES: u64 = 75_000;
+
+/// What a second was like.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Second {
+    /// Percent of a core.
+    pub(crate) load_percent: f32,
+    /// Sessions at its end, of all protocols.
+    pub(crate) sessions: u32,
+    /// The p99 of its turns.
+    pub(crate) loop_time: Duration,
+    /// How long media waited beyond its time before it was sent, at most.
+    pub(crate) send_delay: Duration,
+    pub(crate) bytes_out: u64,
+}
+
+impl Second {
+    /// Load with the sessions that came since it was measured: each counts like the others, `load + new *
+    /// load / sessions`. Otherwise all that comes in a second would go to the worker that was least loaded
+    /// in the last one.
+    fn expected_percent(&self, sessions: u32) -> f32 {
+        let new = sessions.saturating_sub(self.sessions) as f32;
+        let each = self.load_percent / self.sessions.max(1) as f32;
+        self.load_percent + new * each.clamp(SESSION_PERCENT_LEAST, 1.0)
+    }
+
+    /// The same of the bytes that leave.
+    fn expected_bytes(&self, sessions: u32) -> u64 {
+        let new = sessions.saturating_sub(self.sessions);
+        let each = self.bytes_out.checked_div(self.sessions.into()).unwrap_or(SESSION_BYTES);
+        self.bytes_out.saturating_add(each.saturating_mul(new.into()))
+    }
+}
+
+/// The same, to be written by a worker and read by the others.
+#[derive(Debug, Default)]
+struct SharedSecond {
+    load_permille: AtomicU32,
+    sessions: AtomicU32,
+    loop_time_us: AtomicU32,
+    send_delay_us: AtomicU32,
+    bytes_out: AtomicU64,
+}
+
+impl SharedSecond {
+    fn store(&self, second: Second) {
+        let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.load_permille.store((second.load_percent * 10.0) as u32, Ordering::Relaxed);
+        self.sessions.store(second.sessions, Ordering::Relaxed);
+        self.loop_time_us.store(us(second.loop_time), Ordering::Relaxed);
+        self.send_delay_us.store(us(second.send_delay), Ordering::Relaxed);
+        self.bytes_out.store(second.bytes_out, Ordering::Relaxed);
+    }
+
+    fn load(&self) -> Second {
+        let time = |us: &AtomicU32| Duration::from_micros(us.load(Ordering::Relaxed).into());
+        Second {
+            load_percent: self.load_permille.load(Ordering::Relaxed) as f32 / 10.0,
+            sessions: self.sessions.load(Ordering::Relaxed),
+            loop_time: time(&self.loop_time_us),
+            send_delay: time(&self.send_delay_us),
+            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How full a worker is, written by itself and read by the others.
+#[derive(Debug, Default)]
+pub(crate) struct Fullness {
+    last: SharedSecond,
+    before: SharedSecond,
+    /// Connections now, each of which has a place, and callers by SRT; `u32::MAX` when it takes none any more.
+    connections: AtomicU32,
+    /// Sessions without a place: by WebRTC.
+    others: AtomicU32,
+    /// Connections that were handed to it and are in a queue still.
+    promised: AtomicU32,
+}
+
+impl Fullness {
+    /// A second has ended.
+    pub(crate) fn sample(&self, second: Second) {
+        self.before.store(self.last.load());
+        self.last.store(second);
+    }
+
+    /// So many there are now.
+    pub(crate) fn update(&self, connections: usize, others: usize) {
+        self.connections.store(connections as u32, Ordering::Relaxed);
+        self.others.store(others as u32, Ordering::Relaxed);
+    }
+
+    /// It takes no more.
+    pub(crate) fn close(&self) {
+        self.connections.store(u32::MAX, Ordering::Relaxed);
+    }
+
+    /// A connection that was on its way is there. To be called when it is among the sessions, so that it is
+    /// never counted in neither place.
+    pub(crate) fn arrived(&self) {
+        self.promised.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection is on its way to it.
+    pub(crate) fn promise(&self) {
+        self.promised.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How full it is. The parts may be of different moments, which matters little: all are estimates.
+    pub(crate) fn read(&self) -> Room {
+        let connections = self.connections.load(Ordering::Relaxed);
+        let connections = connections.saturating_add(self.promised.load(Ordering::Relaxed));
+        Room {
+            connections,
+            sessions: connections.saturating_add(self.others.load(Ordering::Relaxed)),
+            last: self.last.load(),
+            before: self.before.load(),
+        }
+    }
+}
+
+/// How full a worker is at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Those promised included.
+    pub(crate) connections: u32,
+    /// With those that have no place.
+    pub(crate) sessions: u32,
+    /// The newest second, and the one before.
+    pub(crate) last: Second,
+    pub(crate) before: Second,
+}
+
+impl Room {
+    /// Load with the sessions that came since it was measured.
+    pub(crate) fn expected_percent(self) -> f32 {
+        self.last.expected_percent(self.sessions)
+    }
+
+    /// Whether it has a place for one more.
+    pub(crate) fn has_place(self, sessions_max: usize) -> bool {
+        (self.connections as usize) < sessions_max.min(u32::MAX as usize)
+    }
+
+    /// Whether it has room beyond the last places, which are kept for players that are sent to another node:
+    /// a connection is refused without an answer if there is no place for it.
+    pub(crate) fn has_room_for_player(self, sessions_max: usize) -> bool {
+        self.has_place(sessions_max - (sessions_max / PLACES_FOR_ANSWERS).max(1))
+    }
+
+    /// Whether it should not take another connection, if it can help it.
+    pub(crate) fn is_full(self, sessions_max: usize) -> bool {
+        !self.has_place(sessions_max) || self.expected_percent() >= FULL_PERCENT
+    }
+
+    /// What decides whether anybody is refused: what both of the last two seconds say.
+    fn measured(self) -> Measured {
+        let Self { sessions, last, before, .. } = self;
+        let bytes = last.expected_bytes(sessions).min(before.expected_bytes(sessions));
+        Measured {
+            load_percent: last.expected_percent(sessions).min(before.expected_percent(sessions)),
+            loop_time: last.loop_time.min(before.loop_time),
+            send_delay: last.send_delay.min(before.send_delay),
+            egress_bits_per_second: bytes.saturating_mul(8),
+            memory_bytes: 0,
+        }
+    }
+}
+
+/// What is measured of all workers, from any thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Gauges {
+    workers: Arc<[Arc<Fullness>]>,
+    memory: Arc<MemoryGauge>,
+}
+
+impl Gauges {
+    /// Of these workers, in order.
+    pub(crate) fn new(workers: impl Iterator<Item = Arc<Fullness>>) -> Self {
+        Self { workers: workers.collect(), memory: Arc::default() }
+    }
+
+    /// Where the memory of the process is noted.
+    pub(crate) fn memory(&self) -> &Arc<MemoryGauge> {
+        &self.memory
+    }
+
+    /// What is known of a worker, and of the server.
+    pub(crate) fn measured(&self, worker: usize) -> Measured {
+        let of = |fullness: &Arc<Fullness>| fullness.read().measured();
+        let own = self.workers.get(worker).map(of).unwrap_or_default();
+        let egress = self.workers.iter().map(|fullness| of(fullness).egress_bits_per_second);
+        let egress_bits_per_second = egress.fold(0, u64::saturating_add);
+        Measured { egress_bits_per_second, memory_bytes: self.memory.bytes(), ..own }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(load_percent: f32, sessions: u32) -> Second {
+        Second { load_percent, sessions, bytes_out: u64::from(sessions) * 1000, ..Second::default() }
+    }
+
+    #[test]
+    fn one_bad_second_refuses_nobody() {
+        let fullness = Fullness::default();
+        fullness.update(100, 0);
+        fullness.sample(second(50.0, 100));
+        let late = Second { loop_time: Duration::from_secs(1), ..second(99.0, 100) };
+        fullness.sample(late);
+        let measured = fullness.read().measured();
+        assert_eq!((measured.load_percent, measured.loop_time), (50.0, Duration::ZERO));
+        fullness.sample(Second { send_delay: Duration::from_secs(1), ..late });
+        let measured = fullness.read().measured();
+        assert_eq!((measured.load_percent, measured.loop_time), (99.0, Duration::from_secs(1)));
+        assert_eq!(measured.send_delay, Duration::ZERO, "only one second had it");
+    }
+
+    #[test]
+    fn who_has_come_since_counts_like_the_others() {
+        let fullness = Fullness::default();
+        fullness.sample(second(30.0, 300));
+        fullness.sample(second(60.0, 600));
+        fullness.update(500, 400);
+        let measured = fullness.read().measured();
+        assert!((measured.load_percent - 90.0).abs() < 0.5, "{measured:?}");
+        assert_eq!(measured.egress_bits_per_second, 900 * 8000);
+    }
+
+    #[test]
+    fn what_leaves_is_counted_over_all_workers() {
+        let workers = [Arc::new(Fullness::default()), Arc::new(Fullness::default())];
+        for worker in &workers {
+            worker.update(10, 0);
+            (0..2).for_each(|_| worker.sample(second(1.0, 10)));
+        }
+        let gauges = Gauges::new(workers.into_iter());
+        gauges.memory().set(77);
+        let measured = gauges.measured(1);
+        assert_eq!((measured.egress_bits_per_second, measured.memory_bytes), (2 * 80_000, 77));
+        assert_eq!(measured.load_percent, 1.0);
+    }
+
+    #[test]
+    fn a_worker_that_stops_is_full_and_nothing_overflows() {
+        let fullness = Fullness::default();
+        fullness.update(10, u32::MAX as usize);
+        fullness.close();
+        let room = fullness.read();
+        assert!(!room.has_place(1 << 20) && room.measured().egress_bits_per_second > 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! Whether one more is let in, by what this worker has measured (`fullness.rs`).
+
+use std::time::Duration;
+
+use crate::event_loop::Worker;
+use crate::fullness::Second;
+use crate::ids::TableId;
+use worker_api::overload::Overload;
+use worker_api::snapshot::Role;
+
+/// Smallest part of what it may be that the cache of a stream shrinks to.
+const CACHE_DIVISOR_MAX: usize = 64;
+/// Seconds with enough memory after which caches grow again, by the same steps.
+const SECONDS_OF_PLENTY: u32 = 10;
+
+/// What caches may be at present.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    /// Of what the settings say.
+    divisor: usize,
+    /// Seconds with enough memory.
+    plenty: u32,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self { divisor: 1, plenty: 0 }
+    }
+}
+
+impl Caches {
+    /// A second has ended; the new divisor if it is another one. They are halved each second while memory is
+    /// short, and grow slowly, so that they do not swing.
+    fn second(&mut self, is_short: bool) -> Option<usize> {
+        let before = self.divisor;
+        self.plenty = if is_short { 0 } else { self.plenty + 1 };
+        if is_short {
+            self.divisor = (self.divisor * 2).min(CACHE_DIVISOR_MAX);
+        } else if self.divisor > 1 && self.plenty >= SECONDS_OF_PLENTY {
+            (self.divisor, self.plenty) = (self.divisor / 2, 0);
+        }
+        (self.divisor != before).then_some(self.divisor)
+    }
+}
+
+impl Worker {
+    /// Caches give way before anybody is refused: groups of pictures for new players become smaller, so that
+    /// these wait for a key frame, and connections without a request are closed.
+    fn shrink_caches(&mut self) {
+        let memory = self.ctx.mailboxes.gauges().memory().bytes();
+        let is_short = self.ctx.settings.overload.is_short_of_memory(memory);
+        if is_short {
+            self.idle.clear();
+        }
+        let Some(divisor) = self.caches.second(is_short) else { return };
+        tracing::warn!(worker = self.ctx.worker.index(), divisor, memory, "caches have another size");
+        for (_, stream) in self.frames.streams.iter_mut() {
+            stream.delivery.limit_gop(stream.settings.gop_cache_bytes_max / divisor);
+        }
+        self.packets.streams.limit_gop(self.ctx.settings.rtc.gop_cache_bytes_max / divisor);
+    }
+
+    /// Why one more in this role is refused, if it is. Who refuses it counts it.
+    pub(crate) fn overload(&self, role: Role) -> Option<Overload> {
+        let measured = self.ctx.mailboxes.gauges().measured(self.ctx.worker.index());
+        self.ctx.settings.overload.refuses(role, &measured)
+    }
+
+    /// Says how many there are now.
+    pub(crate) fn update_fullness(&self) {
+        if self.ctx.draining_until.is_none() {
+            let (connections, others) = (self.connections.sessions.len(), self.packets.sessions.len());
+            self.ctx.mailboxes.fullness().update(connections, others);
+        }
+    }
+
+    /// At the begin of a turn: notes how late the media is that was due before it.
+    pub(crate) fn note_send_delay(&mut self) {
+        let frames_ms = self.ctx.now_ms.saturating_sub(self.frames.next_due_ms());
+        let late = self.packets.send_delay(self.ctx.now).max(Duration::from_millis(frames_ms));
+        self.ctx.load.media_waited(late);
+    }
+
+    /// Says what the second was like that has just ended, and logs where players begin or cease to be
+    /// refused.
+    pub(crate) fn end_second(&mut self) {
+        let last = self.ctx.load.last;
+        let sessions = self.connections.sessions.len() + self.packets.sessions.len();
+        self.ctx.mailboxes.fullness().sample(Second {
+            load_percent: last.load_percent,
+            sessions: u32::try_from(sessions).unwrap_or(u32::MAX),
+            loop_time: Duration::from_micros(last.loop_time_us_p99.into()),
+            send_delay: last.send_delay,
+            bytes_out: last.bytes_out,
+        });
+        self.shrink_caches();
+        let overload = self.overload(Role::Player);
+        match (std::mem::replace(&mut self.overloaded, overload), overload) {
+            (None, Some(overload)) => {
+                let (load, reason) = (last.load_percent, overload.label());
+                tracing::warn!(
+                    worker = self.ctx.worker.index(),
+                    reason,
+                    load,
+                    "players are refused from now on"
+                );
+            }
+            (Some(_), None) => {
+                tracing::info!(worker = self.ctx.worker.index(), "players are taken again");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_shrink_at_once_and_grow_slowly() {
+        let mut caches = Caches::default();
+        let divisors: Vec<_> = (0..8).filter_map(|_| caches.second(true)).collect();
+        assert_eq!(divisors, [2, 4, 8, 16, 32, 64]);
+        let grown: Vec<_> = (1..=30).filter_map(|second| Some((second, caches.second(false)?))).collect();
+        assert_eq!(grown, [(10, 32), (20, 16), (30, 8)]);
+        assert_eq!(caches.second(true), Some(16));
+        assert!((0..9).all(|_| caches.second(false).is_none()), "it was short a moment ago");
+    }
+}
