@@ -34,7 +34,7 @@ fn ask_rtsp(server: &Server, request: &str) -> String {
 }
 
 fn describe(server: &Server) -> String {
-    let url = server.rtsp_url("live/mill");
+    let url = server.rtsp_url("/live/mill");
     ask_rtsp(server, &format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n"))
 }
 
@@ -81,7 +81,7 @@ fn everybody_is_refused_in_the_words_of_the_protocol_and_who_is_there_goes_on() 
     let answer = offer(&server, "/whep/live/mill", Direction::Receive);
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{}", answer.text());
     assert_eq!(answer.json()["error"]["code"], "overloaded");
-    assert_eq!(describe(&server), "RTSP/1.0 503 Service Unavailable");
+    assert_eq!(describe(&server), "RTSP/1.0 503 the server is at its limit: its memory is in use");
     assert_eq!(rejected(&server, "read:live/mill", None), Reject::Overload.code());
     assert_eq!(refused(&server, "player", "memory"), players + 7);
 
