@@ -228,6 +228,18 @@ section! {
         cost "A playing session takes about 12 kB in addition to kernel socket buffers, and one \
             file descriptor (`ulimit -n`).";
 
+        /// Connections of one client address (IPv6: /64) at a time, over all workers; WebRTC sessions
+        /// and callers by SRT count as well. Further ones are closed at once, or refused by WHIP and
+        /// WHEP with 429. 0: any.
+        connections_per_address: i64 = 0, unit "connections", range 0..=1_000_000,
+        cost "Behind one address there may be a whole company, or all who come through a proxy.";
+
+        /// Connections, WebRTC sessions and callers by SRT that one client address (IPv6: /64) may
+        /// open in a second, on average; twice as many at once. 0: any.
+        connects_per_second_per_address: i64 = 0, unit "connections/s", range 0..=1_000_000,
+        cost "As for `connections_per_address`; players by HLS without keep-alive connect for each \
+            segment.";
+
         /// Load of a worker from which on it takes no more players, percent of a core, measured over
         /// the last two seconds. They are refused by their protocol's own words, or sent to another
         /// node (`cluster.redirect`); who plays goes on. 0: never.

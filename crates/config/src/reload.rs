@@ -27,6 +27,8 @@ const LIVE: &[&str] = &[
     "http.keep_alive_connections_per_address",
     "http.keep_alive_seconds",
     "http.public_hosts",
+    "limits.connections_per_address",
+    "limits.connects_per_second_per_address",
     "limits.egress_mbit",
     "limits.handshake_timeout_ms",
     "limits.load_percent",

@@ -28,8 +28,8 @@ use worker_api::certificates::CertificateStore;
 use worker_api::overload::OverloadSettings;
 use worker_api::pattern::Pattern;
 use worker_api::settings::{
-    Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings, RtspSettings,
-    SecondPublisher, SegmentsSettings, TranscodingSettings, WorkerSettings,
+    AddressLimits, Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings,
+    RtspSettings, SecondPublisher, SegmentsSettings, TranscodingSettings, WorkerSettings,
 };
 
 /// Most transcoding threads when their number is not configured: on a large machine they would only
@@ -200,6 +200,10 @@ fn worker_settings(
         handshake_timeout: ms(config.limits.handshake_timeout_ms),
         publisher_idle_timeout: ms(config.limits.publisher_idle_timeout_ms),
         sessions_max: to_usize(config.limits.sessions_per_worker),
+        of_address: AddressLimits {
+            connections: to_usize(config.limits.connections_per_address),
+            connects_per_second: to_u32(config.limits.connects_per_second_per_address),
+        },
         overload: OverloadSettings {
             load_percent: to_u32(config.limits.load_percent),
             publisher_load_percent: to_u32(config.limits.publisher_load_percent),

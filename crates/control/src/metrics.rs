@@ -97,6 +97,8 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
         "Connections that another worker took because the one that accepted them was full";
     refused_full: "millstream_connections_refused_full",
         "Connections closed because the worker was full, or one address had too many by RTSP";
+    refused_address: "millstream_connections_refused_address",
+        "Connections, WebRTC sessions and SRT callers refused because their address has, or opens, too many";
     http_handed_over: "millstream_http_handed_over", "HTTP connections handed to the control side";
     segments_answered: "millstream_segments_answered",
         "Requests answered with a playlist, a segment or a part";

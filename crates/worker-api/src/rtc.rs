@@ -86,6 +86,8 @@ pub enum RtcRefusal {
     NotFound,
     /// The worker has as many sessions as it may.
     Full,
+    /// Its address has, or opens, too many.
+    TooManyOfAddress,
     /// There is too much to do.
     Overloaded(Overload),
     /// The server is shutting down.

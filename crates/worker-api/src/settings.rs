@@ -40,6 +40,8 @@ pub struct WorkerSettings {
     pub publisher_idle_timeout: Duration,
     /// Sessions per worker; further connections are closed at once.
     pub sessions_max: usize,
+    /// What one client address may have.
+    pub of_address: AddressLimits,
     /// From when on players and publishers are refused.
     pub overload: OverloadSettings,
     /// Port at which other nodes take RTMP, if players by RTMP are sent there.
@@ -73,6 +75,15 @@ pub struct WorkerSettings {
     pub transcoding: TranscodingSettings,
     /// Streams as segments; `None` where that is off.
     pub segments: Option<SegmentsSettings>,
+}
+
+/// What one client address (IPv6: /64) may have, over all workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AddressLimits {
+    /// Connections, WebRTC sessions and callers by SRT at a time. Zero: any.
+    pub connections: usize,
+    /// How many of them it may open in a second, on average; twice as many at once. Zero: any.
+    pub connects_per_second: u32,
 }
 
 /// How HTTP connections are kept open for further requests.
@@ -480,6 +491,7 @@ impl Default for WorkerSettings {
             handshake_timeout: Duration::from_secs(10),
             publisher_idle_timeout: Duration::from_secs(30),
             sessions_max: 50_000,
+            of_address: AddressLimits::default(),
             overload: OverloadSettings::default(),
             rtmp_elsewhere: None,
             message_bytes_max: 8 << 20,

@@ -98,6 +98,9 @@ pub struct WorkerCounters {
     pub handed_over: u64,
     /// Connections closed at accept because `sessions_max` was reached.
     pub refused_full: u64,
+    /// Connections, WebRTC sessions and callers by SRT that were refused because their address has, or opens,
+    /// too many.
+    pub refused_address: u64,
     /// Players and publishers that were refused because there is too much to do.
     pub overload: OverloadCounters,
     /// Gauge: HTTP connections kept open between two requests.

@@ -12,6 +12,7 @@
 //! Whatever needs several subsystems at once (a publication that begins or ends, a snapshot) is a method of
 //! the worker.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,11 +21,12 @@ use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
 use crate::net::{Clock, EventQueue};
 use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
-use worker_api::AddressSlots;
 use worker_api::auth::Policy;
 use worker_api::live::{Current, Live};
-use worker_api::settings::{ApplicationSettings, WorkerSettings, settings_for};
+use worker_api::rate::RateLimit;
+use worker_api::settings::{AddressLimits, ApplicationSettings, WorkerSettings, settings_for};
 use worker_api::snapshot::{SessionId, WorkerCounters};
+use worker_api::{AddressSlot, AddressSlots};
 
 /// Bytes read per call; also the most one connection may bring in before the others have their turn.
 pub(crate) const READ_BYTES: usize = 256 << 10;
@@ -38,7 +40,33 @@ pub(crate) struct Slots {
     pub(crate) kept_connections: AddressSlots,
     /// See [`Context::rtsp_pending`].
     pub(crate) rtsp_pending: AddressSlots,
+    /// See [`Context::place_of`].
+    pub(crate) of_address: OfAddress,
 }
+
+/// What one client address may have at a time, and open in a second.
+#[derive(Debug, Clone)]
+pub(crate) struct OfAddress {
+    places: AddressSlots,
+    rate: Arc<RateLimit>,
+}
+
+impl OfAddress {
+    /// As these settings say.
+    pub(crate) fn new(limits: AddressLimits) -> Self {
+        let rate = Arc::new(RateLimit::new(limits.connects_per_second));
+        Self { places: AddressSlots::new(usize::MAX, limits.connections), rate }
+    }
+
+    fn apply(&self, limits: AddressLimits) {
+        self.places.set_limits(usize::MAX, limits.connections);
+        self.rate.set(limits.connects_per_second);
+    }
+}
+
+/// An address has, or opens, as many connections as it may.
+#[derive(Debug)]
+pub(crate) struct TooManyOfAddress;
 
 /// What every subsystem of a worker uses.
 #[derive(Debug)]
@@ -55,6 +83,7 @@ pub(crate) struct Context {
     pub(crate) kept_connections: AddressSlots,
     /// Slots of connections by RTSP that neither play nor publish yet.
     pub(crate) rtsp_pending: AddressSlots,
+    of_address: OfAddress,
     /// Who publishes which stream where; shared by all workers.
     pub(crate) directory: Arc<Directory>,
     /// Queues to and from the other workers.
@@ -101,6 +130,7 @@ impl Context {
             version,
             kept_connections: slots.kept_connections,
             rtsp_pending: slots.rtsp_pending,
+            of_address: slots.of_address,
             directory,
             mailboxes,
             events,
@@ -132,6 +162,17 @@ impl Context {
         // In this order: what is replaced in between is taken up again at the next turn.
         self.version = self.live.version();
         Current { settings: self.settings, policy: self.policy } = self.live.load();
+        self.of_address.apply(self.settings.of_address);
+    }
+
+    /// A place among those of a client address, for one connection more; none where they are not limited. The
+    /// workers share them.
+    pub(crate) fn place_of(&self, address: IpAddr) -> Result<Option<AddressSlot>, TooManyOfAddress> {
+        self.of_address.rate.take(address, self.now).map_err(|_| TooManyOfAddress)?;
+        match self.settings.of_address.connections {
+            0 => Ok(None),
+            _ => self.of_address.places.take(address).map(Some).ok_or(TooManyOfAddress),
+        }
     }
 
     /// When a session is to end that may last until this time since 1970.

@@ -53,7 +53,7 @@ use worker_api::handoff::{Handoff, RETURNS_MAX, ReturnQueue};
 use worker_api::rtc::{Notices, RtcEndpoint};
 
 use bridges::{Bridges, Transcoding};
-use context::{Context, Slots};
+use context::{Context, OfAddress, Slots};
 use event_loop::{ControlQueues, Datagrams, Worker};
 use fullness::Gauges;
 use hooks::HookQuestions;
@@ -155,6 +155,7 @@ impl Workers {
         let slots = Slots {
             kept_connections: kept_connections.clone(),
             rtsp_pending: AddressSlots::new(usize::MAX, settings.rtsp.pending_per_address_max),
+            of_address: OfAddress::new(settings.of_address),
         };
         let directory = Arc::new(Directory::new(elsewhere));
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;

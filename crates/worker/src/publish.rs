@@ -295,6 +295,10 @@ impl Worker {
         if let Some(overload) = self.overload(role.into()) {
             return Err(RtcRefusal::Overloaded(overload));
         }
+        let Ok(place) = self.ctx.place_of(address.ip()) else {
+            self.ctx.counters.refused_address += 1;
+            return Err(RtcRefusal::TooManyOfAddress);
+        };
         let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
         let peer = Peer::new(peer, self.ctx.now).map_err(|error| {
             tracing::warn!(%error, "no peer");
@@ -307,6 +311,7 @@ impl Worker {
             id,
             role,
             address,
+            _place: place,
             user_agent,
             bits_per_second_max,
             height_max,

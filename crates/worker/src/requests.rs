@@ -560,7 +560,7 @@ impl Worker {
             return;
         };
         self.ctx.counters.http_handed_over += 1;
-        let (stream, tls) = connection.into_parts();
+        let (stream, tls, place) = connection.into_parts();
         permit.send(Handoff {
             stream,
             tls,
@@ -568,6 +568,7 @@ impl Worker {
             peer: address,
             requests: head.requests,
             slot: head.slot,
+            place,
             home: self.control.home.clone(),
         });
     }

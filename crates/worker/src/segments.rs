@@ -513,7 +513,8 @@ mod tests {
         let peer = stream.peer_addr().expect("an address");
         let home = worker.control.home.clone();
         let buffered = b"GET /live/a.m3u8 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(times);
-        let handoff = Handoff { stream, tls: None, buffered, peer, requests: 1, slot: None, home };
+        let handoff =
+            Handoff { stream, tls: None, buffered, peer, requests: 1, slot: None, place: None, home };
         let next = worker.idle.take_back(&mut worker.ctx, handoff).expect("a request");
         worker.resume_http(next);
         (worker, asked, updates, client)

@@ -102,6 +102,8 @@ pub(super) enum Refusal {
     NoIfMatch,
     /// 429: too many requests of this address; how long to wait.
     TooMany(Duration),
+    /// 429: this address has, or opens, as many connections as it may.
+    TooManyOfAddress,
     /// 429: too many sessions of this address that are not connected.
     PendingOfAddress,
     /// 503: every worker is full.
@@ -148,7 +150,9 @@ impl Refusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoIfMatch => StatusCode::PRECONDITION_REQUIRED,
-            Self::TooMany(_) | Self::PendingOfAddress => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany(_) | Self::TooManyOfAddress | Self::PendingOfAddress => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Full | Self::Overloaded(_) | Self::Silent(_) | Self::Draining | Self::Listeners => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -182,7 +186,7 @@ impl Refusal {
             Self::TooLarge => "payload_too_large",
             Self::MediaType(_) => "unsupported_media_type",
             Self::NoIfMatch => "precondition_required",
-            Self::TooMany(_) | Self::PendingOfAddress => "too_many_requests",
+            Self::TooMany(_) | Self::TooManyOfAddress | Self::PendingOfAddress => "too_many_requests",
             Self::Full => "full",
             Self::Overloaded(_) => "overloaded",
             Self::Silent(_) => "worker_unavailable",
@@ -235,6 +239,7 @@ impl Refusal {
             Self::MediaType(wanted) => return format!("the body must be {wanted}"),
             Self::NoIfMatch => "If-Match is missing: send the ETag of the ICE session, or `*` to restart ICE",
             Self::TooMany(_) => "too many requests from this address",
+            Self::TooManyOfAddress => "too many connections from this address",
             Self::PendingOfAddress => "too many sessions from this address that are not connected",
             Self::Full => "the server is full",
             Self::Overloaded(overload) => overload.reason(),
@@ -251,7 +256,7 @@ impl Refusal {
             Self::TooMany(wait) => Some((wait.as_millis().div_ceil(1000) as u64).max(1)),
             // A publisher that has lost its connection may find its own old session, which ends soon.
             Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Listeners => Some(BUSY_SECONDS),
-            Self::Overloaded(_) => Some(BUSY_SECONDS),
+            Self::Overloaded(_) | Self::TooManyOfAddress => Some(BUSY_SECONDS),
             Self::Taken | Self::TakenElsewhere => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),
@@ -343,6 +348,7 @@ impl From<RtcRefusal> for Refusal {
             RtcRefusal::TakenElsewhere => Self::TakenElsewhere,
             RtcRefusal::NotFound => Self::NotLive,
             RtcRefusal::Full => Self::Full,
+            RtcRefusal::TooManyOfAddress => Self::TooManyOfAddress,
             RtcRefusal::Overloaded(overload) => Self::Overloaded(overload),
             RtcRefusal::Draining => Self::Draining,
             RtcRefusal::Invalid => Self::Internal("the worker refused what was negotiated"),

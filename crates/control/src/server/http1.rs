@@ -62,7 +62,7 @@ struct Stay {
 
 /// Serves a connection until it goes back to its worker, or ends.
 pub(super) async fn serve(server: Arc<Server>, handoff: Handoff, peer_slot: &AddressSlot) {
-    let Handoff { stream, tls, buffered, peer, requests: earlier, slot, home } = handoff;
+    let Handoff { stream, tls, buffered, peer, requests: earlier, slot, place, home } = handoff;
     let peer = Peer { address: peer, tls: tls.is_some() };
     let connection = match Connection::new(stream, tls, buffered) {
         Ok(connection) => connection,
@@ -83,7 +83,9 @@ pub(super) async fn serve(server: Arc<Server>, handoff: Handoff, peer_slot: &Add
             buffered.splice(..0, head);
             let slot = locked(&stay.slot).take();
             let requests = stay.earlier.saturating_add(stay.requests.begun() as u32);
-            Handoff { stream, tls, buffered, peer: peer.address, requests, slot, home }.give_back().await;
+            Handoff { stream, tls, buffered, peer: peer.address, requests, slot, place, home }
+                .give_back()
+                .await;
         }
         Outcome::Upgrade(head) => stay.serve_upgrade(connection.behind(head)).await,
         Outcome::Failed(error) => {

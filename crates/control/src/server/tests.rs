@@ -51,7 +51,7 @@ impl World {
     ) {
         let peer = "127.0.0.1:1".parse().expect("an address");
         let home = ReturnQueue::new(self.returns.clone(), std::task::Waker::noop().clone());
-        let handoff = Handoff { stream, tls: None, buffered, peer, requests, slot, home };
+        let handoff = Handoff { stream, tls: None, buffered, peer, requests, slot, place: None, home };
         self.handoffs.send(handoff).await.expect("control takes it");
     }
 
@@ -504,6 +504,7 @@ async fn endless(bytes: &'static [u8], interval: Duration) -> (TcpStream, mpsc::
         peer: "127.0.0.1:1".parse().expect("an address"),
         requests: 0,
         slot: None,
+        place: None,
         home: ReturnQueue::new(returns, std::task::Waker::noop().clone()),
     };
     handoffs.send(handoff).await.expect("control takes it");

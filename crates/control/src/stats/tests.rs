@@ -34,8 +34,16 @@ async fn serve_one() -> (Collector, WebSocket<TcpStream>, tokio::task::JoinHandl
     SockRef::from(&server).set_send_buffer_size(SOCKET_BUFFER_BYTES).expect("a small buffer");
     let (handoffs, received) = mpsc::channel(1);
     let home = ReturnQueue::new(mpsc::channel(1).0, std::task::Waker::noop().clone());
-    let handoff =
-        Handoff { stream: server, tls: None, buffered: Vec::new(), peer, requests: 0, slot: None, home };
+    let handoff = Handoff {
+        stream: server,
+        tls: None,
+        buffered: Vec::new(),
+        peer,
+        requests: 0,
+        slot: None,
+        place: None,
+        home,
+    };
     handoffs.send(handoff).await.expect("room");
     drop(handoffs);
     let served = tokio::spawn(serve(context, received));

@@ -1,8 +1,9 @@
 //! When there is too much to do, players are refused by their protocols' own words, publishers last, and who
 //! is there goes on.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use rtc::sdp::Direction;
 use serde_json::json;
@@ -139,4 +140,47 @@ fn players_are_refused_when_the_line_is_full_and_publishers_are_not() {
     assert!(refused(&server, "player", "egress") > 0);
     assert_eq!(refused(&server, "publisher", "egress"), 0);
     let _other = RtmpClient::publish(server.rtmp, "live/other");
+}
+
+#[test]
+fn an_address_has_as_many_connections_as_the_settings_say() {
+    let server = Server::start("[limits]\nconnections_per_address = 8\n");
+    let connect = || TcpStream::connect(server.rtmp).expect("a connection");
+    let refused = || server.counter("millstream_connections_refused_address");
+    let mut idle: Vec<TcpStream> = (0..7).map(|_| connect()).collect();
+    // The request takes the last place.
+    let answer = offer(&server, "/whip/live/cam", Direction::Send);
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("5")), "{}", answer.text());
+    eventually("the place of the request is free", || {
+        let mut socket = connect();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
+        let mut byte = [0];
+        matches!(socket.read(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            .then(|| idle.push(socket))
+    });
+    assert_eq!(rejected(&server, "publish:live/cam", None), Reject::Overload.code());
+    let mut byte = [0];
+    assert_eq!(connect().read(&mut byte).unwrap_or(0), 0, "it is closed");
+    assert!(http::get(server.http, "/healthz").is_err(), "by HTTP as well");
+    idle.truncate(6);
+    let caller = eventually("there is room again", || call(&server, "publish:live/cam", None).ok());
+    assert!(refused() >= 4, "{}", refused());
+    // A caller by SRT has one of the places.
+    let _seventh = connect();
+    eventually("all are taken", || http::get(server.http, "/healthz").is_err().then_some(()));
+    drop((caller, idle));
+    eventually("there is room", || http::get(server.http, "/healthz").ok());
+}
+
+#[test]
+fn an_address_opens_as_many_connections_in_a_second_as_the_settings_say() {
+    let server = Server::start("[limits]\nconnects_per_second_per_address = 1\n");
+    let opened = (0..20).filter(|_| {
+        let mut socket = TcpStream::connect(server.rtmp).expect("a connection");
+        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket");
+        matches!(socket.read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    });
+    let opened = opened.count();
+    assert!((1..20).contains(&opened), "{opened} of 20 at once");
+    eventually("it may open more later", || http::get(server.http, "/healthz").ok());
 }

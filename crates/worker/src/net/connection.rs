@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::net::TcpSocket;
+use worker_api::AddressSlot;
 
 /// Plaintext one write may hand to TLS, bytes; it is kept encrypted until the socket has taken it.
 const TLS_WRITE_BYTES: usize = 64 << 10;
@@ -22,6 +23,8 @@ const TLS_WRITE_BYTES: usize = 64 << 10;
 pub(crate) struct Connection {
     socket: TcpSocket,
     tls: Option<Box<ServerConnection>>,
+    /// Its place among those of its address, where these are limited.
+    place: Option<AddressSlot>,
 }
 
 /// Outcome of a read.
@@ -37,19 +40,27 @@ pub(crate) enum ReadOutcome {
 
 impl Connection {
     /// One that was accepted, with TLS if there is a configuration of it.
-    pub(crate) fn accept(socket: TcpSocket, tls: Option<&Arc<ServerConfig>>) -> Result<Self, rustls::Error> {
+    pub(crate) fn accept(
+        socket: TcpSocket,
+        tls: Option<&Arc<ServerConfig>>,
+        place: Option<AddressSlot>,
+    ) -> Result<Self, rustls::Error> {
         let tls = tls.map(|config| ServerConnection::new(Arc::clone(config))).transpose()?;
-        Ok(Self { socket, tls: tls.map(Box::new) })
+        Ok(Self { socket, tls: tls.map(Box::new), place })
     }
 
     /// One that control gives back.
-    pub(crate) fn from_parts(stream: TcpStream, tls: Option<Box<ServerConnection>>) -> Self {
-        Self { socket: stream.into(), tls }
+    pub(crate) fn from_parts(
+        stream: TcpStream,
+        tls: Option<Box<ServerConnection>>,
+        place: Option<AddressSlot>,
+    ) -> Self {
+        Self { socket: stream.into(), tls, place }
     }
 
     /// What control needs of it.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<ServerConnection>>) {
-        (self.socket.into(), self.tls)
+    pub(crate) fn into_parts(self) -> (TcpStream, Option<Box<ServerConnection>>, Option<AddressSlot>) {
+        (self.socket.into(), self.tls, self.place)
     }
 
     /// The socket, for its options and for the event queue.
@@ -217,7 +228,7 @@ mod tests {
         let accepted = listener.accept().unwrap().0;
         accepted.set_nonblocking(true).unwrap();
         let tls = Some(Box::new(ServerConnection::new(Arc::new(server)).unwrap()));
-        let mut server = Connection::from_parts(accepted, tls);
+        let mut server = Connection::from_parts(accepted, tls, None);
         let name = ServerName::try_from("localhost").unwrap();
         let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
         while client.is_handshaking() {

@@ -14,7 +14,7 @@ use crate::packets::session::Subscription;
 use crate::packets::{Action, Packets};
 
 use crate::bridges::{Bridges, Transcoding};
-use crate::context::{Context, Slots};
+use crate::context::{Context, OfAddress, Slots};
 use crate::event_loop::{ControlQueues, Datagrams, Worker};
 use crate::ids::{PacketStreamId, TableId, WorkerIndex};
 use crate::mailbox;
@@ -30,7 +30,7 @@ use worker_api::EndReason;
 use worker_api::handoff::ReturnQueue;
 use worker_api::live::{Current, Live};
 use worker_api::rtc::{RtcNotice, RtcOpen, RtcRefusal, RtcRole};
-use worker_api::settings::WorkerSettings;
+use worker_api::settings::{AddressLimits, WorkerSettings};
 use worker_api::snapshot::SessionId;
 
 /// What a worker reports.
@@ -67,7 +67,11 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
             let ctx = Context::new(
                 worker,
                 Arc::clone(&live),
-                Slots { kept_connections: AddressSlots::new(1, 1), rtsp_pending: AddressSlots::new(1, 1) },
+                Slots {
+                    kept_connections: AddressSlots::new(1, 1),
+                    rtsp_pending: AddressSlots::new(1, 1),
+                    of_address: OfAddress::new(AddressLimits::default()),
+                },
                 Arc::clone(&directory),
                 mailboxes,
                 events,

@@ -15,6 +15,7 @@ use srtp::{InboundContext, OutboundContext};
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
+use worker_api::AddressSlot;
 use worker_api::hooks::Admission;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
@@ -26,6 +27,8 @@ pub(crate) struct Session {
     pub(crate) role: RtcRole,
     /// Who asked for it, by HTTP.
     pub(crate) address: SocketAddr,
+    /// Its place among those of its address, where these are limited.
+    pub(crate) _place: Option<AddressSlot>,
     pub(crate) user_agent: Option<Box<str>>,
     /// Most bits per second that it wants.
     pub(crate) bits_per_second_max: Option<u64>,

@@ -129,7 +129,11 @@ impl Connections {
         if self.is_full(ctx) {
             return;
         }
-        let connection = match Connection::accept(socket, entry.tls_config(&ctx.settings)) {
+        let Ok(place) = ctx.place_of(address.ip()) else {
+            ctx.counters.refused_address += 1;
+            return tracing::debug!(%address, "refused: too many connections of this address");
+        };
+        let connection = match Connection::accept(socket, entry.tls_config(&ctx.settings), place) {
             Ok(connection) => connection,
             Err(error) => return tracing::error!(%error, "no TLS session"),
         };

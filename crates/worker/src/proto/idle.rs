@@ -77,9 +77,9 @@ impl IdleConnections {
     /// Takes back a connection whose request control has answered. If the next has come, or begun to, it is
     /// returned.
     pub(crate) fn take_back(&mut self, ctx: &mut Context, handoff: Handoff) -> Option<NextRequest> {
-        let Handoff { stream, tls, buffered, peer: address, requests, slot, .. } = handoff;
+        let Handoff { stream, tls, buffered, peer: address, requests, slot, place, .. } = handoff;
         ctx.counters.http_returned += 1;
-        let connection = Connection::from_parts(stream, tls);
+        let connection = Connection::from_parts(stream, tls, place);
         let idle = IdleConnection { connection, address, requests, slot, since_ms: ctx.now_ms };
         if ctx.draining_until.is_some() {
             idle.close();
@@ -152,8 +152,16 @@ mod tests {
         let (stream, mut client) = connected();
         let peer = stream.peer_addr().expect("an address");
         let home = worker.control.home.clone();
-        let handoff =
-            Handoff { stream, tls: None, buffered: Vec::new(), peer, requests: 1, slot: None, home };
+        let handoff = Handoff {
+            stream,
+            tls: None,
+            buffered: Vec::new(),
+            peer,
+            requests: 1,
+            slot: None,
+            place: None,
+            home,
+        };
         assert!(worker.idle.take_back(&mut worker.ctx, handoff).is_none());
         client.write_all(b"GET /heal").expect("sent");
         let ready = |token, closed| Readiness { token, readable: true, writable: false, closed };

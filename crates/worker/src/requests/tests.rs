@@ -24,7 +24,7 @@ fn ask(worker: &mut Worker, text: String) -> impl Read + use<> {
     let peer = stream.peer_addr().expect("an address");
     let home = worker.control.home.clone();
     let buffered = text.into_bytes();
-    let handoff = Handoff { stream, tls: None, buffered, peer, requests: 1, slot: None, home };
+    let handoff = Handoff { stream, tls: None, buffered, peer, requests: 1, slot: None, place: None, home };
     let next = worker.idle.take_back(&mut worker.ctx, handoff).expect("a request");
     worker.resume_http(next);
     client

@@ -97,6 +97,8 @@ pub(crate) struct SrtLink {
     pending: Option<AddressSlot>,
     /// Bytes received and packets, not yet counted for the session.
     received: (u64, u64),
+    /// Its place among those of its address, where these are limited.
+    _place: Option<AddressSlot>,
 }
 
 impl Srt {

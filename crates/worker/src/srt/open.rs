@@ -125,6 +125,11 @@ impl Worker {
             }
             None => None,
         };
+        let Ok(place) = self.ctx.place_of(source.ip()) else {
+            self.ctx.counters.refused_address += 1;
+            tracing::debug!(address = %source, "SRT caller refused: too many connections of this address");
+            return Err(Reject::Overload);
+        };
         let settings = &self.ctx.settings.srt;
         let rule = settings.passphrases_of(app, name);
         let passphrase = rule.and_then(|rule| match id.mode {
@@ -161,6 +166,7 @@ impl Worker {
             pending: Some(pending),
             received: (0, 0),
             connection,
+            _place: place,
         };
         let caller = (source, link.connection.peer());
         let state = State::Srt(Box::new(link));
