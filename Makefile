@@ -19,6 +19,7 @@
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make moq    Media over QUIC, which is behind a cargo feature: clippy, its tests of the server, Chromium
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
+#   make deb    a Debian package (needs cargo-deb)
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`,
@@ -36,7 +37,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
-    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean
+    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean deb
 
 run:
 	scripts/setup build
@@ -283,6 +284,15 @@ coverage: console
 bench:
 	scripts/setup
 	scripts/bench rtmp-players $(ARGS)
+
+# Another profile of Cargo.toml than release: PROFILE=NAME.
+PROFILE ?= release
+
+deb: console
+	@command -v cargo-deb >/dev/null || { echo 'make deb: cargo-deb is missing: cargo install --locked cargo-deb' >&2; exit 1; }
+	PROFILE=$(PROFILE) scripts/build-release
+	scripts/make-manuals $(TARGET_DIR)/$(PROFILE)/millstream $(TARGET_DIR)/$(PROFILE)/package
+	cargo deb --locked --package millstream --no-build --profile $(PROFILE)
 
 # Loopback only, and a tenth of a core for the server; the machine may do other things meanwhile.
 soak:

@@ -27,9 +27,10 @@ fn main() {
 fn compile(target: &str, object: &Path) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let mut command = Command::new(&clang);
-    // With type information (-g), which the kernel demands for functions that it is to call.
-    let options = ["-target", target, "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", SOURCE, "-o"];
-    command.args(options).arg(object);
+    // With type information (-g), which the kernel demands for functions that it is to call; without the
+    // folder that this is built in, which would be in it and then in the binary.
+    let options = ["-target", target, "-O2", "-g", "-ffile-compilation-dir=.", "-Wall", "-Wextra", "-Werror"];
+    command.args(options).args(["-c", SOURCE, "-o"]).arg(object);
     let output = command.output().map_err(|error| {
         format!("cannot run `{clang}` ({error}); install clang, or set CLANG to its path")
     })?;

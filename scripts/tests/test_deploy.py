@@ -1,4 +1,4 @@
-"""What deploy/ names exists: metrics and labels of rules and dashboard, a section for each alert, a test for each."""
+"""What deploy/ names exists: metrics and labels of rules and dashboard; a section and a test per alert."""
 
 import json
 import pathlib

@@ -58,6 +58,10 @@ pub(crate) enum Command {
     /// Prints what has changed, and what takes effect when the server is started again. All of it or, if
     /// there is a mistake, nothing: exit code 1. Exit code 2 if the server does not answer.
     Reload(top::reload::Args),
+    /// Exit with 0 if a running server answers.
+    ///
+    /// For containers and scripts. Exit code 1, with the reason, if it does not.
+    Healthcheck(top::health::Args),
     /// Show the streams and sessions of a running server, live.
     Top(top::Args),
     /// Make a list of reads of a remote file, and print what they cost.
@@ -67,6 +71,25 @@ pub(crate) enum Command {
     /// were read), wasted. Proxies are those of the environment (http_proxy, https_proxy,
     /// all_proxy, no_proxy).
     FetchTrace(fetch_trace::Args),
+    /// Print what a shell needs to complete command lines.
+    Completions(CompletionsArgs),
+    /// Print the man page, or write those of all commands into a directory.
+    Man(ManArgs),
+}
+
+/// Options of `completions`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManArgs {
+    /// Directory for `millstream.1`, `millstream-top.1` and so on.
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
 }
 
 /// What to do with the configuration.
@@ -186,8 +209,11 @@ fn name_the_right_flag(mut error: clap::Error) -> clap::Error {
 fn starts_no_server(command: &Command) -> Option<&'static str> {
     match command {
         Command::Reload(_) => Some("`reload` asks one that runs"),
+        Command::Healthcheck(_) => Some("`healthcheck` asks one that runs"),
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
+        Command::Completions(_) => Some("`completions` needs none"),
+        Command::Man(_) => Some("`man` needs none"),
         Command::Serve
         | Command::Demo
         | Command::Config { .. }
@@ -225,6 +251,21 @@ pub(crate) fn command() -> clap::Command {
     command.args(flags)
 }
 
+/// The same for completions: keys are flags of `millstream`, `serve` and `demo` alone. As flags of every
+/// command they made scripts of nearly a megabyte, which a shell reads at its start.
+pub(crate) fn command_to_complete() -> clap::Command {
+    let flags: Vec<Arg> = key_flags().map(|flag| flag.global(false)).collect();
+    let command = ["serve", "demo"].iter().fold(Cli::command(), |command, name| {
+        command.mut_subcommand(name, |subcommand| subcommand.args(flags.clone()))
+    });
+    command.args(flags)
+}
+
+/// Whether a flag is that of a key of the configuration.
+pub(crate) fn is_key(flag: &Arg) -> bool {
+    flag.get_help_heading().is_some_and(|heading| heading.starts_with(KEYS_HEADING))
+}
+
 fn key_flags() -> impl Iterator<Item = Arg> {
     section_keys().into_iter().map(|key| {
         let help = match key.unit {
@@ -236,15 +277,17 @@ fn key_flags() -> impl Iterator<Item = Arg> {
             .alias(key.whole_flag())
             .value_name(if key.kind.starts_with("true") { "BOOL" } else { "VALUE" })
             .help(help)
-            .help_heading(format!("Configuration: {}", key.section))
+            .help_heading(format!("{KEYS_HEADING}{}", key.section))
             .hide_short_help(!FREQUENT.contains(&key.flag().as_str()))
             .allow_hyphen_values(true)
             .global(true)
     })
 }
 
+/// Begins the headings of keys in the help.
+const KEYS_HEADING: &str = "Configuration: ";
 /// Commands that start no server.
-const NO_SERVER: [&str; 3] = ["reload", "top", "fetch-trace"];
+const NO_SERVER: [&str; 6] = ["reload", "healthcheck", "top", "fetch-trace", "completions", "man"];
 
 /// Flags shown by `-h`.
 const FREQUENT: [&str; 11] = [

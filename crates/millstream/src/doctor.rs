@@ -15,8 +15,8 @@ use crate::{EXIT_START, print_out};
 pub(crate) fn run(arguments: &DoctorArgs, resolved: &Resolved) -> ExitCode {
     let findings = ::doctor::examine(&wanted(resolved), &System::this(), worker_api::time::since_1970());
     match arguments.json {
-        true => print_out(&format!("{}\n", as_json(&findings))),
-        false => findings.iter().for_each(|finding| print_out(&finding.to_string())),
+        true => print_out(format!("{}\n", as_json(&findings))),
+        false => findings.iter().for_each(|finding| print_out(finding.to_string())),
     }
     match findings.iter().any(|finding| finding.level == Level::Fault) {
         true => ExitCode::from(EXIT_START),

@@ -10,6 +10,7 @@ mod cli;
 mod doctor;
 mod loader;
 mod logging;
+mod manual;
 mod moq;
 mod record;
 mod reload;
@@ -18,6 +19,7 @@ mod server;
 
 pub use server::Server;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use cli::{Command, ConfigAction};
@@ -43,7 +45,7 @@ pub fn main() -> ExitCode {
     if let Command::Config { action: ConfigAction::Print(print) } = &command
         && (print.defaults || print.markdown)
     {
-        print_out(&if print.markdown {
+        print_out(if print.markdown {
             config::print::markdown()
         } else {
             config::print::toml(&Config::default(), print.documented, false)
@@ -59,6 +61,16 @@ pub fn main() -> ExitCode {
     if let Command::FetchTrace(arguments) = &command {
         return fetch_trace::run(arguments);
     }
+    if let Command::Healthcheck(arguments) = &command {
+        return top::health::run(arguments);
+    }
+    if let Command::Completions(arguments) = &command {
+        print_out(manual::completions(arguments.shell));
+        return ExitCode::SUCCESS;
+    }
+    if let Command::Man(arguments) = &command {
+        return print_pages(arguments.directory.as_deref());
+    }
     let demo = matches!(command, Command::Demo);
     let mut loader = Loader { file: cli.sources.config, flags, demo, was_blank: false };
     let config = match loader.load() {
@@ -71,7 +83,7 @@ pub fn main() -> ExitCode {
     let resolved = config::resolve::resolve(&config, &|name| std::env::var(name).ok());
     match (command, resolved) {
         (Command::Config { action: ConfigAction::Print(print) }, _) => {
-            print_out(&config::print::toml(&config, print.documented, print.origins));
+            print_out(config::print::toml(&config, print.documented, print.origins));
             ExitCode::SUCCESS
         }
         (_, Err(errors)) => report(&errors),
@@ -98,8 +110,22 @@ fn report(errors: &[ConfigError]) -> ExitCode {
     ExitCode::from(EXIT_CONFIG)
 }
 
+fn print_pages(directory: Option<&Path>) -> ExitCode {
+    let Some(directory) = directory else {
+        print_out(manual::page());
+        return ExitCode::SUCCESS;
+    };
+    match manual::write_pages(directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millstream man: {}: {error}", directory.display());
+            ExitCode::from(EXIT_START)
+        }
+    }
+}
+
 /// Writes to standard output; a reader that went away (`| head`) is no error.
-fn print_out(text: &str) {
+fn print_out(text: impl AsRef<[u8]>) {
     use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().write_all(text.as_ref());
 }

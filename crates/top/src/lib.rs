@@ -5,7 +5,7 @@
 //! receives messages, `app` holds the state and handles keys, `draw` draws it, `terminal` is the
 //! loop; `once` prints one message as text instead. Nodes and links of a cluster (`cluster`) are asked for
 //! once a second while they are shown. It only shows: to end sessions, use the API or
-//! the console. [`reload`] is another command, which asks by the same client.
+//! the console. [`reload`] and [`health`] are other commands, which ask by the same client.
 
 mod app;
 mod client;
@@ -14,6 +14,7 @@ mod columns;
 mod draw;
 mod filter;
 mod format;
+pub mod health;
 mod history;
 mod once;
 pub mod reload;

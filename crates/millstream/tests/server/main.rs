@@ -47,6 +47,7 @@ mod cluster_faults;
 mod cluster_hostile;
 mod cluster_off;
 mod cluster_redirects;
+mod commands;
 mod configuration;
 mod demo;
 mod doctor;
