@@ -19,7 +19,8 @@
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make moq    Media over QUIC, which is behind a cargo feature: clippy, its tests of the server, Chromium
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
-#   make deb    a Debian package (needs cargo-deb)
+#   make deb    a Debian package (needs cargo-deb)   make sbom  what is in the binary (needs cargo-cyclonedx)
+#   make reproducible  whether two builds in different folders give the same bytes
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`,
@@ -37,7 +38,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
-    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean deb
+    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean \
+    deb sbom reproducible
 
 run:
 	scripts/setup build
@@ -293,6 +295,15 @@ deb: console
 	PROFILE=$(PROFILE) scripts/build-release
 	scripts/make-manuals $(TARGET_DIR)/$(PROFILE)/millstream $(TARGET_DIR)/$(PROFILE)/package
 	cargo deb --locked --package millstream --no-build --profile $(PROFILE)
+
+sbom:
+	@command -v cargo-cyclonedx >/dev/null || \
+	    { echo 'make sbom: cargo-cyclonedx is missing: cargo install --locked cargo-cyclonedx' >&2; exit 1; }
+	scripts/make-sbom $(TARGET_DIR)/millstream.cdx.json
+
+# Two builds of what is committed, in other folders.
+reproducible: console
+	PROFILE=$(PROFILE) scripts/reproducible
 
 # Loopback only, and a tenth of a core for the server; the machine may do other things meanwhile.
 soak:
