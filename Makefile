@@ -21,6 +21,7 @@
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
 #   make deb    a Debian package (needs cargo-deb)   make sbom  what is in the binary (needs cargo-cyclonedx)
 #   make reproducible  whether two builds in different folders give the same bytes
+#   make lint-deploy  what is in deploy/, Dockerfile, workflows: by the tools that are here
 #   make typos  spelling   make semver  public interfaces of the libraries against the last release   make coverage  by tests
 #
 # ARGS is handed to the server by `make run` (make run ARGS='--http-listen 0.0.0.0:8080') and to the script by `make bench`,
@@ -39,7 +40,7 @@ CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/d
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean \
-    deb sbom reproducible
+    deb sbom reproducible lint-deploy
 
 run:
 	scripts/setup build
@@ -304,6 +305,9 @@ sbom:
 # Two builds of what is committed, in other folders.
 reproducible: console
 	PROFILE=$(PROFILE) scripts/reproducible
+
+lint-deploy:
+	scripts/lint-deploy
 
 # Loopback only, and a tenth of a core for the server; the machine may do other things meanwhile.
 soak:
