@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -60,6 +61,40 @@ class Deploy(unittest.TestCase):
         self.assertGreater(len(alerts()), 20)
         self.assertEqual(alerts(), sections, "in the order of the rules")
         self.assertEqual(sorted(alerts()), sorted(tested))
+
+    def test_the_package_has_what_its_unit_needs(self):
+        manifest = tomllib.loads((ROOT / "crates/millstream/Cargo.toml").read_text())
+        deb = manifest["package"]["metadata"]["deb"]
+        installed = {}
+        for source, target, _ in deb["assets"]:
+            name = pathlib.PurePath(source).name
+            installed[f"/{target}{name}" if target.endswith("/") else f"/{target}"] = source
+            # What the build makes is not there yet.
+            if not source.startswith("target/"):
+                self.assertTrue(list((ROOT / "crates/millstream").glob(source)), source)
+        unit = (DEPLOY / "systemd/millstream.service").read_text()
+        program, config = re.search(r"^ExecStart=(\S+) --config (\S+)$", unit, re.M).groups()
+        self.assertIn(program, installed)
+        self.assertIn(config, installed)
+        self.assertEqual([config], deb["conf-files"])
+        user = re.search(r"^User=(\S+)$", unit, re.M).group(1)
+        users = (DEPLOY / "sysusers.d/millstream.conf").read_text()
+        self.assertRegex(users, rf"(?m)^u {user} ")
+        # Directories that the configuration suggests are those that the unit may write to.
+        configuration = (DEPLOY / "debian/millstream.toml").read_text()
+        suggested = re.findall(r'^#directory = "([^"]+)"$', configuration, re.M)
+        self.assertEqual(2, len(suggested))
+        for path, key in zip(suggested, ("StateDirectory", "CacheDirectory")):
+            root = {"StateDirectory": "/var/lib", "CacheDirectory": "/var/cache"}[key]
+            name = re.search(rf"^{key}=(\S+)$", unit, re.M).group(1)
+            self.assertTrue(path.startswith(f"{root}/{name}/"), path)
+
+    def test_the_chart_sets_keys_that_there_are(self):
+        known = set(re.findall(r"`(MILLSTREAM_[A-Z_]+)`", (ROOT / "docs/configuration.md").read_text()))
+        template = (DEPLOY / "helm/millstream/templates/deployment.yaml").read_text()
+        used = set(re.findall(r"- name: (MILLSTREAM_[A-Z_]+)", template))
+        self.assertGreater(len(used), 10)
+        self.assertLessEqual(used, known | {"MILLSTREAM_TOP_URL"})
 
     def test_panels_have_numbers_and_places_of_their_own(self):
         panels = json.loads((DEPLOY / "grafana/millstream.json").read_text())["panels"]
