@@ -295,7 +295,8 @@ deb: console
 	@command -v cargo-deb >/dev/null || { echo 'make deb: cargo-deb is missing: cargo install --locked cargo-deb' >&2; exit 1; }
 	PROFILE=$(PROFILE) scripts/build-release
 	scripts/make-manuals $(TARGET_DIR)/$(PROFILE)/millstream $(TARGET_DIR)/$(PROFILE)/package
-	cargo deb --locked --package millstream --no-build --profile $(PROFILE)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+	    cargo deb --locked --package millstream --no-build --profile $(PROFILE)
 
 sbom:
 	@command -v cargo-cyclonedx >/dev/null || \
