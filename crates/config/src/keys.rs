@@ -4,6 +4,7 @@
 //! and `--help` are written from it, and a test compares the committed page with it. What the
 //! values become for the workers is in `resolve.rs`.
 
+mod acme;
 mod hooks;
 mod moq;
 mod push;
@@ -14,6 +15,7 @@ mod srt;
 mod tls;
 mod vod;
 
+pub use acme::Acme;
 pub use hooks::Hooks;
 pub use moq::Moq;
 pub use push::{PushEntry, PushLimits};

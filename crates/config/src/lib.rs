@@ -3,6 +3,7 @@
 //! `load` applies the layers and collects every error with its place. The keys are in `keys.rs`;
 //! `resolve.rs` turns them into settings of workers, authorisation and TLS; `print.rs` prints them.
 
+mod acme;
 mod cluster;
 pub mod error;
 pub mod file;
@@ -122,6 +123,7 @@ config! {
     srt: Srt,
     moq: Moq,
     tls: Tls,
+    acme: Acme,
     limits: Limits,
     stream: Stream,
     hls: Hls,

@@ -26,7 +26,7 @@ pub(super) fn settings(
     Some(MoqSettings {
         listen: moq.listen.addresses(ipv6),
         // Browsers do not take the self-signed one, which is for years.
-        tls: tls.filter(|_| config.has_certificates()).map(Arc::clone),
+        tls: tls.filter(|_| config.has_certificates() || config.has_acme()).map(Arc::clone),
         certificate_names: config.tls.self_signed_names.clone(),
         sessions_max: to_usize(moq.sessions_max),
         silence_max: ms(moq.silence_timeout_ms),

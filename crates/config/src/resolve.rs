@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Rtsps, Stream};
-use super::value::{BFramesChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
-use super::{Config, cluster, hooks, moq, policy, record, rtc, sources, srt, tls, upload, vod};
+use super::value::{BFramesChoice, ChallengeChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
+use super::{Config, acme, cluster, hooks, moq, policy, record, rtc, sources, srt, tls, upload, vod};
+use ::acme::settings::AcmeSettings;
 use ::hooks::settings::HookSettings;
 use ::pushes::{PushSettings, PushSpec};
 use ::sources::channels::ChannelSpec;
@@ -43,6 +44,8 @@ pub struct Resolved {
     pub worker: WorkerSettings,
     /// What TLS shows to clients; `None`: it is off.
     pub certificates: Option<Arc<CertificateStore>>,
+    /// What certificates are ordered; `None`: none are.
+    pub acme: Option<AcmeSettings>,
     /// For workers and control.
     pub policy: Policy,
     /// Keys of signed tokens that are read again, and what they are for.
@@ -84,7 +87,11 @@ pub fn resolve(
         errors.0.extend(found);
         Vec::new()
     });
-    let certificates = (!certificates.is_empty()).then(|| Arc::new(CertificateStore::new(certificates)));
+    let certificates = (!certificates.is_empty()).then(|| {
+        let store = CertificateStore::new(certificates);
+        Arc::new(if config.uses_self_signed() { store.with_stand_in() } else { store })
+    });
+    let acme = acme::settings(config, &mut errors);
     let worker = worker_settings(config, ipv6, certificates.as_ref(), &mut errors);
     let demo = demo(config, &worker.names, &mut errors);
     let record = record::settings(config, &mut errors);
@@ -112,6 +119,7 @@ pub fn resolve(
     Ok(Resolved {
         worker,
         certificates,
+        acme,
         policy,
         signed,
         sources,
@@ -156,7 +164,10 @@ fn worker_settings(
         if wanted && !config.tls_is_on() {
             errors.add(
                 &config.origin(key),
-                format!("`{key}` needs `tls.certificate` and `tls.key`, or `tls.self_signed` for a trial"),
+                format!(
+                    "`{key}` needs `tls.certificate` and `tls.key`, `acme.domains`, or `tls.self_signed` for a \
+                     trial"
+                ),
             );
         }
     }
@@ -233,7 +244,10 @@ fn worker_settings(
             connections_max: to_usize(config.http.keep_alive_connections),
             per_address_max: to_usize(config.http.keep_alive_connections_per_address),
         },
-        https_tls: tls.as_deref().map(tls::with_http2),
+        https_tls: tls.as_deref().map(|tls| {
+            let has_challenges = config.has_acme() && config.acme.challenge == ChallengeChoice::TlsAlpn;
+            tls::for_https(tls, has_challenges)
+        }),
         rtmps_tls: tls,
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use worker_api::certificates::{Certificate, CertificateStore};
+use worker_api::challenges::TLS_PROTOCOL;
 
 use super::Config;
 use super::error::{ConfigError, Origin};
@@ -19,7 +20,7 @@ impl Config {
 
     /// Whether there are any.
     pub(super) fn tls_is_on(&self) -> bool {
-        self.has_certificates() || self.tls.self_signed
+        self.has_certificates() || self.tls.self_signed || self.has_acme()
     }
 
     /// The files of certificates and keys.
@@ -39,7 +40,7 @@ impl Config {
             Err(error) => errors.push(error),
         };
         match (tls.certificate.as_str(), tls.key.as_str()) {
-            ("", "") if tls.self_signed && !self.has_certificates() => add(self.self_signed()),
+            ("", "") if self.uses_self_signed() => add(self.self_signed()),
             ("", "") => {}
             (certificate, key) => add(read([(certificate, pair("certificate")), (key, pair("key"))])),
         }
@@ -51,12 +52,21 @@ impl Config {
         if errors.is_empty() { Ok(certificates) } else { Err(errors) }
     }
 
+    /// Whether one is made at each start: wanted, or needed until the first is issued.
+    pub(super) fn uses_self_signed(&self) -> bool {
+        !self.has_certificates() && (self.tls.self_signed || self.has_acme())
+    }
+
     fn self_signed(&self) -> Result<Certificate, ConfigError> {
-        let key = "tls.self_signed_names";
+        // Those of `[acme]` are checked where it is resolved.
+        let (source, key, names) = match self.has_acme() {
+            true => ("self-signed, until one is issued", "acme.domains", self.acme_names()),
+            false => ("`tls.self_signed`", "tls.self_signed_names", self.tls.self_signed_names.clone()),
+        };
         let at = |error: String| ConfigError::new(&self.origin(key), format!("`{key}`: {error}"));
-        let made = self_signed::certificate(self.tls.self_signed_names.as_slice());
+        let made = self_signed::certificate(names);
         let (chain, private) = made.map_err(|error| at(error.to_string()))?;
-        Certificate::new("`tls.self_signed`".to_owned(), chain, private).map_err(at)
+        Certificate::new(source.to_owned(), chain, private).map_err(at)
     }
 }
 
@@ -72,10 +82,14 @@ pub(super) fn server_config(store: &Arc<CertificateStore>) -> Arc<rustls::Server
     Arc::new(config)
 }
 
-/// The same for HTTPS, where HTTP/2 is offered as well (RFC 7301, RFC 9113 section 3.2).
-pub(super) fn with_http2(config: &rustls::ServerConfig) -> Arc<rustls::ServerConfig> {
+/// The same for HTTPS, where HTTP/2 is offered as well (RFC 7301, RFC 9113 section 3.2), and challenges of
+/// certificate authorities are answered if there are any.
+pub(super) fn for_https(config: &rustls::ServerConfig, has_challenges: bool) -> Arc<rustls::ServerConfig> {
     let mut config = config.clone();
     config.alpn_protocols.insert(0, b"h2".to_vec());
+    if has_challenges {
+        config.alpn_protocols.push(TLS_PROTOCOL.to_vec());
+    }
     Arc::new(config)
 }
 

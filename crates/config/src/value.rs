@@ -280,6 +280,16 @@ choice! {
 }
 
 choice! {
+    /// How a certificate authority sees whose names are ordered.
+    ChallengeChoice: "\"tls-alpn-01\" or \"http-01\"" {
+        /// By a certificate.
+        TlsAlpn = "tls-alpn-01",
+        /// By a text.
+        Http = "http-01",
+    }
+}
+
+choice! {
     /// What becomes of a question that gets no usable answer.
     OnErrorChoice: "\"allow\" or \"deny\"" {
         /// Who asks is let in.

@@ -14,6 +14,7 @@ pub use crate::recording_files::RecordingFiles;
 use crate::reload::Reload;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
+use ::acme::status::AcmeStatus;
 use ::hooks::status::HookStatus;
 use ::pushes::Pushes;
 use ::recording::Recordings;
@@ -83,6 +84,8 @@ pub struct Context {
     pub moq: Option<Arc<MoqStatus>>,
     /// What hooks have cost; `None` where there are none.
     pub hooks: Option<Arc<HookStatus>>,
+    /// How orders of certificates go; `None` where there are none.
+    pub acme: Option<Arc<AcmeStatus>>,
     /// The cluster this server is a node of.
     pub cluster: Option<Arc<dyn ClusterSource>>,
 }

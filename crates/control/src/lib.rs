@@ -5,6 +5,7 @@
 //! asked through `link.rs`, never shared. How long a connection stays is in `server/`.
 
 mod access;
+mod acme;
 mod api;
 pub mod cluster;
 mod console;
@@ -56,6 +57,7 @@ fn router(context: Arc<Context>) -> Router {
         metrics::router().route_layer(middleware::from_fn_with_state(Arc::clone(&context), access::metrics));
     Router::new()
         .merge(health::router())
+        .merge(acme::router())
         .merge(moq::router())
         .merge(rtc::router())
         .merge(metrics)

@@ -27,6 +27,7 @@ use super::merged::{Merged, merged};
 use super::{Context, error_response};
 use worker_api::snapshot::{RtcShare, WorkerSnapshot};
 
+mod acme;
 mod bridges;
 mod channels;
 mod cluster;
@@ -362,6 +363,7 @@ impl Collector for Scrape {
         vod::encode(&self.context, &mut encoder)?;
         moq::encode(&self.context, &mut encoder)?;
         reload::encode(&self.context, &mut encoder)?;
+        acme::encode(&self.context, &mut encoder)?;
         hooks::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;

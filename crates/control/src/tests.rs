@@ -210,6 +210,7 @@ fn context_of(
         vod: None,
         moq: None,
         hooks: None,
+        acme: None,
         cluster: None,
     })
 }

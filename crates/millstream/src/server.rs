@@ -22,6 +22,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Dispatch;
 
+use ::acme::Acme;
+use ::acme::settings::AcmeSettings;
+
 use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
@@ -52,6 +55,7 @@ use uploads::{UploadInput, Uploads, UploadsThread};
 use vod::Library;
 use worker::Workers;
 use worker_api::auth::Policy;
+use worker_api::certificates::CertificateStore;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
@@ -162,6 +166,7 @@ pub(crate) struct Running {
     recordings: Option<RecordingThread>,
     uploads: Option<UploadsThread>,
     hooks: Option<HooksTask>,
+    acme: Option<Acme>,
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
     reloader: tokio::task::JoinHandle<()>,
@@ -179,6 +184,7 @@ impl Running {
         let Resolved {
             worker: settings,
             certificates,
+            acme,
             policy,
             signed,
             demo,
@@ -202,6 +208,8 @@ impl Running {
         let (hooks, recorded_by_hooks) = hooks_task(hooks)?;
         let policy = Policy { hooks: hooks.as_ref().map(HooksTask::hooks), ..policy };
         let asked = policy.hooks.clone();
+        // Before anybody connects.
+        use_stored(acme.as_ref(), certificates.as_deref());
         let current = Current { settings: Arc::new(settings), policy: Arc::new(policy) };
         let settings = Arc::clone(&current.settings);
         let (current, sources) = (Arc::new(Live::new(current)), Arc::new(sources));
@@ -247,6 +255,14 @@ impl Running {
         tokio::spawn(collector.run(snapshots));
         #[expect(clippy::disallowed_methods, reason = "the start of the server, read once")]
         let (started, started_at) = (Instant::now(), SystemTime::now());
+        // Challenges that come before the control side serves wait for it.
+        let acme = match (acme, &certificates) {
+            (Some(settings), Some(store)) => {
+                let started = Acme::start(settings, Arc::clone(store));
+                Some(started.map_err(|error| format!("certificates cannot be ordered: {error}"))?)
+            }
+            _ => None,
+        };
         let (reload, requests) = Reload::new(certificates, since_1970().as_secs());
         let context = Arc::new(control::Context {
             workers: WorkerHandles::new(workers.handles().to_vec()),
@@ -281,6 +297,7 @@ impl Running {
             vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
             moq: moq.status(),
             hooks: hooks.as_ref().map(HooksTask::status),
+            acme: acme.as_ref().map(Acme::status),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
         let of_notices = Arc::clone(&context);
@@ -332,6 +349,7 @@ impl Running {
             recordings,
             uploads,
             hooks,
+            acme,
             membership,
             control,
             reloader,
@@ -366,6 +384,7 @@ impl Running {
             recordings,
             uploads,
             hooks,
+            acme,
             membership,
             control,
             reloader,
@@ -373,6 +392,9 @@ impl Running {
         } = self;
         // Before anything ends: nothing may begin any more.
         reloader.abort();
+        if let Some(acme) = acme {
+            acme.stop();
+        }
         context.draining.send_replace(true);
         if let Some(membership) = &membership {
             membership.drain().await;
@@ -402,6 +424,21 @@ impl Running {
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
     }
+}
+
+/// What earlier orders of certificates have left on disk is used at once.
+fn use_stored(acme: Option<&AcmeSettings>, store: Option<&CertificateStore>) {
+    let (Some(acme), Some(store)) = (acme, store) else { return };
+    let stored = ::acme::stored(acme);
+    if stored.len() < acme.orders.len() {
+        let used: Vec<_> = store.configured().iter().map(|certificate| certificate.source.clone()).collect();
+        tracing::warn!(
+            missing = acme.orders.len() - stored.len(),
+            ?used,
+            "certificates of `acme.domains` are not there yet: clients see others until they are issued"
+        );
+    }
+    store.set_issued(stored);
 }
 
 /// The operator's hooks, if there are some, and the streams that are to be recorded as they say.

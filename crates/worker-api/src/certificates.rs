@@ -1,10 +1,11 @@
 //! The server's certificates: a client gets the one for the name it asks for (SNI, RFC 6066 section 3).
 //!
-//! All TLS listeners share one store. What is in it can be replaced as a whole while they listen: connections
-//! that exist keep what they have, later ones get the new. Reading files is the business of `config`.
+//! All TLS listeners share one store. What is in it can be replaced while they listen: connections that exist
+//! keep what they have, later ones get the new. Reading files is the business of `config`, and ordering
+//! certificates that of `acme`, whose challenges are answered here as well.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,9 +13,11 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 
+use crate::challenges::{Challenges, is_tls_challenge};
 use crate::live::Live;
 
 /// One certificate with its key.
+#[derive(Clone)]
 pub struct Certificate {
     /// The key of the configuration and the file it is from, for people.
     pub source: String,
@@ -67,8 +70,13 @@ impl Certificate {
         }
     }
 
+    /// Its chain, its own first (DER).
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.key.cert
+    }
+
     /// Whether it is for `name`, in lower case (RFC 6125 section 6.4: `*` stands for one whole first label).
-    fn is_for(&self, name: &str) -> bool {
+    pub fn is_for(&self, name: &str) -> bool {
         let parent = name.split_once('.').map(|(_, parent)| parent);
         self.names.iter().any(|own| match own.strip_prefix("*.") {
             Some(rest) => parent == Some(rest),
@@ -89,34 +97,74 @@ impl fmt::Debug for Certificate {
 
 /// All certificates, in order; the first is for clients that ask for another name, or for none.
 #[derive(Debug, Default)]
-pub struct CertificateStore(Live<Arc<Vec<Certificate>>>);
+pub struct CertificateStore {
+    /// Those of both parts.
+    used: Live<Arc<Vec<Certificate>>>,
+    parts: Mutex<Parts>,
+    /// What certificate authorities ask for.
+    pub challenges: Challenges,
+}
+
+/// Where certificates are from.
+#[derive(Debug, Default)]
+struct Parts {
+    configured: Arc<Vec<Certificate>>,
+    /// Whether `configured` are only there until others are: they prove nothing.
+    is_stand_in: bool,
+    /// By an authority, while the server runs.
+    issued: Vec<Certificate>,
+}
 
 impl CertificateStore {
-    /// With these, of which there is at least one.
+    /// With these of the configuration, of which there is at least one.
     pub fn new(certificates: Vec<Certificate>) -> Self {
-        Self(Live::new(Arc::new(certificates)))
+        let parts = Parts { configured: Arc::new(certificates), ..Parts::default() };
+        Self { used: Live::new(parts.used()), parts: Mutex::new(parts), challenges: Challenges::default() }
+    }
+
+    /// The same, but they are not used any more once one is issued: self-signed ones.
+    pub fn with_stand_in(self) -> Self {
+        self.change(|parts| parts.is_stand_in = true);
+        self
     }
 
     /// Those in use.
     pub fn list(&self) -> Arc<Vec<Certificate>> {
-        self.0.load()
+        self.used.load()
     }
 
-    /// Uses others, for connections from now on.
+    /// Those of the configuration.
+    pub fn configured(&self) -> Arc<Vec<Certificate>> {
+        Arc::clone(&self.parts.lock().unwrap_or_else(PoisonError::into_inner).configured)
+    }
+
+    /// Uses others of the configuration, for connections from now on.
     pub fn replace(&self, certificates: Arc<Vec<Certificate>>) {
-        self.0.replace(certificates);
+        self.change(|parts| parts.configured = certificates);
     }
 
-    /// Whether `others` are those in use.
+    /// Uses these that an authority has issued, for connections from now on.
+    pub fn set_issued(&self, certificates: Vec<Certificate>) {
+        self.change(|parts| parts.issued = certificates);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Parts)) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut parts);
+        // With the lock held: who changes last is seen last.
+        self.used.replace(parts.used());
+    }
+
+    /// Whether `others` are those of the configuration that are in use.
     pub fn is_same(&self, others: &[Certificate]) -> bool {
-        let used = self.list();
+        let used = self.configured();
         used.len() == others.len() && used.iter().zip(others).all(|(used, other)| used.is_same(other))
     }
 
     /// Why `others` must not replace those in use, if so: one of them, which is not in use already, proves
     /// nothing at `now`.
     pub fn objection(&self, others: &[Certificate], now: Duration) -> Option<String> {
-        let used = self.list();
+        let used = self.configured();
         let is_new = |other: &&Certificate| !used.iter().any(|used| used.is_same(other));
         others.iter().filter(is_new).find_map(|other| {
             let reason = other.is_out_of_date(now)?;
@@ -134,9 +182,24 @@ impl CertificateStore {
     }
 }
 
+impl Parts {
+    /// Files go before what was issued, so that a name can be taken out of the hands of an authority.
+    fn used(&self) -> Arc<Vec<Certificate>> {
+        match (self.issued.is_empty(), self.is_stand_in) {
+            (true, _) => Arc::clone(&self.configured),
+            (false, true) => Arc::new(self.issued.clone()),
+            (false, false) => Arc::new(self.configured.iter().chain(&self.issued).cloned().collect()),
+        }
+    }
+}
+
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.choose(hello.server_name())
+        match hello.alpn().is_some_and(is_tls_challenge) {
+            // Never another certificate: the authority would take it for a wrong answer.
+            true => self.challenges.tls_answer(hello.server_name()?),
+            false => self.choose(hello.server_name()),
+        }
     }
 }
 
@@ -178,6 +241,23 @@ mod tests {
             assert!(Arc::ptr_eq(&chosen, &list[expected].key), "{name:?}");
         }
         assert!(list[3].names.is_empty(), "addresses are not asked for");
+    }
+
+    #[test]
+    fn files_go_before_issued_ones_and_those_before_a_stand_in() {
+        let names = |store: &CertificateStore| -> Vec<String> {
+            store.list().iter().map(|certificate| certificate.names[0].clone()).collect()
+        };
+        let store = CertificateStore::new(vec![made(&["file"], (2020, 2040))]);
+        store.set_issued(vec![made(&["a"], (2020, 2040)), made(&["b"], (2020, 2040))]);
+        assert_eq!(names(&store), ["file", "a", "b"]);
+        assert!(store.is_same(&store.configured()), "issued ones are not the configuration's");
+        store.replace(Arc::new(vec![made(&["other"], (2020, 2040))]));
+        assert_eq!(names(&store), ["other", "a", "b"]);
+        let store = CertificateStore::new(vec![made(&["self"], (2020, 2040))]).with_stand_in();
+        assert_eq!(names(&store), ["self"]);
+        store.set_issued(vec![made(&["a"], (2020, 2040))]);
+        assert_eq!(names(&store), ["a"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod address_slots;
 pub mod auth;
 pub mod certificates;
+pub mod challenges;
 pub mod cluster;
 pub mod columns;
 pub mod command;

@@ -4,6 +4,7 @@
 //! like streams and sessions that ended. Shapes are in `types.rs`; how several workers' views
 //! become one is in `merge.rs`.
 
+mod certificates;
 mod channels;
 mod cluster;
 pub(super) mod merge;
@@ -78,6 +79,7 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(kick))
         .routes(routes!(reload::reload))
         .routes(routes!(workers))
+        .routes(routes!(certificates::certificates))
         .routes(routes!(channels::channels, channels::add_channel))
         .routes(routes!(channels::channel, channels::remove_channel))
         .routes(routes!(channels::skip_item))

@@ -226,6 +226,7 @@ fn server_with(setting: Setting) -> Server {
         vod: None,
         moq: None,
         hooks: None,
+        acme: None,
         cluster: None,
     };
     Server { context: Arc::new(context), workers }
