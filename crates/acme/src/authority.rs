@@ -32,7 +32,7 @@ const POLLS: RetryPolicy = RetryPolicy::new()
 const MESSAGE_CHARACTERS_MAX: usize = 500;
 
 /// Who issues certificates. The tests have one without a network.
-pub(crate) trait Authority: Send + 'static {
+pub(crate) trait Authority: Send + Sync + 'static {
     /// Orders a certificate for `names`, in the place of another if that is given. Returns private key and
     /// chain, PEM, neither of them checked.
     fn issue(

@@ -50,7 +50,8 @@ impl Acme {
         let storage = Arc::new(Storage::new(&settings));
         let authority = AcmeAuthority::new(Arc::clone(&settings), Arc::clone(&storage), Arc::clone(&store))?;
         let status = Arc::<AcmeStatus>::default();
-        let manager = Manager::new(&settings, authority, storage, store, Arc::clone(&status), since_1970);
+        let manager =
+            Manager::new(&settings, authority, storage, store, Arc::clone(&status), Box::new(since_1970));
         Ok(Self { status, task: tokio::spawn(manager.run()) })
     }
 

@@ -20,14 +20,16 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How often an authority is asked when it would like a certificate to be renewed, at least and at most.
 const ASK_INTERVAL: (Duration, Duration) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
 
+/// The time since 1970.
+pub(crate) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
+
 /// Orders what is missing or due.
 pub(crate) struct Manager<A> {
     authority: A,
     storage: Arc<Storage>,
     store: Arc<CertificateStore>,
     status: Arc<AcmeStatus>,
-    /// Since 1970.
-    clock: fn() -> Duration,
+    clock: Clock,
     renew_before: Option<Duration>,
     entries: Vec<Entry>,
 }
@@ -54,7 +56,7 @@ impl<A: Authority> Manager<A> {
         storage: Arc<Storage>,
         store: Arc<CertificateStore>,
         status: Arc<AcmeStatus>,
-        clock: fn() -> Duration,
+        clock: Clock,
     ) -> Self {
         let now = clock();
         let entry = |names: &Vec<String>| {
@@ -279,3 +281,6 @@ fn has_names(certificate: &Certificate, names: &[String]) -> bool {
 fn valid(certificate: &Certificate) -> (Duration, Duration) {
     (certificate.not_before, certificate.not_after)
 }
+
+#[cfg(test)]
+mod tests;

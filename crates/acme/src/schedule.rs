@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn failed_orders_are_tried_again_ever_more_rarely() {
-        let minutes = |minutes| Duration::from_secs(60 * minutes);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let cases = [(1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 360), (100, 360), (u32::MAX, 360)];
         for (failures, expected) in cases {
             assert_eq!(retry(failures, None, 0.0), minutes(expected), "after {failures}");

@@ -168,3 +168,95 @@ fn remove(path: &Path) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::settings::ChallengeKind;
+
+    fn storage(root: &Path, directory: &str) -> Storage {
+        Storage::new(&AcmeSettings {
+            orders: Vec::new(),
+            contact: Vec::new(),
+            directory: directory.to_owned(),
+            challenge: ChallengeKind::Tls,
+            state_directory: root.join("state"),
+            external_account: None,
+            extra_roots_pem: Vec::new(),
+            renew_before: None,
+        })
+    }
+
+    fn pem(name: &str) -> String {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        format!("{}{}", made.signing_key.serialize_pem(), made.cert.pem())
+    }
+
+    #[test]
+    fn files_are_the_servers_alone_and_replaced_as_a_whole() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (storage, names) = (storage(root.path(), "https://ca.test/dir"), ["a.test".to_owned()]);
+        assert!(storage.load_certificate(&names).expect("none").is_none());
+        for _ in 0..2 {
+            storage.save_certificate(&names, &pem("a.test")).expect("saved");
+        }
+        let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        let directory = root.path().join("state/ca.test_dir");
+        assert_eq!((mode(&directory), mode(&root.path().join("state"))), (0o700, 0o700));
+        assert_eq!(mode(&directory.join("a.test.pem")), 0o600);
+        let files = std::fs::read_dir(&directory).expect("readable").count();
+        assert_eq!(files, 1, "nothing is left over");
+        let certificate = storage.load_certificate(&names).expect("readable").expect("one");
+        assert_eq!(certificate.names, names);
+        // What a server left that was stopped while it wrote.
+        std::fs::write(directory.join("a.test.new"), "half").expect("written");
+        storage.save_certificate(&names, &pem("a.test")).expect("saved");
+    }
+
+    #[test]
+    fn each_authority_has_a_directory_of_its_own() {
+        let root = Path::new("/s");
+        let of = |directory: &str| storage(root, directory).directory.display().to_string();
+        assert_eq!(of("https://acme.test/directory"), "/s/state/acme.test_directory");
+        assert_eq!(of("https://acme.test:14000/dir"), "/s/state/acme.test_14000_dir");
+        assert_eq!(of("https://../../etc"), "/s/state/etc");
+    }
+
+    #[test]
+    fn what_is_no_certificate_says_why() {
+        let (mine, other) = (pem("a.test"), pem("b.test"));
+        let at = mine.find("-----BEGIN CERTIFICATE").expect("a certificate");
+        let cases = [
+            (String::new(), "no private key"),
+            (mine[..at].to_owned(), "holds no certificate"),
+            (mine[at..].to_owned(), "no private key"),
+            (format!("{}{other}", &mine[..at]), "not that of the certificate"),
+            (format!("{mine}{}", &other[other.find("-----BEGIN CERT").expect("one")..]), ""),
+            (format!("{mine}{}", mine[at..].repeat(10)), "more than 10"),
+            (format!("{}-----BEGIN CERTIFICATE-----\n%\n-----END CERTIFICATE-----\n", &mine[..at]), "no PEM"),
+        ];
+        for (text, expected) in cases {
+            match certificate(String::new(), text.as_bytes()) {
+                // Both are called the same by the tool that made them.
+                Ok(_) => assert_eq!(expected, ""),
+                Err(error) => {
+                    assert!(error.contains(expected) && !expected.is_empty(), "{expected}: {error}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_account_of_another_time_is_an_error_not_an_end() {
+        let root = tempfile::tempdir().expect("a directory");
+        let storage = storage(root.path(), "https://ca.test/dir");
+        assert!(storage.load_account().expect("none").is_none());
+        storage.write(&storage.account(), b"{\"id\": 7}").expect("written");
+        assert!(storage.load_account().is_err());
+        storage.forget_account().expect("removed");
+        storage.forget_account().expect("removed already");
+        assert!(storage.load_account().expect("none").is_none());
+    }
+}

@@ -186,3 +186,102 @@ fn external_account(config: &Config, refuse: &mut impl FnMut(&str, &str)) -> Opt
 fn padding(text: &str) -> &'static str {
     ["", "===", "==", "="][text.len() % 4]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sources;
+    use crate::resolve::{Resolved, resolve};
+
+    const GOOD: &str = "accept_terms = true\nstate_dir = \"/s\"\n";
+
+    fn resolved(text: &str) -> Result<Resolved, Vec<String>> {
+        let file = Some(("m.toml".to_owned(), format!("[acme]\n{text}")));
+        let config = crate::load(&Sources { file, ..Sources::default() });
+        let resolved = config.and_then(|config| resolve(&config, &|_| None));
+        resolved.map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn each_entry_is_a_certificate() {
+        let text = format!(
+            "{GOOD}domains = [\"A.example\", \"b.example  www.b.example\"]\ncontact = \"a@b.example\""
+        );
+        let resolved = resolved(&text).expect("right");
+        let acme = resolved.acme.expect("orders");
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(acme.orders, [names(&["a.example"]), names(&["b.example", "www.b.example"])]);
+        assert_eq!(acme.contact, ["mailto:a@b.example"]);
+        assert_eq!((acme.challenge, acme.renew_before), (ChallengeKind::Tls, None));
+        assert_eq!(acme.directory, "https://acme-v02.api.letsencrypt.org/directory");
+        // TLS is on, with one that stands in, and challenges are answered by HTTPS alone.
+        let store = resolved.certificates.expect("a certificate");
+        assert_eq!(store.list()[0].names, ["a.example", "b.example", "www.b.example"]);
+        let protocols =
+            |tls: Option<std::sync::Arc<rustls::ServerConfig>>| tls.expect("on").alpn_protocols.clone();
+        assert_eq!(protocols(resolved.worker.https_tls).last().expect("some"), b"acme-tls/1");
+        assert_eq!(protocols(resolved.worker.rtmps_tls), [b"http/1.1"]);
+        assert!(!resolved.worker.https.is_empty() && !resolved.worker.rtmps.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_ordered_without_names() {
+        assert!(resolved("state_dir = \"/s\"").expect("right").acme.is_none());
+    }
+
+    #[test]
+    fn keys_of_accounts_are_read_in_both_alphabets_and_not_shown() {
+        for (text, expected) in
+            [("-_8", vec![0xfb, 0xff]), ("+/8=", vec![0xfb, 0xff]), ("AAEC", vec![0, 1, 2])]
+        {
+            let more = format!("external_account_id = \"kid\"\nexternal_account_key = \"{text}\"");
+            let resolved = resolved(&format!("{GOOD}domains = \"a.example\"\n{more}")).expect(text);
+            let account = resolved.acme.and_then(|acme| acme.external_account).expect("an account");
+            assert_eq!((account.key_id.as_str(), &account.key), ("kid", &expected));
+            assert!(!format!("{account:?}").contains("251"));
+        }
+    }
+
+    #[test]
+    fn mistakes_name_their_key() {
+        let domains = |names: &str| format!("{GOOD}domains = [{names}]");
+        let more = |more: &str| format!("{GOOD}domains = \"a.example\"\n{more}");
+        let long = "a".repeat(64);
+        let cases = [
+            ("domains = \"a.example\"\nstate_dir = \"/s\"".to_owned(), "`acme.accept_terms` must be true"),
+            ("domains = \"a.example\"\naccept_terms = true".to_owned(), "`acme.state_dir` is needed"),
+            (domains("\"*.a.example\""), "`acme.domains` has `*.a.example`, but names with `*` need"),
+            (domains("\"192.0.2.1\""), "which is an address"),
+            (domains("\"a.example\", \"b.example a.example\""), "`acme.domains` has `a.example` twice"),
+            (domains("\" \""), "`acme.domains` has an empty entry"),
+            (domains("\"../../etc/passwd\""), "which is no name of a host"),
+            (domains("\"a..example\""), "which is no name of a host"),
+            (domains("\"-a.example\""), "which is no name of a host"),
+            (domains("\"bücher.example\""), "write international names"),
+            (domains(&format!("\"{long}.example\"")), "which is no name of a host"),
+            (more("contact = \"nobody\""), "`acme.contact` has `nobody`, which is no e-mail address"),
+            (more("contact = \"a@b,c@d\""), "`acme.contact` has"),
+            (more("directory = \"http://a.example/\""), "`acme.directory` is no URL with https://"),
+            (more("directory = \"https://user:word@a.example/\""), "`acme.directory` is no URL"),
+            (more("challenge = \"dns-01\""), "`acme.challenge` cannot be `dns-01`"),
+            (more("ca_file = \"/nowhere\""), "`acme.ca_file` /nowhere:"),
+            (more("external_account_id = \"kid\""), "`acme.external_account_id` needs"),
+            (
+                more("external_account_key = \"AAEC\""),
+                "`acme.external_account_key` needs `acme.external_account_id`",
+            ),
+            (more("external_account_id = \"k\"\nexternal_account_key = \"$secret$\""), "is no base64url"),
+            (
+                more("external_account_id = \"k\"\nexternal_account_key_file = \"/nowhere\""),
+                "_file` /nowhere:",
+            ),
+            (more("[https]\nlisten = []"), "`acme.challenge` needs `https.listen`, which is empty"),
+            (more("challenge = \"http-01\"\n[http]\nlisten = []"), "`acme.challenge` needs `http.listen`"),
+        ];
+        for (text, expected) in cases {
+            let errors = resolved(&text).err().unwrap_or_default();
+            assert!(errors.iter().any(|error| error.contains(expected)), "{expected}\nin {errors:#?}");
+            assert!(!errors.iter().any(|error| error.contains("$secret$")), "{errors:#?}");
+        }
+    }
+}

@@ -24,8 +24,14 @@ fn look_at(certificate: &Certificate, now: Duration) -> Finding {
     let Certificate { source, names, valid: (begin, end) } = certificate;
     let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
     let days = |time: Duration| time.as_secs() / 86_400;
-    let mend =
-        format!("renew it, and put the new one where {source} names it: the server takes it up by itself");
+    let mend = match source.starts_with("`acme.") {
+        true => {
+            "the server renews it by itself: its log and /api/v1/certificates say why it has not".to_owned()
+        }
+        false => {
+            format!("renew it, and put the new one where {source} names it: the server takes it up by itself")
+        }
+    };
     if now < *begin {
         let found =
             format!("{source}, for {names}, is not valid before {} days from now", days(*begin - now) + 1);
@@ -36,7 +42,8 @@ fn look_at(certificate: &Certificate, now: Duration) -> Finding {
             let found = format!("{source}, for {names}, expired {} days ago", days(now - *end));
             Finding::new(Level::Fault, "certificate", found, mend)
         }
-        Some(left) if left < SOON => {
+        // Some are for days only.
+        Some(left) if left < SOON.min((*end - *begin) / 4) => {
             let found = format!("{source}, for {names}, expires in {} days", days(left));
             Finding::new(Level::Warning, "certificate", found, mend)
         }

@@ -7,6 +7,7 @@
 //! Files of `/proc` and `/sys` may be missing, as in containers: that check is then left out, or says that it
 //! does not know, and the others run all the same.
 
+mod acme;
 mod certificates;
 mod clock;
 mod limits;
@@ -20,6 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use acme::Acme;
 pub use certificates::Certificate;
 pub use system::System;
 
@@ -42,6 +44,8 @@ pub struct Wanted {
     pub servers: Vec<(&'static str, String)>,
     /// Certificates of TLS listeners.
     pub certificates: Vec<Certificate>,
+    /// Orders of certificates, if there are any.
+    pub acme: Option<Acme>,
 }
 
 /// A port that a server listens on.
@@ -140,6 +144,7 @@ pub fn examine(wanted: &Wanted, system: &System, now: Duration) -> Vec<Finding> 
     network::examine(wanted, system, &mut findings);
     clock::examine(system, &mut findings);
     certificates::examine(wanted, now, &mut findings);
+    acme::examine(wanted, &mut findings);
     storage::examine(wanted, &mut findings);
     findings
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use ::doctor::{Certificate, Finding, Level, Port, Protocol, System, Wanted};
+use ::acme::settings::ChallengeKind;
+use ::doctor::{Acme, Certificate, Finding, Level, Port, Protocol, System, Wanted};
 use config::resolve::Resolved;
 use recording::settings::FileSettings;
 use serde_json::json;
@@ -45,6 +46,11 @@ fn wanted(resolved: &Resolved) -> Wanted {
         .collect();
     directories.sort();
     directories.dedup();
+    directories.extend(resolved.acme.iter().map(|acme| ("acme.state_dir", acme.state_directory.clone())));
+    if let (Some(store), Some(acme)) = (&resolved.certificates, &resolved.acme) {
+        // As at the start of the server.
+        store.set_issued(::acme::stored(acme));
+    }
     let certificates = resolved.certificates.as_ref().map(|store| store.list()).unwrap_or_default();
     let servers = resolved.cluster.iter().flat_map(|cluster| &cluster.directory.servers);
     Wanted {
@@ -63,6 +69,14 @@ fn wanted(resolved: &Resolved) -> Wanted {
                 valid: (one.not_before, one.not_after),
             })
             .collect(),
+        acme: resolved.acme.as_ref().map(|acme| {
+            let (port, listener, addresses) = match acme.challenge {
+                ChallengeKind::Tls => (443, "https.listen", &worker.https),
+                ChallengeKind::Http => (80, "http.listen", &worker.http),
+            };
+            let listens = addresses.iter().any(|address| address.port() == port);
+            Acme { state_directory: acme.state_directory.clone(), port, listener, listens }
+        }),
     }
 }
 
@@ -164,6 +178,24 @@ mod tests {
         ] {
             assert_eq!(host_and_port(url), expected);
         }
+    }
+
+    #[test]
+    fn ordered_certificates_need_a_directory_and_a_port() {
+        let set = [
+            ("acme.domains", "a.example"),
+            ("acme.accept_terms", "true"),
+            ("acme.state_dir", "/tmp/nowhere/acme"),
+        ];
+        let wanted = wanted_by(&set);
+        assert_eq!(wanted.directories, [("acme.state_dir", "/tmp/nowhere/acme".into())]);
+        let acme = wanted.acme.expect("orders");
+        assert_eq!((acme.port, acme.listener, acme.listens), (443, "https.listen", false));
+        assert_eq!(wanted.certificates[0].names, ["a.example"], "a self-signed one stands in");
+        let wanted =
+            wanted_by(&[&set[..], &[("acme.challenge", "http-01"), ("http.listen", "*:80")]].concat());
+        let acme = wanted.acme.expect("orders");
+        assert_eq!((acme.port, acme.listener, acme.listens), (80, "http.listen", true));
     }
 
     #[test]

@@ -322,7 +322,9 @@ impl Reloader {
         for certificate in certificates.iter() {
             let expiry = certificate.not_after;
             let warned = (expiry, now >= expiry);
-            if now + EXPIRES_SOON < expiry || self.warned.contains(&warned) {
+            // Some are for days only.
+            let soon = EXPIRES_SOON.min(expiry.saturating_sub(certificate.not_before) / 4);
+            if now + soon < expiry || self.warned.contains(&warned) {
                 continue;
             }
             let at = worker_api::time::rfc3339(UNIX_EPOCH + expiry);
