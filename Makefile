@@ -102,7 +102,7 @@ DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server -
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, the directory of a cluster on a newer nats-server than Debian's, other WebRTC stacks, ffmpeg on the other side
-# of a bridge, nginx as origin of channels and pulls, and all of them on three nodes of a cluster.
+# of a bridge, nginx as origin of channels and pulls, all of them on three nodes of a cluster, and Pebble as certificate authority.
 test-interop: test-interop-files test-interop-live
 
 test-interop-files:
@@ -117,6 +117,7 @@ test-interop-live: console
 	$(DEBUG_SERVER)
 	scripts/test-interop-live $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 	scripts/test-interop-uploads $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
+	scripts/test-interop-acme $(TARGET_DIR)/interop $(TARGET_DIR)/debug/millstream
 
 # Thousands of sessions, a million forged packets, ten minutes of drifting clocks: more than every day's run has time for.
 test-full-size: console

@@ -73,7 +73,7 @@ impl AcmeAuthority {
         storage: Arc<Storage>,
         store: Arc<CertificateStore>,
     ) -> Result<Self, String> {
-        let client = AcmeClient::new(&settings.directory, &settings.extra_roots_pem)?;
+        let client = AcmeClient::new(&settings.extra_roots_pem)?;
         Ok(Self { settings, storage, store, client, account: None })
     }
 
@@ -82,7 +82,7 @@ impl AcmeAuthority {
         if let Some(account) = &self.account {
             return Ok(account.clone());
         }
-        let stored = self.storage.load_account().unwrap_or_else(|reason| {
+        let stored = self.storage.run(Storage::load_account).await.unwrap_or_else(|reason| {
             tracing::error!(
                 reason,
                 "the account at the certificate authority cannot be read: a new one is made"
@@ -107,7 +107,8 @@ impl AcmeAuthority {
                 let made = builder.create(&account, self.settings.directory.clone(), external.as_ref()).await;
                 let (account, credentials) = made.map_err(|error| self.explain(error))?;
                 tracing::info!(authority = self.settings.directory, "account registered");
-                if let Err(reason) = self.storage.save_account(&credentials) {
+                if let Err(reason) = self.storage.run(move |storage| storage.save_account(&credentials)).await
+                {
                     tracing::error!(reason, "the account at the certificate authority is not saved");
                 }
                 account
@@ -244,7 +245,8 @@ impl Authority for AcmeAuthority {
             // It was removed there, or the authority has lost its memory.
             tracing::warn!("the certificate authority does not know the account any more: a new one is made");
             self.account = None;
-            self.storage.forget_account().map_err(|reason| Failure::new(Cause::Refused, reason))?;
+            let forgotten = self.storage.run(Storage::forget_account).await;
+            forgotten.map_err(|reason| Failure::new(Cause::Refused, reason))?;
             store.challenges.clear();
             self.order(names, replaced).await
         };
@@ -261,7 +263,9 @@ impl Authority for AcmeAuthority {
         // Not for this alone a new one is made.
         let account = match &self.account {
             Some(account) => account.clone(),
-            None if self.storage.load_account().ok()?.is_some() => self.account().await.ok()?,
+            None if self.storage.run(Storage::load_account).await.ok()?.is_some() => {
+                self.account().await.ok()?
+            }
             None => return None,
         };
         let (info, ask_after) = account.renewal_info(&identifier).await.ok()?;
@@ -282,8 +286,9 @@ fn challenge_certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, Stri
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| format!("no challenge: {error}"))?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    CertifiedKey::from_der(vec![certificate.der().clone()], key, &provider).map_err(|error| error.to_string())
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).map_err(|error| error.to_string())?;
+    // Not compared with the key: rustls reads no certificate with this extension, which is critical.
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 
 /// What names a certificate to its authority (RFC 9773 section 4.1); `None`: it does not say who issued it.

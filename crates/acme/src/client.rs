@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use http::header::{RETRY_AFTER, USER_AGENT};
 use http::uri::Scheme;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -69,14 +69,13 @@ pub(crate) struct AcmeClient(Arc<Inner>);
 
 struct Inner {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    directory: Uri,
     /// What the last refusal said about when to ask again.
     retry_after: Mutex<Option<Duration>>,
 }
 
 impl AcmeClient {
     /// Trusts the system's authorities and those in `extra_roots_pem`.
-    pub(crate) fn new(directory: &str, extra_roots_pem: &[u8]) -> Result<Self, String> {
+    pub(crate) fn new(extra_roots_pem: &[u8]) -> Result<Self, String> {
         let tls = client_config(extra_roots_pem)?;
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -88,9 +87,7 @@ impl AcmeClient {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .build(connector);
-        let directory = directory.parse().map_err(|error| format!("{directory}: {error}"))?;
-        let retry_after = Mutex::default();
-        Ok(Self(Arc::new(Inner { client, directory, retry_after })))
+        Ok(Self(Arc::new(Inner { client, retry_after: Mutex::default() })))
     }
 
     /// What the last refusal said about when to ask again; asked once.
@@ -108,7 +105,8 @@ impl Inner {
             Ok(body) => body.to_bytes(),
             Err(never) => match never {},
         };
-        let is_directory = head.uri == self.directory;
+        // The directory, and what says when to renew.
+        let is_directory = head.method == Method::GET;
         let asked = async {
             let response = self.client.request(Request::from_parts(head, Full::new(body))).await;
             let (head, body) = response.map_err(|error| connection(&error))?.into_parts();
@@ -225,7 +223,7 @@ mod tests {
             }
         });
         let directory = format!("{base}/dir");
-        let client = AcmeClient::new(&directory, pem.as_bytes()).expect("a client");
+        let client = AcmeClient::new(pem.as_bytes()).expect("a client");
         (directory, client)
     }
 
@@ -263,7 +261,7 @@ mod tests {
         assert!(ask(&directory, &client).await.is_ok());
         let plain = directory.replace("https", "http");
         assert!(matches!(ask(&plain, &client).await, Err(ClientError::Url(_))));
-        let stranger = AcmeClient::new(&directory, b"").expect("a client");
+        let stranger = AcmeClient::new(b"").expect("a client");
         assert!(matches!(ask(&directory, &stranger).await, Err(ClientError::Connection(_))));
     }
 
@@ -271,7 +269,7 @@ mod tests {
     async fn an_authority_that_does_not_answer_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let directory = format!("https://localhost:{}/", listener.local_addr().expect("bound").port());
-        let client = AcmeClient::new(&directory, b"").expect("a client");
+        let client = AcmeClient::new(b"").expect("a client");
         assert_eq!(ask(&directory, &client).await.err(), Some(ClientError::Timeout));
     }
 

@@ -21,7 +21,6 @@ pub mod status;
 mod storage;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use worker_api::certificates::{Certificate, CertificateStore};
@@ -83,6 +82,3 @@ pub fn stored(settings: &AcmeSettings) -> Vec<Certificate> {
     };
     settings.orders.iter().filter_map(read).collect()
 }
-
-/// Longest time that the disk may take.
-const DISK_TIMEOUT: Duration = Duration::from_secs(10);

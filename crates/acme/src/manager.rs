@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use worker_api::certificates::{Certificate, CertificateStore};
 
-use crate::DISK_TIMEOUT;
 use crate::authority::{Authority, Suggestion};
 use crate::failure::{Cause, Failure};
 use crate::schedule::{SPACING, random, renewal, retry};
@@ -166,7 +165,7 @@ impl<A: Authority> Manager<A> {
             "certificate issued"
         );
         self.save_again(index).await;
-        let failed = self.on_disk(move |storage| storage.forget_failure(&names)).await;
+        let failed = self.storage.run(move |storage| storage.forget_failure(&names)).await;
         self.note_disk(failed);
     }
 
@@ -190,7 +189,7 @@ impl<A: Authority> Manager<A> {
         );
         entry.last_error = Some(message);
         let names = entry.names.clone();
-        let failed = self.on_disk(move |storage| storage.save_failure(&names, now)).await;
+        let failed = self.storage.run(move |storage| storage.save_failure(&names, now)).await;
         self.note_disk(failed);
     }
 
@@ -224,24 +223,11 @@ impl<A: Authority> Manager<A> {
         let entry = &self.entries[index];
         let Some(pem) = entry.unsaved.clone() else { return };
         let names = entry.names.clone();
-        let saved = self.on_disk(move |storage| storage.save_certificate(&names, &pem)).await;
+        let saved = self.storage.run(move |storage| storage.save_certificate(&names, &pem)).await;
         if saved.is_ok() {
             self.entries[index].unsaved = None;
         }
         self.note_disk(saved);
-    }
-
-    async fn on_disk(
-        &self,
-        write: impl FnOnce(&Storage) -> Result<(), String> + Send + 'static,
-    ) -> Result<(), String> {
-        let storage = Arc::clone(&self.storage);
-        let written = tokio::task::spawn_blocking(move || write(&storage));
-        match tokio::time::timeout(DISK_TIMEOUT, written).await {
-            Ok(Ok(written)) => written,
-            Ok(Err(_)) => Err("the disk could not be written to".to_owned()),
-            Err(_) => Err(format!("the disk did not answer within {} s", DISK_TIMEOUT.as_secs())),
-        }
     }
 
     fn note_disk(&self, written: Result<(), String>) {

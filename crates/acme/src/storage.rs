@@ -13,6 +13,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use instant_acme::AccountCredentials;
@@ -24,6 +25,8 @@ use crate::settings::AcmeSettings;
 
 /// Most certificates in a chain.
 const CHAIN_MAX: usize = 10;
+/// Longest time that the disk may take.
+const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -41,6 +44,20 @@ impl Storage {
         let name: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
         // A host is no `..`.
         Self { directory: settings.state_directory.join(name.trim_matches(['_', '.'])) }
+    }
+
+    /// Reads or writes on a thread of its own, since the disk may be slow, or away.
+    pub(crate) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let storage = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || work(&storage));
+        match tokio::time::timeout(DISK_TIMEOUT, done).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err("the disk could not be used".to_owned()),
+            Err(_) => Err(format!("the disk did not answer within {} s", DISK_TIMEOUT.as_secs())),
+        }
     }
 
     /// The account, if there is one.

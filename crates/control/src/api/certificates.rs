@@ -15,14 +15,14 @@ use crate::Context;
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct CertificateList {
     /// Those in use; the first is for clients that ask for no name, or for one that none has.
-    certificates: Vec<Certificate>,
+    certificates: Vec<UsedCertificate>,
     /// Those that are ordered from an authority (`acme.domains`), in the order of the configuration.
-    orders: Vec<Order>,
+    orders: Vec<CertificateOrder>,
 }
 
 /// A certificate in use.
 #[derive(Debug, Serialize, ToSchema)]
-struct Certificate {
+struct UsedCertificate {
     /// Names in it.
     #[schema(example = json!(["live.example.org"]))]
     names: Vec<String>,
@@ -36,7 +36,7 @@ struct Certificate {
 
 /// A certificate that is ordered from an authority.
 #[derive(Debug, Serialize, ToSchema)]
-struct Order {
+struct CertificateOrder {
     /// Names that it is to have.
     #[schema(example = json!(["live.example.org"]))]
     names: Vec<String>,
@@ -59,14 +59,14 @@ struct Order {
 pub(super) async fn certificates(State(context): State<Arc<Context>>) -> Json<CertificateList> {
     let at = |moment: Duration| rfc3339(UNIX_EPOCH + moment);
     let used = context.reload.certificates.as_ref().map(|store| store.list()).unwrap_or_default();
-    let certificates = used.iter().map(|certificate| Certificate {
+    let certificates = used.iter().map(|certificate| UsedCertificate {
         names: certificate.names.clone(),
         source: certificate.source.clone(),
         not_before: at(certificate.not_before),
         not_after: at(certificate.not_after),
     });
     let orders = context.acme.as_ref().map(|status| status.orders()).unwrap_or_default();
-    let orders = orders.into_iter().map(|order| Order {
+    let orders = orders.into_iter().map(|order| CertificateOrder {
         names: order.names,
         not_after: order.not_after.map(at),
         ordering: order.is_ordering,

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::{Context, counter, counters, gauges};
 
 pub(super) fn encode(context: &Context, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let Some(status) = &context.acme else { return Ok(()) };
+    let status = context.acme.clone().unwrap_or_default();
     let failed = status.failed().map(|(cause, count)| ([("result", cause.name())], count));
     let results = std::iter::once(([("result", "issued")], status.issued())).chain(failed);
     // `_total` is added.
