@@ -23,6 +23,8 @@ use crate::storage::Storage;
 
 /// Time for an order with all that belongs to it.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(300);
+/// How often an order is begun again at once, for reasons that pass.
+const ORDER_TRIES: u32 = 3;
 /// How the authority is asked whether it has looked at the challenges, and whether it has signed.
 const POLLS: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
@@ -235,22 +237,35 @@ impl AcmeAuthority {
 
 impl Authority for AcmeAuthority {
     async fn issue(&mut self, names: &[String], replaced: Option<&Certificate>) -> Result<String, Failure> {
-        let store = Arc::clone(&self.store);
-        let both = async {
-            let first = self.order(names, replaced).await;
-            let is_unknown = |failure: &Failure| failure.message.contains(UNKNOWN_ACCOUNT);
-            if !first.as_ref().is_err_and(is_unknown) {
-                return first;
+        let tries = async {
+            let (mut tries, mut replaced) = (1, replaced);
+            loop {
+                let failure = match self.order(names, replaced).await {
+                    Err(failure) if tries < ORDER_TRIES => failure,
+                    done => return done,
+                };
+                if failure.message.contains(UNKNOWN_ACCOUNT) {
+                    // It was removed there, or the authority has lost its memory.
+                    tracing::warn!(
+                        "the certificate authority does not know the account any more: a new one is made"
+                    );
+                    self.account = None;
+                    let forgotten = self.storage.run(Storage::forget_account).await;
+                    forgotten.map_err(|reason| Failure::new(Cause::Refused, reason))?;
+                } else if failure.message.contains(BAD_NONCE) {
+                    // As often as `instant-acme` tries a request, bad luck can have it.
+                } else if replaced.is_some() && matches!(failure.cause, Cause::Refused | Cause::BadAnswer) {
+                    // Perhaps it is only what is replaced: of another account, replaced already, or forgotten.
+                    tracing::debug!(reason = failure.message, "ordering again as if for the first time");
+                } else {
+                    return Err(failure);
+                }
+                replaced = None;
+                self.store.challenges.clear();
+                tries += 1;
             }
-            // It was removed there, or the authority has lost its memory.
-            tracing::warn!("the certificate authority does not know the account any more: a new one is made");
-            self.account = None;
-            let forgotten = self.storage.run(Storage::forget_account).await;
-            forgotten.map_err(|reason| Failure::new(Cause::Refused, reason))?;
-            store.challenges.clear();
-            self.order(names, replaced).await
         };
-        let issued = tokio::time::timeout(ORDER_TIMEOUT, both).await;
+        let issued = tokio::time::timeout(ORDER_TIMEOUT, tries).await;
         self.store.challenges.clear();
         issued.unwrap_or_else(|_| {
             let message = format!("the order took longer than {} s", ORDER_TIMEOUT.as_secs());
@@ -320,4 +335,5 @@ fn shortened(text: &str) -> String {
     text.chars().map(plain).take(MESSAGE_CHARACTERS_MAX).collect()
 }
 
+const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
