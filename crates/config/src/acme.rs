@@ -263,7 +263,7 @@ mod tests {
             (more("contact = \"a@b,c@d\""), "`acme.contact` has"),
             (more("directory = \"http://a.example/\""), "`acme.directory` is no URL with https://"),
             (more("directory = \"https://user:word@a.example/\""), "`acme.directory` is no URL"),
-            (more("challenge = \"dns-01\""), "`acme.challenge` cannot be `dns-01`"),
+            (more("challenge = \"dns-01\""), "`acme.challenge` cannot be \"dns-01\""),
             (more("ca_file = \"/nowhere\""), "`acme.ca_file` /nowhere:"),
             (more("external_account_id = \"kid\""), "`acme.external_account_id` needs"),
             (
