@@ -102,7 +102,7 @@ DEBUG_SERVER := cargo test --workspace --locked --no-run --quiet --test server -
 
 # SRTP against libsrtp, which must not enter the product's tree: a package of its own. Then MessagePack in Python and C++, MP4 as
 # ffprobe sees it, the directory of a cluster on a newer nats-server than Debian's, other WebRTC stacks, ffmpeg on the other side
-# of a bridge, nginx as origin of channels and pulls, all of them on three nodes of a cluster, and Pebble as certificate authority.
+# of a bridge, nginx as origin of channels and pulls, all of them on three nodes of a cluster; Pebble as certificate authority.
 test-interop: test-interop-files test-interop-live
 
 test-interop-files:

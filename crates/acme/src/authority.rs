@@ -35,16 +35,16 @@ const MESSAGE_CHARACTERS_MAX: usize = 500;
 
 /// Who issues certificates. The tests have one without a network.
 pub(crate) trait Authority: Send + Sync + 'static {
-    /// Orders a certificate for `names`, in the place of another if that is given. Returns private key and
-    /// chain, PEM, neither of them checked.
+    /// Orders a certificate for `names`, in the place of another if that is given. Returns private
+    /// key and chain, PEM, neither of them checked.
     fn issue(
         &mut self,
         names: &[String],
         replaced: Option<&Certificate>,
     ) -> impl Future<Output = Result<String, Failure>> + Send;
 
-    /// When the authority would like `certificate` to be renewed, since 1970 (RFC 9773), and how long that
-    /// holds; `None`: it has no opinion, or tells nobody.
+    /// When the authority would like `certificate` to be renewed, since 1970 (RFC 9773), and how
+    /// long that holds; `None`: it has no opinion, or tells nobody.
     fn renewal_window(
         &mut self,
         certificate: &Certificate,
@@ -122,7 +122,7 @@ impl AcmeAuthority {
     async fn order(&mut self, names: &[String], replaced: Option<&Certificate>) -> Result<String, Failure> {
         let account = self.account().await?;
         let identifiers: Vec<_> = names.iter().map(|name| Identifier::Dns(name.clone())).collect();
-        let replaced = replaced.and_then(|certificate| identifier(certificate));
+        let replaced = replaced.and_then(identifier);
         let wanted = match &replaced {
             Some(replaced) => NewOrder::new(&identifiers).replaces(replaced.clone()),
             None => NewOrder::new(&identifiers),
@@ -255,7 +255,8 @@ impl Authority for AcmeAuthority {
                 } else if failure.message.contains(BAD_NONCE) {
                     // As often as `instant-acme` tries a request, bad luck can have it.
                 } else if replaced.is_some() && matches!(failure.cause, Cause::Refused | Cause::BadAnswer) {
-                    // Perhaps it is only what is replaced: of another account, replaced already, or forgotten.
+                    // Perhaps it is only what is replaced: of another account, replaced already, or
+                    // forgotten.
                     tracing::debug!(reason = failure.message, "ordering again as if for the first time");
                 } else {
                     return Err(failure);
@@ -302,11 +303,13 @@ fn challenge_certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, Stri
     let (certificate, key) = made().map_err(|error: rcgen::Error| format!("no challenge: {error}"))?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).map_err(|error| error.to_string())?;
-    // Not compared with the key: rustls reads no certificate with this extension, which is critical.
+    // Not compared with the key: rustls reads no certificate with this extension, which is
+    // critical.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
 
-/// What names a certificate to its authority (RFC 9773 section 4.1); `None`: it does not say who issued it.
+/// What names a certificate to its authority (RFC 9773 section 4.1); `None`: it does not say who
+/// issued it.
 fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
     let own = certificate.chain().first()?;
     CertificateIdentifier::try_from(own).ok().map(CertificateIdentifier::into_owned)

@@ -1,8 +1,9 @@
-//! HTTPS to the authority: each request has a deadline, each answer a limit of its size, and no redirect is
-//! followed.
+//! HTTPS to the authority: each request has a deadline, each answer a limit of its size, and no
+//! redirect is followed.
 //!
-//! `instant-acme` takes what an authority says at its word: a directory with something that is no URL, or a
-//! time to wait that no clock can count, would end the server. Both are looked at here first.
+//! `instant-acme` takes what an authority says at its word: a directory with something that is no
+//! URL, or a time to wait that no clock can count, would end the server. Both are looked at here
+//! first.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -177,7 +178,8 @@ fn check_url(text: &str) -> Result<(), ClientError> {
 /// All of its addresses must be some. What is no directory at all is refused where it is read.
 fn check_directory(body: &[u8]) -> Result<(), ClientError> {
     let Ok(serde_json::Value::Object(directory)) = serde_json::from_slice(body) else { return Ok(()) };
-    // Beside `meta`, and anything that is there to be ignored (Boulder has such a member), all are URLs.
+    // Beside `meta`, and anything that is there to be ignored (Boulder has such a member), all are
+    // URLs.
     let names = ["newNonce", "newAccount", "newOrder", "renewalInfo"];
     names.iter().filter_map(|name| directory.get(*name)?.as_str()).try_for_each(check_url)
 }
@@ -195,7 +197,8 @@ mod tests {
 
     use super::*;
 
-    /// An authority that answers everything with `answer`, and a client of it. `{base}` is its address.
+    /// An authority that answers everything with `answer`, and a client of it. `{base}` is its
+    /// address.
     async fn authority(answer: &'static str) -> (String, AcmeClient) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
         let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());

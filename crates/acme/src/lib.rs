@@ -1,13 +1,14 @@
 //! Certificates from an authority: ordered, kept on disk, renewed (ACME, RFC 8555).
 //!
 //! ```text
-//! Manager: what is due when ─▶ Authority: an order with its challenges ─▶ CertificateStore, then Storage
+//! Manager: what is due ─▶ Authority: an order with its challenges ─▶ CertificateStore, Storage
 //! ```
 //!
-//! A server begins with what is on disk, or with what `config` has given it, and orders in the background, on
-//! the runtime of the control side. The last certificate stays in use through all failures. The authority is
-//! trusted to issue certificates and no further: each request has a deadline and a limit of its size, and a
-//! certificate is used only if it fits the key, has the names and is valid.
+//! A server begins with what is on disk, or with what `config` has given it, and orders in the
+//! background, on the runtime of the control side. The last certificate stays in use through all
+//! failures. The authority is trusted to issue certificates and no further: each request has a
+//! deadline and a limit of its size, and a certificate is used only if it fits the key, has the
+//! names and is valid.
 //!
 //! Challenges are answered by `worker_api::challenges`, over the ports that are there for clients.
 
@@ -40,7 +41,8 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// Uses what is on disk at once, in `store`, and orders what is missing or due; in a tokio runtime.
+    /// Uses what is on disk at once, in `store`, and orders what is missing or due; in a tokio
+    /// runtime.
     ///
     /// # Errors
     /// The authority cannot be talked to with these settings: a sentence.
@@ -65,8 +67,8 @@ impl Acme {
     }
 }
 
-/// The certificates of earlier orders that are on disk. One that cannot be read is left out and logged: it is
-/// ordered again.
+/// The certificates of earlier orders that are on disk. One that cannot be read is left out and
+/// logged: it is ordered again.
 pub fn stored(settings: &AcmeSettings) -> Vec<Certificate> {
     let storage = Storage::new(settings);
     let read = |names: &Vec<String>| match storage.load_certificate(names) {

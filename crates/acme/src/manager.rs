@@ -16,7 +16,8 @@ use crate::storage::{Storage, certificate};
 
 /// Longest time without a look at the clock.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
-/// How often an authority is asked when it would like a certificate to be renewed, at least and at most.
+/// How often an authority is asked when it would like a certificate to be renewed, at least and at
+/// most.
 const ASK_INTERVAL: (Duration, Duration) = (Duration::from_secs(3_600), Duration::from_secs(86_400));
 
 /// The time since 1970.

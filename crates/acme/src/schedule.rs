@@ -1,6 +1,7 @@
 //! When a certificate is renewed, and when an order that failed is tried again: arithmetic alone.
 //!
-//! `random` is uniform in `0.0..1.0`, so that servers which were started together do not ask together.
+//! `random` is uniform in `0.0..1.0`, so that servers which were started together do not ask
+//! together.
 
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ const RETRY_MAX: Duration = Duration::from_secs(6 * 3_600);
 /// No authority can make the server wait longer: its certificates may be about to expire.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
-/// When a certificate that is valid from `begin` to `end` is renewed: `before` its end, which is a third of
-/// its life if it is not given and no more than half of it in any case, and a tenth of that later at most.
+/// When a certificate that is valid from `begin` to `end` is renewed: `before` its end, which is a
+/// third of its life if it is not given and no more than half of it in any case, and a tenth of
+/// that later at most.
 ///
 /// `suggested` is what the authority would like (RFC 9773), which counts if it is earlier.
 pub(crate) fn renewal(

@@ -1,13 +1,13 @@
 //! Account and certificates on disk, one directory per authority.
 //!
 //! ```text
-//! STATE_DIR/acme-v02.api.letsencrypt.org_directory/account.json    the account with its key
-//!                                                  NAME.pem        private key and chain of a certificate
-//!                                                  NAME.failed     when an order for it last failed
+//! STATE_DIR/HOST_PATH/account.json    the account with its key
+//!                     NAME.pem        private key and chain of a certificate
+//!                     NAME.failed     when an order for it last failed
 //! ```
 //!
-//! Key and chain are in one file, so that they always belong together. Each file is written beside its place,
-//! synced and renamed: whenever the machine stops, the old one or the new one is there.
+//! Key and chain are in one file, so that they always belong together. Each file is written beside
+//! its place, synced and renamed: whenever the machine stops, the old one or the new one is there.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -38,7 +38,8 @@ pub(crate) struct Storage {
 
 impl Storage {
     pub(crate) fn new(settings: &AcmeSettings) -> Self {
-        // Another authority has other accounts, and a certificate for trials must not be taken for a real one.
+        // Another authority has other accounts, and a certificate for trials must not be taken for
+        // a real one.
         let (_, name) = settings.directory.split_once("://").unwrap_or(("", &settings.directory));
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.' || letter == '-';
         let name: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();
@@ -77,8 +78,8 @@ impl Storage {
         remove(&self.account())
     }
 
-    /// The certificate that was ordered for `names`, if there is one; whatever its time, since an expired one is
-    /// no worse than none.
+    /// The certificate that was ordered for `names`, if there is one; whatever its time, since an
+    /// expired one is no worse than none.
     pub(crate) fn load_certificate(&self, names: &[String]) -> Result<Option<Certificate>, String> {
         let path = self.file(names, "pem");
         let Some(pem) = read(&path)? else { return Ok(None) };
@@ -151,8 +152,8 @@ pub(crate) fn certificate(source: String, pem: &[u8]) -> Result<Certificate, Str
     Certificate::new(source, chain, key)
 }
 
-/// Whether each certificate is followed by that of its issuer, by name. Whether they are trusted is the business
-/// of clients.
+/// Whether each certificate is followed by that of its issuer, by name. Whether they are trusted is
+/// the business of clients.
 fn is_chain(chain: &[CertificateDer<'_>]) -> Result<(), String> {
     let mut issuer: Option<Vec<u8>> = None;
     for certificate in chain {

@@ -1,7 +1,8 @@
-//! `/.well-known/acme-challenge/`: what a certificate authority asks to see that a name is this server's (http-01).
+//! `/.well-known/acme-challenge/`: what a certificate authority asks to see that a name is this
+//! server's (http-01).
 //!
-//! Open to everybody, since authorities ask from anywhere (RFC 8555 section 8.3); the answer proves something to
-//! whoever made the token, and is there only while an order is open.
+//! Open to everybody, since authorities ask from anywhere (RFC 8555 section 8.3); the answer proves
+//! something to whoever made the token, and is there only while an order is open.
 
 use std::sync::Arc;
 

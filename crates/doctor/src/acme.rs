@@ -1,4 +1,5 @@
-//! Certificates from an authority: where the keys are kept, and the port that the authority asks at.
+//! Certificates from an authority: where the keys are kept, and the port that the authority asks
+//! at.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! What certificate authorities ask of this server to see that it has the names it orders a certificate for:
-//! by TLS (tls-alpn-01, RFC 8737) and by HTTP (http-01, RFC 8555 section 8.3).
+//! What certificate authorities ask of this server to see that it has the names it orders a
+//! certificate for: by TLS (tls-alpn-01, RFC 8737) and by HTTP (http-01, RFC 8555 section 8.3).
 //!
-//! There is something to answer only while an order is open. Workers ask only about handshakes that say they
-//! are such a challenge, control about requests for one path; both find the answers here. `acme` puts them
-//! in.
+//! There is something to answer only while an order is open. Workers ask only about handshakes that
+//! say they are such a challenge, control about requests for one path; both find the answers here.
+//! `acme` puts them in.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,7 +31,8 @@ struct Answers {
 }
 
 impl Challenges {
-    /// Shows `key` to handshakes with a challenge for `name`, in lower case. False: there is no room.
+    /// Shows `key` to handshakes with a challenge for `name`, in lower case. False: there is no
+    /// room.
     pub fn answer_tls(&self, name: String, key: CertifiedKey) -> bool {
         let mut answers = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let has_room = answers.tls.len() < ANSWERS_MAX;
@@ -75,7 +76,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// Whether a client with these protocols (ALPN) is an authority with a challenge (RFC 8737 section 3).
+/// Whether a client with these protocols (ALPN) is an authority with a challenge (RFC 8737 section
+/// 3).
 pub fn is_tls_challenge<'a>(mut protocols: impl Iterator<Item = &'a [u8]>) -> bool {
     protocols.next() == Some(TLS_PROTOCOL) && protocols.next().is_none()
 }

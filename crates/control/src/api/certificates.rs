@@ -16,7 +16,8 @@ use crate::Context;
 pub(super) struct CertificateList {
     /// Those in use; the first is for clients that ask for no name, or for one that none has.
     certificates: Vec<UsedCertificate>,
-    /// Those that are ordered from an authority (`acme.domains`), in the order of the configuration.
+    /// Those that are ordered from an authority (`acme.domains`), in the order of the
+    /// configuration.
     orders: Vec<CertificateOrder>,
 }
 
