@@ -23,6 +23,7 @@ fn answers_have_the_documented_shape_with_and_without_streams() {
         ("/api/v1/streams", "/api/v1/streams"),
         ("/api/v1/sessions", "/api/v1/sessions"),
         ("/api/v1/workers", "/api/v1/workers"),
+        ("/api/v1/certificates", "/api/v1/certificates"),
     ];
     check_all(&lists);
 

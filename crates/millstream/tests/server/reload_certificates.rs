@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use serde_json::json;
 use worker_api::time::since_1970;
 
 use crate::common::TIMEOUT;
@@ -114,6 +115,33 @@ fn a_client_gets_the_certificate_of_its_name_on_every_door() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
+}
+
+#[test]
+fn certificates_that_were_ordered_are_used_at_once_while_the_authority_is_away() {
+    let dir = ScratchDir::new();
+    let kept = pair("a.example", 2040);
+    // Nobody listens there.
+    let account = dir.path().join("state/127.0.0.1_1_dir");
+    fs::create_dir_all(&account).expect("a directory");
+    fs::write(account.join("a.example.pem"), format!("{}{}", kept.key, kept.chain)).expect("written");
+    let server = Server::spawn(&format!(
+        "[acme]\ndomains = [\"a.example\", \"b.example\"]\naccept_terms = true\nstate_dir = {:?}\n\
+         directory = \"https://127.0.0.1:1/dir\"\n",
+        dir.path().join("state"),
+    ));
+    for address in [server.https, server.rtmps, server.rtsps].map(|address| address.expect("TLS")) {
+        assert!(shown(address, "a.example") == kept.der);
+        assert!(shown(address, "b.example") == kept.der, "the first for all others");
+    }
+    let failed = "millstream_acme_orders_total{result=\"unreachable\"} 1";
+    eventually("the other order fails", || metrics(&server).contains(failed).then_some(()));
+    let orders = server.api("/api/v1/certificates")["orders"].clone();
+    let of = |index: usize| json!([orders[index]["failures"], orders[index]["not_after"]]);
+    assert_eq!(of(0), json!([0, "2040-01-01T00:00:00.000Z"]));
+    assert_eq!(of(1), json!([1, null]));
+    let token = http::get(server.http, "/.well-known/acme-challenge/token").expect("an answer");
+    assert_eq!(token.status, 404, "nothing is asked");
 }
 
 #[test]
