@@ -237,6 +237,8 @@ impl AcmeAuthority {
 
 impl Authority for AcmeAuthority {
     async fn issue(&mut self, names: &[String], replaced: Option<&Certificate>) -> Result<String, Failure> {
+        // Of another order.
+        let _ = self.client.take_retry_after();
         let tries = async {
             let (mut tries, mut replaced) = (1, replaced);
             loop {
@@ -340,3 +342,6 @@ fn shortened(text: &str) -> String {
 
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+#[cfg(test)]
+mod tests;

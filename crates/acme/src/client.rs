@@ -188,46 +188,16 @@ const AGENT: &str = concat!("millstream/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]
 mod tests {
-    use rustls::ServerConfig;
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
-    use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::test_server;
 
     /// An authority that answers everything with `answer`, and a client of it. `{base}` is its
     /// address.
-    async fn authority(answer: &'static str) -> (String, AcmeClient) {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-        let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-        let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")];
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .expect("a configuration");
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let base = format!("https://localhost:{}", listener.local_addr().expect("bound").port());
-        let (tls, text) = (TlsAcceptor::from(Arc::new(tls)), answer.replace("{base}", &base));
-        tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let Ok(mut connection) = tls.accept(socket).await else { continue };
-                let _ = connection.read(&mut [0; 4096]).await;
-                let _ = connection.write_all(text.as_bytes()).await;
-                if text.ends_with("endless\n") {
-                    while connection.write_all(&[b'x'; 65_536]).await.is_ok() {}
-                }
-                let _ = connection.shutdown().await;
-            }
-        });
-        let directory = format!("{base}/dir");
-        let client = AcmeClient::new(pem.as_bytes()).expect("a client");
-        (directory, client)
+    async fn authority(answer: String) -> (String, AcmeClient) {
+        let (base, pem) = test_server::start(move |_, base| answer.replace("{base}", base)).await;
+        (format!("{base}/dir"), AcmeClient::new(pem.as_bytes()).expect("a client"))
     }
 
     async fn ask(url: &str, client: &AcmeClient) -> Result<BytesResponse, ClientError> {
@@ -239,7 +209,7 @@ mod tests {
     async fn answers_that_no_authority_should_give_are_refused() {
         let cases = [
             ("HTTP/1.1 302 Found\r\nlocation: {base}/other\r\ncontent-length: 0\r\n\r\n", "redirects"),
-            ("HTTP/1.1 200 OK\r\n\r\nendless\n", "longer than"),
+            ("HTTP/1.1 200 OK\r\n\r\nendless", "longer than"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "cannot be reached"),
             ("SSH-2.0-server\r\n", "cannot be reached"),
             (
@@ -252,7 +222,7 @@ mod tests {
             ),
         ];
         for (answer, expected) in cases {
-            let (directory, client) = authority(answer).await;
+            let (directory, client) = authority(answer.to_owned()).await;
             let error = ask(&directory, &client).await.err().expect(answer).to_string();
             assert!(error.contains(expected), "{answer}: {error}");
         }
@@ -260,7 +230,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_https_to_a_trusted_server_is_spoken() {
-        let (directory, client) = authority("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").await;
+        let (directory, client) =
+            authority("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_owned()).await;
         assert!(ask(&directory, &client).await.is_ok());
         let plain = directory.replace("https", "http");
         assert!(matches!(ask(&plain, &client).await, Err(ClientError::Url(_))));
@@ -288,7 +259,7 @@ mod tests {
             ("-5", None),
         ] {
             let answer = format!("HTTP/1.1 429 No\r\nretry-after: {value}\r\ncontent-length: 2\r\n\r\n{{}}");
-            let (directory, client) = authority(answer.leak()).await;
+            let (directory, client) = authority(answer).await;
             let response = ask(&directory, &client).await.expect("an answer");
             assert_eq!(client.take_retry_after(), expected, "{value}");
             let given =

@@ -20,6 +20,8 @@ mod schedule;
 pub mod settings;
 pub mod status;
 mod storage;
+#[cfg(test)]
+mod test_server;
 
 use std::sync::Arc;
 
