@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Starts one that gives each request line, with its own address, to `answer`. Returns its address and
-/// the certificate to trust. An answer that ends in `endless` goes on for ever.
+/// Starts one that gives each request line, with its own address, to `answer`. Returns its address
+/// and the certificate to trust. An answer that ends in `endless` goes on for ever.
 pub(crate) async fn start(answer: impl Fn(&str, &str) -> String + Send + 'static) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());

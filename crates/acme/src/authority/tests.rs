@@ -56,11 +56,12 @@ async fn order(answer: impl Fn(&str, &str) -> String + Send + 'static) -> (Failu
 }
 
 fn authorization(name: &str, status: &str, kind: &str) -> String {
-    format!(
-        "{{\"identifier\": {{\"type\": \"dns\", \"value\": \"{name}\"}}, \"status\": \"{status}\", \"challenges\": \
-         [{{\"type\": \"{kind}\", \"url\": \"https://localhost/c\", \"status\": \"pending\", \"token\": \
-         \"token\"}}]}}"
-    )
+    let challenge = serde_json::json!({
+        "type": kind, "url": "https://localhost/c", "status": "pending", "token": "token",
+    });
+    let identifier = serde_json::json!({ "type": "dns", "value": name });
+    let all = serde_json::json!({ "identifier": identifier, "status": status, "challenges": [challenge] });
+    all.to_string()
 }
 
 #[tokio::test]
