@@ -23,6 +23,9 @@ const ASK_INTERVAL: (Duration, Duration) = (Duration::from_secs(3_600), Duration
 /// The time since 1970.
 pub(crate) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 
+/// How old a certificate must be to be renewed because the authority suggests it.
+const SUGGESTED_AGE_MIN: Duration = Duration::from_secs(86_400);
+
 /// Orders what is missing or due.
 pub(crate) struct Manager<A> {
     authority: A,
@@ -211,6 +214,8 @@ impl<A: Authority> Manager<A> {
         entry.ask_at = now + ask_after;
         if let Some(Suggestion { window: (begin, end), .. }) = suggestion {
             let at = begin + end.saturating_sub(begin).mul_f64(random());
+            // One that always wants another certificate gets one a day.
+            let at = at.max(valid.0 + SUGGESTED_AGE_MIN);
             let due = renewal(valid, self.renew_before, Some(at), random());
             if due < entry.due {
                 tracing::info!(names = ?entry.names, "the certificate authority suggests an earlier renewal");
