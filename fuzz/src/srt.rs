@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use srt::{
-    Accept, Call, Caller, Connection, CookieSecret, DATAGRAM_BYTES_MAX, Incoming, KeyLength, Limits, Packet,
-    Passphrase, SequenceNumber, SocketId, StreamId,
+    Accept, Call, Caller, CipherMode, Connection, CookieSecret, DATAGRAM_BYTES_MAX, Incoming, KeyLength,
+    Limits, Packet, Passphrase, SequenceNumber, SocketId, StreamId,
 };
 
 /// A check: panics if `data` shows something wrong.
@@ -25,8 +25,8 @@ fn limits() -> Limits {
 }
 
 /// Both ends of a connection, which have not been given anything yet.
-fn pair(now: Instant, is_encrypted: bool) -> Option<(Connection, Connection)> {
-    let passphrase = is_encrypted.then(|| Passphrase::new("correct horse")).flatten();
+fn pair(now: Instant, cipher: Option<CipherMode>) -> Option<(Connection, Connection)> {
+    let passphrase = cipher.and_then(|_| Passphrase::new("correct horse"));
     let call = Call {
         socket: SocketId(1),
         initial: SequenceNumber::new(0x7fff_fff0),
@@ -34,7 +34,7 @@ fn pair(now: Instant, is_encrypted: bool) -> Option<(Connection, Connection)> {
         receive_latency: Duration::from_millis(20),
         send_latency: Duration::from_millis(20),
         latency_max: Duration::from_secs(1),
-        encryption: passphrase.clone().map(|passphrase| (passphrase, KeyLength::Aes128)),
+        encryption: passphrase.clone().zip(cipher).map(|(text, mode)| (text, KeyLength::Aes128, mode)),
         timeout: Duration::from_secs(3),
         limits: limits(),
     };
@@ -66,7 +66,8 @@ fn pair(now: Instant, is_encrypted: bool) -> Option<(Connection, Connection)> {
 pub fn srt_connection(data: &[u8]) {
     let Some((&options, mut rest)) = data.split_first() else { return };
     let start = Instant::now();
-    let (sending, receiving) = pair(start, options & 1 != 0).expect("both are ours");
+    let mode = if options & 4 != 0 { CipherMode::Gcm } else { CipherMode::Ctr };
+    let (sending, receiving) = pair(start, (options & 1 != 0).then_some(mode)).expect("both are ours");
     let mut connection = if options & 2 != 0 { sending } else { receiving };
     let mut now = start;
     let mut out = [0; DATAGRAM_BYTES_MAX];
@@ -96,7 +97,7 @@ pub fn srt_connection(data: &[u8]) {
         }
         let status = connection.status(now);
         for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
-            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * 188));
+            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * (188 + 16)));
         }
     }
 }

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use srt::{KeyLength, Passphrase, STREAM_ID_BYTES_MAX};
+use srt::{CipherMode, KeyLength, Passphrase, STREAM_ID_BYTES_MAX};
 use url::Url;
 
 /// Delay where the URL names none.
 const LATENCY: Duration = Duration::from_millis(120);
 /// Most that a URL may ask for.
 const LATENCY_ASKED_MS_MAX: u64 = u16::MAX as u64;
-/// A listener to call: `srt://host:port?streamid=..&latency=..&passphrase=..&pbkeylen=..&program=..`.
+
+/// A listener to call: `srt://host:port?streamid=..&latency=..&passphrase=..&pbkeylen=..&cryptomode=..`.
 #[derive(Clone)]
 pub struct SrtUrl {
     /// Name or address.
@@ -22,7 +23,7 @@ pub struct SrtUrl {
     /// Delay that is asked for.
     pub latency: Duration,
     /// What payloads are encrypted by.
-    pub passphrase: Option<(Passphrase, KeyLength)>,
+    pub passphrase: Option<(Passphrase, KeyLength, CipherMode)>,
     /// The number of the program. `None`: the first one with a track that is carried.
     pub program: Option<u16>,
     /// All of it, to tell two apart.
@@ -43,7 +44,7 @@ impl SrtUrl {
         let invalid = || "cannot use its URL: `srt://` takes a host and a port".to_owned();
         let url = Url::parse(text).map_err(|_| invalid())?;
         let (host, port) = url.host_str().zip(url.port()).ok_or_else(invalid)?;
-        let mut key = (None, KeyLength::Aes128);
+        let mut key = (None, KeyLength::Aes128, CipherMode::Ctr);
         let mut found = Self {
             host: host.to_owned(),
             port,
@@ -80,6 +81,16 @@ impl SrtUrl {
                     key.1 = length.unwrap_or(KeyLength::Aes128);
                     length.is_some()
                 }
+                // By libsrt's numbers as well, of which 0 leaves it to the caller.
+                "cryptomode" => {
+                    let mode = match value.as_str() {
+                        "ctr" | "0" | "1" => Some(CipherMode::Ctr),
+                        "gcm" | "2" => Some(CipherMode::Gcm),
+                        _ => None,
+                    };
+                    key.2 = mode.unwrap_or_default();
+                    mode.is_some()
+                }
                 "program" => {
                     found.program = value.parse().ok().filter(|number| *number != 0);
                     found.program.is_some()
@@ -98,13 +109,18 @@ impl SrtUrl {
                     "latency" => format!("milliseconds, at most {LATENCY_ASKED_MS_MAX}"),
                     "passphrase" => "10 to 80 bytes".to_owned(),
                     "pbkeylen" => "16, 24 or 32".to_owned(),
+                    "cryptomode" => "`ctr` or `gcm`".to_owned(),
                     "program" => format!("a number from 1 to {}", u16::MAX),
                     _ => "`caller`".to_owned(),
                 };
                 return Err(format!("cannot use its URL: `{name}` has to be {allowed}"));
             }
         }
-        found.passphrase = key.0.map(|passphrase| (passphrase, key.1));
+        // Whoever asks for it counts on it.
+        if key.2 == CipherMode::Gcm && key.0.is_none() {
+            return Err("cannot use its URL: `cryptomode` needs a `passphrase`".to_owned());
+        }
+        found.passphrase = key.0.map(|passphrase| (passphrase, key.1, key.2));
         Ok(found)
     }
 
@@ -144,7 +160,19 @@ mod tests {
         assert_eq!(url.to_string(), "srt://media.example:9000?...");
         assert_eq!((url.host.as_str(), url.port, url.program), ("media.example", 9000, Some(7)));
         assert_eq!((url.stream_id.as_str(), url.latency.as_millis()), ("read:live/cam?token=secret", 400));
-        assert_eq!(url.passphrase.map(|(_, length)| length), Some(KeyLength::Aes256));
+        let expected = Some((KeyLength::Aes256, CipherMode::Ctr));
+        assert_eq!(url.passphrase.map(|(_, length, mode)| (length, mode)), expected);
+        for (value, expected) in [
+            ("ctr", CipherMode::Ctr),
+            ("0", CipherMode::Ctr),
+            ("1", CipherMode::Ctr),
+            ("gcm", CipherMode::Gcm),
+            ("2", CipherMode::Gcm),
+        ] {
+            let url = SrtUrl::parse(&format!("srt://h:1?cryptomode={value}&passphrase=much%20secret"));
+            let mode = url.expect("a URL").passphrase.map(|(.., mode)| mode);
+            assert_eq!(mode, Some(expected), "{value}");
+        }
         let url = SrtUrl::parse("srt://[::1]:9000?streamid=#!::r=live/cam,m=request").expect("a URL");
         assert_eq!(url.stream_id, "#!::r=live/cam,m=request");
         let long = format!("srt://h:1?streamid={}", "x".repeat(513));
@@ -153,6 +181,8 @@ mod tests {
             ("srt://media.example", "takes a host and a port"),
             ("srt://h:1?passphrase=short", "`passphrase` has to be 10 to 80 bytes"),
             ("srt://h:1?pbkeylen=20", "`pbkeylen` has to be 16, 24 or 32"),
+            ("srt://h:1?cryptomode=GCM&passphrase=0123456789", "`cryptomode` has to be `ctr` or `gcm`"),
+            ("srt://h:1?cryptomode=gcm", "`cryptomode` needs a `passphrase`"),
             ("srt://h:1?latency=99999", "`latency` has to be milliseconds, at most 65535"),
             ("srt://h:1?mode=listener", "`mode` has to be `caller`"),
             ("srt://h:1?transtype=file", "has no option `transtype`"),

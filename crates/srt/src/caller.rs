@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::cipher::{CipherMode, KeyLength};
 use crate::connection::{Agreed, Connection, Limits};
 use crate::handshake::{Capabilities, Handshake, Kind, Writing};
-use crate::keys::{KeyLength, Keys, Passphrase};
+use crate::keys::{Keys, Passphrase};
 use crate::listener::payload_max;
 use crate::peer_clock::PeerClock;
 use crate::sequence::SequenceNumber;
@@ -12,6 +13,9 @@ use crate::wire::{Body, Control, DATAGRAM_BYTES_MAX, MTU, Packet, SocketId, word
 
 /// Time after which a packet that was not answered is sent again (section 4.3).
 const REPEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What libsrt says in place of key material whose cipher it does not take.
+const BAD_CRYPTO_MODE: u32 = 5;
 
 /// What a caller wants.
 #[derive(Debug, Clone)]
@@ -29,7 +33,7 @@ pub struct Call {
     /// The most delay of what is received that is agreed to.
     pub latency_max: Duration,
     /// What payloads are encrypted by.
-    pub encryption: Option<(Passphrase, KeyLength)>,
+    pub encryption: Option<(Passphrase, KeyLength, CipherMode)>,
     /// A listener that has not answered after this long is dropped.
     pub timeout: Duration,
     /// Limits of the connection.
@@ -49,6 +53,8 @@ pub enum CallError {
     Malformed,
     /// It did not agree to the passphrase.
     BadSecret,
+    /// It does not have AES-GCM, or not as it is safe.
+    Crypto,
 }
 
 impl CallError {
@@ -59,12 +65,14 @@ impl CallError {
             Self::Version => "the listener speaks an older version of SRT",
             Self::Malformed => "the listener's answer is not a valid one",
             Self::BadSecret => "the listener has another passphrase, or none",
+            Self::Crypto => "the listener has no AES-GCM, or that of libsrt 1.5.3, which is not safe",
             Self::Rejected(code) => match code {
                 1002 => "the listener's application refused the connection",
                 1003 => "the listener has no room",
                 1010 => "the listener has another passphrase",
                 1011 => "the listener has a passphrase and this end has none, or the other way around",
                 1016 => "the listener gave the connection up",
+                1017 => "the listener asks for the other `cryptomode`",
                 1400 => "the listener does not understand the stream id",
                 1401 => "the listener asks for a valid token",
                 1402 | 1503 => "the listener takes no more sessions",
@@ -94,7 +102,8 @@ pub struct Caller {
 impl Caller {
     /// Begins to call. With encryption it takes about half a millisecond.
     pub fn new(now: Instant, call: Call) -> Self {
-        let keys = call.encryption.as_ref().map(|(passphrase, length)| Keys::generate(passphrase, *length));
+        let encryption = call.encryption.as_ref();
+        let keys = encryption.map(|(passphrase, length, mode)| Keys::generate(passphrase, *length, *mode));
         Self { call, keys, cookie: None, started_at: now, next_at: now }
     }
 
@@ -183,12 +192,18 @@ impl Caller {
         if handshake.socket == SocketId(0) || handshake.mtu < 76 {
             return Err(CallError::Malformed);
         }
+        if self.keys.as_ref().map(Keys::mode) == Some(CipherMode::Gcm) && !theirs.has_safe_gcm() {
+            return Err(CallError::Crypto);
+        }
         match (&self.keys, extensions.keys) {
             (None, None) => {}
             // A listener without a passphrase may let a caller in that has one, and not understand it: what
             // it says in a word. One that does not echo the keys has not taken them.
             (Some(keys), Some(answer)) if answer == keys.write() => {}
             (None, Some(state)) if state.len() == 4 && word(state, 0) == 0 => {}
+            (Some(_), Some(state)) if state.len() == 4 && word(state, 0) == BAD_CRYPTO_MODE => {
+                return Err(CallError::Crypto);
+            }
             _ => return Err(CallError::BadSecret),
         }
         let ms = |time: Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);

@@ -4,10 +4,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::cipher::CipherMode;
 use crate::keys::Keys;
 use crate::pacer::Pacer;
 use crate::peer_clock::PeerClock;
-use crate::receiver::{Arrival, Receiver};
+use crate::receiver::{Arrival, Opened, Receiver};
 use crate::round_trip::RoundTrip;
 use crate::sender::Sender;
 use crate::sequence::SequenceNumber;
@@ -92,6 +93,8 @@ pub enum DropReason {
     Duplicate,
     /// There is no room for it.
     NoRoom,
+    /// It is not what the peer has sent, as AES-GCM shows, or there is no key for it.
+    Forged,
 }
 
 /// What happened on a connection, since it began.
@@ -111,7 +114,7 @@ pub struct Counters {
     pub late_in: u64,
     /// Packets for which there was no room.
     pub no_room_in: u64,
-    /// Packets for which there was no key.
+    /// Packets for which there was no key, and those that AES-GCM shows to be forged.
     pub undecrypted_in: u64,
     /// What came and was no packet of this connection.
     pub invalid_in: u64,
@@ -173,6 +176,9 @@ struct Encryption {
     /// Packets sent with the current key.
     packets: u64,
     refresh: Refresh,
+    /// The peer has sent by AES-GCM. Both ends begin with one key and number packets alike: what was sent
+    /// here as well would have nonces that are used.
+    has_opened: bool,
 }
 
 /// Where this end is in changing its key.
@@ -288,6 +294,8 @@ impl Connection {
     pub(crate) fn new(now: Instant, agreed: Agreed) -> Self {
         let Agreed { local, peer, limits, receive_latency, send_latency, payload_max, epoch, .. } = agreed;
         let window = limits.window_packets;
+        let overhead = agreed.keys.as_ref().map_or(0, |keys| keys.mode().overhead_bytes());
+        let payload_max = payload_max - overhead;
         let receiver = Receiver::new(
             agreed.receive_first,
             agreed.peer_clock,
@@ -298,7 +306,8 @@ impl Connection {
         let encryption = agreed.keys.map(|receiving| {
             let sending = receiving.for_sending();
             let current = sending.first();
-            Box::new(Encryption { receiving, sending, current, packets: 0, refresh: Refresh::None })
+            let (refresh, packets, has_opened) = (Refresh::None, 0, false);
+            Box::new(Encryption { receiving, sending, current, packets, refresh, has_opened })
         });
         Self {
             local,
@@ -336,7 +345,7 @@ impl Connection {
     pub fn handle_packet(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {
         let handled = match Packet::read(datagram) {
             _ if self.end.is_some() => return Ok(()),
-            Ok(Packet::Data(data)) if data.destination == self.local => self.data(now, &data),
+            Ok(Packet::Data(data)) if data.destination == self.local => self.data(now, &data, datagram),
             Ok(Packet::Control(control)) if control.destination == self.local => self.control(now, &control),
             Ok(_) => Err(DropReason::Misaddressed),
             Err(_) => Err(DropReason::Invalid),
@@ -346,40 +355,44 @@ impl Connection {
             Err(DropReason::Late | DropReason::Duplicate) => self.counters.late_in += 1,
             Err(DropReason::NoRoom) => self.counters.no_room_in += 1,
             Err(DropReason::Invalid | DropReason::Misaddressed) => self.counters.invalid_in += 1,
+            Err(DropReason::Forged) => self.counters.undecrypted_in += 1,
         }
         // What makes no sense is no sign of life.
-        if !matches!(handled, Err(DropReason::Invalid | DropReason::Misaddressed)) {
+        if !matches!(handled, Err(DropReason::Invalid | DropReason::Misaddressed | DropReason::Forged)) {
             self.received_at = now;
         }
         handled
     }
 
-    fn data(&mut self, now: Instant, data: &Data<'_>) -> Result<(), DropReason> {
+    fn data(&mut self, now: Instant, data: &Data<'_>, datagram: &[u8]) -> Result<(), DropReason> {
         self.losses.clear();
-        let (sequence, key) = (data.sequence, data.key);
-        let mut has_no_key = false;
-        let prepare = |payload: &mut [u8]| {
-            let decrypted = match &self.encryption {
-                Some(encryption) if key != KeyFlag::Clear => {
-                    encryption.receiving.apply(key, sequence, payload)
-                }
-                // Nothing comes in clear where a passphrase is agreed on, nor encrypted without one.
-                encryption => encryption.is_none() && key == KeyFlag::Clear,
-            };
-            has_no_key = !decrypted;
-            decrypted
+        let (key, header) = (data.key, datagram.first_chunk().ok_or(DropReason::Invalid)?);
+        let mut is_useless = false;
+        let open = |payload: &mut Vec<u8>| match &mut self.encryption {
+            None if key == KeyFlag::Clear => Opened::Usable,
+            Some(encryption) if encryption.receiving.open(key, header, payload) => {
+                encryption.has_opened = encryption.receiving.mode() == CipherMode::Gcm;
+                Opened::Usable
+            }
+            Some(encryption) if encryption.receiving.mode() == CipherMode::Gcm => Opened::Forged,
+            // Nothing comes in clear where a passphrase is agreed on, nor encrypted without one.
+            _ => {
+                is_useless = true;
+                Opened::Useless
+            }
         };
-        let id = (sequence, data.timestamp);
-        match self.receiver.packet(now, id, data.payload, prepare, &mut self.losses) {
+        let id = (data.sequence, data.timestamp);
+        match self.receiver.packet(now, id, data.payload, open, &mut self.losses) {
             Arrival::New => {}
             Arrival::Late => return Err(DropReason::Late),
             Arrival::Duplicate => return Err(DropReason::Duplicate),
             Arrival::NoRoom => return Err(DropReason::NoRoom),
+            Arrival::Forged => return Err(DropReason::Forged),
         }
         self.counters.packets_in += 1;
         self.counters.bytes_in += data.payload.len() as u64;
         self.counters.retransmitted_in += u64::from(data.retransmitted);
-        self.counters.undecrypted_in += u64::from(has_no_key);
+        self.counters.undecrypted_in += u64::from(is_useless);
         self.rate.count(now, data.payload.len());
         if let Some(&(first, last)) = self.losses.first() {
             self.counters.lost_in += last.since(first) as u64 + 1;
@@ -601,18 +614,26 @@ impl Connection {
     }
 
     /// Sends a payload, which is as long as [`payload_bytes_max`](Self::payload_bytes_max) at most. False
-    /// when there is no [`room`](Self::room) for it.
+    /// when there is no [`room`](Self::room) for it, or the peer itself sends by AES-GCM: media goes in one
+    /// direction.
     pub fn send(&mut self, now: Instant, payload: &[u8]) -> bool {
         if self.room() == 0 || payload.len() > self.payload_max || payload.is_empty() {
             return false;
         }
-        let timestamp = self.timestamp(now);
+        let has_opened = self.encryption.as_ref().is_some_and(|encryption| encryption.has_opened);
+        if has_opened {
+            return false;
+        }
+        let (timestamp, destination) = (self.timestamp(now), self.peer);
         let Self { sender, encryption, .. } = self;
-        sender.give(now, timestamp, payload, |sequence, payload| {
+        sender.give(now, timestamp, payload, |sequence, message, payload| {
             let Some(encryption) = encryption else { return KeyFlag::Clear };
             encryption.packets += 1;
-            encryption.sending.apply(encryption.current, sequence, payload);
-            encryption.current
+            let key = encryption.current;
+            let data =
+                Data { sequence, message, key, retransmitted: false, timestamp, destination, payload: &[] };
+            encryption.sending.seal(key, &data.header(), payload);
+            key
         });
         self.refresh_key(now);
         true

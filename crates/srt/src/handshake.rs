@@ -92,6 +92,8 @@ pub enum Reject {
     Filter,
     /// No group is.
     Group,
+    /// The cipher is not spoken, or not safe as the caller has it.
+    Crypto,
     /// The stream ID makes no sense.
     BadRequest,
     /// The token is missing or wrong.
@@ -123,6 +125,7 @@ impl Reject {
             Self::Congestion => 1013,
             Self::Filter => 1014,
             Self::Group => 1015,
+            Self::Crypto => 1017,
             Self::BadRequest => 1400,
             Self::Unauthorized => 1401,
             Self::Overload => 1402,
@@ -146,6 +149,7 @@ impl Reject {
             Self::Congestion => "only live congestion control is taken",
             Self::Filter => "packet filters are not taken",
             Self::Group => "groups are not taken",
+            Self::Crypto => "AES-GCM is taken of libsrt 1.5.4 and later, other ciphers than AES are not",
             Self::BadRequest => "the stream id is not a valid one",
             Self::Unauthorized => "a valid token is required",
             Self::Overload => "the server is at its limit",
@@ -172,8 +176,9 @@ pub(crate) mod flags {
         TSBPD_SEND | TSBPD_RECEIVE | CRYPT | TOO_LATE_DROP | PERIODIC_NAK | RETRANSMIT_FLAG;
 }
 
-/// The version that is announced: what this speaks is what libsrt 1.5 does.
-const SRT_VERSION: u32 = 0x0001_0500;
+/// The version that is announced: what this speaks is what libsrt 1.5.4 does. One that hears of an older
+/// one encrypts by an AES-GCM that is not safe: see [`Capabilities::has_safe_gcm`].
+const SRT_VERSION: u32 = 0x0001_0504;
 
 /// Content of HSREQ or HSRSP: what an end can do and how late it plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +195,13 @@ impl Capabilities {
     /// Ours, with these delays.
     pub(crate) fn ours(receive_delay_ms: u16, send_delay_ms: u16) -> Self {
         Self { version: SRT_VERSION, flags: flags::OURS, receive_delay_ms, send_delay_ms }
+    }
+
+    /// Whether AES-GCM is safe with this end. In libsrt 1.5.2 and 1.5.3 nonces had the upper half of the
+    /// sequence number only, so that 65,536 packets had the same one. Without times (TSBPD) libsrt
+    /// authenticates another header.
+    pub(crate) fn has_safe_gcm(&self) -> bool {
+        self.version >= 0x0001_0504 && self.flags & (flags::TSBPD_SEND | flags::TSBPD_RECEIVE) != 0
     }
 }
 

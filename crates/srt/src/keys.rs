@@ -1,26 +1,22 @@
-//! Encryption of payloads, and how keys cross (draft-sharabayko-srt-01 sections 3.2.2 and 6).
+//! Keys of a stream, and how they cross (draft-sharabayko-srt-01 sections 3.2.2 and 6).
 //!
 //! ```text
 //! passphrase, salt ─▶ PBKDF2 ─▶ KEK ─▶ AES key wrap ─▶ the stream's key (SEK), even or odd
-//! SEK, salt, sequence number ─▶ AES in counter mode ─▶ payload
+//! SEK, salt, header ─▶ cipher.rs ─▶ payload
 //! ```
 //!
-//! Counter mode has no tag: a payload that was tampered with is not noticed, which SRT leaves to its
-//! content. AES-GCM, which libsrt has since 1.5.2, is not in the draft and is left out: a caller that
-//! asks for it is refused.
+//! Key material says by which cipher: counter mode as the draft has it, or AES-GCM as libsrt has it
+//! since 1.5.4 (decision 49).
 
-use aws_lc_rs::cipher::{self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext};
-use aws_lc_rs::cipher::{AES_128, AES_192, AES_256, UnboundCipherKey};
-use aws_lc_rs::iv::FixedLength;
+use aws_lc_rs::cipher::{DecryptingKey, DecryptionContext};
+use aws_lc_rs::cipher::{EncryptingKey, EncryptionContext, UnboundCipherKey};
 use aws_lc_rs::{pbkdf2, rand};
 use std::num::NonZeroU32;
 use zeroize::Zeroizing;
 
-use crate::sequence::SequenceNumber;
+use crate::cipher::{CipherMode, Header, KeyLength, PayloadKey, SALT_BYTES};
 use crate::wire::{KeyFlag, word};
 
-/// Bytes of the salt (section 3.2.2: always 16).
-const SALT_BYTES: usize = 16;
 /// Bytes in front of the salt.
 const HEAD_BYTES: usize = 16;
 /// Rounds of PBKDF2 (section 6.1.4).
@@ -29,40 +25,6 @@ const ROUNDS: NonZeroU32 = NonZeroU32::new(2048).expect("not 0");
 const SIGNATURE: u32 = 0x0012_2029;
 /// Passphrases have 10 to 80 characters, as libsrt's have.
 pub const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> = 10..=80;
-
-/// Length of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyLength {
-    /// AES-128.
-    Aes128,
-    /// AES-192.
-    Aes192,
-    /// AES-256.
-    Aes256,
-}
-
-impl KeyLength {
-    /// Bytes of such a key.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::Aes128 => 16,
-            Self::Aes192 => 24,
-            Self::Aes256 => 32,
-        }
-    }
-
-    fn of_bytes(bytes: usize) -> Option<Self> {
-        [Self::Aes128, Self::Aes192, Self::Aes256].into_iter().find(|length| length.bytes() == bytes)
-    }
-
-    fn algorithm(self) -> &'static cipher::Algorithm {
-        match self {
-            Self::Aes128 => &AES_128,
-            Self::Aes192 => &AES_192,
-            Self::Aes256 => &AES_256,
-        }
-    }
-}
 
 /// What is agreed on with whoever has the passphrase.
 #[derive(Clone)]
@@ -92,15 +54,17 @@ impl std::fmt::Debug for Passphrase {
 /// Why key material is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyError {
-    /// It is not what it has to be, or asks for another cipher.
+    /// It is not what it has to be.
     Malformed,
+    /// It asks for a cipher that is not known.
+    Cipher,
     /// It was wrapped with another passphrase.
     BadSecret,
 }
 
 /// A key of one parity.
 struct Key {
-    cipher: EncryptingKey,
+    payload: PayloadKey,
     /// As it crosses.
     bytes: Zeroizing<Vec<u8>>,
 }
@@ -109,6 +73,7 @@ struct Key {
 pub(crate) struct Keys {
     salt: [u8; SALT_BYTES],
     length: KeyLength,
+    mode: CipherMode,
     wrapping: Zeroizing<Vec<u8>>,
     even: Option<Key>,
     odd: Option<Key>,
@@ -116,7 +81,8 @@ pub(crate) struct Keys {
 
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({:?}, even: {}, odd: {})", self.length, self.even.is_some(), self.odd.is_some())
+        let (even, odd) = (self.even.is_some(), self.odd.is_some());
+        write!(f, "Keys({:?}, {:?}, even: {even}, odd: {odd})", self.length, self.mode)
     }
 }
 
@@ -127,39 +93,38 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Key {
-    fn new(bytes: Zeroizing<Vec<u8>>, length: KeyLength) -> Option<Self> {
-        let key = UnboundCipherKey::new(length.algorithm(), &bytes).ok()?;
-        Some(Self { cipher: EncryptingKey::ctr(key).ok()?, bytes })
+    fn new(bytes: Zeroizing<Vec<u8>>, length: KeyLength, mode: CipherMode) -> Option<Self> {
+        Some(Self { payload: PayloadKey::new(mode, length, &bytes)?, bytes })
     }
 
-    fn random(length: KeyLength) -> Self {
+    fn random(length: KeyLength, mode: CipherMode) -> Self {
         let bytes = Zeroizing::new(random::<32>()[..length.bytes()].to_vec());
-        Self::new(bytes, length).expect("the length is the cipher's")
+        Self::new(bytes, length, mode).expect("the length is the cipher's")
     }
 }
 
 impl Keys {
     /// New ones, of which the even one is there.
-    pub(crate) fn generate(passphrase: &Passphrase, length: KeyLength) -> Self {
+    pub(crate) fn generate(passphrase: &Passphrase, length: KeyLength, mode: CipherMode) -> Self {
         let salt = random();
         let wrapping = passphrase.key(&salt, length);
-        Self { salt, length, wrapping, even: Some(Key::random(length)), odd: None }
+        Self { salt, length, mode, wrapping, even: Some(Key::random(length, mode)), odd: None }
     }
 
     /// Reads key material.
     pub(crate) fn read(passphrase: &Passphrase, message: &[u8]) -> Result<Self, KeyError> {
-        let (salt, length, _) = read_head(message)?;
+        let (salt, length, mode, _) = read_head(message)?;
         let wrapping = passphrase.key(&salt, length);
-        let mut keys = Self { salt, length, wrapping, even: None, odd: None };
+        let mut keys = Self { salt, length, mode, wrapping, even: None, odd: None };
         keys.update(message)?;
         Ok(keys)
     }
 
     /// Takes the keys of further key material. With another salt the passphrase would be needed: that is
-    /// refused, as the salt of a connection does not change.
+    /// refused, as the salt of a connection does not change, nor its cipher.
     pub(crate) fn update(&mut self, message: &[u8]) -> Result<(), KeyError> {
-        let (salt, length, flags) = read_head(message)?;
-        if salt != self.salt || length != self.length {
+        let (salt, length, mode, flags) = read_head(message)?;
+        if (salt, length, mode) != (self.salt, self.length, self.mode) {
             return Err(KeyError::Malformed);
         }
         let wrapped = &message[HEAD_BYTES + SALT_BYTES..];
@@ -171,7 +136,7 @@ impl Keys {
         let mut each = bytes.chunks_exact(length.bytes());
         let mut next = || {
             let bytes = Zeroizing::new(each.next()?.to_vec());
-            Key::new(bytes, length)
+            Key::new(bytes, length, mode)
         };
         // The even one is the first of two (section 3.2.2).
         if flags & 1 != 0 {
@@ -185,12 +150,18 @@ impl Keys {
 
     /// The same keys for the other direction.
     pub(crate) fn for_sending(&self) -> Self {
+        let Self { salt, length, mode, .. } = *self;
         let copy = |key: &Option<Key>| {
-            key.as_ref().and_then(|key| Key::new(Zeroizing::new(key.bytes.to_vec()), self.length))
+            key.as_ref().and_then(|key| Key::new(Zeroizing::new(key.bytes.to_vec()), length, mode))
         };
         let wrapping = Zeroizing::new(self.wrapping.to_vec());
         let (even, odd) = (copy(&self.even), copy(&self.odd));
-        Self { salt: self.salt, length: self.length, wrapping, even, odd }
+        Self { salt, length, mode, wrapping, even, odd }
+    }
+
+    /// How payloads are encrypted.
+    pub(crate) fn mode(&self) -> CipherMode {
+        self.mode
     }
 
     /// The parity of the first key that there is.
@@ -200,7 +171,7 @@ impl Keys {
 
     /// Replaces the key that is not `current` by a new one.
     pub(crate) fn renew_other(&mut self, current: KeyFlag) {
-        let key = Some(Key::random(self.length));
+        let key = Some(Key::random(self.length, self.mode));
         match current {
             KeyFlag::Odd => self.even = key,
             KeyFlag::Even | KeyFlag::Clear => self.odd = key,
@@ -217,8 +188,8 @@ impl Keys {
         let flags = u32::from(self.even.is_some()) | u32::from(self.odd.is_some()) << 1;
         let mut out = Vec::with_capacity(HEAD_BYTES + SALT_BYTES + 72);
         let lengths = (((SALT_BYTES / 4) << 8) | (self.length.bytes() / 4)) as u32;
-        // No index of the KEK; counter mode, no authentication, SRT's encapsulation; lengths in words.
-        let words = [SIGNATURE << 8 | flags, 0, 2 << 24 | 2 << 8, lengths];
+        // No index of the KEK; lengths in words.
+        let words = [SIGNATURE << 8 | flags, 0, cipher_field(self.mode) << 8, lengths];
         words.iter().for_each(|word| out.extend(word.to_be_bytes()));
         out.extend_from_slice(&self.salt);
         let keys: Vec<u8> =
@@ -227,37 +198,51 @@ impl Keys {
         out
     }
 
-    /// Encrypts or decrypts, which in counter mode is the same. False without that key.
-    pub(crate) fn apply(&self, key: KeyFlag, sequence: SequenceNumber, payload: &mut [u8]) -> bool {
-        let key = match key {
-            KeyFlag::Clear => return false,
-            KeyFlag::Even => &self.even,
-            KeyFlag::Odd => &self.odd,
-        };
-        let Some(key) = key else { return false };
-        // 14 bytes of the salt, the packet's number over its bytes 10 to 13, 16 bits that count blocks
-        // (section 6.2.2).
-        let mut counter = [0; 16];
-        counter[10..14].copy_from_slice(&sequence.number().to_be_bytes());
-        counter[..14].iter_mut().zip(&self.salt).for_each(|(byte, salt)| *byte ^= salt);
-        let context = EncryptionContext::Iv128(FixedLength::from(counter));
-        key.cipher.less_safe_encrypt(payload, context).is_ok()
+    /// Encrypts the payload of a packet with this header. False without that key.
+    pub(crate) fn seal(&self, key: KeyFlag, header: &Header, payload: &mut Vec<u8>) -> bool {
+        let key = self.key(key);
+        if let Some(key) = key {
+            key.payload.seal(&self.salt, header, payload);
+        }
+        key.is_some()
+    }
+
+    /// Decrypts it. False without that key, or if it is not what the sender has sent.
+    pub(crate) fn open(&self, key: KeyFlag, header: &Header, payload: &mut Vec<u8>) -> bool {
+        self.key(key).is_some_and(|key| key.payload.open(&self.salt, header, payload))
+    }
+
+    fn key(&self, key: KeyFlag) -> Option<&Key> {
+        match key {
+            KeyFlag::Clear => None,
+            KeyFlag::Even => self.even.as_ref(),
+            KeyFlag::Odd => self.odd.as_ref(),
+        }
     }
 }
 
-/// Salt, length and flags of key material that is written as ours is.
-fn read_head(message: &[u8]) -> Result<([u8; SALT_BYTES], KeyLength, u32), KeyError> {
+/// Cipher, authentication and SRT's encapsulation, a byte each.
+fn cipher_field(mode: CipherMode) -> u32 {
+    match mode {
+        CipherMode::Ctr => 2 << 16 | 2,
+        CipherMode::Gcm => 4 << 16 | 1 << 8 | 2,
+    }
+}
+
+/// Salt, length, cipher and flags of key material that is written as ours is.
+fn read_head(message: &[u8]) -> Result<([u8; SALT_BYTES], KeyLength, CipherMode, u32), KeyError> {
     let malformed = KeyError::Malformed;
     let (head, rest) = message.split_at_checked(HEAD_BYTES).ok_or(malformed)?;
     let flags = word(head, 0) & 3;
     let is_known = word(head, 0) >> 8 == SIGNATURE
         && flags != 0
         && word(head, 4) == 0
-        && word(head, 8) >> 8 == 2 << 16 | 2
         && word(head, 12) >> 8 & 0xff == (SALT_BYTES / 4) as u32;
     let length = KeyLength::of_bytes((word(head, 12) & 0xff) as usize * 4).ok_or(malformed)?;
-    let salt = rest.first_chunk().copied().ok_or(malformed)?;
-    if is_known { Ok((salt, length, flags)) } else { Err(malformed) }
+    let salt = rest.first_chunk().copied().filter(|_| is_known).ok_or(malformed)?;
+    let cipher = word(head, 8) >> 8;
+    let mode = [CipherMode::Ctr, CipherMode::Gcm].into_iter().find(|mode| cipher_field(*mode) == cipher);
+    Ok((salt, length, mode.ok_or(KeyError::Cipher)?, flags))
 }
 
 const WRAP_VALUE: [u8; 8] = [0xa6; 8];
@@ -304,6 +289,10 @@ fn unwrap(key: &[u8], length: KeyLength, wrapped: &[u8]) -> Option<Zeroizing<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::HEADER_BYTES;
+
+    const MODES: [CipherMode; 2] = [CipherMode::Ctr, CipherMode::Gcm];
+    const PAYLOAD: &[u8] = b"seven packets of a transport stream";
 
     fn bytes(hex: &str) -> Vec<u8> {
         let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
@@ -348,19 +337,21 @@ mod tests {
     #[test]
     fn both_ends_have_the_same_keys_and_strangers_none() {
         let passphrase = Passphrase::new("correct horse").expect("long enough");
-        for length in [KeyLength::Aes128, KeyLength::Aes192, KeyLength::Aes256] {
-            let mut ours = Keys::generate(&passphrase, length);
+        let lengths = [KeyLength::Aes128, KeyLength::Aes192, KeyLength::Aes256];
+        for (length, mode) in lengths.into_iter().flat_map(|length| MODES.map(|mode| (length, mode))) {
+            let mut ours = Keys::generate(&passphrase, length, mode);
             let mut theirs = Keys::read(&passphrase, &ours.write()).expect("the same passphrase");
-            let sequence = SequenceNumber::new(0x1234_5678);
+            assert_eq!(theirs.mode(), mode);
+            let header = [0x12; HEADER_BYTES];
             let check = |ours: &Keys, theirs: &Keys, key| {
-                let mut payload = *b"seven packets of a transport stream";
-                assert!(ours.apply(key, sequence, &mut payload));
-                assert_ne!(&payload, b"seven packets of a transport stream");
-                assert!(theirs.apply(key, sequence, &mut payload));
-                assert_eq!(&payload, b"seven packets of a transport stream");
+                let mut payload = PAYLOAD.to_vec();
+                assert!(ours.seal(key, &header, &mut payload));
+                assert_ne!(payload[..PAYLOAD.len()], *PAYLOAD);
+                assert!(theirs.open(key, &header, &mut payload));
+                assert_eq!(payload, PAYLOAD);
             };
             check(&ours, &theirs, KeyFlag::Even);
-            assert!(!theirs.apply(KeyFlag::Odd, sequence, &mut [0; 8]), "there is none yet");
+            assert!(!theirs.open(KeyFlag::Odd, &header, &mut vec![0; 32]), "there is none yet");
             ours.renew_other(KeyFlag::Even);
             theirs.update(&ours.write()).expect("the same salt");
             check(&ours, &theirs, KeyFlag::Even);
@@ -377,20 +368,39 @@ mod tests {
     #[test]
     fn key_material_of_every_length_and_with_any_bit_flipped_is_refused_or_read() {
         let passphrase = Passphrase::new("correct horse").expect("long enough");
-        let ours = Keys::generate(&passphrase, KeyLength::Aes128);
+        for mode in MODES {
+            let ours = Keys::generate(&passphrase, KeyLength::Aes128, mode);
+            let message = ours.write();
+            let mut theirs = ours.for_sending();
+            for len in 0..message.len() {
+                assert_eq!(theirs.update(&message[..len]).err(), Some(KeyError::Malformed), "{len}");
+            }
+            for bit in 0..message.len() * 8 {
+                let mut message = message.clone();
+                message[bit / 8] ^= 1 << (bit % 8);
+                // Some bits mean nothing: those that are reserved.
+                let _ = theirs.update(&message);
+            }
+        }
+    }
+
+    #[test]
+    fn the_cipher_of_a_connection_is_a_known_one_and_does_not_change() {
+        let passphrase = Passphrase::new("correct horse").expect("long enough");
+        let mut ours = Keys::generate(&passphrase, KeyLength::Aes128, CipherMode::Ctr);
         let message = ours.write();
-        let mut theirs = ours.for_sending();
-        for len in 0..message.len() {
-            assert_eq!(theirs.update(&message[..len]).err(), Some(KeyError::Malformed), "{len}");
-        }
-        for bit in 0..message.len() * 8 {
+        let with = |cipher, authentication| {
             let mut message = message.clone();
-            message[bit / 8] ^= 1 << (bit % 8);
-            // Some bits mean nothing: those that are reserved.
-            let _ = theirs.update(&message);
+            (message[8], message[9]) = (cipher, authentication);
+            message
+        };
+        // Counter mode and AES-GCM as libsrt writes them.
+        assert!(ours.update(&with(2, 0)).is_ok());
+        assert_eq!(ours.update(&with(4, 1)).err(), Some(KeyError::Malformed), "it would change");
+        for (cipher, authentication) in [(0, 0), (1, 0), (2, 1), (3, 0), (4, 0), (4, 2), (255, 1)] {
+            let message = with(cipher, authentication);
+            assert_eq!(Keys::read(&passphrase, &message).err(), Some(KeyError::Cipher), "{cipher}");
         }
-        let mut gcm = message;
-        gcm[8] = 4;
-        assert_eq!(theirs.update(&gcm).err(), Some(KeyError::Malformed));
+        assert_eq!(Keys::read(&passphrase, &with(4, 1)).map(|keys| keys.mode()).ok(), Some(CipherMode::Gcm));
     }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::{hmac, rand};
 
+use crate::cipher::CipherMode;
 use crate::connection::{Agreed, Connection, Limits};
 use crate::handshake::{Capabilities, Extensions, Handshake, Kind, Reject, Writing, flags};
 use crate::keys::{KeyError, Keys, Passphrase};
@@ -239,10 +240,14 @@ impl Asked<'_> {
             (Some(passphrase), Some(message)) => {
                 Some(Keys::read(passphrase, message).map_err(|error| match error {
                     KeyError::Malformed => Reject::Rogue,
+                    KeyError::Cipher => Reject::Crypto,
                     KeyError::BadSecret => Reject::BadSecret,
                 })?)
             }
         };
+        if keys.as_ref().map(Keys::mode) == Some(CipherMode::Gcm) && !self.capabilities.has_safe_gcm() {
+            return Err(Reject::Crypto);
+        }
         let Request { handshake, timestamp } = self.request;
         let latencies = Latencies::of_listener(accept, &self.capabilities);
         let mut answer = Vec::with_capacity(256);

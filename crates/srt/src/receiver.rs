@@ -33,6 +33,19 @@ pub(crate) enum Arrival {
     Duplicate,
     /// There is no room for it.
     NoRoom,
+    /// It is not what its sender has sent: nothing was done about it.
+    Forged,
+}
+
+/// What decryption says of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It can be delivered.
+    Usable,
+    /// It has come, and is of no use: nothing is asked for again.
+    Useless,
+    /// It is not what its sender has sent.
+    Forged,
 }
 
 #[derive(Debug)]
@@ -93,29 +106,41 @@ impl Receiver {
         }
     }
 
-    /// A packet has come; `prepare` decrypts its payload, or says that it cannot. Ranges that are found
-    /// missing by it are added to `losses`.
+    /// A packet has come; `open` decrypts its payload, before anything that the packet says is believed.
+    /// Ranges that are found missing by it are added to `losses`.
     pub(crate) fn packet(
         &mut self,
         now: Instant,
         (sequence, timestamp): (SequenceNumber, u32),
         payload: &[u8],
-        prepare: impl FnOnce(&mut [u8]) -> bool,
+        open: impl FnOnce(&mut Vec<u8>) -> Opened,
         losses: &mut Vec<(SequenceNumber, SequenceNumber)>,
     ) -> Arrival {
         let ahead = sequence.since(self.base);
         let Ok(mut at) = usize::try_from(ahead) else { return Arrival::Late };
-        if at >= self.window && self.missing == self.slots.len() {
-            // Nothing is held that comes before it: what was left out will not come any more.
-            self.slots.clear();
-            self.dropped += at as u64;
-            (self.base, self.contiguous, self.missing, at) = (sequence, 0, 0, 0);
-        }
-        if at >= self.window || self.bytes + payload.len() > self.bytes_max {
+        let jumps = at >= self.window && self.missing == self.slots.len();
+        if at >= self.window && !jumps || self.bytes + payload.len() > self.bytes_max {
             return Arrival::NoRoom;
         }
         if self.slots.get(at).is_some_and(|slot| slot.payload.is_some()) {
             return Arrival::Duplicate;
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(payload);
+        match open(&mut buffer) {
+            Opened::Usable => {}
+            Opened::Useless => buffer.clear(),
+            Opened::Forged => {
+                self.spare.push(buffer);
+                return Arrival::Forged;
+            }
+        }
+        if jumps {
+            // Nothing is held that comes before it: what was left out will not come any more.
+            self.slots.clear();
+            self.dropped += at as u64;
+            (self.base, self.contiguous, self.missing, at) = (sequence, 0, 0, 0);
         }
         let is_newest = at >= self.slots.len();
         let due = self.clock.play_at(now, timestamp, self.latency, is_newest);
@@ -131,13 +156,6 @@ impl Receiver {
             self.slots.push_back(Slot { payload: None, at: due, is_given_up: false });
         } else {
             self.missing -= 1;
-        }
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(payload);
-        if !prepare(&mut buffer) {
-            // It has come, and is of no use: nothing is asked for again.
-            buffer.clear();
         }
         self.bytes += buffer.len();
         let slot = &mut self.slots[at];
@@ -321,7 +339,7 @@ mod tests {
         fn packet(&mut self, now_ms: u64, count: u32) -> Arrival {
             let id = (seq(0x7fff_fffd).plus(count), count * 10_000);
             let now = self.at(now_ms);
-            self.receiver.packet(now, id, &[count as u8 + 1], |_| true, &mut self.losses)
+            self.receiver.packet(now, id, &[count as u8 + 1], |_| Opened::Usable, &mut self.losses)
         }
 
         fn delivered(&mut self, now_ms: u64) -> Vec<u8> {
@@ -407,6 +425,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forged_changes_nothing() {
+        let mut world = World::new();
+        world.packet(0, 0);
+        for count in [1, 5, 50, 5_000] {
+            let (id, now) = ((seq(0x7fff_fffd).plus(count), 0), world.at(1));
+            let arrival = world.receiver.packet(now, id, b"?", |_| Opened::Forged, &mut world.losses);
+            // Far ahead while something is held, there is no room.
+            assert_eq!(arrival, if count < 100 { Arrival::Forged } else { Arrival::NoRoom });
+        }
+        assert_eq!((world.receiver.held(), world.receiver.next_missing()), ((1, 1), seq(0x7fff_fffe)));
+        assert_eq!(world.delivered(500), [1]);
+        let (id, now) = ((seq(0x7fff_fffd).plus(5_000), 0), world.at(501));
+        let arrival = world.receiver.packet(now, id, b"?", |_| Opened::Forged, &mut world.losses);
+        assert_eq!((arrival, world.receiver.dropped, world.losses.len()), (Arrival::Forged, 0, 0));
+        assert_eq!(world.packet(502, 1), Arrival::New);
+    }
+
+    #[test]
     fn losses_are_reported_again_until_they_have_come() {
         let mut world = World::new();
         for (count, now_ms) in [(0, 0), (2, 20), (6, 60)] {
@@ -441,7 +477,7 @@ mod tests {
         assert_eq!((world.receiver.room(), world.receiver.held()), (0, (2, 2)));
         let id = (seq(0x7fff_fffd), 0);
         let now = world.at(0);
-        let arrival = world.receiver.packet(now, id, &[0; 10_000], |_| true, &mut Vec::new());
+        let arrival = world.receiver.packet(now, id, &[0; 10_000], |_| Opened::Usable, &mut Vec::new());
         assert_eq!(arrival, Arrival::NoRoom);
     }
 }

@@ -122,26 +122,27 @@ impl Sender {
         self.base.plus(self.slots.len() as u32)
     }
 
-    /// Takes a payload; there is room for it. `prepare` encrypts it, and names the key.
+    /// Takes a payload; there is room for it. `prepare` encrypts it as the packet and message of these
+    /// numbers, and names the key.
     pub(crate) fn give(
         &mut self,
         now: Instant,
         timestamp: u32,
         payload: &[u8],
-        prepare: impl FnOnce(SequenceNumber, &mut [u8]) -> KeyFlag,
+        prepare: impl FnOnce(SequenceNumber, u32, &mut Vec<u8>) -> KeyFlag,
     ) {
-        // The oldest are dropped for the newest: a live stream does not wait.
-        while self.bytes + payload.len() > self.bytes_max && !self.slots.is_empty() {
-            self.remove(1);
-            self.dropped += 1;
-        }
-        self.bytes += payload.len();
+        // 26 bits, and 0 is none.
+        self.message = if self.message >= 0x03ff_ffff { 1 } else { self.message + 1 };
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(payload);
-        let key = prepare(self.next(), &mut buffer);
-        // 26 bits, and 0 is none.
-        self.message = if self.message >= 0x03ff_ffff { 1 } else { self.message + 1 };
+        let key = prepare(self.next(), self.message, &mut buffer);
+        // The oldest are dropped for the newest: a live stream does not wait.
+        while self.bytes + buffer.len() > self.bytes_max && !self.slots.is_empty() {
+            self.remove(1);
+            self.dropped += 1;
+        }
+        self.bytes += buffer.len();
         self.slots.push_back(Slot {
             payload: buffer,
             message: self.message,
@@ -321,7 +322,7 @@ mod tests {
 
     fn give(sender: &mut Sender, now: Instant, count: usize) {
         for _ in 0..count {
-            sender.give(now, 0, b"x", |_, _| KeyFlag::Clear);
+            sender.give(now, 0, b"x", |_, _, _| KeyFlag::Clear);
         }
     }
 

@@ -292,6 +292,14 @@ impl<'a> Packet<'a> {
 impl Data<'_> {
     /// Writes it to the beginning of `out`, which has room for it; its length.
     pub(crate) fn write(&self, out: &mut [u8]) -> usize {
+        let len = HEADER_BYTES + self.payload.len();
+        out[..HEADER_BYTES].copy_from_slice(&self.header());
+        out[HEADER_BYTES..len].copy_from_slice(self.payload);
+        len
+    }
+
+    /// What stands ahead of its payload.
+    pub(crate) fn header(&self) -> [u8; HEADER_BYTES] {
         let key = match self.key {
             KeyFlag::Clear => 0,
             KeyFlag::Even => 1,
@@ -300,12 +308,11 @@ impl Data<'_> {
         // Each packet is a whole message (both bits of P), in order not being asked for.
         let second = 3 << 30 | key << 27 | u32::from(self.retransmitted) << 26 | self.message & 0x03ff_ffff;
         let words = [self.sequence.number(), second, self.timestamp, self.destination.0];
-        for (place, word) in out.chunks_exact_mut(4).zip(words) {
+        let mut header = [0; HEADER_BYTES];
+        for (place, word) in header.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
-        let len = HEADER_BYTES + self.payload.len();
-        out[HEADER_BYTES..len].copy_from_slice(self.payload);
-        len
+        header
     }
 }
 

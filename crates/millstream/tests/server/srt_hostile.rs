@@ -4,8 +4,8 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use srt::{
-    Call, CallError, Caller, Connection, DATAGRAM_BYTES_MAX, End, KeyLength, Limits, Passphrase, Reject,
-    SequenceNumber, SocketId,
+    Call, CallError, Caller, CipherMode, Connection, DATAGRAM_BYTES_MAX, End, KeyLength, Limits, Passphrase,
+    Reject, SequenceNumber, SocketId,
 };
 
 use crate::common::server::Server;
@@ -39,7 +39,7 @@ pub(crate) fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -
         receive_latency: Duration::from_millis(20),
         send_latency: Duration::from_millis(20),
         latency_max: Duration::from_secs(1),
-        encryption: passphrase.map(|passphrase| (passphrase, KeyLength::Aes128)),
+        encryption: passphrase.map(|passphrase| (passphrase, KeyLength::Aes128, CipherMode::Ctr)),
         timeout: TIMEOUT,
         limits: Limits::default(),
     };

@@ -71,6 +71,11 @@ pub(crate) struct World {
     count: u64,
     /// Says which packets are lost besides.
     pub(crate) loses: Option<fn(Side, &[u8]) -> bool>,
+    /// Handshakes to this end say that they are of this version of SRT.
+    pub(crate) rewrites: Option<(Side, [u8; 3])>,
+    /// What is sent is kept in `kept` as well.
+    pub(crate) keeps: bool,
+    pub(crate) kept: Vec<(Side, Vec<u8>)>,
 }
 
 /// What both ends have.
@@ -119,12 +124,25 @@ impl World {
             on_the_way: OnTheWay::new(),
             count: 0,
             loses: None,
+            rewrites: None,
+            keeps: false,
+            kept: Vec::new(),
         }
     }
 
     pub(crate) fn send(&mut self, to: Side, datagram: &[u8]) {
+        if self.keeps {
+            self.kept.push((to, datagram.to_vec()));
+        }
         if self.loses.is_some_and(|loses| loses(to, datagram)) {
             return;
+        }
+        let mut datagram = datagram.to_vec();
+        if let Some((_, version)) = self.rewrites.filter(|(of, _)| *of == to)
+            && datagram.len() > 80
+        {
+            // The version in HSREQ or HSRSP, which is the first extension.
+            datagram[69..72].copy_from_slice(&version);
         }
         let copies = 1 + u64::from(self.random.below(100) < self.network.doubled_percent);
         for _ in 0..copies {
@@ -135,7 +153,7 @@ impl World {
             let jitter = Duration::from_micros(self.random.below(jitter + 1));
             self.count += 1;
             let at = self.now + self.network.delay + jitter;
-            self.on_the_way.push(Reverse((at, self.count, to, datagram.to_vec())));
+            self.on_the_way.push(Reverse((at, self.count, to, datagram.clone())));
         }
     }
 
