@@ -53,7 +53,7 @@ pub enum CallError {
     Malformed,
     /// It did not agree to the passphrase.
     BadSecret,
-    /// It does not have AES-GCM, or not as it is safe.
+    /// It has no passphrase, or no AES-GCM that is safe.
     Crypto,
 }
 
@@ -65,7 +65,7 @@ impl CallError {
             Self::Version => "the listener speaks an older version of SRT",
             Self::Malformed => "the listener's answer is not a valid one",
             Self::BadSecret => "the listener has another passphrase, or none",
-            Self::Crypto => "the listener has no AES-GCM, or that of libsrt 1.5.3, which is not safe",
+            Self::Crypto => "the listener has no passphrase, or not the AES-GCM of libsrt 1.5.4",
             Self::Rejected(code) => match code {
                 1002 => "the listener's application refused the connection",
                 1003 => "the listener has no room",
@@ -173,9 +173,15 @@ impl Caller {
                 Ok(None)
             }
             (Kind::Conclusion, Some(_)) => self.conclude(now, timestamp, &handshake).map(Some),
+            // What libsrt before 1.5.2 says to AES-GCM, and one that has no passphrase.
+            (Kind::Rejection(1011), _) if self.asks_for_gcm() => Err(CallError::Crypto),
             (Kind::Rejection(code), _) => Err(CallError::Rejected(code)),
             _ => Ok(None),
         }
+    }
+
+    fn asks_for_gcm(&self) -> bool {
+        self.keys.as_ref().map(Keys::mode) == Some(CipherMode::Gcm)
     }
 
     fn conclude(
@@ -192,7 +198,7 @@ impl Caller {
         if handshake.socket == SocketId(0) || handshake.mtu < 76 {
             return Err(CallError::Malformed);
         }
-        if self.keys.as_ref().map(Keys::mode) == Some(CipherMode::Gcm) && !theirs.has_safe_gcm() {
+        if self.asks_for_gcm() && !theirs.has_safe_gcm() {
             return Err(CallError::Crypto);
         }
         match (&self.keys, extensions.keys) {
