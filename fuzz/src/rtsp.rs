@@ -61,7 +61,8 @@ pub fn rtsp_record(data: &[u8]) {
         let times = (Timestamp::ZERO, Timestamp::ZERO);
         Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Pcmu, times, data)
     };
-    for piece in [data.len().max(1), 5] {
+    let ways = [data.len().max(1), 5].map(|piece| [(piece, None), (piece, Some([[1, 2], [3, 4]]))]);
+    for (piece, udp) in ways.into_iter().flatten() {
         let began = Instant::now();
         let mut media = Outgoing::new([1, 2], began);
         media.learn(&sound(vec![1; 160]));
@@ -70,6 +71,7 @@ pub fn rtsp_record(data: &[u8]) {
             login: Some(Login { user: "u".to_owned(), password: "p".to_owned() }),
             user_agent: String::new(),
             name: String::new(),
+            udp,
         };
         let mut session = RecordSession::new(settings, media, began).expect("a track");
         let mut now = began;
@@ -81,6 +83,11 @@ pub fn rtsp_record(data: &[u8]) {
             session.poll(now);
             if session.is_recording() {
                 session.write(now, rtp::rtcp::NtpTime(1), &sound(vec![1; 160])).expect("it is carried");
+                assert_eq!(session.next_datagram().is_some(), udp.is_some());
+            }
+            while let Some(datagram) = session.next_datagram() {
+                assert!(datagram.port != 0 && datagram.packet.len() < 300, "{datagram:?}");
+                session.datagram_sent();
             }
             let output = std::mem::take(session.output());
             assert!(output.len() < 256 << 10, "{} bytes", output.len());

@@ -156,13 +156,7 @@ impl TargetUrl {
             "rtmp" | "rtmps" => {
                 text.parse().map(Self::Rtmp).map_err(|error| format!("cannot use its URL: {error}"))
             }
-            "rtsp" | "rtsps" => {
-                let url = RtspUrl::parse(text)?;
-                match url.udp {
-                    true => Err("cannot use its URL: media is sent in the connection, not by UDP".to_owned()),
-                    false => Ok(Self::Rtsp(url)),
-                }
-            }
+            "rtsp" | "rtsps" => RtspUrl::parse(text).map(Self::Rtsp),
             "srt" => {
                 let url = SrtUrl::parse(text)?;
                 match url.program {
@@ -333,6 +327,7 @@ mod tests {
             ("rtmp://h/x/secret-{stream}", "rtmp://h/x/..."),
             ("srt://h:9000?streamid=publish:{app}/{stream}&passphrase=secret secret", "srt://h:9000?..."),
             ("srt://h:9000?streamid=#!::r=secret,m=publish", "srt://h:9000?..."),
+            ("rtsp://me:secret@h/{app}/{stream}?transport=udp", "rtsp://h/live/cam?..."),
             ("udp://239.0.0.1:5000?ttl=4&rtp=1", "udp://239.0.0.1:5000?ttl=4&rtp=1"),
         ];
         for (url, shown) in cases {
@@ -379,6 +374,7 @@ mod tests {
             ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
             ("live/*", "rtmp://{stream}.h/a/{stream}", "in its path and query only"),
             ("live/*", "rtmp://h/{name}/{stream}", "it takes `{app}` and `{stream}`"),
+            ("live/cam", "rtsps://me:secret@h/a?transport=udp", "media comes in the connection"),
             ("live/cam", "udp://h:5000", "an address and a port"),
             ("live/cam", "udp://0.0.0.0:5000", "address of a receiver"),
             ("live/cam", "udp://239.0.0.1:5000?ttl=0", "`ttl` cannot be `0`"),

@@ -73,7 +73,7 @@ impl Target {
     pub(crate) fn has_room(&self) -> bool {
         match self {
             Self::Rtmp(target) => target.wire().has_room(),
-            Self::Rtsp(target) => target.wire().has_room(),
+            Self::Rtsp(target) => target.has_room(),
             Self::Srt(target) => target.has_room(),
             Self::Udp(target) => target.has_room(),
             Self::Whip(target) => target.has_room(),

@@ -54,7 +54,7 @@ pub use outgoing::{Outgoing, TRACKS, channel_of};
 pub use passing::Passing;
 pub use play::{PlaySession, PlaySettings, TRACKS_MAX};
 pub use reception::ReceptionStats;
-pub use record::{NotWritten, RecordSession, RecordSettings};
+pub use record::{Datagram, NotWritten, RecordSession, RecordSettings};
 pub use requests::ClientError;
 pub use sdp::{AnnouncedTrack, Described, SdpError, announced, carried, described};
 pub use server::{Ends, Event, Role, ServerSession, Status, Target};

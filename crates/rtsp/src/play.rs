@@ -17,7 +17,9 @@ use rtsp_types::Response;
 use crate::client_auth::Login;
 use crate::incoming::{Incoming, IncomingSettings, write_interleaved};
 use crate::input::{Input, Item};
-use crate::requests::{ClientError, LIMITS, Requests, Stage, channels_of, control_url, field, is_url};
+use crate::requests::{
+    ClientError, LIMITS, Requests, Stage, channels_of, control_url, field, is_url, server_ports_of,
+};
 use crate::sdp::{Described, carried, described};
 
 /// What is played, and how.
@@ -286,14 +288,8 @@ impl PlaySession {
         if let Some(channels) = channels_of(text)? {
             self.tracks[at].channels = channels;
         }
-        for part in text.split(';') {
-            let Some((key, value)) = part.split_once('=') else { continue };
-            if key.trim() == "server_port" {
-                let (first, second) = value.split_once('-').unwrap_or((value, ""));
-                let rtp = first.trim().parse().map_err(|_| ClientError::Transport)?;
-                let rtcp = second.trim().parse().unwrap_or(u16::wrapping_add(rtp, 1));
-                self.tracks[at].server_ports = Some([rtp, rtcp]);
-            }
+        if let Some(ports) = server_ports_of(text)? {
+            self.tracks[at].server_ports = Some(ports);
         }
         Ok(())
     }

@@ -4,9 +4,10 @@
 //! OPTIONS ─▶ ANNOUNCE ─▶ SETUP of each track ─▶ RECORD ─▶ media, sender reports, signs of life
 //!    └ 401: the same again with credentials, once for each challenge
 //! ```
-//! Media goes interleaved in the connection. What the stream has is announced once: a track that
-//! comes later, or becomes another, needs another session ([`NotWritten::Changed`]). What the
-//! server says in return, receiver reports and all, is bounded and passed over.
+//! Media goes interleaved in the connection, or by UDP to the ports that the server names. What the
+//! stream has is announced once: a track that comes later, or becomes another, needs another session
+//! ([`NotWritten::Changed`]). What the server says in return, receiver reports and all, is bounded and
+//! passed over.
 
 use std::time::Instant;
 
@@ -17,7 +18,9 @@ use rtsp_types::Response;
 use crate::client_auth::Login;
 use crate::input::{Input, Item, MAGIC};
 use crate::outgoing::{Outgoing, TRACKS, channel_of};
-use crate::requests::{ClientError, LIMITS, Requests, Stage, channels_of, control_url, field};
+use crate::requests::{
+    ClientError, LIMITS, Requests, Stage, channels_of, control_url, field, server_ports_of,
+};
 use crate::server::control_of;
 
 /// What is recorded, and how.
@@ -31,6 +34,21 @@ pub struct RecordSettings {
     pub user_agent: String,
     /// Name of the stream, for the description.
     pub name: String,
+    /// Local ports of RTP and RTCP, of video and audio; without them, packets go interleaved.
+    pub udp: Option<[[u16; 2]; TRACKS]>,
+}
+
+/// A packet that goes by UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Video is 0, audio 1.
+    pub track: usize,
+    /// It is RTCP, and not RTP.
+    pub is_rtcp: bool,
+    /// The server's port.
+    pub port: u16,
+    /// Its content.
+    pub packet: &'a [u8],
 }
 
 /// Why a frame is not sent.
@@ -44,8 +62,9 @@ pub enum NotWritten {
 
 /// One stream that is recorded.
 ///
-/// **After each call, [`output`](Self::output) is to be written to the connection;
-/// [`poll`](Self::poll) is due at [`next_timeout`](Self::next_timeout).**
+/// **After each call, [`output`](Self::output) is to be written to the connection, and, by UDP, each
+/// [`next_datagram`](Self::next_datagram) sent; [`poll`](Self::poll) is due at
+/// [`next_timeout`](Self::next_timeout).**
 #[derive(Debug)]
 pub struct RecordSession {
     url: String,
@@ -56,6 +75,12 @@ pub struct RecordSession {
     /// Tracks that are set up, and the channels of each as the server has them.
     tracks: Vec<usize>,
     channels: [[u8; 2]; TRACKS],
+    /// Local ports and the server's, by UDP.
+    udp: Option<[[u16; 2]; TRACKS]>,
+    server_ports: [[u16; 2]; TRACKS],
+    /// Packets that go by UDP, framed as they would be in the connection, of which so many bytes are sent.
+    datagrams: Vec<u8>,
+    sent: usize,
     media: Outgoing,
     /// Memory for the packets of a frame.
     packets: Vec<u8>,
@@ -75,7 +100,7 @@ impl RecordSession {
     /// Begins, with the tracks that are known to `media`: the first request is in the output.
     /// `None` if there are none.
     pub fn new(settings: RecordSettings, mut media: Outgoing, now: Instant) -> Option<Self> {
-        let RecordSettings { url, login, user_agent, name } = settings;
+        let RecordSettings { url, login, user_agent, name, udp } = settings;
         let description = media.description(&name)?;
         let mut session = Self {
             input: Input::default(),
@@ -84,6 +109,10 @@ impl RecordSession {
             description,
             tracks: media.tracks().collect(),
             channels: std::array::from_fn(|track| [channel_of(track), channel_of(track) + 1]),
+            udp,
+            server_ports: [[0; 2]; TRACKS],
+            datagrams: Vec::new(),
+            sent: 0,
             media,
             packets: Vec::new(),
             url,
@@ -139,9 +168,36 @@ impl RecordSession {
         let mut packets = std::mem::take(&mut self.packets);
         packets.clear();
         self.media.write(now, ntp, frame.dts, frame, &mut packets);
-        self.append(&mut packets);
+        if self.udp.is_some() {
+            // What is sent goes now and then, so that a session that is always a little behind stays small.
+            if self.sent == self.datagrams.len() || self.sent >= SENT_BYTES_MAX {
+                self.datagrams.drain(..self.sent);
+                self.sent = 0;
+            }
+            self.datagrams.extend_from_slice(&packets);
+        } else {
+            self.append(&mut packets);
+        }
         self.packets = packets;
         self.media.refusal().map_or(Ok(()), |reason| Err(NotWritten::Changed(reason)))
+    }
+
+    /// The packet that is to go by UDP next.
+    pub fn next_datagram(&self) -> Option<Datagram<'_>> {
+        let (&[_, channel, high, low], rest) = self.datagrams[self.sent..].split_first_chunk()?;
+        let (track, part) = (usize::from(channel / 2), usize::from(channel % 2));
+        let packet = rest.get(..usize::from(u16::from_be_bytes([high, low])))?;
+        Some(Datagram { track, is_rtcp: part == 1, port: self.server_ports[track][part], packet })
+    }
+
+    /// It is sent.
+    pub fn datagram_sent(&mut self) {
+        self.sent += self.next_datagram().map_or(0, |datagram| 4 + datagram.packet.len());
+    }
+
+    /// Bytes that wait to go by UDP.
+    pub fn waiting_bytes(&self) -> usize {
+        self.datagrams.len() - self.sent
     }
 
     /// Puts packets into the output, under the server's channels.
@@ -188,13 +244,7 @@ impl RecordSession {
             Step::Announce => self.set_up(0),
             Step::Setup(at) => {
                 self.requests.learn_session(answer)?;
-                let transport = field(answer, "Transport").unwrap_or_default();
-                if !transport.is_empty() && !transport.to_ascii_uppercase().contains("RTP/AVP/TCP") {
-                    return Err(ClientError::Transport);
-                }
-                if let Some(channels) = channels_of(transport)? {
-                    self.channels[self.tracks[at]] = channels;
-                }
+                self.take_transport(self.tracks[at], field(answer, "Transport").unwrap_or_default())?;
                 if at + 1 < self.tracks.len() {
                     self.set_up(at + 1);
                 } else {
@@ -214,11 +264,38 @@ impl RecordSession {
     fn set_up(&mut self, at: usize) {
         self.step = Step::Setup(at);
         let track = self.tracks[at];
-        let [rtp, rtcp] = self.channels[track];
-        let transport = format!("Transport: RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp};mode=record\r\n");
+        let transport = match self.udp.map(|ports| ports[track]) {
+            Some([rtp, rtcp]) => {
+                format!("Transport: RTP/AVP;unicast;client_port={rtp}-{rtcp};mode=record\r\n")
+            }
+            None => {
+                let [rtp, rtcp] = self.channels[track];
+                format!("Transport: RTP/AVP/TCP;unicast;interleaved={rtp}-{rtcp};mode=record\r\n")
+            }
+        };
         self.ask("SETUP", control_url(&self.url, &control_of(track)), transport);
     }
+
+    /// What a server says of how packets go: by UDP it has to name its ports.
+    fn take_transport(&mut self, track: usize, text: &str) -> Result<(), ClientError> {
+        let is_tcp = text.to_ascii_uppercase().contains("RTP/AVP/TCP");
+        if self.udp.is_some() {
+            let ports = server_ports_of(text)?.filter(|ports| !ports.contains(&0) && !is_tcp);
+            self.server_ports[track] = ports.ok_or(ClientError::Transport)?;
+            return Ok(());
+        }
+        if !is_tcp && !text.is_empty() {
+            return Err(ClientError::Transport);
+        }
+        if let Some(channels) = channels_of(text)? {
+            self.channels[track] = channels;
+        }
+        Ok(())
+    }
 }
+
+/// Bytes of packets that are sent and still kept.
+const SENT_BYTES_MAX: usize = 256 << 10;
 
 impl Outgoing {
     /// Whether the packets of a frame can be sent by what was described.

@@ -287,6 +287,21 @@ pub(crate) fn channels_of(transport: &str) -> Result<Option<[u8; 2]>, ClientErro
     Ok(None)
 }
 
+/// The server's ports of RTP and RTCP that it names in the `Transport` field of its answer; none if it
+/// names none.
+pub(crate) fn server_ports_of(transport: &str) -> Result<Option<[u16; 2]>, ClientError> {
+    for part in transport.split(';') {
+        let Some((key, value)) = part.split_once('=') else { continue };
+        if key.trim() == "server_port" {
+            let (first, second) = value.split_once('-').unwrap_or((value, ""));
+            let rtp: u16 = first.trim().parse().map_err(|_| ClientError::Transport)?;
+            let rtcp = second.trim().parse().unwrap_or(rtp.wrapping_add(1));
+            return Ok(Some([rtp, rtcp]));
+        }
+    }
+    Ok(None)
+}
+
 /// What a server may send at most; descriptions of cameras are a few kilobytes.
 pub(crate) const LIMITS: Limits =
     Limits { head_bytes_max: 16 << 10, body_bytes_max: 64 << 10, lines_max: 128 };

@@ -2,7 +2,7 @@
 //! judged, TLS checked by the authorities that are configured. The errors are sentences for the log
 //! and the API.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use range_reader::error::{Permanent, SourceError};
@@ -20,6 +20,9 @@ use crate::srt_url::SrtUrl;
 const LATENCY_MAX: Duration = Duration::from_secs(8);
 /// Longest text of a server that is repeated, characters.
 const SAID_MAX: usize = 200;
+
+/// How often it is looked for pairs of ports.
+const PORTS_TRIED_MAX: usize = 32;
 
 /// TCP or TLS.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -97,6 +100,29 @@ pub async fn call(
         limits: Limits::default(),
     };
     Ok((socket, peer, Caller::new(Instant::now().into_std(), call)))
+}
+
+/// Sockets for RTP, on an even port, and RTCP, on the next one (RFC 3550 section 11), of the address
+/// family of `peer`.
+///
+/// # Errors
+/// Why there are none.
+pub async fn rtp_sockets(peer: Option<SocketAddr>) -> Result<[UdpSocket; 2], String> {
+    let any = match peer {
+        Some(peer) if peer.is_ipv6() => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        _ => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+    };
+    let bind = async |port| UdpSocket::bind((any, port)).await;
+    for _ in 0..PORTS_TRIED_MAX {
+        let rtp = bind(0).await.map_err(|error| error.to_string())?;
+        let port = rtp.local_addr().map_err(|error| error.to_string())?.port();
+        if port % 2 == 0
+            && let Ok(rtcp) = bind(port + 1).await
+        {
+            return Ok([rtp, rtcp]);
+        }
+    }
+    Err("there are no two ports for RTP and RTCP".to_owned())
 }
 
 /// Tells the other end of a call that it is over.

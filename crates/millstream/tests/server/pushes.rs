@@ -137,6 +137,30 @@ fn by_rtsp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
     assert!(!server.log().contains("sesame"), "{}", server.log());
 }
 
+#[test]
+fn by_rtsp_over_udp_every_frame_arrives_unchanged() {
+    let target = Server::start_workers(2, "");
+    let url = target.rtsp_url("/{app}/{stream}?transport=udp");
+    let server = pushing("live/*", &url);
+    let flv = Player::start(&target.flv_url("live/mill"), target.dir.path().join("flv"));
+    target.wait_for_players("live/mill", 1);
+    let publisher = publish(&server.rtmp_url("live/mill"), 2);
+    wait_for_push(&server, "it is live", |push| push["state"] == "live");
+    publisher.finish();
+    target.wait_for_publisher("live/mill", false);
+    let (played, source) = (flv.frames_after_end(), frames_of(&sample()));
+    for (name, played, source) in
+        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
+    {
+        let content = |packet: &Packet| (packet.size, packet.checksum.clone());
+        let played: Vec<_> = played.iter().map(content).collect();
+        let source: Vec<_> = source.iter().map(content).collect();
+        // The end of the session overtakes the last datagrams: it goes by the connection.
+        assert!(played.len() > source.len() - 30, "{name}: {} of {}", played.len(), source.len());
+        assert!(source.windows(played.len()).any(|window| window == played), "{name}: a run of the source's");
+    }
+}
+
 /// What an RTSP server of a test answers to a client's requests, one after another; then it is
 /// silent.
 fn rtsp_server(answers: &'static [&'static str]) -> (String, std::thread::JoinHandle<String>) {

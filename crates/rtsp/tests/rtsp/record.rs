@@ -41,6 +41,11 @@ fn sound(ms: i64) -> Frame {
 
 /// A client whose stream begins with these frames.
 fn client(begin: &[Frame], login: Option<Login>) -> (RecordSession, Instant) {
+    client_by(None, begin, login)
+}
+
+/// One with these local ports for UDP.
+fn client_by(udp: Option<[[u16; 2]; 2]>, begin: &[Frame], login: Option<Login>) -> (RecordSession, Instant) {
     let now = Instant::now();
     let mut media = Outgoing::new([1, 2], now);
     begin.iter().for_each(|frame| media.learn(frame));
@@ -49,6 +54,7 @@ fn client(begin: &[Frame], login: Option<Login>) -> (RecordSession, Instant) {
         login,
         user_agent: "test".to_owned(),
         name: "cam".to_owned(),
+        udp,
     };
     (RecordSession::new(settings, media, now).expect("a track"), now)
 }
@@ -155,6 +161,67 @@ fn packets_go_under_the_channels_that_the_server_names() {
 }
 
 #[test]
+fn by_udp_packets_go_to_the_ports_that_the_server_names() {
+    let ports = [[5000, 5001], [5002, 5003]];
+    let (mut client, now) = client_by(Some(ports), &[config(), sound_config()], None);
+    let mut server = ServerSession::new(Limits::default(), [7; 32], Some((8000, 8001)));
+    while !client.is_recording() {
+        server.handle_input(&std::mem::take(client.output()));
+        while let Some(event) = server.poll_event() {
+            if matches!(event, Event::Announce(..) | Event::Record) {
+                server.accept();
+            }
+        }
+        let output = std::mem::take(server.output());
+        assert!(!output.is_empty(), "each request is answered");
+        client.handle_input(now, &output).expect("it goes on");
+    }
+    client.output().clear();
+    let mut seen = [[0; 2]; 2];
+    // Some wait at any time.
+    for at in 0..1_000i64 {
+        let later = now + Duration::from_millis(at as u64 * 40);
+        client.write(later, NtpTime(1 << 60), &picture(at * 40)).expect("it is carried");
+        client.write(later, NtpTime(1 << 60), &sound(at * 40)).expect("it is carried");
+        while client.waiting_bytes() > 1_000 {
+            let datagram = client.next_datagram().expect("some wait");
+            assert_eq!(datagram.port, if datagram.is_rtcp { 8001 } else { 8000 });
+            assert!(datagram.is_rtcp || rtp::Packet::parse(datagram.packet).is_ok());
+            seen[datagram.track][usize::from(datagram.is_rtcp)] += 1;
+            client.datagram_sent();
+        }
+    }
+    while let Some(datagram) = client.next_datagram() {
+        seen[datagram.track][usize::from(datagram.is_rtcp)] += 1;
+        client.datagram_sent();
+    }
+    client.datagram_sent();
+    assert_eq!((client.waiting_bytes(), client.output().len()), (0, 0));
+    assert!(seen.iter().all(|[rtp, rtcp]| *rtp == 1_000 && *rtcp >= 19), "{seen:?}");
+}
+
+#[test]
+fn a_server_that_names_no_ports_gets_nothing_by_udp() {
+    for transport in [
+        "",
+        "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n",
+        "Transport: RTP/AVP;unicast\r\n",
+        "Transport: RTP/AVP;unicast;server_port=0-1\r\n",
+        "Transport: RTP/AVP;unicast;server_port=65535\r\n",
+        "Transport: RTP/AVP;unicast;server_port=70000-70001\r\n",
+        "Transport: RTP/AVP/TCP;unicast;server_port=5000-5001\r\n",
+    ] {
+        let (mut client, now) = client_by(Some([[1, 2], [3, 4]]), &[config()], None);
+        answer(&mut client, now, "200 OK", "").expect("OPTIONS");
+        let setup = answer(&mut client, now, "200 OK", "").expect("ANNOUNCE");
+        assert!(setup.contains("Transport: RTP/AVP;unicast;client_port=1-2;mode=record\r\n"), "{setup}");
+        let fields = format!("Session: s1\r\n{transport}");
+        let refused = answer(&mut client, now, "200 OK", &fields).err();
+        assert_eq!(refused, Some(ClientError::Transport), "{transport}");
+    }
+}
+
+#[test]
 fn digest_is_answered_with_the_hash_that_is_asked_for() {
     let login = || Some(Login { user: "me".to_owned(), password: "secret".to_owned() });
     // (algorithm, its field in the answer)
@@ -202,6 +269,7 @@ fn what_is_not_carried_is_said_and_what_changes_ends_the_session() {
         login: None,
         user_agent: String::new(),
         name: String::new(),
+        udp: None,
     };
     assert!(RecordSession::new(settings, media, now).is_none(), "nothing to announce");
 }

@@ -4,7 +4,7 @@
 //! datagrams where media is to come by UDP. Datagrams are taken from the address of the server only.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use media::Frame;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use url::Url;
 
 use super::failure::Failure;
-use crate::peer::{Connected, Stream, connect_to};
+use crate::peer::{Connected, Stream, connect_to, rtp_sockets};
 use crate::settings::SourceSettings;
 
 /// Bytes read at a time.
@@ -24,8 +24,6 @@ const READ_BYTES: usize = 64 << 10;
 const BATCH: usize = 64;
 /// Longest a packet that is missing is waited for, with UDP.
 const REORDER_MAX: Duration = Duration::from_millis(200);
-/// How often it is looked for pairs of ports.
-const PORTS_TRIED_MAX: usize = 32;
 
 /// `rtsp://user:password@host:port/path?query`, of whose query `transport=udp` is ours.
 #[derive(Clone)]
@@ -36,7 +34,7 @@ pub struct RtspUrl {
     pub port: u16,
     /// `rtsps`.
     pub tls: bool,
-    /// Media comes by UDP.
+    /// Media comes, or goes, by UDP.
     pub udp: bool,
     login: Option<Login>,
     /// What requests name: without user and password.
@@ -140,7 +138,7 @@ impl RtspPlay {
         let (mut sockets, mut ports) = (Vec::new(), [[0; 2]; TRACKS_MAX]);
         if url.udp {
             for of_track in &mut ports {
-                let pair = pair_of_sockets(peer).await?;
+                let pair = rtp_sockets(peer).await.map_err(Failure::new)?;
                 *of_track = [pair[0].local_addr()?.port(), pair[1].local_addr()?.port()];
                 sockets.push(pair);
             }
@@ -245,24 +243,6 @@ async fn readable(sockets: &[[UdpSocket; 2]]) -> std::io::Result<(usize, usize)>
         ready = second[0].readable() => ready.map(|()| (1, 0)),
         ready = second[1].readable() => ready.map(|()| (1, 1)),
     }
-}
-
-/// Sockets for RTP, on an even port, and RTCP, on the next one (RFC 3550 section 11).
-async fn pair_of_sockets(peer: Option<SocketAddr>) -> Result<[UdpSocket; 2], Failure> {
-    let any = match peer {
-        Some(peer) if peer.is_ipv6() => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-        _ => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-    };
-    for _ in 0..PORTS_TRIED_MAX {
-        let rtp = UdpSocket::bind((any, 0)).await?;
-        let port = rtp.local_addr()?.port();
-        if port % 2 == 0
-            && let Ok(rtcp) = UdpSocket::bind((any, port + 1)).await
-        {
-            return Ok([rtp, rtcp]);
-        }
-    }
-    Err(Failure::new("there are no two ports for RTP and RTCP".to_owned()))
 }
 
 impl fmt::Debug for RtspPlay {
