@@ -205,6 +205,145 @@ fn floods_and_nonsense_leave_nothing_behind() {
     server.assert_healthy();
 }
 
+/// A control packet of a type and length, for a socket, of content that differs.
+fn control(kind: u16, subtype: u16, len: usize, to: SocketId) -> Vec<u8> {
+    let mut packet: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
+    let first = 0x8000_0000 | u32::from(kind) << 16 | u32::from(subtype);
+    for (at, word) in [(0, first), (12, to.0)] {
+        if len >= at + 4 {
+            packet[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+    }
+    packet
+}
+
+/// Types that there are and some that there are not, with subtypes of those that the user defines.
+const CONTROLS: [(u16, u16); 15] = [
+    (0, 0),
+    (1, 0),
+    (2, 0),
+    (3, 0),
+    (4, 0),
+    (6, 0),
+    (7, 0),
+    (8, 0),
+    (9, 0),
+    (0x7ffe, 0),
+    (0x7fff, 0),
+    (0x7fff, 3),
+    (0x7fff, 4),
+    (0x7fff, 5),
+    (0x7fff, 0xffff),
+];
+/// The one that ends a session.
+const SHUTDOWN: u16 = 5;
+
+#[test]
+fn control_packets_of_every_type_and_length_end_nothing() {
+    let mut server = Server::spawn("[srt]\nhandshakes_per_second = 0\n");
+    let mut attacked = call(&server, "publish:live/attacked", None).expect("let in");
+    let mut other = call(&server, "publish:live/other", None).expect("let in");
+    let before = server.resident_bytes();
+    for len in 0..=1500 {
+        for (kind, subtype) in CONTROLS {
+            let to = attacked.connection.peer();
+            let _ = attacked.socket.send(&control(kind, subtype, len, to));
+        }
+        let _ = attacked.socket.send(&control(0, 0, len, SocketId(0)));
+        if len % 50 == 0 {
+            attacked.turn();
+            other.turn();
+        }
+    }
+    assert_eq!(server.session_count(), 2);
+    // What is said afterwards is heard as ever.
+    for client in [&mut attacked, &mut other] {
+        client.connection.close(now());
+        client.turn();
+    }
+    eventually("both have ended", || (server.session_count() == 0).then_some(()));
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    server.assert_healthy();
+}
+
+/// The number of a session's socket is not enough: what it says has to come from its address.
+#[test]
+fn what_others_send_in_the_name_of_a_session_is_not_heard() {
+    let mut server = Server::start("");
+    let mut client = call(&server, "publish:live/cam", None).expect("let in");
+    let (to, forger) = (client.connection.peer(), socket(&server));
+    let unknown = server.counter("millstream_srt_unknown_datagrams_total");
+    let mut sent = 0;
+    for len in (16..=1500).step_by(53) {
+        for (kind, subtype) in CONTROLS.into_iter().chain([(SHUTDOWN, 0)]) {
+            sent += u64::from(forger.send(&control(kind, subtype, len, to)).is_ok());
+        }
+        let mut data = control(0, 0, len, to);
+        data[0] = 0;
+        sent += u64::from(forger.send(&data).is_ok());
+    }
+    eventually("some of it has come", || {
+        client.turn();
+        (server.counter("millstream_srt_unknown_datagrams_total") > unknown + sent / 2).then_some(())
+    });
+    assert_eq!(server.session_count(), 1);
+    let session = &server.sessions("")[0];
+    assert_eq!(session["srt"]["packets"], 0, "{session}");
+    // From its own address the end is one.
+    client.socket.send(&control(SHUTDOWN, 0, 20, to)).expect("it is sent");
+    eventually("it has ended", || (server.session_count() == 0).then_some(()));
+    server.assert_healthy();
+}
+
+/// Callers that are let in and say nothing any more: a thousand of them hold no more than the limits.
+#[test]
+fn handshakes_half_done_by_the_thousand_are_refused_and_forgotten() {
+    const CALLERS: u32 = 2_000;
+    let limits = "handshakes_per_second = 0\npending_per_address = 64\nsilence_timeout_ms = 1000\n";
+    let mut server = Server::spawn(&format!("[srt]\n{limits}"));
+    let socket = socket(&server);
+    let cookie = cookie(&socket);
+    let before = server.resident_bytes();
+    let mut refused = 0;
+    for count in 0..CALLERS {
+        let id = format!("publish:live/{count}");
+        let conclusion = conclusion(count + 1, cookie, &id);
+        socket.send(&conclusion).expect("it is sent");
+        let mut answer = [0; DATAGRAM_BYTES_MAX];
+        while let Ok(len) = socket.recv(&mut answer) {
+            assert!(len <= 128, "an answer of {len} bytes");
+            refused += u32::from(answer[36..40] == Reject::Overload.code().to_be_bytes());
+            if len == 64 || answer[36..40] == [255; 4] {
+                break;
+            }
+        }
+        assert!(server.session_count() <= 64);
+    }
+    assert!(refused > CALLERS / 2, "{refused} of {CALLERS}");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    eventually("they are forgotten", || (server.session_count() == 0).then_some(()));
+    call(&server, "publish:live/cam", None).expect("an honest one is let in");
+    server.assert_healthy();
+}
+
+/// A conclusion of a socket, as it should be.
+fn conclusion(socket: u32, cookie: [u8; 4], stream_id: &str) -> Vec<u8> {
+    let mut id = stream_id.as_bytes().to_vec();
+    id.resize(id.len().next_multiple_of(4), 0);
+    id.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    let words = [0x8000_0000, 0, 0, 0, 5, 5, 1, 1500, 8192, u32::MAX, socket];
+    let mut packet: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+    packet.extend(cookie);
+    packet.extend([0; 16]);
+    // HSREQ: version 1.5.0, times in both directions, 120 ms; then the stream id.
+    let words = [0x0001_0003, 0x0001_0500, 0x3f, 0x0078_0078, 5 << 16 | (id.len() / 4) as u32];
+    packet.extend(words.iter().flat_map(|word: &u32| word.to_be_bytes()));
+    packet.extend(id);
+    packet
+}
+
 /// The cookie for a caller from this socket.
 fn cookie(socket: &UdpSocket) -> [u8; 4] {
     let mut induction = [0; 64];

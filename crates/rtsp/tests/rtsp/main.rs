@@ -5,4 +5,5 @@ mod fuzz_corpus;
 mod media_both_ways;
 mod play_cameras;
 mod record;
+mod sdp_bombs;
 mod sessions;
