@@ -249,7 +249,7 @@ section! {
         cost "With more, players that are there get their media later when a key frame goes to all of \
             them; with less, some of each core is never used.";
 
-        /// The same for publishers, which are refused last.
+        /// The same for publishers, which are refused last: never below `load_percent`. 0: never.
         publisher_load_percent: i64 = 97, unit "percent of a core", range 0..=100,
         cost "A publisher that is refused has no players at all.";
 
@@ -263,8 +263,9 @@ section! {
         send_delay_ms: i64 = 250, unit "ms", range 0..=60_000,
         cost "As for `loop_time_ms`.";
 
-        /// What all players together get, in Mbit/s of media, from which on there are no more of
-        /// them. Set it to what the line carries, less a tenth for headers. 0: any.
+        /// What the workers send in all, in Mbit/s of media, from which on there are no more players:
+        /// players, pushes and other nodes, without VOD and HLS over HTTP/2. Set it to what the line
+        /// carries, less a tenth for headers. 0: any.
         egress_mbit: i64 = 0, unit "Mbit/s", range 0..=10_000_000,
         cost "A line that is full loses packets of all who use it.";
 

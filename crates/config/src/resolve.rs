@@ -217,7 +217,12 @@ fn worker_settings(
         },
         overload: OverloadSettings {
             load_percent: to_u32(config.limits.load_percent),
-            publisher_load_percent: to_u32(config.limits.publisher_load_percent),
+            // Last, whatever is configured.
+            publisher_load_percent: match to_u32(config.limits.publisher_load_percent) {
+                0 => 0,
+                _ if config.limits.load_percent == 0 => 0,
+                percent => percent.max(to_u32(config.limits.load_percent)),
+            },
             loop_time: ms(config.limits.loop_time_ms),
             send_delay: ms(config.limits.send_delay_ms),
             egress_bits_per_second: config.limits.egress_mbit.unsigned_abs() * 1_000_000,

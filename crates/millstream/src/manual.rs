@@ -104,7 +104,7 @@ The command line or the configuration is wrong.
 .SH FILES
 .TP
 \fI/etc/millstream/millstream.toml\fR
-What packages start the server with. Without \fB\-\-config\fR no file is read.
+What packages start the server with. Without \fB\-\-config\fR and \fBMILLSTREAM_CONFIG\fR no file is read.
 .TP
 \fI/var/lib/millstream\fR
 Recordings, where packages put them.

@@ -111,9 +111,23 @@ pub fn redirected(base: &str, target: &str) -> Option<String> {
     (!has_query_key(query, REDIRECTED)).then(|| format!("{base}{path}?{query}{separator}{REDIRECTED}"))
 }
 
-/// The same for a player by RTMP that asked for a stream, `app/name`, with a query: at the host of `base`, at
-/// this port.
-pub fn redirected_rtmp(base: &str, port: u16, (key, query): (&str, &str)) -> Option<String> {
+/// Where a player by RTMP goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RtmpElsewhere {
+    /// URL of the application, to connect to.
+    pub connection: String,
+    /// URL of the stream, for players that take one.
+    pub stream: String,
+}
+
+/// The same for a player by RTMP: at the host of `base`, at this port, with the queries with which it has
+/// connected and asked for the stream.
+pub fn redirected_rtmp(
+    base: &str,
+    port: u16,
+    (app, name): (&str, &str),
+    (of_connection, of_stream): (&str, &str),
+) -> Option<RtmpElsewhere> {
     let (_, rest) = base.split_once("://")?;
     let authority = rest.split('/').next()?;
     let host = match authority.rsplit_once(':') {
@@ -121,8 +135,12 @@ pub fn redirected_rtmp(base: &str, port: u16, (key, query): (&str, &str)) -> Opt
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     };
-    let target = if query.is_empty() { format!("/{key}") } else { format!("/{key}?{query}") };
-    redirected(&format!("rtmp://{host}:{port}"), &target)
+    let base = format!("rtmp://{host}:{port}");
+    let both = [of_connection, of_stream].into_iter().filter(|query| !query.is_empty());
+    let both = both.collect::<Vec<_>>().join("&");
+    let stream = redirected(&base, &format!("/{app}/{name}?{both}"))?;
+    let connection = redirected(&base, &format!("/{app}?{of_connection}"))?;
+    Some(RtmpElsewhere { connection, stream })
 }
 
 /// What a query has when another node sent the player.
@@ -130,19 +148,26 @@ const REDIRECTED: &str = "redirected";
 
 #[cfg(test)]
 mod tests {
-    use super::{redirected, redirected_rtmp};
+    use super::{RtmpElsewhere, redirected, redirected_rtmp};
 
     #[test]
     fn players_by_rtmp_go_to_the_same_host() {
         let cases = [
-            ("https://b.example.com", "", Some("rtmp://b.example.com:1936/live/a?redirected")),
-            ("http://192.0.2.1:8080", "token=x", Some("rtmp://192.0.2.1:1936/live/a?token=x&redirected")),
-            ("http://[2001:db8::1]:8080/x", "", Some("rtmp://[2001:db8::1]:1936/live/a?redirected")),
-            ("http://[2001:db8::1]", "", Some("rtmp://[2001:db8::1]:1936/live/a?redirected")),
-            ("http://b", "redirected", None),
+            ("https://b.example.com", "b.example.com:1936"),
+            ("http://192.0.2.1:8080", "192.0.2.1:1936"),
+            ("http://[2001:db8::1]:8080/x", "[2001:db8::1]:1936"),
+            ("http://[2001:db8::1]", "[2001:db8::1]:1936"),
         ];
-        for (base, query, expected) in cases {
-            assert_eq!(redirected_rtmp(base, 1936, ("live/a", query)).as_deref(), expected, "{base}");
+        for (base, host) in cases {
+            let elsewhere = redirected_rtmp(base, 1936, ("live/x", "a"), ("token=t", "y=1"));
+            let expected = RtmpElsewhere {
+                connection: format!("rtmp://{host}/live/x?token=t&redirected"),
+                stream: format!("rtmp://{host}/live/x/a?token=t&y=1&redirected"),
+            };
+            assert_eq!(elsewhere, Some(expected), "{base}");
+        }
+        for queries in [("redirected", ""), ("", "x&redirected"), ("redirected=1", "y")] {
+            assert_eq!(redirected_rtmp("http://b", 1936, ("live", "a"), queries), None, "{queries:?}");
         }
     }
 

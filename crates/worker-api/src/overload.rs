@@ -1,6 +1,6 @@
 //! When nobody more is let in: by what is measured, not only by counts.
 //!
-//! A player more costs a little of what all that are there have. So players are refused while there is still
+//! Each player takes a little of what all who are there have. So players are refused while there is still
 //! something left, and publishers, each of whom has players that wait for it, later. Who is in stays in.
 //!
 //! A worker measures a second and decides by the last two: what one second alone says may be the work of

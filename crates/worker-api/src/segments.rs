@@ -141,9 +141,10 @@ impl Ranged {
 }
 
 impl ObjectRequest {
-    /// Whether its client has just come, and knows no view.
+    /// Whether its client has just come, as far as that is seen: each request for an MPD is like the
+    /// first.
     pub fn is_first(&self) -> bool {
-        self.tag.is_none()
+        self.tag.is_none() && self.object == Object::Multivariant
     }
 
     /// Reads a path and its query.

@@ -86,6 +86,13 @@ pub struct AddressLimits {
     pub connects_per_second: u32,
 }
 
+impl AddressLimits {
+    /// Places of one address. They are counted also where they are not limited: a reload may do that.
+    pub fn places(&self) -> usize {
+        if self.connections == 0 { usize::MAX } else { self.connections }
+    }
+}
+
 /// How HTTP connections are kept open for further requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAliveSettings {

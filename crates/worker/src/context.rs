@@ -55,11 +55,11 @@ impl OfAddress {
     /// As these settings say.
     pub(crate) fn new(limits: AddressLimits) -> Self {
         let rate = Arc::new(RateLimit::new(limits.connects_per_second));
-        Self { places: AddressSlots::new(usize::MAX, limits.connections), rate }
+        Self { places: AddressSlots::new(usize::MAX, limits.places()), rate }
     }
 
     fn apply(&self, limits: AddressLimits) {
-        self.places.set_limits(usize::MAX, limits.connections);
+        self.places.set_limits(usize::MAX, limits.places());
         self.rate.set(limits.connects_per_second);
     }
 }
@@ -98,6 +98,8 @@ pub(crate) struct Context {
     pub(crate) now_ms: u64,
     /// When the worker stops at the latest. Set while it is draining: it accepts no new sessions then.
     pub(crate) draining_until: Option<u64>,
+    /// Of what the settings say, caches of key frames may have this part: more than 1 while memory is short.
+    pub(crate) caches_divisor: usize,
     /// Scratch buffer for the input of one connection; its content is not needed after the call.
     pub(crate) read_buffer: Vec<u8>,
     /// The same for ciphertext.
@@ -139,6 +141,7 @@ impl Context {
             now,
             now_ms: 0,
             draining_until: None,
+            caches_divisor: 1,
             read_buffer: vec![0; READ_BYTES],
             cipher_buffer: vec![0; CIPHER_BYTES],
             began: now,
@@ -165,14 +168,10 @@ impl Context {
         self.of_address.apply(self.settings.of_address);
     }
 
-    /// A place among those of a client address, for one connection more; none where they are not limited. The
-    /// workers share them.
-    pub(crate) fn place_of(&self, address: IpAddr) -> Result<Option<AddressSlot>, TooManyOfAddress> {
+    /// A place among those of a client address, for one connection more. The workers share them.
+    pub(crate) fn place_of(&self, address: IpAddr) -> Result<AddressSlot, TooManyOfAddress> {
         self.of_address.rate.take(address, self.now).map_err(|_| TooManyOfAddress)?;
-        match self.settings.of_address.connections {
-            0 => Ok(None),
-            _ => self.of_address.places.take(address).map(Some).ok_or(TooManyOfAddress),
-        }
+        self.of_address.places.take(address).ok_or(TooManyOfAddress)
     }
 
     /// When a session is to end that may last until this time since 1970.

@@ -17,6 +17,8 @@ const PLACES_FOR_ANSWERS: usize = 64;
 const SESSION_PERCENT_LEAST: f32 = 0.04;
 /// What such a player gets, bytes per second.
 const SESSION_BYTES: u64 = 75_000;
+/// And one of sound alone.
+const SESSION_BYTES_LEAST: u64 = 8_000;
 
 /// What a second was like.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -25,6 +27,10 @@ pub(crate) struct Second {
     pub(crate) load_percent: f32,
     /// Sessions at its end, of all protocols.
     pub(crate) sessions: u32,
+    /// Those of them that publish or play.
+    pub(crate) members: u32,
+    /// Those that began to in this second.
+    pub(crate) joined: u32,
     /// The p99 of its turns.
     pub(crate) loop_time: Duration,
     /// How long media waited beyond its time before it was sent, at most.
@@ -42,11 +48,17 @@ impl Second {
         self.load_percent + new * each.clamp(SESSION_PERCENT_LEAST, 1.0)
     }
 
+    /// Load with those that have begun to publish or play since. What only connects costs next to nothing,
+    /// and refuses nobody.
+    fn percent_with(&self, joined: u32) -> f32 {
+        let each = self.load_percent / self.members.max(1) as f32;
+        self.load_percent + joined as f32 * each.clamp(SESSION_PERCENT_LEAST, 1.0)
+    }
+
     /// The same of the bytes that leave.
-    fn expected_bytes(&self, sessions: u32) -> u64 {
-        let new = sessions.saturating_sub(self.sessions);
-        let each = self.bytes_out.checked_div(self.sessions.into()).unwrap_or(SESSION_BYTES);
-        self.bytes_out.saturating_add(each.saturating_mul(new.into()))
+    fn bytes_with(&self, joined: u32) -> u64 {
+        let each = self.bytes_out.checked_div(self.members.into()).unwrap_or(SESSION_BYTES);
+        self.bytes_out.saturating_add(each.max(SESSION_BYTES_LEAST).saturating_mul(joined.into()))
     }
 }
 
@@ -55,6 +67,8 @@ impl Second {
 struct SharedSecond {
     load_permille: AtomicU32,
     sessions: AtomicU32,
+    members: AtomicU32,
+    joined: AtomicU32,
     loop_time_us: AtomicU32,
     send_delay_us: AtomicU32,
     bytes_out: AtomicU64,
@@ -65,6 +79,8 @@ impl SharedSecond {
         let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         self.load_permille.store((second.load_percent * 10.0) as u32, Ordering::Relaxed);
         self.sessions.store(second.sessions, Ordering::Relaxed);
+        self.members.store(second.members, Ordering::Relaxed);
+        self.joined.store(second.joined, Ordering::Relaxed);
         self.loop_time_us.store(us(second.loop_time), Ordering::Relaxed);
         self.send_delay_us.store(us(second.send_delay), Ordering::Relaxed);
         self.bytes_out.store(second.bytes_out, Ordering::Relaxed);
@@ -75,6 +91,8 @@ impl SharedSecond {
         Second {
             load_percent: self.load_permille.load(Ordering::Relaxed) as f32 / 10.0,
             sessions: self.sessions.load(Ordering::Relaxed),
+            members: self.members.load(Ordering::Relaxed),
+            joined: self.joined.load(Ordering::Relaxed),
             loop_time: time(&self.loop_time_us),
             send_delay: time(&self.send_delay_us),
             bytes_out: self.bytes_out.load(Ordering::Relaxed),
@@ -93,13 +111,20 @@ pub(crate) struct Fullness {
     others: AtomicU32,
     /// Connections that were handed to it and are in a queue still.
     promised: AtomicU32,
+    /// Sessions that have begun to publish or play since the last second.
+    joined: AtomicU32,
 }
 
 impl Fullness {
-    /// A second has ended.
+    /// A second has ended. It counts itself who has joined.
     pub(crate) fn sample(&self, second: Second) {
         self.before.store(self.last.load());
-        self.last.store(second);
+        self.last.store(Second { joined: self.joined.swap(0, Ordering::Relaxed), ..second });
+    }
+
+    /// A session begins to publish or play.
+    pub(crate) fn join(&self) {
+        self.joined.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many there are now.
@@ -131,6 +156,7 @@ impl Fullness {
         Room {
             connections,
             sessions: connections.saturating_add(self.others.load(Ordering::Relaxed)),
+            joined: self.joined.load(Ordering::Relaxed),
             last: self.last.load(),
             before: self.before.load(),
         }
@@ -144,6 +170,8 @@ pub(crate) struct Room {
     pub(crate) connections: u32,
     /// With those that have no place.
     pub(crate) sessions: u32,
+    /// Sessions that have begun to publish or play since.
+    pub(crate) joined: u32,
     /// The newest second, and the one before.
     pub(crate) last: Second,
     pub(crate) before: Second,
@@ -173,10 +201,11 @@ impl Room {
 
     /// What decides whether anybody is refused: what both of the last two seconds say.
     fn measured(self) -> Measured {
-        let Self { sessions, last, before, .. } = self;
-        let bytes = last.expected_bytes(sessions).min(before.expected_bytes(sessions));
+        let Self { joined, last, before, .. } = self;
+        let joined_before = joined.saturating_add(last.joined);
+        let bytes = last.bytes_with(joined).min(before.bytes_with(joined_before));
         Measured {
-            load_percent: last.expected_percent(sessions).min(before.expected_percent(sessions)),
+            load_percent: last.percent_with(joined).min(before.percent_with(joined_before)),
             loop_time: last.loop_time.min(before.loop_time),
             send_delay: last.send_delay.min(before.send_delay),
             egress_bits_per_second: bytes.saturating_mul(8),
@@ -217,14 +246,24 @@ impl Gauges {
 mod tests {
     use super::*;
 
-    fn second(load_percent: f32, sessions: u32) -> Second {
-        Second { load_percent, sessions, bytes_out: u64::from(sessions) * 1000, ..Second::default() }
+    fn second(load_percent: f32, members: u32) -> Second {
+        let sessions = members;
+        Second {
+            load_percent,
+            sessions,
+            members,
+            bytes_out: u64::from(members) * 10_000,
+            ..Second::default()
+        }
+    }
+
+    fn join(fullness: &Fullness, count: u32) {
+        (0..count).for_each(|_| fullness.join());
     }
 
     #[test]
     fn one_bad_second_refuses_nobody() {
         let fullness = Fullness::default();
-        fullness.update(100, 0);
         fullness.sample(second(50.0, 100));
         let late = Second { loop_time: Duration::from_secs(1), ..second(99.0, 100) };
         fullness.sample(late);
@@ -237,27 +276,43 @@ mod tests {
     }
 
     #[test]
-    fn who_has_come_since_counts_like_the_others() {
+    fn who_has_joined_since_counts_like_the_others() {
         let fullness = Fullness::default();
         fullness.sample(second(30.0, 300));
+        join(&fullness, 300);
         fullness.sample(second(60.0, 600));
-        fullness.update(500, 400);
+        join(&fullness, 300);
         let measured = fullness.read().measured();
         assert!((measured.load_percent - 90.0).abs() < 0.5, "{measured:?}");
-        assert_eq!(measured.egress_bits_per_second, 900 * 8000);
+        assert_eq!(measured.egress_bits_per_second, 900 * 80_000);
+    }
+
+    #[test]
+    fn who_only_connects_refuses_nobody() {
+        let fullness = Fullness::default();
+        (0..2).for_each(|_| fullness.sample(second(40.0, 10)));
+        fullness.update(10_000, 0);
+        assert_eq!(fullness.read().measured().load_percent, 40.0);
+    }
+
+    #[test]
+    fn a_rush_to_a_publisher_without_players_is_bounded() {
+        let fullness = Fullness::default();
+        (0..2).for_each(|_| fullness.sample(Second { members: 1, ..Second::default() }));
+        join(&fullness, 1000);
+        assert_eq!(fullness.read().measured().egress_bits_per_second, 1000 * 64_000);
     }
 
     #[test]
     fn what_leaves_is_counted_over_all_workers() {
         let workers = [Arc::new(Fullness::default()), Arc::new(Fullness::default())];
         for worker in &workers {
-            worker.update(10, 0);
             (0..2).for_each(|_| worker.sample(second(1.0, 10)));
         }
         let gauges = Gauges::new(workers.into_iter());
         gauges.memory().set(77);
         let measured = gauges.measured(1);
-        assert_eq!((measured.egress_bits_per_second, measured.memory_bytes), (2 * 80_000, 77));
+        assert_eq!((measured.egress_bits_per_second, measured.memory_bytes), (2 * 800_000, 77));
         assert_eq!(measured.load_percent, 1.0);
     }
 
@@ -267,6 +322,6 @@ mod tests {
         fullness.update(10, u32::MAX as usize);
         fullness.close();
         let room = fullness.read();
-        assert!(!room.has_place(1 << 20) && room.measured().egress_bits_per_second > 0);
+        assert!(!room.has_place(1 << 20) && room.measured().egress_bits_per_second == 0);
     }
 }

@@ -169,7 +169,7 @@ impl Worker {
                 Some((Action::Play, app.clone(), name.clone(), token.clone()))
             }
             ClientRequest::Stream(request)
-                if is_played(request) && self.redirect(conn, request).is_none() =>
+                if is_played(request) && self.redirect(conn, request, true).is_none() =>
             {
                 Some((Action::Play, request.app.clone(), request.stream.clone(), request.token.clone()))
             }

@@ -49,10 +49,12 @@ impl Worker {
     fn shrink_caches(&mut self) {
         let memory = self.ctx.mailboxes.gauges().memory().bytes();
         let is_short = self.ctx.settings.overload.is_short_of_memory(memory);
+        let Some(divisor) = self.caches.second(is_short) else { return };
         if is_short {
+            // Once each time that caches shrink: players by HLS would have to connect for each segment.
             self.idle.clear();
         }
-        let Some(divisor) = self.caches.second(is_short) else { return };
+        self.ctx.caches_divisor = divisor;
         tracing::warn!(worker = self.ctx.worker.index(), divisor, memory, "caches have another size");
         for (_, stream) in self.frames.streams.iter_mut() {
             stream.delivery.limit_gop(stream.settings.gop_cache_bytes_max / divisor);
@@ -74,7 +76,7 @@ impl Worker {
         }
     }
 
-    /// At the begin of a turn: notes how late the media is that was due before it.
+    /// At the beginning of a turn: notes how late the media is that was due before it.
     pub(crate) fn note_send_delay(&mut self) {
         let frames_ms = self.ctx.now_ms.saturating_sub(self.frames.next_due_ms());
         let late = self.packets.send_delay(self.ctx.now).max(Duration::from_millis(frames_ms));
@@ -85,10 +87,14 @@ impl Worker {
     /// refused.
     pub(crate) fn end_second(&mut self) {
         let last = self.ctx.load.last;
+        let (publishers, players) = self.connections.columns.publishers_and_players();
+        let members = (publishers + players) as usize + self.packets.sessions.len();
         let sessions = self.connections.sessions.len() + self.packets.sessions.len();
         self.ctx.mailboxes.fullness().sample(Second {
             load_percent: last.load_percent,
             sessions: u32::try_from(sessions).unwrap_or(u32::MAX),
+            members: u32::try_from(members).unwrap_or(u32::MAX),
+            joined: 0,
             loop_time: Duration::from_micros(last.loop_time_us_p99.into()),
             send_delay: last.send_delay,
             bytes_out: last.bytes_out,

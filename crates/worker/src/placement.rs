@@ -39,7 +39,7 @@ mod tests {
     /// A worker with this load when it had so many sessions, and so many now.
     fn room(load_percent: f32, sampled_sessions: u32, sessions: u32) -> Room {
         let last = Second { load_percent, sessions: sampled_sessions, ..Second::default() };
-        Room { connections: sessions, sessions, last, before: last }
+        Room { connections: sessions, sessions, joined: 0, last, before: last }
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Worker {
         })?;
         let player = self.frames.join(&self.ctx, stream, conn, format);
         self.connections.sessions[conn].media = Media::Play(player);
+        self.ctx.mailboxes.fullness().join();
         self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
         tracing::info!(session = %id, %address, stream = key, ?format, "player joined");
         Ok(())
@@ -299,6 +300,7 @@ impl Worker {
             self.ctx.counters.refused_address += 1;
             return Err(RtcRefusal::TooManyOfAddress);
         };
+        self.ctx.mailboxes.fullness().join();
         let ufrag: Box<str> = peer.local_ice.ufrag.as_str().into();
         let peer = Peer::new(peer, self.ctx.now).map_err(|error| {
             tracing::warn!(%error, "no peer");
@@ -311,7 +313,7 @@ impl Worker {
             id,
             role,
             address,
-            _place: place,
+            _place: Some(place),
             user_agent,
             bits_per_second_max,
             height_max,

@@ -31,7 +31,7 @@ use crate::publication::{Credential, LaneStream, PlayRefusal, PublishRefusal, So
 use crate::registry::{Origin, Taken};
 use crate::stats::columns::frames_reference;
 use worker_api::auth::Action;
-use worker_api::cluster::{redirected, redirected_rtmp};
+use worker_api::cluster::{RtmpElsewhere, redirected, redirected_rtmp};
 use worker_api::columns::NO_STREAM;
 use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
@@ -271,9 +271,9 @@ impl Worker {
 
     /// Makes an RTMP session a player of a stream, and tells it.
     fn play_rtmp(&mut self, conn: ConnId, name: (&str, &str), query: &str, token: Option<&str>) {
-        if let Some(url) = self.redirect_rtmp(conn, name, query, token) {
+        if let Some(elsewhere) = self.redirect_rtmp(conn, name, query, token) {
             let State::Rtmp(rtmp) = &mut self.connections.sessions[conn].state else { return };
-            rtmp.machine.redirect_play(&url, PLAYED_ELSEWHERE);
+            rtmp.machine.redirect_play((&elsewhere.connection, &elsewhere.stream), PLAYED_ELSEWHERE);
             return self.end(conn, EndReason::Refused(PLAYED_ELSEWHERE));
         }
         let outcome = self.play(conn, name, token, Format::Rtmp);
@@ -388,7 +388,7 @@ impl Worker {
             }
             Method::WebSocket { .. } => Ok(Some(Format::WsFlv)),
         };
-        if let Some(location) = self.redirect(conn, &request) {
+        if let Some(location) = self.redirect(conn, &request, true) {
             let refused = Refused::new(307, PLAYED_ELSEWHERE);
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
@@ -426,11 +426,17 @@ impl Worker {
     }
 
     /// Where a player that may play the stream is to go instead. WebSocket clients follow nobody.
-    pub(crate) fn redirect(&mut self, conn: ConnId, request: &MediaRequest) -> Option<String> {
+    /// Where this node is full, only those go that have just come.
+    pub(crate) fn redirect(
+        &mut self,
+        conn: ConnId,
+        request: &MediaRequest,
+        has_come: bool,
+    ) -> Option<String> {
         if !matches!(request.method, Method::Get | Method::Head) || !self.ctx.directory.has_other_nodes() {
             return None;
         }
-        let base = self.base_elsewhere(&format!("{}/{}", request.app, request.stream))?;
+        let base = self.base_elsewhere(&format!("{}/{}", request.app, request.stream), has_come)?;
         let name = (&*request.app, &*request.stream);
         // The node that plays it asks its hook.
         self.permit(conn, Action::Play, name, request.token.as_deref()).ok()?;
@@ -444,19 +450,22 @@ impl Worker {
         (app, name): (&str, &str),
         query: &str,
         token: Option<&str>,
-    ) -> Option<String> {
+    ) -> Option<RtmpElsewhere> {
         let port = self.ctx.settings.rtmp_elsewhere.filter(|_| self.ctx.directory.has_other_nodes())?;
-        let key = format!("{app}/{name}");
-        let base = self.base_elsewhere(&key)?;
+        let session = &self.connections.sessions[conn];
+        // By TLS they stay: what they show is for nobody on the way.
+        let State::Rtmp(rtmp) = &session.state else { return None };
+        let of_connection = (!session.is_tls()).then(|| rtmp.query.clone())?;
+        let base = self.base_elsewhere(&format!("{app}/{name}"), true)?;
         self.permit(conn, Action::Play, (app, name), token).ok()?;
-        redirected_rtmp(&base, port, (&key, query))
+        redirected_rtmp(&base, port, (app, name), (&of_connection, query))
     }
 
     /// Base URL of the node where players of a stream are to go, if this one has no room or they are not to
     /// stay in any case.
-    fn base_elsewhere(&self, key: &str) -> Option<String> {
-        let has_room = self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
-        let is_full = !has_room || self.overload(Role::Player).is_some();
+    fn base_elsewhere(&self, key: &str, has_come: bool) -> Option<String> {
+        let has_room = || self.ctx.mailboxes.has_room_for_player(self.ctx.settings.sessions_max);
+        let is_full = has_come && (!has_room() || self.overload(Role::Player).is_some());
         self.ctx.directory.redirect(key, is_full)
     }
 

@@ -102,14 +102,13 @@ impl Worker {
         if let Err(refusal) = checked {
             return self.refuse_segment(conn, &request, refusal);
         }
-        if let Some(location) = self.redirect(conn, &request) {
+        // Who plays already goes on here, since its tag is known to no other node.
+        let is_first = matches!(&request.form, Form::Segments(object) if object.is_first());
+        if let Some(location) = self.redirect(conn, &request, is_first) {
             let refused = Refused::new(307, PLAYED_ELSEWHERE);
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
-        // Who plays already goes on.
-        if matches!(&request.form, Form::Segments(object) if object.is_first())
-            && let Some(overload) = self.overload(Role::Player)
-        {
+        if is_first && let Some(overload) = self.overload(Role::Player) {
             self.ctx.counters.overload.count(Role::Player, overload);
             return self.refuse_segment(conn, &request, PlayRefusal::Overloaded(overload).into());
         }

@@ -74,18 +74,22 @@ impl ServerSession {
         self.answer(Stage::Connected);
     }
 
-    /// Sends the player to another server, at `url`: as Adobe's servers do for a connection, with a code as
-    /// of HTTP and the new URL.
-    pub fn redirect_play(&mut self, url: &str, description: &str) {
+    /// Sends the player to another server, by the URLs of its application and of the stream: as Adobe's
+    /// servers do for a connection, with a code as of HTTP. The URL of the stream is what SRS adds.
+    pub fn redirect_play(&mut self, (connection, stream): (&str, &str), description: &str) {
         let Stage::PlayAsked { .. } = self.stage else { return };
-        let moved = command::object(&[("code", Value::Number(REDIRECT_CODE)), ("redirect", url.into())]);
+        let moved = command::object(&[
+            ("code", Value::Number(REDIRECT_CODE)),
+            ("redirect", connection.into()),
+            ("redirect2", stream.into()),
+        ]);
         let information = command::object(&[
             ("level", "error".into()),
             ("code", CONNECT_REJECTED.into()),
             ("description", description.into()),
             ("ex", moved),
         ]);
-        command::send(&mut self.connection, STREAM_ID, "onStatus", 0.0, &[Value::Null, information]);
+        command::send(&mut self.connection, 0, "onStatus", 0.0, &[Value::Null, information]);
         self.answer(Stage::Connected);
     }
 

@@ -80,11 +80,11 @@ fn a_refused_player_hears_why_and_may_ask_again() {
 #[test]
 fn a_player_can_be_sent_to_another_server() {
     let mut server = server_connected(&ServerConfig::default());
-    server.redirect_play("rtmp://b/live/a", "not asked for");
+    server.redirect_play(("rtmp://b/live", "rtmp://b/live/a"), "not asked for");
     assert!(said(&mut server).is_empty(), "nobody has asked to play");
     server.handle_input(&command("play", 0.0, &[Value::Null, "stream".into()])).unwrap();
     assert!(matches!(server.poll_event(), Some(ServerEvent::Play(_))));
-    server.redirect_play("rtmp://b/live/a", "elsewhere");
+    server.redirect_play(("rtmp://b/live", "rtmp://b/live/a"), "elsewhere");
     let said = said(&mut server);
     assert_eq!(codes(&said), ["NetConnection.Connect.Rejected"]);
     let values = said.iter().find_map(|said| match said {
@@ -93,7 +93,8 @@ fn a_player_can_be_sent_to_another_server() {
     });
     let ex = values.expect("where to go");
     assert_eq!(ex.get("code"), Some(&Value::Number(302.0)));
-    assert_eq!(ex.get("redirect"), Some(&"rtmp://b/live/a".into()));
+    assert_eq!(ex.get("redirect"), Some(&"rtmp://b/live".into()));
+    assert_eq!(ex.get("redirect2"), Some(&"rtmp://b/live/a".into()));
 }
 
 #[test]

@@ -23,7 +23,7 @@ const TLS_WRITE_BYTES: usize = 64 << 10;
 pub(crate) struct Connection {
     socket: TcpSocket,
     tls: Option<Box<ServerConnection>>,
-    /// Its place among those of its address, where these are limited.
+    /// Its place among those of its address.
     place: Option<AddressSlot>,
 }
 
@@ -43,10 +43,10 @@ impl Connection {
     pub(crate) fn accept(
         socket: TcpSocket,
         tls: Option<&Arc<ServerConfig>>,
-        place: Option<AddressSlot>,
+        place: AddressSlot,
     ) -> Result<Self, rustls::Error> {
         let tls = tls.map(|config| ServerConnection::new(Arc::clone(config))).transpose()?;
-        Ok(Self { socket, tls: tls.map(Box::new), place })
+        Ok(Self { socket, tls: tls.map(Box::new), place: Some(place) })
     }
 
     /// One that control gives back.

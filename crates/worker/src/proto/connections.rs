@@ -143,7 +143,7 @@ impl Connections {
                 // different.
                 let seed = RandomState::new().hash_one(());
                 let machine = ServerSession::new(&self.rtmp_config, seed);
-                let rtmp = Rtmp { machine, app: String::new(), token: None };
+                let rtmp = Rtmp { machine, app: String::new(), query: String::new(), token: None };
                 (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
             }
             Door::Http => {
@@ -320,6 +320,7 @@ impl Connections {
                     ServerEvent::Connect(request) => {
                         rtmp.token = query_value(&request.query, "token");
                         rtmp.app = request.app;
+                        rtmp.query = request.query;
                         rtmp.machine.accept_connect();
                         session.user_agent = Some(kept_user_agent(&request.flash_version));
                         continue;

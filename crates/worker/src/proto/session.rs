@@ -100,7 +100,9 @@ pub(crate) struct HttpHead {
 pub(crate) struct Rtmp {
     pub(crate) machine: ServerSession,
     pub(crate) app: String,
-    /// Token of the `connect` command's app query, if any.
+    /// Query of the `connect` command's app.
+    pub(crate) query: String,
+    /// The token in it, if any.
     pub(crate) token: Option<String>,
 }
 

@@ -134,8 +134,15 @@ impl Worker {
         let Some((app, name, token)) = self.read_target(&target, action) else {
             return Err(Refused::plain(Status::NotFound, "the name is not a valid one"));
         };
-        let allowed = self.authorize(conn, action, (&app, &name), token.as_deref());
-        allowed.map_err(|denied| self.denied_rtsp(action, (&app, &name), denied))?;
+        let wanted = (&*app, &*name);
+        match action {
+            Action::Publish => self
+                .may_publish(conn, wanted, token.as_deref())
+                .map_err(|refusal| self.publish_refused_rtsp(wanted, refusal))?,
+            _ => self
+                .may_play(conn, wanted, token.as_deref())
+                .map_err(|refusal| self.play_refused_rtsp(wanted, refusal))?,
+        }
         let since_ms = self.ctx.now_ms;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
         link.wanted = Some(Wanted { app, name, token, tracks, since_ms });
@@ -284,13 +291,7 @@ impl Worker {
                 .publish(conn, name, Credential::Token(wanted.token.as_deref()))
                 .map(|()| Publishing::Frames(Box::new(Incoming::new(&wanted.tracks, settings, now)))),
         };
-        let publishing = publishing.map_err(|refusal| match refusal {
-            PublishRefusal::Denied(denied) => self.denied_rtsp(Action::Publish, name, denied),
-            PublishRefusal::Taken(_) => Refused::plain(Status::Forbidden, refusal.reason()),
-            PublishRefusal::Overloaded(_) | PublishRefusal::Draining => {
-                Refused::plain(Status::ServiceUnavailable, refusal.reason())
-            }
-        })?;
+        let publishing = publishing.map_err(|refusal| self.publish_refused_rtsp(name, refusal))?;
         let Some(link) = self.rtsp_link(conn) else { return Ok(()) };
         link.publishing = Some(publishing);
         (link.is_on, link.pending) = (true, None);
@@ -389,6 +390,15 @@ impl Worker {
         let challenge = denied.challenge().map(|_| Offered { basic: true, digest });
         let status = if denied.is_temporary() { Status::ServiceUnavailable } else { Status::Forbidden };
         Refused { status, reason: denied.reason(), challenge }
+    }
+
+    fn publish_refused_rtsp(&self, name: (&str, &str), refusal: PublishRefusal) -> Refused {
+        let status = match refusal {
+            PublishRefusal::Denied(denied) => return self.denied_rtsp(Action::Publish, name, denied),
+            PublishRefusal::Taken(_) => Status::Forbidden,
+            PublishRefusal::Overloaded(_) | PublishRefusal::Draining => Status::ServiceUnavailable,
+        };
+        Refused::plain(status, refusal.reason())
     }
 
     fn play_refused_rtsp(&self, name: (&str, &str), refusal: PlayRefusal) -> Refused {

@@ -15,7 +15,7 @@ use crate::publication::{Credential, PlayRefusal, PublishRefusal};
 use worker_api::EndReason;
 use worker_api::auth::{Action, Bearer, Denied};
 use worker_api::hooks::{Answer, Asker};
-use worker_api::snapshot::Protocol;
+use worker_api::snapshot::{Protocol, Role};
 
 impl Worker {
     /// A caller whose cookie is right asks for a connection.
@@ -102,7 +102,16 @@ impl Worker {
             tracing::info!(address = %source, stream, reason = denied.reason(), "SRT caller refused");
             return Err(denied_as(denied));
         }
-        let action = if id.mode == Mode::Publish { Action::Publish } else { Action::Play };
+        let (action, role) = match id.mode {
+            Mode::Publish => (Action::Publish, Role::Publisher),
+            Mode::Request => (Action::Play, Role::Player),
+        };
+        // The hook is not asked then, and no key is derived.
+        if let Some(overload) = self.overload(role).filter(|_| hook.is_none()) {
+            self.ctx.counters.overload.count(role, overload);
+            tracing::info!(address = %source, reason = overload.reason(), "SRT caller refused");
+            return Err(Reject::Overload);
+        }
         let key = format!("{app}/{name}");
         let (major, minor, patch) = asked.version();
         let user = id.user.map(|user| format!(", {user}")).unwrap_or_default();
@@ -166,7 +175,7 @@ impl Worker {
             pending: Some(pending),
             received: (0, 0),
             connection,
-            _place: place,
+            _place: Some(place),
         };
         let caller = (source, link.connection.peer());
         let state = State::Srt(Box::new(link));
