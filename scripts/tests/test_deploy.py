@@ -94,7 +94,7 @@ class Deploy(unittest.TestCase):
         template = (DEPLOY / "helm/millstream/templates/deployment.yaml").read_text()
         used = set(re.findall(r"- name: (MILLSTREAM_[A-Z_]+)", template))
         self.assertGreater(len(used), 10)
-        self.assertLessEqual(used, known | {"MILLSTREAM_TOP_URL"})
+        self.assertLessEqual(used, known | {"MILLSTREAM_TOP_URL", "MILLSTREAM_TOP_TOKEN"})
 
     def test_panels_have_numbers_and_places_of_their_own(self):
         panels = json.loads((DEPLOY / "grafana/millstream.json").read_text())["panels"]

@@ -17,6 +17,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "millstream.nats" -}}
 {{- if .Values.cluster.urls }}{{ join "," .Values.cluster.urls }}
-{{- else if .Values.nats.enabled }}nats://{{ .Release.Name }}-nats.{{ .Release.Namespace }}.svc:4222
+{{- else if .Values.nats.enabled }}nats://{{ include "millstream.natsName" . }}.{{ .Release.Namespace }}.svc:4222
 {{- else }}{{ fail "cluster.enabled needs nats.enabled, or cluster.urls" }}{{ end }}
+{{- end }}
+
+{{/* The name that the chart of NATS gives its Service: its own rule, which leaves out a second "nats". */}}
+{{- define "millstream.natsName" -}}
+{{- $name := .Values.nats.nameOverride | default "nats" }}
+{{- if .Values.nats.fullnameOverride }}{{ .Values.nats.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}{{ .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}{{ printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{/* Whoever can write to NATS can name any server as the home of any stream, so it asks for a password. */}}
+{{- define "millstream.checkNats" -}}
+{{- if and .Values.cluster.enabled .Values.nats.enabled (not .Values.cluster.urls) }}
+{{- $password := dig "container" "env" "NATS_PASSWORD" "valueFrom" "secretKeyRef" dict .Values.nats }}
+{{- $authorization := dig "config" "merge" "authorization" dict .Values.nats }}
+{{- if ne .Values.existingSecret (get $password "name" | toString) }}
+{{- fail "nats.container.env.NATS_PASSWORD.valueFrom.secretKeyRef.name has to be existingSecret" }}
+{{- end }}
+{{- if or (not .Values.cluster.natsUser) (ne .Values.cluster.natsUser (get $authorization "user" | toString)) }}
+{{- fail "nats.config.merge.authorization.user has to be cluster.natsUser" }}
+{{- end }}
+{{- if not (get $authorization "password") }}
+{{- fail "nats.config.merge.authorization.password is missing" }}
+{{- end }}
+{{- end }}
 {{- end }}
