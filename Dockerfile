@@ -32,7 +32,9 @@ FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="Millstream" \
       org.opencontainers.image.description="Live media server: WebRTC, RTMP, RTSP, SRT, HLS" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-COPY --from=build --chown=65532:65532 /root-of-image/ /
+# The program is root's: whoever takes over the server cannot replace it.
+COPY --from=build /root-of-image/usr/ /usr/
+COPY --from=build --chown=65532:65532 /root-of-image/var/lib/millstream/ /var/lib/millstream/
 USER 65532:65532
 WORKDIR /var/lib/millstream
 # RTMP, HTTP, WebRTC of the first worker, SRT, RTSP and its RTP. Each further worker has the next port
