@@ -45,3 +45,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* memoryPercent of the container's limit, in bytes; empty without a limit. */}}
+{{- define "millstream.memoryBytes" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources }}
+{{- if and $limit .Values.memoryPercent }}
+{{- $units := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $text := ternary $limit (printf "%.0f" (float64 $limit)) (kindIs "string" $limit) }}
+{{- $number := regexFind "^[0-9.]+" $text }}
+{{- $unit := trimPrefix $number $text }}
+{{- if not (hasKey $units $unit) }}{{ fail (printf "resources.limits.memory: %s" $text) }}{{ end }}
+{{- printf "%.0f" (divf (mulf (float64 $number) (get $units $unit) (float64 .Values.memoryPercent)) 100.0) }}
+{{- end }}
+{{- end }}
