@@ -226,7 +226,7 @@ impl Worker {
             return Err(PlayRefusal::Draining);
         }
         if let Some(overload) = self.overload(Role::Player) {
-            // By the rules first: who may not play is told that. The hook is not asked then.
+            // By the rules first: who may not play hears that. The hook is not asked then.
             self.permit(conn, auth::Action::Play, (app, name), token).map_err(PlayRefusal::Denied)?;
             self.ctx.counters.overload.count(Role::Player, overload);
             return Err(PlayRefusal::Overloaded(overload));
