@@ -24,6 +24,8 @@ use crate::settings::{Format, RecordSettings};
 use crate::storage::{Storage, StoredFile};
 use crate::thread::Needed;
 
+/// Where a fragment says what it is: behind the box with its wall clock (`prft`) and the length.
+const FRAGMENT_KIND_AT: usize = 32 + 4;
 /// How long a disk that has failed is left alone.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long until it is tried again to complete a file that could not be.
@@ -291,7 +293,13 @@ impl Writer {
         let written = match open.name.format {
             Format::Mp4 => {
                 let checksum = checksum(bytes);
-                open.file.append(&[bytes, &checksum])?;
+                // A `moof` that a crash has torn keeps ffmpeg from opening the file, whatever is before it: it
+                // is one only when all of its fragment is there.
+                let kind = FRAGMENT_KIND_AT..FRAGMENT_KIND_AT + 4;
+                debug_assert_eq!(bytes.get(kind.clone()), Some(&b"moof"[..]));
+                let (date, fragment) = (&bytes[..kind.start], &bytes[kind.end..]);
+                open.file.append(&[date, b"free", fragment, &checksum])?;
+                open.file.write_at(open.bytes + kind.start as u64, b"moof")?;
                 bytes.len() + checksum.len()
             }
             Format::Flv => {
