@@ -334,7 +334,7 @@ fn text(problem: &Problem) -> String {
     all.join("; ")
 }
 
-/// Without what could change a terminal, and not for ever.
+/// Without what could change a terminal, and of limited length.
 fn shortened(text: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     text.chars().map(plain).take(MESSAGE_CHARACTERS_MAX).collect()

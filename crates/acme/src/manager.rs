@@ -92,7 +92,7 @@ impl<A: Authority> Manager<A> {
         manager
     }
 
-    /// For ever.
+    /// Runs until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             for index in 0..self.entries.len() {

@@ -1,4 +1,4 @@
-//! An HTTPS server for tests that answers as it is told.
+//! An HTTPS server for tests, which gives the answers that a test chooses.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 /// Starts one that gives each request line, with its own address, to `answer`. Returns its address
-/// and the certificate to trust. An answer that ends in `endless` goes on for ever.
+/// and the certificate to trust. An answer that ends in `endless` never ends.
 pub(crate) async fn start(answer: impl Fn(&str, &str) -> String + Send + 'static) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());

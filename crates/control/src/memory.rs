@@ -25,7 +25,9 @@ async fn keep_up_to_date(gauge: Arc<MemoryGauge>) {
         ticks.tick().await;
         let bytes = resident_bytes();
         if is_known && bytes.is_none() {
-            tracing::warn!("/proc/self/status cannot be read: limits.memory_bytes has no effect");
+            tracing::warn!(
+                "/proc/self/status cannot be read: `limits.memory_bytes` has no effect, if it is set"
+            );
         }
         is_known = bytes.is_some();
         gauge.set(bytes.unwrap_or(0));

@@ -31,7 +31,7 @@ pub struct Handoff {
     pub requests: u32,
     /// Its place among the connections that are kept open; without one it is closed after the answer.
     pub slot: Option<AddressSlot>,
-    /// Its place among the connections of its address, where these are limited.
+    /// Its place among the connections of its address; tests need none.
     pub place: Option<AddressSlot>,
     /// The worker that owns it.
     pub home: ReturnQueue,

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::ids::{TableId, WorkerIndex};
 use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
 use crate::net::{Clock, EventQueue};
+use crate::overload::Caches;
 use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
 use worker_api::auth::Policy;
@@ -98,8 +99,8 @@ pub(crate) struct Context {
     pub(crate) now_ms: u64,
     /// When the worker stops at the latest. Set while it is draining: it accepts no new sessions then.
     pub(crate) draining_until: Option<u64>,
-    /// Of what the settings say, caches of key frames may have this part: more than 1 while memory is short.
-    pub(crate) caches_divisor: usize,
+    /// What caches of key frames may be at present.
+    pub(crate) caches: Caches,
     /// Scratch buffer for the input of one connection; its content is not needed after the call.
     pub(crate) read_buffer: Vec<u8>,
     /// The same for ciphertext.
@@ -141,7 +142,7 @@ impl Context {
             now,
             now_ms: 0,
             draining_until: None,
-            caches_divisor: 1,
+            caches: Caches::default(),
             read_buffer: vec![0; READ_BYTES],
             cipher_buffer: vec![0; CIPHER_BYTES],
             began: now,

@@ -25,7 +25,6 @@ use crate::net::accept::Acceptor;
 use crate::net::listen::Accepted;
 use crate::net::listen::Listeners;
 use crate::net::{Readiness, ReceivedBatch, Token};
-use crate::overload::Caches;
 use crate::packet_relay::PacketRelay;
 use crate::packets::Packets;
 use crate::proto::connections::Connections;
@@ -94,7 +93,6 @@ pub(crate) struct Worker {
     next_sweep_ms: u64,
     /// Why players were refused at the end of the last second.
     pub(crate) overloaded: Option<Overload>,
-    pub(crate) caches: Caches,
 }
 
 impl Worker {
@@ -134,7 +132,6 @@ impl Worker {
             received: ReceivedBatch::new(RecvConfig::default()),
             next_sweep_ms: SWEEP_MS,
             overloaded: None,
-            caches: Caches::default(),
         })
     }
 

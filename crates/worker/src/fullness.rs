@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use worker_api::overload::{Measured, MemoryGauge};
+use worker_api::overload::{Measured, MemoryGauge, Overload, OverloadSettings};
+use worker_api::snapshot::Role;
 
 /// From this load on a worker is full, percent of a core: connections go to others, if those have more room.
 /// What is left is for what its players have yet to get (a key frame to all of them), not for more of them.
@@ -232,13 +233,22 @@ impl Gauges {
         &self.memory
     }
 
-    /// What is known of a worker, and of the server.
-    pub(crate) fn measured(&self, worker: usize) -> Measured {
+    /// Why a worker takes nobody more in a role, if it does not.
+    pub(crate) fn overload(
+        &self,
+        settings: &OverloadSettings,
+        role: Role,
+        worker: usize,
+    ) -> Option<Overload> {
         let of = |fullness: &Arc<Fullness>| fullness.read().measured();
-        let own = self.workers.get(worker).map(of).unwrap_or_default();
-        let egress = self.workers.iter().map(|fullness| of(fullness).egress_bits_per_second);
-        let egress_bits_per_second = egress.fold(0, u64::saturating_add);
-        Measured { egress_bits_per_second, memory_bytes: self.memory.bytes(), ..own }
+        let mut measured = self.workers.get(worker).map(of).unwrap_or_default();
+        measured.memory_bytes = self.memory.bytes();
+        // All workers are only looked at where it matters.
+        if settings.egress_bits_per_second > 0 {
+            let egress = self.workers.iter().map(|fullness| of(fullness).egress_bits_per_second);
+            measured.egress_bits_per_second = egress.fold(0, u64::saturating_add);
+        }
+        settings.refuses(role, &measured)
     }
 }
 
@@ -310,10 +320,15 @@ mod tests {
             (0..2).for_each(|_| worker.sample(second(1.0, 10)));
         }
         let gauges = Gauges::new(workers.into_iter());
-        gauges.memory().set(77);
-        let measured = gauges.measured(1);
-        assert_eq!((measured.egress_bits_per_second, measured.memory_bytes), (2 * 800_000, 77));
-        assert_eq!(measured.load_percent, 1.0);
+        let refuses = |settings| gauges.overload(&settings, Role::Player, 1);
+        let egress = |bits| OverloadSettings { egress_bits_per_second: bits, ..OverloadSettings::default() };
+        assert_eq!(refuses(egress(2 * 800_000)), Some(Overload::Egress));
+        assert_eq!(refuses(egress(2 * 800_000 + 1)), None);
+        let memory = OverloadSettings { memory_bytes: 100, ..OverloadSettings::default() };
+        gauges.memory().set(94);
+        assert_eq!(refuses(memory), None);
+        gauges.memory().set(95);
+        assert_eq!(refuses(memory), Some(Overload::Memory));
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl Workers {
     /// Says why a worker takes nobody more in this role, if it does not, from any thread.
     pub fn overload(&self) -> impl Fn(usize, Role) -> Option<Overload> + Send + Sync + 'static {
         let (gauges, live) = (self.gauges.clone(), Arc::clone(&self.live));
-        move |worker, role| live.settings().overload.refuses(role, &gauges.measured(worker))
+        move |worker, role| gauges.overload(&live.settings().overload, role, worker)
     }
 
     /// Where the memory that the process has is to be noted from time to time.

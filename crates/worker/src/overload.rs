@@ -29,6 +29,11 @@ impl Default for Caches {
 }
 
 impl Caches {
+    /// What a cache may be at present that the settings let be so large.
+    pub(crate) fn share(&self, bytes_max: usize) -> usize {
+        bytes_max / self.divisor
+    }
+
     /// A second has ended; the new divisor if it is another one. They are halved each second while memory is
     /// short, and grow slowly, so that they do not swing.
     fn second(&mut self, is_short: bool) -> Option<usize> {
@@ -49,23 +54,22 @@ impl Worker {
     fn shrink_caches(&mut self) {
         let memory = self.ctx.mailboxes.gauges().memory().bytes();
         let is_short = self.ctx.settings.overload.is_short_of_memory(memory);
-        let Some(divisor) = self.caches.second(is_short) else { return };
+        let Some(divisor) = self.ctx.caches.second(is_short) else { return };
         if is_short {
             // Once each time that caches shrink: players by HLS would have to connect for each segment.
             self.idle.clear();
         }
-        self.ctx.caches_divisor = divisor;
         tracing::warn!(worker = self.ctx.worker.index(), divisor, memory, "caches have another size");
         for (_, stream) in self.frames.streams.iter_mut() {
-            stream.delivery.limit_gop(stream.settings.gop_cache_bytes_max / divisor);
+            stream.delivery.limit_gop(self.ctx.caches.share(stream.settings.gop_cache_bytes_max));
         }
-        self.packets.streams.limit_gop(self.ctx.settings.rtc.gop_cache_bytes_max / divisor);
+        self.packets.streams.limit_gop(self.ctx.caches.share(self.ctx.settings.rtc.gop_cache_bytes_max));
     }
 
     /// Why one more in this role is refused, if it is. Who refuses it counts it.
     pub(crate) fn overload(&self, role: Role) -> Option<Overload> {
-        let measured = self.ctx.mailboxes.gauges().measured(self.ctx.worker.index());
-        self.ctx.settings.overload.refuses(role, &measured)
+        let gauges = self.ctx.mailboxes.gauges();
+        gauges.overload(&self.ctx.settings.overload, role, self.ctx.worker.index())
     }
 
     /// Says how many there are now.

@@ -313,7 +313,7 @@ impl Worker {
             id,
             role,
             address,
-            _place: Some(place),
+            _place: place,
             user_agent,
             bits_per_second_max,
             height_max,

@@ -1,4 +1,4 @@
-//! Months of orders in virtual time, with an authority that does as it is told.
+//! Months of orders in virtual time, with an authority whose answers the test chooses.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -38,7 +38,7 @@ enum Answer {
 
 struct Issued {
     clock: Clock,
-    /// In turn; the last one for ever.
+    /// In turn; then the last one again and again.
     answers: VecDeque<Answer>,
     /// When it was asked, and whether with the certificate that is replaced.
     asked: Vec<(Duration, bool)>,
@@ -202,7 +202,7 @@ async fn eleven_months_take_six_orders_and_a_restart_none() {
     let asked = world.fake.asked();
     assert!(gaps(&asked).iter().all(|gap| (60 * DAY..64 * DAY).contains(gap)), "{asked:?}");
     assert_eq!(asked.len(), 6);
-    assert!(asked[1..].iter().all(|(_, replaces)| *replaces), "the authority is told what is replaced");
+    assert!(asked[1..].iter().all(|(_, replaces)| *replaces), "the order names what it replaces");
     assert_eq!(world.status.issued(), 5, "of the second process");
 }
 

@@ -14,8 +14,7 @@ pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     let refused = |from: String, of: OverloadCounters| {
-        let counts: Vec<_> = of.iter().collect();
-        counts.into_iter().map(move |(role, overload, count)| {
+        of.iter().map(move |(role, overload, count)| {
             let role = if role == Role::Publisher { "publisher" } else { "player" };
             let labels = [
                 ("worker", from.clone()),

@@ -114,9 +114,9 @@ impl RtcControl {
     /// Why nobody more can come in this role, if no worker takes one.
     pub(crate) fn overload(&self, role: impl Into<Role>) -> Option<Overload> {
         let role = role.into();
-        let mut workers = (0..self.settings().workers).map(|worker| (self.parts.overload)(worker, role));
-        // All of them, and the reason of the last.
-        workers.try_fold(None, |_, overload| overload.map(Some)).flatten()
+        let workers = 0..self.settings().workers;
+        let all: Option<Vec<_>> = workers.map(|worker| (self.parts.overload)(worker, role)).collect();
+        all?.pop()
     }
 
     /// Somebody was refused for that.

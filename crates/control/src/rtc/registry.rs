@@ -123,16 +123,13 @@ impl<T> Registry<T> {
         }
         let Limits { sessions_max, pending_max, .. } = inner.limits;
         let room = |load: &Load| load.sessions < sessions_max && load.pending < pending_max;
-        let mut full = AtCapacity::Workers;
-        let candidates: Vec<_> = inner.workers.iter().enumerate().filter(|(_, load)| room(load)).collect();
-        let candidates = candidates.into_iter().filter(|(worker, _)| match overload(*worker) {
-            Some(overload) => {
-                full = AtCapacity::Overloaded(overload);
-                false
+        let (mut full, mut candidates) = (AtCapacity::Workers, Vec::new());
+        for (worker, load) in inner.workers.iter().enumerate().filter(|(_, load)| room(load)) {
+            match overload(worker) {
+                Some(overload) => full = AtCapacity::Overloaded(overload),
+                None => candidates.push((worker, load)),
             }
-            None => true,
-        });
-        let candidates: Vec<_> = candidates.collect();
+        }
         let least = candidates.iter().min_by_key(|(_, load)| load.sessions).ok_or(full)?;
         let most = least.1.sessions + (least.1.sessions / HOME_EXCESS_DIVISOR).max(1);
         let at_home = candidates.iter().find(|(worker, load)| Some(*worker) == home && load.sessions < most);

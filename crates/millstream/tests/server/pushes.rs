@@ -13,7 +13,7 @@ use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::tls;
 use crate::common::tools::{
-    Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
+    Frames, Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
 };
 use crate::common::{TIMEOUT, eventually, http, lasting_address};
 use rtmp::MediaKind;
@@ -112,6 +112,19 @@ fn by_rtmps_certificates_decide_and_a_private_authority_can_be_trusted() {
     assert_eq!(publishers[0]["protocol"], "rtmps", "{publishers:?}");
 }
 
+/// Fails unless both tracks are a run of the source's packets, which lacks fewer than `missing`.
+fn assert_run(played: &Frames, source: &Frames, missing: usize) {
+    for (name, played, source) in
+        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
+    {
+        let content = |packet: &Packet| (packet.size, packet.checksum.clone());
+        let played: Vec<_> = played.iter().map(content).collect();
+        let source: Vec<_> = source.iter().map(content).collect();
+        assert!(played.len() > source.len() - missing, "{name}: {} of {}", played.len(), source.len());
+        assert!(source.windows(played.len()).any(|window| window == played), "{name}: a run of the source's");
+    }
+}
+
 #[test]
 fn by_rtsp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
     let target = Server::start_workers(2, "[auth]\npublish_token = \"sesame\"\n");
@@ -121,17 +134,8 @@ fn by_rtsp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
     target.wait_for_players("copy/live/mill", 1);
     publish(&server.rtmp_url("live/mill"), 2).finish();
     target.wait_for_publisher("copy/live/mill", false);
-    let (played, source) = (flv.frames_after_end(), frames_of(&sample()));
-    for (name, played, source) in
-        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
-    {
-        let content = |packet: &Packet| (packet.size, packet.checksum.clone());
-        let played: Vec<_> = played.iter().map(content).collect();
-        let source: Vec<_> = source.iter().map(content).collect();
-        // Sound ahead of the first picture is left out, as of every publisher by RTSP.
-        assert!(played.len() > source.len() - 20, "{name}: {} of {}", played.len(), source.len());
-        assert!(source.windows(played.len()).any(|window| window == played), "{name}: a run of the source's");
-    }
+    // Sound ahead of the first picture is left out, as of every publisher by RTSP.
+    assert_run(&flv.frames_after_end(), &frames_of(&sample()), 20);
     let pushes = server.api("/api/v1/pushes");
     assert_eq!(pushes["pushes"][0]["url"], target.rtsp_url("/copy/{app}/{stream}"), "{pushes}");
     assert!(!server.log().contains("sesame"), "{}", server.log());
@@ -148,17 +152,8 @@ fn by_rtsp_over_udp_every_frame_arrives_unchanged() {
     wait_for_push(&server, "it is live", |push| push["state"] == "live");
     publisher.finish();
     target.wait_for_publisher("live/mill", false);
-    let (played, source) = (flv.frames_after_end(), frames_of(&sample()));
-    for (name, played, source) in
-        [("video", &played.video, &source.video), ("audio", &played.audio, &source.audio)]
-    {
-        let content = |packet: &Packet| (packet.size, packet.checksum.clone());
-        let played: Vec<_> = played.iter().map(content).collect();
-        let source: Vec<_> = source.iter().map(content).collect();
-        // The end of the session overtakes the last datagrams: it goes by the connection.
-        assert!(played.len() > source.len() - 30, "{name}: {} of {}", played.len(), source.len());
-        assert!(source.windows(played.len()).any(|window| window == played), "{name}: a run of the source's");
-    }
+    // The end of the session overtakes the last datagrams: it goes by the connection.
+    assert_run(&flv.frames_after_end(), &frames_of(&sample()), 30);
 }
 
 /// What an RTSP server of a test answers to a client's requests, one after another; then it is

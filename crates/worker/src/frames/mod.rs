@@ -75,7 +75,7 @@ impl Frames {
         let settings = ctx.settings_for(app);
         let gop_limits = GopLimits {
             enabled: settings.gop_cache,
-            bytes_max: settings.gop_cache_bytes_max / ctx.caches_divisor,
+            bytes_max: ctx.caches.share(settings.gop_cache_bytes_max),
             duration_ms_max: settings.gop_cache_duration_max.as_millis() as u64,
         };
         let queue_limits = QueueLimits {

@@ -27,8 +27,8 @@ pub(crate) struct Session {
     pub(crate) role: RtcRole,
     /// Who asked for it, by HTTP.
     pub(crate) address: SocketAddr,
-    /// Its place among those of its address, where these are limited.
-    pub(crate) _place: Option<AddressSlot>,
+    /// Its place among those of its address.
+    pub(crate) _place: AddressSlot,
     pub(crate) user_agent: Option<Box<str>>,
     /// Most bits per second that it wants.
     pub(crate) bits_per_second_max: Option<u64>,

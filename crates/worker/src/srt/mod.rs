@@ -97,7 +97,7 @@ pub(crate) struct SrtLink {
     pending: Option<AddressSlot>,
     /// Bytes received and packets, not yet counted for the session.
     received: (u64, u64),
-    /// Its place among those of its address, where these are limited.
+    /// Its place among those of its address; tests need none.
     _place: Option<AddressSlot>,
 }
 
