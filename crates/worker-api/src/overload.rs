@@ -1,7 +1,8 @@
 //! When nobody more is let in: by what is measured, not only by counts.
 //!
 //! Each player takes a little of what all who are there have. So players are refused while there is still
-//! something left, and publishers, each of whom has players that wait for it, later. Nobody who is connected is disconnected.
+//! something left, and publishers, each of whom has players that wait for it, later. Nobody who is
+//! connected is disconnected.
 //!
 //! A worker measures a second and decides by the last two: what one second alone says may be the work of
 //! another program. What has come since is counted at what those before cost, so that a thousand who come

@@ -16,10 +16,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::caches::Caches;
 use crate::ids::{TableId, WorkerIndex};
 use crate::mailbox::{Mailboxes, MessageBody, WorkerMessage};
 use crate::net::{Clock, EventQueue};
-use crate::overload::Caches;
 use crate::registry::{Directory, Epoch, Lane, StreamId};
 use crate::stats::load::LoadMeter;
 use worker_api::auth::Policy;

@@ -6,6 +6,7 @@
 //! comes, never per frame. The loop itself is in `event_loop.rs`.
 
 mod bridges;
+mod caches;
 mod commands;
 mod context;
 mod event_loop;
