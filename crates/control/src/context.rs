@@ -14,6 +14,7 @@ pub use crate::recording_files::RecordingFiles;
 use crate::reload::Reload;
 use crate::rtc::RtcControl;
 use crate::stats::StatsControl;
+use crate::upgrade::Upgrade;
 use ::acme::status::AcmeStatus;
 use ::hooks::status::HookStatus;
 use ::pushes::Pushes;
@@ -60,6 +61,8 @@ pub struct Context {
     pub log_lines_dropped: Option<ErrorCounter>,
     /// Reload of the configuration.
     pub reload: Reload,
+    /// Upgrades of the program.
+    pub upgrade: Upgrade,
     /// WHIP and WHEP.
     pub rtc: RtcControl,
     /// Live statistics.

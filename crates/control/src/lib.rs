@@ -24,6 +24,7 @@ pub mod rtc;
 mod segments;
 mod server;
 pub mod stats;
+pub mod upgrade;
 mod vod;
 
 use std::sync::Arc;

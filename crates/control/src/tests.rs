@@ -198,6 +198,7 @@ fn context_of(
         metrics_streams_max: 1.into(),
         log_lines_dropped: None,
         reload: reload::Reload::new(None, 0).0,
+        upgrade: upgrade::Upgrade::new().0,
         rtc: rtc::RtcControl::off(),
         stats,
         pulls: Pulls::idle(2),
@@ -533,8 +534,8 @@ async fn the_management_rule_covers_every_route_of_the_document() {
                 400 => method == "POST" || path.ends_with("/pushes/0-1"),
                 404 => ["live/a%20b", "/skip", "/a.mp4", "/a.mp4/link"].iter().any(|end| path.ends_with(end)),
                 426 => path == stats::STREAM_PATH,
-                // Nobody reloads here.
-                503 => path == "/api/v1/config/reload",
+                // Nobody reloads or upgrades here.
+                503 => ["/api/v1/config/reload", "/api/v1/upgrade"].contains(&path.as_str()),
                 _ => status.is_success(),
             };
             assert!(explained, "{method} {path}: {status} {body}");

@@ -16,6 +16,7 @@ mod record;
 mod reload;
 mod run;
 mod server;
+mod upgrade;
 
 pub use server::Server;
 

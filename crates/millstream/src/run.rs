@@ -1,12 +1,13 @@
 //! Serves as a process does: with a log on standard error, and until a signal.
 //!
 //! SIGTERM or SIGINT drains the server; a second one ends the process at once. SIGHUP reloads the
-//! configuration.
+//! configuration, SIGUSR2 has another process take over.
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -17,11 +18,15 @@ use crate::banner;
 use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::server::{Running, block_on};
+use crate::upgrade::{Predecessor, Program, Successor};
 use config::Config;
 use config::resolve::Resolved;
+use control::upgrade::Upgraded;
 use worker_api::ListenAddresses;
 use worker_api::settings::WorkerSettings;
 
+/// How long sessions have that were not handed over: they find their streams at the new server.
+const HANDED_OVER_DRAIN: Duration = Duration::from_secs(2);
 /// Exit code after a second signal.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -29,43 +34,85 @@ const EXIT_INTERRUPTED: i32 = 130;
 pub(crate) fn run(config: Config, resolved: Resolved, loader: Loader) -> Result<(), String> {
     let (logging, subscriber) = logging::start(&config.log, io::stderr(), io::stderr().is_terminal());
     subscriber.init();
-    let result = block_on(serve(config, resolved, &logging, loader));
+    let result = Predecessor::of_environment()
+        .and_then(|predecessor| block_on(serve(config, resolved, &logging, loader, predecessor)));
     drop(logging);
     result
 }
 
-async fn serve(config: Config, resolved: Resolved, logging: &Logging, loader: Loader) -> Result<(), String> {
+async fn serve(
+    config: Config,
+    resolved: Resolved,
+    logging: &Logging,
+    loader: Loader,
+    predecessor: Option<Predecessor>,
+) -> Result<(), String> {
     let failed = |error| format!("signals cannot be received: {error}");
     let mut signals = Signals::listen().map_err(failed)?;
     // From now on they do not end the process; those that come during the start are answered after it.
     let mut others = OtherSignals::listen().map_err(failed)?;
     raise_descriptor_limit(&resolved.worker);
     let ports_file = config.server.ports_file.clone();
-    let running = Running::start(config, resolved, logging, Some(loader)).await?;
+    let mut running = Running::start(config, resolved, logging, Some(loader), predecessor).await?;
     print_banner(running.context());
     write_ports_file(&ports_file, running.addresses())?;
 
-    let name = tokio::select! {
-        name = signals.next() => name,
-        never = others.serve(running.context()) => match never {},
-    };
-    let deadline = running.drain();
-    tracing::info!(
-        signal = name,
-        seconds = deadline.as_secs(),
-        "stopping: sessions are notified and drained"
-    );
+    let context = Arc::clone(running.context());
+    let answer_others = others.serve(&context);
+    tokio::pin!(answer_others);
+    loop {
+        tokio::select! {
+            signal = signals.next() => {
+                let deadline = running.drain();
+                tracing::info!(
+                    signal,
+                    seconds = deadline.as_secs(),
+                    "stopping: sessions are notified and drained"
+                );
+                stop(running.stop(deadline, None), &mut signals).await;
+                break;
+            }
+            request = running.next_upgrade() => match begin_upgrade(&running).await {
+                Ok(successor) => {
+                    let (pid, release) = (successor.pid(), successor.release().to_owned());
+                    tracing::info!(pid, release, "another server has taken over; this one ends");
+                    // Who has gone needs no answer.
+                    let _ = request.send(Ok(Upgraded { pid, release }));
+                    let deadline = running.drain().min(HANDED_OVER_DRAIN);
+                    stop(running.stop(deadline, Some(successor)), &mut signals).await;
+                    break;
+                }
+                Err(reason) => {
+                    tracing::error!(reason, "no other server has taken over; this one serves as before");
+                    let _ = request.send(Err(reason));
+                }
+            },
+            never = &mut answer_others => match never {},
+        }
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Has another server take over, up to the point at which it serves.
+async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
+    tracing::info!("another server is started, to take over");
+    let mut successor = running.start_successor(Program::own()).await?;
+    successor.go()?;
+    Ok(successor)
+}
+
+/// Waits for the end of the server, unless a signal says not to.
+async fn stop(stopped: impl Future<Output = ()>, signals: &mut Signals) {
     tokio::select! {
-        () = running.stop(deadline) => {}
-        name = signals.next() => {
-            tracing::warn!(signal = name, "second signal: ending at once");
+        () = stopped => {}
+        signal = signals.next() => {
+            tracing::warn!(signal, "second signal: ending at once");
             // The log's thread writes what it has; there is no order left to keep.
             std::thread::sleep(Duration::from_millis(50));
             std::process::exit(EXIT_INTERRUPTED);
         }
     }
-    tracing::info!("stopped");
-    Ok(())
 }
 
 /// SIGTERM and SIGINT.
@@ -110,10 +157,10 @@ impl OtherSignals {
                     }
                 }
                 _ = self.user.recv() => {
-                    tracing::warn!(
-                        signal = "SIGUSR2",
-                        "not supported: a running server cannot hand over to another; nothing has changed"
-                    );
+                    // What comes of it is logged where it is done.
+                    if let Err(reason) = context.upgrade.ask().await {
+                        tracing::warn!(?reason, "no upgrade");
+                    }
                 }
             }
         }

@@ -29,12 +29,14 @@ use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
 use crate::reload::{ReloadParts, Reloader};
+use crate::upgrade::{Predecessor, Program, Successor};
 use config::Config;
 use config::error::ConfigError;
 use config::resolve::Resolved;
 use control::reload::Reload;
 use control::rtc::{RtcControl, RtcParts};
 use control::stats;
+use control::upgrade::{self, Upgrade};
 use hooks::settings::HookSettings;
 use hooks::{HooksTask, StreamStates};
 use nodes::ClusterMembership;
@@ -63,6 +65,7 @@ use worker_api::hooks::{Hooks, News};
 use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::settings::WorkerSettings;
+use worker_api::sockets::BoundSocket;
 use worker_api::time::since_1970;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
@@ -94,12 +97,12 @@ impl Server {
         let (started, start) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            match Running::start(config, resolved, &logging, None).await {
+            match Running::start(config, resolved, &logging, None, None).await {
                 Err(error) => _ = started.send(Err(error)),
                 Ok(running) => {
                     // Whoever started it waits for this.
                     let _ = started.send(Ok(running.addresses().clone()));
-                    running.stop(stopped.await.unwrap_or_default()).await;
+                    running.stop(stopped.await.unwrap_or_default(), None).await;
                 }
             }
             Ok(())
@@ -170,16 +173,19 @@ pub(crate) struct Running {
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
     reloader: tokio::task::JoinHandle<()>,
+    upgrades: Receiver<upgrade::Request>,
     drain_seconds: Arc<AtomicU64>,
 }
 
 impl Running {
-    /// Starts everything; the server answers when this returns. `loader` reads the configuration again.
+    /// Starts everything; the server answers when this returns. `loader` reads the configuration again. What
+    /// `predecessor` serves is served by this one then.
     pub(crate) async fn start(
         config: Config,
         resolved: Resolved,
         logging: &Logging,
         loader: Option<Loader>,
+        mut predecessor: Option<Predecessor>,
     ) -> Result<Self, String> {
         let Resolved {
             worker: settings,
@@ -228,9 +234,21 @@ impl Running {
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let (total_max, per_address_max) = settings.keep_alive.places();
         let keep_alive = AddressSlots::new(total_max, per_address_max);
-        let mut workers =
-            Workers::start(Arc::clone(&current), &keep_alive, sender, notices, stats, Some(elsewhere))
+        let inherited = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+        let live = Arc::clone(&current);
+        let starting =
+            Workers::prepare(live, &keep_alive, sender, notices, stats, Some(elsewhere), inherited)
                 .map_err(|error| explain_start(&settings, &error))?;
+        if let Some(predecessor) = &mut predecessor {
+            predecessor.take_over()?;
+        }
+        let threads = |error| format!("the workers could not start: {error}");
+        let mut workers = starting.serve().map_err(threads)?;
+        if let Some(predecessor) = predecessor {
+            // Directories of recordings and uploads are its own until then.
+            let finished = tokio::task::spawn_blocking(move || predecessor.wait_until_finished());
+            let _ = finished.await;
+        }
         let rtc = rtc_control(&current, &workers)?;
         control::memory::watch(workers.memory());
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
@@ -264,6 +282,7 @@ impl Running {
             _ => None,
         };
         let (reload, requests) = Reload::new(certificates, since_1970().as_secs());
+        let (upgrade, upgrades) = Upgrade::new();
         let context = Arc::new(control::Context {
             workers: WorkerHandles::new(workers.handles().to_vec()),
             current,
@@ -285,6 +304,7 @@ impl Running {
             metrics_streams_max: usize::try_from(config.metrics.streams_max).unwrap_or(0).into(),
             log_lines_dropped: Some(logging.dropped.clone()),
             reload,
+            upgrade,
             rtc,
             stats,
             pulls: Pulls::new(ingest.clone(), Arc::clone(&sources), on_demand),
@@ -353,8 +373,36 @@ impl Running {
             membership,
             control,
             reloader,
+            upgrades,
             drain_seconds,
         })
+    }
+
+    /// The next that wants another process to take over.
+    pub(crate) async fn next_upgrade(&mut self) -> upgrade::Request {
+        match self.upgrades.recv().await {
+            Some(request) => request,
+            // What asks is part of this.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Starts the program again and waits until it is prepared to take over. The error says why it is not;
+    /// then nothing has changed.
+    pub(crate) async fn start_successor(&self, program: Program) -> Result<Successor, String> {
+        if self.membership.is_some() {
+            return Err(
+                "a node of a cluster is upgraded by draining it: stop it, and start it again".to_owned()
+            );
+        }
+        if !self.moq.addresses().is_empty() {
+            return Err("MoQ's port cannot be handed over: stop the server, and start it again".to_owned());
+        }
+        let sockets =
+            self.workers.sockets().iter().map(BoundSocket::try_clone).collect::<io::Result<Vec<_>>>();
+        let sockets = sockets.map_err(|error| format!("sockets cannot be handed over: {error}"))?;
+        let started = tokio::task::spawn_blocking(move || Successor::start(&program, &sockets)).await;
+        started.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// How long sessions have to end when the server stops, as the configuration says now.
@@ -372,8 +420,9 @@ impl Running {
         &self.context
     }
 
-    /// Lets sources say goodbye, then drains the workers and waits for their threads.
-    pub(crate) async fn stop(self, deadline: Duration) {
+    /// Lets sources say goodbye, then drains the workers and waits for their threads. Where another server
+    /// serves at the same addresses already, recordings end first: it waits for their directories.
+    pub(crate) async fn stop(self, deadline: Duration, successor: Option<Successor>) {
         let Self {
             context,
             workers,
@@ -388,6 +437,7 @@ impl Running {
             membership,
             control,
             reloader,
+            upgrades: _,
             drain_seconds: _,
         } = self;
         // Before anything ends: nothing may begin any more.
@@ -400,20 +450,20 @@ impl Running {
             membership.drain().await;
         }
         sources.stop(SOURCES_GRACE).await;
-        context.workers.drain(deadline);
-        let joined = tokio::task::spawn_blocking(move || workers.join());
-        if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
-            tracing::warn!("a worker did not end by the deadline; ending without it");
-        }
-        pushes.stop().await;
-        moq.stop().await;
-        if let Some(recordings) = recordings {
-            // With all that was published.
-            recordings.stop().await;
-        }
-        if let Some(uploads) = uploads {
-            // What is on its way goes on at the next start.
-            let _ = tokio::task::spawn_blocking(move || uploads.stop()).await;
+        let files = close_files(pushes, moq, recordings, uploads);
+        match successor {
+            None => {
+                drain_workers(&context, workers, deadline).await;
+                // With all that was published.
+                files.await;
+            }
+            Some(mut successor) => {
+                files.await;
+                let told = tokio::task::spawn_blocking(move || successor.finished());
+                drain_workers(&context, workers, deadline).await;
+                // It has said so if the other could not be told.
+                let _ = told.await;
+            }
         }
         if let Some(hooks) = hooks {
             // With the ends of all sessions and recordings.
@@ -423,6 +473,35 @@ impl Running {
             membership.leave().await;
         }
         let _ = tokio::time::timeout(JOIN_GRACE, control).await;
+    }
+}
+
+/// Ends all sessions, and the workers' threads.
+async fn drain_workers(context: &control::Context, mut workers: Workers, deadline: Duration) {
+    // Who connects from now on is refused, or is another server's.
+    workers.forget_sockets();
+    context.workers.drain(deadline);
+    let joined = tokio::task::spawn_blocking(move || workers.join());
+    if tokio::time::timeout(deadline + JOIN_GRACE, joined).await.is_err() {
+        tracing::warn!("a worker did not end by the deadline; ending without it");
+    }
+}
+
+/// Ends what reads streams; recordings are complete and uploads closed when this returns.
+async fn close_files(
+    pushes: PushesThread,
+    moq: Moq,
+    recordings: Option<RecordingThread>,
+    uploads: Option<UploadsThread>,
+) {
+    pushes.stop().await;
+    moq.stop().await;
+    if let Some(recordings) = recordings {
+        recordings.stop().await;
+    }
+    if let Some(uploads) = uploads {
+        // What is on its way goes on at the next start.
+        let _ = tokio::task::spawn_blocking(move || uploads.stop()).await;
     }
 }
 

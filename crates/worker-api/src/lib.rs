@@ -30,6 +30,7 @@ pub mod rtc;
 pub mod segments;
 pub mod settings;
 pub mod snapshot;
+pub mod sockets;
 pub mod streams;
 pub mod tap;
 pub mod thread;

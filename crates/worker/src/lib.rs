@@ -58,6 +58,7 @@ use context::{Context, OfAddress, Slots};
 use event_loop::{ControlQueues, Datagrams, Worker};
 use fullness::Gauges;
 use hooks::HookQuestions;
+use net::shared_sockets::SharedSockets;
 use net::{Clock, EventQueue};
 use packet_relay::PacketRelay;
 use proto::internal::ReadyPublishers;
@@ -72,6 +73,7 @@ use worker_api::overload::{MemoryGauge, Overload};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
 use worker_api::segments::{SegmentsEnd, UPDATES_MAX, UpdateSender, WANTED_MAX};
 use worker_api::snapshot::Role;
+use worker_api::sockets::BoundSocket;
 
 /// Exit code after a worker has panicked; the panic message is on standard error.
 const EXIT_PANIC: i32 = 101;
@@ -88,26 +90,25 @@ pub struct Workers {
     used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
     segments: Option<SegmentsEnd>,
     published: Option<Receiver<StreamPublished>>,
+    /// Copies of the sockets of clients.
+    sockets: Vec<BoundSocket>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Workers {
-    /// Binds all addresses, then starts the threads; connections are accepted when this returns. What is
-    /// replaced in `live` later, workers take up at their next turn, as far as it can change. With the rest
-    /// of the cluster, if this node is part of one.
+/// Workers with all their sockets that do not run yet.
+#[derive(Debug)]
+pub struct StartingWorkers {
+    workers: Workers,
+    loops: Vec<Worker>,
+}
+
+impl StartingWorkers {
+    /// Starts the threads; connections are accepted when this returns.
     ///
-    /// Fails when an address cannot be bound (the error names it) or the system gives no event queue or
-    /// thread.
-    pub fn start(
-        live: Arc<Live<Current>>,
-        kept_connections: &AddressSlots,
-        handoffs: Sender<Handoff>,
-        notices: Notices,
-        stats: Sender<Box<StatsSnapshot>>,
-        elsewhere: Option<Arc<dyn Elsewhere>>,
-    ) -> io::Result<Self> {
-        let (mut workers, loops) =
-            Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere)?;
+    /// # Errors
+    /// The system gives no thread.
+    pub fn serve(self) -> io::Result<Workers> {
+        let Self { mut workers, loops } = self;
         for (index, worker) in loops.into_iter().enumerate() {
             let name = format!("worker-{index}");
             let body = move || {
@@ -121,26 +122,51 @@ impl Workers {
         }
         Ok(workers)
     }
+}
 
-    /// Binds all addresses and makes the workers, which have no threads yet.
-    fn prepare(
+impl Workers {
+    /// Binds all addresses and starts the threads: [`Workers::prepare`] and [`StartingWorkers::serve`].
+    ///
+    /// # Errors
+    /// An address cannot be bound (the error names it), or the system gives no event queue or thread.
+    pub fn start(
         live: Arc<Live<Current>>,
         kept_connections: &AddressSlots,
         handoffs: Sender<Handoff>,
         notices: Notices,
         stats: Sender<Box<StatsSnapshot>>,
         elsewhere: Option<Arc<dyn Elsewhere>>,
-    ) -> io::Result<(Self, Vec<Worker>)> {
+    ) -> io::Result<Self> {
+        Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere, Vec::new())?.serve()
+    }
+
+    /// Binds all addresses, but for those that another process hands over, and makes the workers. What is
+    /// replaced in `live` later, workers take up at their next turn, as far as it can change. With the rest
+    /// of the cluster, if this node is part of one.
+    ///
+    /// # Errors
+    /// An address cannot be bound (the error names it), or the system gives no event queue.
+    pub fn prepare(
+        live: Arc<Live<Current>>,
+        kept_connections: &AddressSlots,
+        handoffs: Sender<Handoff>,
+        notices: Notices,
+        stats: Sender<Box<StatsSnapshot>>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
+        inherited: Vec<BoundSocket>,
+    ) -> io::Result<StartingWorkers> {
         let settings = live.settings();
-        let (mut addresses, listeners) = net::listen::bind(&settings)?;
+        let mut shared = SharedSockets::new(inherited);
+        let (mut addresses, listeners) = net::listen::bind(&settings, &mut shared)?;
         let (rtc_endpoints, rtc_sockets) =
-            net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers)?;
+            net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers, &mut shared)?;
         addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
         addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
-        let (srt_addresses, srt_sockets) = net::datagram_port::bind_shared(&settings.srt, settings.workers)?;
+        let (srt_addresses, srt_sockets) =
+            net::datagram_port::bind_shared(&settings.srt, settings.workers, &mut shared)?;
         addresses.srt = srt_addresses;
         let (rtsp_addresses, rtsp_sockets) =
-            net::datagram_port::bind_pairs(&settings.rtsp, settings.workers)?;
+            net::datagram_port::bind_pairs(&settings.rtsp, settings.workers, &mut shared)?;
         addresses.rtsp_udp = rtsp_addresses;
         let srt_shared = Arc::new(srt::SrtShared::new(Clock::now(), &settings.srt));
         let mut relay =
@@ -173,6 +199,7 @@ impl Workers {
             used_stats: Vec::new(),
             segments: None,
             published: None,
+            sockets: shared.into_bound(),
             threads: Vec::new(),
         };
         let (published, published_here) = mpsc::channel(PUBLISHED_MAX);
@@ -232,7 +259,17 @@ impl Workers {
         let updates = segment_updates;
         let end = SegmentsEnd { wanted: wanted_of_thread, sender: wanted, updates };
         workers.segments = settings.segments.as_ref().map(|_| end);
-        Ok((workers, loops))
+        Ok(StartingWorkers { workers, loops })
+    }
+
+    /// The sockets of clients, for another process.
+    pub fn sockets(&self) -> &[BoundSocket] {
+        &self.sockets
+    }
+
+    /// Drops the copies of the sockets: nobody may connect any more when the workers close theirs.
+    pub fn forget_sockets(&mut self) {
+        self.sockets.clear();
     }
 
     /// Addresses in use.

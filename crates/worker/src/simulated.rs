@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use delivery::PlayerId;
 use tokio::sync::mpsc::Sender;
 
-use crate::Workers;
 use crate::event_loop::Worker;
 use crate::ids::TableId;
 use crate::net::{Readiness, Token};
 use crate::proto::session::Media;
 use crate::publication::{Publication, Source};
 use crate::registry::Origin;
+use crate::{StartingWorkers, Workers};
 use worker_api::AddressSlots;
 use worker_api::cluster::Elsewhere;
 use worker_api::columns::StatsSnapshot;
@@ -108,7 +108,9 @@ impl Workers {
         stats: Sender<Box<StatsSnapshot>>,
         elsewhere: Option<Arc<dyn Elsewhere>>,
     ) -> io::Result<(Self, Vec<SimulatedWorker>)> {
-        let (server, loops) = Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere)?;
+        let prepared =
+            Self::prepare(live, kept_connections, handoffs, notices, stats, elsewhere, Vec::new())?;
+        let StartingWorkers { workers: server, loops } = prepared;
         let workers = loops.into_iter().map(|worker| SimulatedWorker {
             worker,
             ready: Vec::new(),

@@ -15,6 +15,7 @@ mod recording_files;
 mod recordings;
 mod reload;
 mod types;
+mod upgrade;
 mod uploads;
 pub(crate) mod urls;
 
@@ -78,6 +79,7 @@ pub(super) fn router(context: Arc<Context>) -> (Router, Bytes) {
         .routes(routes!(sessions))
         .routes(routes!(kick))
         .routes(routes!(reload::reload))
+        .routes(routes!(upgrade::upgrade))
         .routes(routes!(workers))
         .routes(routes!(certificates::certificates))
         .routes(routes!(channels::channels, channels::add_channel))

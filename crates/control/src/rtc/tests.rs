@@ -213,6 +213,7 @@ fn server_with(setting: Setting) -> Server {
         metrics_streams_max: 1.into(),
         log_lines_dropped: None,
         reload: crate::reload::Reload::new(None, 0).0,
+        upgrade: crate::upgrade::Upgrade::new().0,
         rtc: RtcControl::new(parts(setting.settings, vec![endpoint; setting.workers], Box::new(published)))
             .expect("randomness"),
         stats: crate::stats::collect(Vec::new()).1,

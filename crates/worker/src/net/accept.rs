@@ -134,6 +134,7 @@ mod tests {
     use crate::event_loop::Worker;
     use crate::fullness::Second;
     use crate::net::listen;
+    use crate::net::shared_sockets::SharedSockets;
     use crate::packets::panic_tests::workers;
     use worker_api::settings::WorkerSettings;
 
@@ -143,7 +144,8 @@ mod tests {
     fn two_workers(sessions_max: usize) -> (Worker, Worker, SocketAddr) {
         let http = vec!["127.0.0.1:0".parse().expect("an address")];
         let settings = WorkerSettings { workers: 1, http, sessions_max, ..WorkerSettings::default() };
-        let (addresses, mut listeners) = listen::bind(&settings).expect("a port");
+        let (addresses, mut listeners) =
+            listen::bind(&settings, &mut SharedSockets::default()).expect("a port");
         let both = vec![listeners.remove(0), Vec::new()];
         let mut both = workers(settings, both).into_iter().map(|(worker, _)| worker);
         (both.next().expect("a worker"), both.next().expect("a worker"), addresses.http[0])

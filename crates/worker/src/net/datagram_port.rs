@@ -13,10 +13,12 @@ use std::time::Duration;
 use group_send::{BatchLimits, Envelope, SendBatch};
 
 use super::udp_bind::{addresses_of, named};
+use crate::net::shared_sockets::SharedSockets;
 use crate::net::{
     EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, udp_backend,
 };
 use worker_api::settings::{RtspSettings, SrtSettings, UdpBackend};
+use worker_api::sockets::{SocketKind, SocketPlace};
 
 /// Datagrams of one flush at most.
 const BATCH: BatchLimits = BatchLimits { bytes: 2 << 20, datagrams: 1024 };
@@ -29,6 +31,7 @@ const WAIT_MS_MAX: u64 = 100;
 pub(crate) fn bind_shared(
     settings: &SrtSettings,
     workers: usize,
+    shared: &mut SharedSockets,
 ) -> io::Result<(Vec<SocketAddr>, Vec<Vec<UdpSocket>>)> {
     let mut bound = Vec::new();
     let mut sockets: Vec<Vec<UdpSocket>> = (0..workers).map(|_| Vec::new()).collect();
@@ -39,14 +42,24 @@ pub(crate) fn bind_shared(
     for &wanted in &settings.listen {
         let mut port = wanted.port();
         for ip in addresses_of(wanted, &local) {
+            let inherited = std::iter::from_fn(|| shared.take_at(SocketKind::Srt, wanted, ip));
+            let inherited = inherited.map(UdpSocket::adopt).collect::<io::Result<Vec<_>>>()?;
             // Without SO_REUSEPORT first: another server on the port must be an error.
-            if port != 0 {
+            if port != 0 && inherited.is_empty() {
                 drop(named(UdpSocket::bind((ip, port).into()), wanted, (ip, port).into())?);
             }
-            for sockets in &mut sockets {
+            // Of a process with more workers, the last ones are closed: callers begin again by themselves.
+            let mut inherited = inherited.into_iter();
+            for (worker, sockets) in sockets.iter_mut().enumerate() {
                 let address = SocketAddr::new(ip, port);
-                let socket = named(UdpSocket::bind_shared(address), wanted, address)?;
-                port = socket.local_addr()?.port();
+                let socket = match inherited.next() {
+                    Some(socket) => socket,
+                    None => named(UdpSocket::bind_shared(address), wanted, address)?,
+                };
+                let address = socket.local_addr()?;
+                let place = SocketPlace { kind: SocketKind::Srt, worker, wanted, address };
+                shared.keep(place, socket.duplicate());
+                port = address.port();
                 sockets.push(socket);
             }
             bound.push(SocketAddr::new(ip, port));
@@ -62,6 +75,7 @@ pub(crate) type SocketPairs = Vec<(UdpSocket, UdpSocket)>;
 pub(crate) fn bind_pairs(
     settings: &RtspSettings,
     workers: usize,
+    shared: &mut SharedSockets,
 ) -> io::Result<(Vec<SocketAddr>, Vec<SocketPairs>)> {
     let (mut bound, mut all) = (Vec::new(), Vec::new());
     let has_any = !settings.udp.is_empty();
@@ -74,8 +88,21 @@ pub(crate) fn bind_pairs(
                 port => port_after(wanted, port, 2 * worker)?,
             };
             for ip in addresses_of(wanted, &local) {
-                let (rtp, rtcp) = bind_pair(wanted, ip, port)?;
-                bound.extend([rtp.local_addr()?, rtcp.local_addr()?]);
+                let address = SocketAddr::new(ip, port);
+                let mut take = |kind, address| {
+                    shared.take_of_worker(kind, worker, wanted, address).map(UdpSocket::adopt).transpose()
+                };
+                let rtp = take(SocketKind::RtspRtp, address)?;
+                let rtcp = take(SocketKind::RtspRtcp, SocketAddr::new(ip, port.wrapping_add(1)))?;
+                let (rtp, rtcp) = match rtp.zip(rtcp) {
+                    Some(pair) => pair,
+                    None => bind_pair(wanted, ip, port)?,
+                };
+                for (kind, socket) in [(SocketKind::RtspRtp, &rtp), (SocketKind::RtspRtcp, &rtcp)] {
+                    let address = socket.local_addr()?;
+                    shared.keep(SocketPlace { kind, worker, wanted, address }, socket.duplicate());
+                    bound.push(address);
+                }
                 pairs.push((rtp, rtcp));
             }
         }

@@ -41,6 +41,7 @@ pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
 pub(crate) mod relay_port;
+pub(crate) mod shared_sockets;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.

@@ -10,8 +10,10 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::net::shared_sockets::SharedSockets;
 use crate::net::{BindOptions, TcpListener, UdpSocket, local_addresses};
 use worker_api::rtc::RtcEndpoint;
+use worker_api::sockets::{SocketKind, SocketPlace};
 
 /// Connections the kernel completes while the worker is busy.
 const BACKLOG: i32 = 1024;
@@ -40,16 +42,17 @@ pub(crate) fn bind(
     udp: &[SocketAddr],
     tcp: &[SocketAddr],
     workers: usize,
+    shared: &mut SharedSockets,
 ) -> io::Result<(Vec<RtcEndpoint>, Vec<RtcSockets>)> {
     let local = local_addresses(None);
     let mut all = Vec::with_capacity(workers);
     for worker in 0..workers {
         let mut sockets = RtcSockets::default();
         for &wanted in udp {
-            bind_udp(wanted, worker, &local, &mut sockets.udp)?;
+            bind_udp(wanted, worker, &local, &mut sockets.udp, shared)?;
         }
         for &wanted in tcp {
-            bind_tcp(wanted, worker, &local, &mut sockets)?;
+            bind_tcp(wanted, worker, &local, &mut sockets, shared)?;
         }
         all.push(sockets);
     }
@@ -57,32 +60,58 @@ pub(crate) fn bind(
     Ok((endpoints, all))
 }
 
-fn bind_udp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut Vec<UdpSocket>) -> io::Result<()> {
+fn bind_udp(
+    wanted: SocketAddr,
+    worker: usize,
+    local: &[IpAddr],
+    out: &mut Vec<UdpSocket>,
+    shared: &mut SharedSockets,
+) -> io::Result<()> {
     let mut port = port_of(wanted, worker)?;
-    for address in addresses_of(wanted, local) {
-        let socket = named(UdpSocket::bind((address, port).into()), wanted, (address, port).into())?;
+    for ip in addresses_of(wanted, local) {
+        let address = SocketAddr::new(ip, port);
+        let socket = match shared.take_of_worker(SocketKind::RtcUdp, worker, wanted, address) {
+            Some(socket) => UdpSocket::adopt(socket),
+            None => UdpSocket::bind(address),
+        };
+        let socket = named(socket, wanted, address)?;
+        let address = socket.local_addr()?;
+        shared.keep(SocketPlace { kind: SocketKind::RtcUdp, worker, wanted, address }, socket.duplicate());
         // The first one chooses the free port, the others are at the same if they can.
-        port = socket.local_addr()?.port();
+        port = address.port();
         out.push(socket);
     }
     Ok(())
 }
 
-fn bind_tcp(wanted: SocketAddr, worker: usize, local: &[IpAddr], out: &mut RtcSockets) -> io::Result<()> {
-    for address in addresses_of(wanted, local) {
+fn bind_tcp(
+    wanted: SocketAddr,
+    worker: usize,
+    local: &[IpAddr],
+    out: &mut RtcSockets,
+    shared: &mut SharedSockets,
+) -> io::Result<()> {
+    for ip in addresses_of(wanted, local) {
         let port = match wanted.port() {
-            0 => udp_port(&out.udp, address).unwrap_or(0),
+            0 => udp_port(&out.udp, ip).unwrap_or(0),
             _ => port_of(wanted, worker)?,
         };
-        let socket = tcp_listener((address, port).into());
+        let address = SocketAddr::new(ip, port);
+        let socket = match shared.take_of_worker(SocketKind::RtcTcp, worker, wanted, address) {
+            Some(socket) => TcpListener::adopt(socket),
+            None => tcp_listener(address),
+        };
         let socket = match socket {
             // The free port was one of UDP; the same one of TCP may be in use.
             Err(error) if wanted.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => {
-                (0..FREE_PORT_TRIES).find_map(|_| tcp_listener((address, 0).into()).ok()).ok_or(error)
+                (0..FREE_PORT_TRIES).find_map(|_| tcp_listener((ip, 0).into()).ok()).ok_or(error)
             }
             other => other,
         };
-        out.tcp.push(named(socket, wanted, (address, port).into())?);
+        let socket = named(socket, wanted, address)?;
+        let address = socket.local_addr()?;
+        shared.keep(SocketPlace { kind: SocketKind::RtcTcp, worker, wanted, address }, socket.duplicate());
+        out.tcp.push(socket);
     }
     Ok(())
 }
@@ -133,7 +162,7 @@ mod tests {
     #[test]
     fn each_worker_has_a_port_of_its_own_and_tcp_shares_it() {
         let wanted = [at("127.0.0.1:0")];
-        let (endpoints, sockets) = bind(&wanted, &wanted, 2).unwrap();
+        let (endpoints, sockets) = bind(&wanted, &wanted, 2, &mut SharedSockets::default()).unwrap();
         assert_eq!((endpoints.len(), sockets.len()), (2, 2));
         assert_ne!(endpoints[0].udp[0].port(), endpoints[1].udp[0].port());
         assert_eq!(endpoints[0].tcp.len(), 1);
@@ -148,8 +177,8 @@ mod tests {
 
     #[test]
     fn an_address_in_use_is_an_error_that_names_it() {
-        let (endpoints, _held) = bind(&[at("127.0.0.1:0")], &[], 1).unwrap();
-        let error = bind(&endpoints[0].udp, &[], 1).unwrap_err();
+        let (endpoints, _held) = bind(&[at("127.0.0.1:0")], &[], 1, &mut SharedSockets::default()).unwrap();
+        let error = bind(&endpoints[0].udp, &[], 1, &mut SharedSockets::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&endpoints[0].udp[0].to_string()), "{error}");
     }

@@ -19,6 +19,7 @@ use crate::event_loop::{ControlQueues, Datagrams, Worker};
 use crate::ids::{PacketStreamId, TableId, WorkerIndex};
 use crate::mailbox;
 use crate::net::listen::Listeners;
+use crate::net::shared_sockets::SharedSockets;
 use crate::net::{Clock, EventQueue, udp_bind};
 use crate::proto::internal::ReadyPublishers;
 use crate::registry::{Published, StreamId};
@@ -51,7 +52,8 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
     let settings = Arc::new(settings);
     let current = Current { settings: Arc::clone(&settings), policy: Arc::default() };
     let live = Arc::new(Live::new(current));
-    let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers).expect("a port");
+    let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers, &mut SharedSockets::default())
+        .expect("a port");
     let queues: Vec<_> = listeners.iter().map(|_| EventQueue::new().expect("an event queue")).collect();
     let wakers: Vec<_> = queues.iter().map(|queue| queue.waker().expect("a waker")).collect();
     let mailboxes = mailbox::connect(&wakers, 1);

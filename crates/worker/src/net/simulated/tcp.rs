@@ -108,6 +108,16 @@ impl TcpListener {
         kernel::TcpListener::bind(address, options.shared).map(Self)
     }
 
+    /// Servers of a simulation take nothing over.
+    pub(crate) fn adopt(_socket: OwnedFd) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Nothing is handed over.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Takes connections from now on.
     pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
         self.0.listen(backlog as usize);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use group_send::BackendKind;
@@ -24,6 +24,16 @@ impl UdpSocket {
     /// The same: hosts of a simulation have one worker at an address.
     pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
         Self::bind(address)
+    }
+
+    /// Servers of a simulation take nothing over.
+    pub(crate) fn adopt(_socket: OwnedFd) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Nothing is handed over.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// The address it is bound to.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -108,6 +108,18 @@ impl TcpListener {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         Ok(Self(mio::net::TcpListener::from_std(socket.into())))
+    }
+
+    /// A socket that listens already, of another process.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        let socket = std::net::TcpListener::from(socket);
+        socket.set_nonblocking(true)?;
+        Ok(Self(mio::net::TcpListener::from_std(socket)))
+    }
+
+    /// The same socket once more, for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
     }
 
     /// Takes connections from now on; the kernel completes `backlog` of them while nobody accepts.

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -35,6 +35,18 @@ impl UdpSocket {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         Ok(Self(socket.into()))
+    }
+
+    /// A socket that another process has bound.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::from(socket);
+        socket.set_nonblocking(true)?;
+        Ok(Self(socket))
+    }
+
+    /// The same socket once more, for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
     }
 
     /// The address it is bound to.

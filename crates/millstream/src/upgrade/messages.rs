@@ -1,0 +1,79 @@
+//! What a server and the one that takes over from it say to each other.
+//!
+//! ```text
+//! old ─▶ Sockets    what listens, with the sockets
+//! new ─▶ Prepared   configuration read, all addresses there, threads not started
+//! old ─▶ Go         the old one takes nobody any more; the new one begins to serve
+//! old ─▶ Finished   recordings and uploads are closed: their directories are the new one's
+//! ```
+//!
+//! In place of `Prepared` the new one may say `Failed`, or end without a word; then the old one goes on as
+//! if nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
+//! default.
+
+use serde::{Deserialize, Serialize};
+use worker_api::sockets::SocketPlace;
+
+/// The version of these messages that this release speaks. It understands the one before, too.
+pub(super) const VERSION: u32 = 1;
+
+/// What the old server says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToNew {
+    Sockets(Sockets),
+    Go,
+    Finished,
+}
+
+/// What listens. The descriptors go with the message, in this order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Sockets {
+    pub(super) version: u32,
+    /// Release of the old server.
+    pub(super) release: String,
+    pub(super) places: Vec<SocketPlace>,
+}
+
+/// What the new server says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ToOld {
+    Prepared {
+        version: u32,
+        /// Release of the new server.
+        release: String,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+/// Whether this release can speak with one of `version`.
+pub(super) fn understands(version: u32) -> bool {
+    version == VERSION || version + 1 == VERSION
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As version 1 sends it. It stays as it is as long as that version is understood.
+    const SOCKETS_1: &str = "81a7736f636b65747383a776657273696f6e01a772656c65617365a5302e312e30a6706c61636573\
+                             9184a46b696e64a4687474 70a6776f726b657200a677616e746564ae302e302e302e303a38303830";
+
+    #[test]
+    fn fields_that_a_later_release_adds_are_skipped() {
+        #[derive(Serialize)]
+        struct Later {
+            version: u32,
+            release: &'static str,
+            places: Vec<SocketPlace>,
+            added: u8,
+        }
+        let later = Later { version: 2, release: "9.0.0", places: Vec::new(), added: 1 };
+        let message = rmp_serde::to_vec_named(&std::collections::HashMap::from([("sockets", later)]));
+        let read: ToNew = rmp_serde::from_slice(&message.expect("written")).expect("read");
+        assert!(matches!(read, ToNew::Sockets(Sockets { version: 2, .. })));
+    }
+}

@@ -1,0 +1,92 @@
+//! The server that is taken over from, as the new one sees it.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use worker_api::sockets::BoundSocket;
+
+use super::ENVIRONMENT;
+use super::channel::Channel;
+use super::messages::{ToNew, ToOld, VERSION, understands};
+
+/// How long the old server may take to send its sockets.
+const SOCKETS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to stop serving, once this one is prepared.
+const GO_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may take to close its recordings.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a message may take.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A server that this one takes over from.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    channel: Channel,
+    sockets: Vec<BoundSocket>,
+}
+
+impl Predecessor {
+    /// The one that has started this process, if that was to take over; blocks.
+    pub(crate) fn of_environment() -> Result<Option<Self>, String> {
+        let parent = nix::unistd::getppid();
+        match std::env::var(ENVIRONMENT) {
+            // The environment of a server that has itself taken over goes on to what that starts.
+            Ok(pid) if pid == parent.to_string() => {}
+            _ => return Ok(None),
+        }
+        let failed = |error: std::io::Error| format!("nothing to take over from process {parent}: {error}");
+        let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+        let mut channel = Channel::of(socket);
+        match channel.receive(SOCKETS_TIMEOUT).map_err(failed)? {
+            (ToNew::Sockets(message), sockets) if message.places.len() == sockets.len() => {
+                if !understands(message.version) {
+                    let reason = format!(
+                        "{} hands over by version {} of the messages, which {} does not understand",
+                        message.release,
+                        message.version,
+                        env!("CARGO_PKG_VERSION")
+                    );
+                    let mut old = Self { channel, sockets: Vec::new() };
+                    old.failed(&reason);
+                    return Err(reason);
+                }
+                let sockets = message.places.into_iter().zip(sockets);
+                let sockets = sockets.map(|(place, socket)| BoundSocket { place, socket }).collect();
+                Ok(Some(Self { channel, sockets }))
+            }
+            _ => Err(format!("process {parent} does not hand over its sockets")),
+        }
+    }
+
+    /// What it listens at.
+    pub(crate) fn take_sockets(&mut self) -> Vec<BoundSocket> {
+        std::mem::take(&mut self.sockets)
+    }
+
+    /// Tells it why this one cannot take over.
+    pub(crate) fn failed(&mut self, reason: &str) {
+        // It may have gone.
+        let _ = self.channel.send(&ToOld::Failed { reason: reason.to_owned() }, &[], SEND_TIMEOUT);
+    }
+
+    /// Tells it that this one can take over, and waits until it serves no more; blocks.
+    pub(crate) fn take_over(&mut self) -> Result<(), String> {
+        let prepared = ToOld::Prepared { version: VERSION, release: env!("CARGO_PKG_VERSION").to_owned() };
+        let sent = self.channel.send(&prepared, &[], SEND_TIMEOUT);
+        let go = sent.and_then(|()| self.channel.receive(GO_TIMEOUT));
+        match go {
+            Ok((ToNew::Go, _)) => Ok(()),
+            Ok(_) => Err("the old server says something else than to go on".to_owned()),
+            Err(error) => Err(format!("the old server does not hand over: {error}")),
+        }
+    }
+
+    /// Waits until its recordings and uploads are closed; blocks.
+    pub(crate) fn wait_until_finished(mut self) {
+        match self.channel.receive(FINISH_TIMEOUT) {
+            Ok((ToNew::Finished, _)) => {}
+            Ok(_) => tracing::warn!("the old server says something else than that it has finished"),
+            Err(error) => tracing::warn!(%error, "the old server did not say that its recordings are closed"),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The server that takes over, as the running one sees it.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use worker_api::sockets::BoundSocket;
+
+use super::ENVIRONMENT;
+use super::channel::Channel;
+use super::messages::{Sockets, ToNew, ToOld, VERSION, understands};
+
+/// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a message may take.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a process that has closed its end may take to end.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A server that was started to take over. One that was not told to go on ends with this value.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    process: Child,
+    channel: Channel,
+    release: String,
+    has_taken_over: bool,
+}
+
+impl Successor {
+    /// Starts it with copies of `sockets` and waits until it is prepared; blocks. The error says why it is
+    /// not, and nothing is left of it then.
+    pub(crate) fn start(program: &Program, sockets: &[BoundSocket]) -> Result<Self, String> {
+        let (channel, theirs) = Channel::pair().map_err(|error| format!("no pair of sockets: {error}"))?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).env(ENVIRONMENT, std::process::id().to_string());
+        // Its output goes where ours does.
+        let process = command.stdin(Stdio::from(theirs)).spawn();
+        let path = program.path.display();
+        let process = process.map_err(|error| format!("{path} cannot be started: {error}"))?;
+        // Which holds the other end: it has to close when the process ends.
+        drop(command);
+        let mut new = Self { process, channel, release: String::new(), has_taken_over: false };
+        let places = sockets.iter().map(|bound| bound.place).collect();
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        let message = ToNew::Sockets(Sockets { version: VERSION, release, places });
+        let sockets: Vec<_> = sockets.iter().map(|bound| bound.socket.as_fd()).collect();
+        let sent = new.channel.send(&message, &sockets, SEND_TIMEOUT);
+        let answer = sent.and_then(|()| new.channel.receive(PREPARE_TIMEOUT));
+        match answer {
+            Ok((ToOld::Prepared { version, release }, _)) if understands(version) => {
+                new.release = release;
+                Ok(new)
+            }
+            Ok((ToOld::Prepared { version, release }, _)) => {
+                Err(format!("the new server, {release}, hands over by version {version} of the messages"))
+            }
+            Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
+            Err(error) => Err(match new.exit_status() {
+                Some(status) => {
+                    format!("the new server has ended ({status}); the log says why, or its standard error")
+                }
+                None => format!("the new server does not say that it is prepared: {error}"),
+            }),
+        }
+    }
+
+    /// How it has ended, if it has or does at once.
+    fn exit_status(&mut self) -> Option<ExitStatus> {
+        #[expect(clippy::disallowed_methods, reason = "this is the process, which waits for another")]
+        let until = Instant::now() + EXIT_TIMEOUT;
+        loop {
+            if let Ok(Some(status)) = self.process.try_wait() {
+                return Some(status);
+            }
+            #[expect(clippy::disallowed_methods, reason = "as above")]
+            if Instant::now() >= until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Which release it is.
+    pub(crate) fn release(&self) -> &str {
+        &self.release
+    }
+
+    /// Has it serve. If it cannot be told, it ends, and this one goes on.
+    pub(crate) fn go(&mut self) -> Result<(), String> {
+        let sent = self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT);
+        sent.map_err(|error| format!("the new server has gone before it took over: {error}"))?;
+        self.has_taken_over = true;
+        Ok(())
+    }
+
+    /// Tells it that directories are its own now.
+    pub(crate) fn finished(&mut self) {
+        if let Err(error) = self.channel.send(&ToNew::Finished, &[], SEND_TIMEOUT) {
+            tracing::warn!(%error, "the new server could not be told that recordings are closed");
+        }
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.has_taken_over {
+            // It has ended already if it cannot be ended.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// What a successor is started as.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    path: PathBuf,
+    arguments: Vec<std::ffi::OsString>,
+}
+
+impl Program {
+    /// As this process was started. Not by the file that runs here, which an upgrade may have removed.
+    pub(crate) fn own() -> Self {
+        let mut arguments = std::env::args_os();
+        let path = arguments.next().map(PathBuf::from).filter(|path| path != Path::new(""));
+        let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
+        Self { path, arguments: arguments.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(script: &str) -> Result<Successor, String> {
+        let arguments = ["-c", script].map(Into::into).to_vec();
+        Successor::start(&Program { path: "/bin/sh".into(), arguments }, &[])
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_or_ends_is_an_error_that_says_so() {
+        let program = Program { path: "/nowhere/millstream".into(), arguments: Vec::new() };
+        let error = Successor::start(&program, &[]).expect_err("not there");
+        assert!(error.contains("/nowhere/millstream cannot be started"), "{error}");
+        let error = started("exit 3").expect_err("it ends");
+        assert!(error.contains("exit status: 3"), "{error}");
+        let error = started("kill -9 $$").expect_err("it is killed");
+        assert!(error.contains("signal: 9"), "{error}");
+    }
+
+    #[test]
+    fn one_that_answers_garbage_is_ended() {
+        // The channel is its standard input, to which it may write.
+        let error =
+            started("printf 'a line of text, and more of it' >&0; exec sleep 600").expect_err("garbage");
+        assert!(error.contains("does not say that it is prepared"), "{error}");
+    }
+}
