@@ -58,6 +58,11 @@ pub(crate) enum Command {
     /// Prints what has changed, and what takes effect when the server is started again. All of it or, if
     /// there is a mistake, nothing: exit code 1. Exit code 2 if the server does not answer.
     Reload(top::reload::Args),
+    /// Have the installed program take over from a running server.
+    ///
+    /// It is started as the server was, and gets its sockets. Exit code 1 if it cannot take over: the server
+    /// goes on as it is. Exit code 2 if the server does not answer.
+    Upgrade(top::upgrade::Args),
     /// Exit with 0 if a running server answers.
     ///
     /// For containers and scripts. Exit code 1, with the reason, if it does not.
@@ -209,6 +214,7 @@ fn name_the_right_flag(mut error: clap::Error) -> clap::Error {
 fn starts_no_server(command: &Command) -> Option<&'static str> {
     match command {
         Command::Reload(_) => Some("`reload` asks one that runs"),
+        Command::Upgrade(_) => Some("`upgrade` asks one that runs"),
         Command::Healthcheck(_) => Some("`healthcheck` asks one that runs"),
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
@@ -287,7 +293,7 @@ fn key_flags() -> impl Iterator<Item = Arg> {
 /// Begins the headings of keys in the help.
 const KEYS_HEADING: &str = "Configuration: ";
 /// Commands that start no server.
-const NO_SERVER: [&str; 6] = ["reload", "healthcheck", "top", "fetch-trace", "completions", "man"];
+const NO_SERVER: [&str; 7] = ["reload", "upgrade", "healthcheck", "top", "fetch-trace", "completions", "man"];
 
 /// Flags shown by `-h`.
 const FREQUENT: [&str; 11] = [

@@ -16,6 +16,7 @@ mod record;
 mod reload;
 mod run;
 mod server;
+mod supervisor;
 mod upgrade;
 
 pub use server::Server;
@@ -55,6 +56,9 @@ pub fn main() -> ExitCode {
     }
     if let Command::Reload(arguments) = &command {
         return top::reload::run(arguments);
+    }
+    if let Command::Upgrade(arguments) = &command {
+        return top::upgrade::run(arguments);
     }
     if let Command::Top(arguments) = &command {
         return top::run(arguments);

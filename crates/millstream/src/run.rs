@@ -18,6 +18,7 @@ use crate::banner;
 use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::server::{Running, block_on};
+use crate::supervisor;
 use crate::upgrade::{Predecessor, Program, Successor};
 use config::Config;
 use config::resolve::Resolved;
@@ -27,6 +28,12 @@ use worker_api::settings::WorkerSettings;
 
 /// How long sessions have that were not handed over: they find their streams at the new server.
 const HANDED_OVER_DRAIN: Duration = Duration::from_secs(2);
+/// How long nobody is accepted while another server may be about to: longer than it may take to say so.
+const HOLD: Duration = Duration::from_secs(6);
+/// How often connections are looked at that have not said yet what they want.
+const SETTLE_ROUND: Duration = Duration::from_millis(10);
+/// How many times: slow ones have to connect again.
+const SETTLE_ROUNDS: usize = 200;
 /// Exit code after a second signal.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -45,7 +52,7 @@ async fn serve(
     resolved: Resolved,
     logging: &Logging,
     loader: Loader,
-    predecessor: Option<Predecessor>,
+    mut predecessor: Option<Predecessor>,
 ) -> Result<(), String> {
     let failed = |error| format!("signals cannot be received: {error}");
     let mut signals = Signals::listen().map_err(failed)?;
@@ -53,8 +60,13 @@ async fn serve(
     let mut others = OtherSignals::listen().map_err(failed)?;
     raise_descriptor_limit(&resolved.worker);
     let ports_file = config.server.ports_file.clone();
-    let mut running = Running::start(config, resolved, logging, Some(loader), predecessor).await?;
+    let started = Running::start(config, resolved, logging, Some(loader), &mut predecessor).await;
+    if let (Err(reason), Some(predecessor)) = (&started, &mut predecessor) {
+        predecessor.failed(reason);
+    }
+    let mut running = started?;
     print_banner(running.context());
+    supervisor::ready();
     write_ports_file(&ports_file, running.addresses())?;
 
     let context = Arc::clone(running.context());
@@ -64,6 +76,7 @@ async fn serve(
         tokio::select! {
             signal = signals.next() => {
                 let deadline = running.drain();
+                supervisor::stopping();
                 tracing::info!(
                     signal,
                     seconds = deadline.as_secs(),
@@ -76,6 +89,7 @@ async fn serve(
                 Ok(successor) => {
                     let (pid, release) = (successor.pid(), successor.release().to_owned());
                     tracing::info!(pid, release, "another server has taken over; this one ends");
+                    supervisor::replaced_by(pid);
                     // Who has gone needs no answer.
                     let _ = request.send(Ok(Upgraded { pid, release }));
                     let deadline = running.drain().min(HANDED_OVER_DRAIN);
@@ -94,12 +108,26 @@ async fn serve(
     Ok(())
 }
 
-/// Has another server take over, up to the point at which it serves.
+/// Has another server take over, up to the point at which it serves. The error says why none does; this one
+/// goes on then.
 async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
     tracing::info!("another server is started, to take over");
     let mut successor = running.start_successor(Program::own()).await?;
-    successor.go()?;
-    Ok(successor)
+    // Whoever has connected here is answered here; the others wait in the kernel.
+    let workers = &running.context().workers;
+    for _ in 0..SETTLE_ROUNDS {
+        if workers.hold(HOLD).await.is_ok_and(|undecided| undecided == 0) {
+            break;
+        }
+        tokio::time::sleep(SETTLE_ROUND).await;
+    }
+    let told = tokio::task::spawn_blocking(move || successor.go().map(|()| successor)).await;
+    let told = told.unwrap_or_else(|error| Err(error.to_string()));
+    if told.is_err() {
+        // It ends by itself if a worker does not answer.
+        let _ = workers.hold(Duration::ZERO).await;
+    }
+    told
 }
 
 /// Waits for the end of the server, unless a signal says not to.

@@ -29,6 +29,7 @@ use crate::loader::Loader;
 use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
 use crate::reload::{ReloadParts, Reloader};
+use crate::supervisor;
 use crate::upgrade::{Predecessor, Program, Successor};
 use config::Config;
 use config::error::ConfigError;
@@ -97,7 +98,7 @@ impl Server {
         let (started, start) = std::sync::mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            match Running::start(config, resolved, &logging, None, None).await {
+            match Running::start(config, resolved, &logging, None, &mut None).await {
                 Err(error) => _ = started.send(Err(error)),
                 Ok(running) => {
                     // Whoever started it waits for this.
@@ -185,7 +186,7 @@ impl Running {
         resolved: Resolved,
         logging: &Logging,
         loader: Option<Loader>,
-        mut predecessor: Option<Predecessor>,
+        predecessor: &mut Option<Predecessor>,
     ) -> Result<Self, String> {
         let Resolved {
             worker: settings,
@@ -234,17 +235,23 @@ impl Running {
         let (stats, snapshots) = mpsc::channel(SNAPSHOTS_MAX * settings.workers);
         let (total_max, per_address_max) = settings.keep_alive.places();
         let keep_alive = AddressSlots::new(total_max, per_address_max);
-        let inherited = predecessor.as_mut().map(Predecessor::take_sockets).unwrap_or_default();
+        let inherited = match (predecessor.as_mut(), &loader) {
+            (Some(predecessor), _) => predecessor.take_sockets(),
+            (None, Some(_)) => supervisor::sockets(&settings),
+            // Part of a program, whose sockets are its own.
+            (None, None) => Vec::new(),
+        };
         let live = Arc::clone(&current);
         let starting =
             Workers::prepare(live, &keep_alive, sender, notices, stats, Some(elsewhere), inherited)
                 .map_err(|error| explain_start(&settings, &error))?;
-        if let Some(predecessor) = &mut predecessor {
+        if let Some(predecessor) = predecessor {
             predecessor.take_over()?;
         }
         let threads = |error| format!("the workers could not start: {error}");
         let mut workers = starting.serve().map_err(threads)?;
-        if let Some(predecessor) = predecessor {
+        if let Some(mut predecessor) = predecessor.take() {
+            predecessor.serving()?;
             // Directories of recordings and uploads are its own until then.
             let finished = tokio::task::spawn_blocking(move || predecessor.wait_until_finished());
             let _ = finished.await;

@@ -5,7 +5,7 @@
 //! receives messages, `app` holds the state and handles keys, `draw` draws it, `terminal` is the
 //! loop; `once` prints one message as text instead. Nodes and links of a cluster (`cluster`) are asked for
 //! once a second while they are shown. It only shows: to end sessions, use the API or
-//! the console. [`reload`] and [`health`] are other commands, which ask by the same client.
+//! the console. [`reload`], [`upgrade`] and [`health`] are other commands, which ask by the same client.
 
 mod app;
 mod client;
@@ -25,6 +25,7 @@ mod target;
 mod terminal;
 mod theme;
 mod tls;
+pub mod upgrade;
 mod wire;
 
 use std::io::{self, IsTerminal, Write};

@@ -93,6 +93,14 @@ pub enum Command {
     },
     /// Packets between nodes. The answer, if there is one, goes where the request says.
     Relay(Box<RelayCommand>),
+    /// Accept nobody for a while, since another process may be about to serve; answers how many connections
+    /// have not said yet what they want.
+    Hold {
+        /// How long.
+        period: Duration,
+        /// Where the answer goes.
+        reply: oneshot::Sender<usize>,
+    },
     /// Stop accepting, tell every session, and end the thread when all are gone or after `deadline`.
     Drain {
         /// Most time to spend.

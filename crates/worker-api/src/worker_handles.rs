@@ -189,6 +189,17 @@ impl WorkerHandles {
         self.ask(session.worker(), Command::RtcClose { session, reply }, answer).await
     }
 
+    /// Has all workers accept nobody for a while. Answers how many connections have not said yet what they
+    /// want.
+    pub async fn hold(&self, period: Duration) -> Result<usize, NoAnswer> {
+        let mut undecided = 0;
+        for worker in 0..self.count {
+            let (reply, answer) = oneshot::channel();
+            undecided += self.ask(worker, Command::Hold { period, reply }, answer).await?;
+        }
+        Ok(undecided)
+    }
+
     /// Tells all workers to stop. A worker that cannot be told has ended already, or ends with the process.
     pub fn drain(&self, deadline: Duration) {
         for worker in 0..self.count {

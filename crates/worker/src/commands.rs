@@ -47,6 +47,10 @@ impl Worker {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
                 Command::Relay(command) => self.handle_relay_command(*command),
+                Command::Hold { period, reply } => {
+                    self.acceptor.hold(self.ctx.now_ms + period.as_millis() as u64);
+                    let _ = reply.send(self.connections.undecided());
+                }
                 Command::Drain { deadline } => self.drain(deadline),
             }
             self.carry_out_actions();

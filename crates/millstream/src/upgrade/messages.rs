@@ -3,12 +3,13 @@
 //! ```text
 //! old ─▶ Sockets    what listens, with the sockets
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
-//! old ─▶ Go         the old one takes nobody any more; the new one begins to serve
+//! old ─▶ Go         the old one accepts nobody any more
+//! new ─▶ Serving    the new one does
 //! old ─▶ Finished   recordings and uploads are closed: their directories are the new one's
 //! ```
 //!
-//! In place of `Prepared` the new one may say `Failed`, or end without a word; then the old one goes on as
-//! if nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
+//! Before `Serving` the new one may say `Failed`, or end without a word; then the old one goes on as if
+//! nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
 //! default.
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,7 @@ pub(super) enum ToOld {
         /// Release of the new server.
         release: String,
     },
+    Serving,
     Failed {
         reason: String,
     },
@@ -57,10 +59,6 @@ pub(super) fn understands(version: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As version 1 sends it. It stays as it is as long as that version is understood.
-    const SOCKETS_1: &str = "81a7736f636b65747383a776657273696f6e01a772656c65617365a5302e312e30a6706c61636573\
-                             9184a46b696e64a4687474 70a6776f726b657200a677616e746564ae302e302e302e303a38303830";
 
     #[test]
     fn fields_that_a_later_release_adds_are_skipped() {

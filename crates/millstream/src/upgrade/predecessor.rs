@@ -81,6 +81,12 @@ impl Predecessor {
         }
     }
 
+    /// Tells it that this one serves.
+    pub(crate) fn serving(&mut self) -> Result<(), String> {
+        let sent = self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT);
+        sent.map_err(|error| format!("the old server does not hand over: {error}"))
+    }
+
     /// Waits until its recordings and uploads are closed; blocks.
     pub(crate) fn wait_until_finished(mut self) {
         match self.channel.receive(FINISH_TIMEOUT) {

@@ -13,6 +13,8 @@ use super::messages::{Sockets, ToNew, ToOld, VERSION, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long it may take then until it serves.
+const SERVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a message may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that has closed its end may take to end.
@@ -56,6 +58,7 @@ impl Successor {
                 Err(format!("the new server, {release}, hands over by version {version} of the messages"))
             }
             Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
+            Ok((ToOld::Serving, _)) => Err("the new server serves before it is asked to".to_owned()),
             Err(error) => Err(match new.exit_status() {
                 Some(status) => {
                     format!("the new server has ended ({status}); the log says why, or its standard error")
@@ -91,12 +94,18 @@ impl Successor {
         &self.release
     }
 
-    /// Has it serve. If it cannot be told, it ends, and this one goes on.
+    /// Has it serve; blocks. The error says why it does not, and then it ends.
     pub(crate) fn go(&mut self) -> Result<(), String> {
         let sent = self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT);
-        sent.map_err(|error| format!("the new server has gone before it took over: {error}"))?;
-        self.has_taken_over = true;
-        Ok(())
+        match sent.and_then(|()| self.channel.receive(SERVE_TIMEOUT)) {
+            Ok((ToOld::Serving, _)) => {
+                self.has_taken_over = true;
+                Ok(())
+            }
+            Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
+            Ok((ToOld::Prepared { .. }, _)) => Err("the new server does not say that it serves".to_owned()),
+            Err(error) => Err(format!("the new server has gone before it took over: {error}")),
+        }
     }
 
     /// Tells it that directories are its own now.
@@ -152,6 +161,52 @@ mod tests {
         assert!(error.contains("exit status: 3"), "{error}");
         let error = started("kill -9 $$").expect_err("it is killed");
         assert!(error.contains("signal: 9"), "{error}");
+    }
+
+    /// A line of shell that sends a message as the new server does.
+    fn says(message: &ToOld) -> String {
+        let body = rmp_serde::to_vec_named(message).expect("written");
+        let lengths = [body.len() as u32, 0].map(u32::to_le_bytes);
+        let bytes = lengths.as_flattened().iter().chain(&body);
+        let octal: String = bytes.map(|byte| format!("\\{byte:03o}")).collect();
+        format!("printf '{octal}' >&0; ")
+    }
+
+    fn prepared(version: u32) -> String {
+        says(&ToOld::Prepared { version, release: "9.0.0".to_owned() })
+    }
+
+    #[test]
+    fn one_that_ends_after_each_step_leaves_this_one_serving() {
+        let error = started("head -c 1 <&0 > /dev/null; exit 4").expect_err("it ends while it reads");
+        assert!(error.contains("exit status: 4"), "{error}");
+        let mut new = started(&format!("{}exit 5", prepared(1))).expect("prepared");
+        assert_eq!(new.release(), "9.0.0");
+        let error = new.go().expect_err("it has ended");
+        assert!(error.contains("gone before it took over"), "{error}");
+        let failed = says(&ToOld::Failed { reason: "no room".to_owned() });
+        let mut new = started(&format!("{}{failed}exec sleep 600", prepared(1))).expect("prepared");
+        assert_eq!(new.go().expect_err("it says so"), "the new server: no room");
+        let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
+        drop(new);
+        assert!(nix::sys::signal::kill(pid, None).is_err(), "it was ended");
+    }
+
+    #[test]
+    fn one_that_serves_goes_on_after_this_one() {
+        let serving = says(&ToOld::Serving);
+        let mut new = started(&format!("{}{serving}exec sleep 600", prepared(1))).expect("prepared");
+        new.go().expect("it serves");
+        new.finished();
+        let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
+        drop(new);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    }
+
+    #[test]
+    fn a_release_of_other_messages_is_refused() {
+        let error = started(&format!("{}exec sleep 600", prepared(7))).expect_err("another version");
+        assert!(error.contains("9.0.0, hands over by version 7"), "{error}");
     }
 
     #[test]

@@ -135,6 +135,7 @@ mod top_once;
 mod top_terminal;
 mod ts_sections;
 mod two_workers;
+mod upgrade;
 mod vod;
 mod webrtc_clients;
 mod websocket_flv;

@@ -25,6 +25,8 @@ pub(crate) struct Acceptor {
     /// How many the last of `ready` has given this turn.
     taken: usize,
     paused_until_ms: Option<u64>,
+    /// Another process may be about to accept instead.
+    held_until_ms: Option<u64>,
 }
 
 impl Acceptor {
@@ -33,7 +35,14 @@ impl Acceptor {
         for (index, (_, listener)) in listeners.iter().enumerate() {
             events.add(listener, Token::Listener(index), Interest::Read)?;
         }
-        Ok(Self { listeners, ready: Vec::new(), later: Vec::new(), taken: 0, paused_until_ms: None })
+        Ok(Self {
+            listeners,
+            ready: Vec::new(),
+            later: Vec::new(),
+            taken: 0,
+            paused_until_ms: None,
+            held_until_ms: None,
+        })
     }
 
     /// A listener has connections.
@@ -46,7 +55,12 @@ impl Acceptor {
 
     /// Whether connections wait for the next turn.
     pub(crate) fn has_more(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() && self.held_until_ms.is_none()
+    }
+
+    /// Leaves connections to wait in the kernel until then.
+    pub(crate) fn hold(&mut self, until_ms: u64) {
+        self.held_until_ms = Some(until_ms);
     }
 
     /// Whether the system has no descriptors left.
@@ -56,6 +70,11 @@ impl Acceptor {
 
     /// The next connection of this turn.
     pub(crate) fn next(&mut self, ctx: &mut Context) -> Option<Accepted> {
+        // Deadlines are looked at often enough to notice the end of it.
+        self.held_until_ms.take_if(|until_ms| ctx.now_ms >= *until_ms);
+        if self.held_until_ms.is_some() {
+            return None;
+        }
         if let Some(until_ms) = self.paused_until_ms {
             if ctx.now_ms < until_ms {
                 return None;

@@ -122,6 +122,16 @@ impl Connections {
         self.rtmp_config = rtmp_config(settings);
     }
 
+    /// How many have not said yet what they want, or have no answer yet.
+    pub(crate) fn undecided(&self) -> usize {
+        let is_undecided = |session: &Session| {
+            matches!(session.media, Media::None)
+                && !session.awaits_request()
+                && session.closing_at_ms.is_none()
+        };
+        self.sessions.iter().filter(|(_, session)| is_undecided(session)).count()
+    }
+
     /// Takes a connection that was accepted, here or by a worker that is full.
     pub(crate) fn open(&mut self, ctx: &mut Context, accepted: Accepted) {
         let Accepted { entry, socket, address } = accepted;
