@@ -72,39 +72,38 @@ async fn serve(
     let context = Arc::clone(running.context());
     let answer_others = others.serve(&context);
     tokio::pin!(answer_others);
-    loop {
-        tokio::select! {
-            signal = signals.next() => {
-                let deadline = running.drain();
-                supervisor::stopping();
-                tracing::info!(
-                    signal,
-                    seconds = deadline.as_secs(),
-                    "stopping: sessions are notified and drained"
-                );
-                stop(running.stop(deadline, None), &mut signals).await;
-                break;
-            }
-            request = running.next_upgrade() => match begin_upgrade(&running).await {
-                Ok(successor) => {
-                    let (pid, release) = (successor.pid(), successor.release().to_owned());
-                    tracing::info!(pid, release, "another server has taken over; this one ends");
-                    supervisor::replaced_by(pid);
-                    // Who has gone needs no answer.
-                    let _ = request.send(Ok(Upgraded { pid, release }));
-                    let deadline = running.drain().min(HANDED_OVER_DRAIN);
-                    stop(running.stop(deadline, Some(successor)), &mut signals).await;
-                    break;
-                }
-                Err(reason) => {
-                    tracing::error!(reason, "no other server has taken over; this one serves as before");
-                    let _ = request.send(Err(reason));
-                }
-            },
+    let signal = loop {
+        let request = tokio::select! {
+            signal = signals.next() => break signal,
+            request = running.next_upgrade() => request,
             never = &mut answer_others => match never {},
+        };
+        let begun = tokio::select! {
+            // The new one notices that this one says nothing more, and ends.
+            signal = signals.next() => break signal,
+            begun = begin_upgrade(&running) => begun,
+        };
+        match begun {
+            Ok(successor) => {
+                let (pid, release) = (successor.pid(), successor.release().to_owned());
+                tracing::info!(pid, release, "another server has taken over; this one ends");
+                supervisor::replaced_by(pid);
+                // Who has gone needs no answer.
+                let _ = request.send(Ok(Upgraded { pid, release }));
+                let deadline = running.drain().min(HANDED_OVER_DRAIN);
+                stop(running.stop(deadline, Some(successor)), &mut signals).await;
+                return Ok(());
+            }
+            Err(reason) => {
+                tracing::error!(reason, "no other server has taken over; this one serves as before");
+                let _ = request.send(Err(reason));
+            }
         }
-    }
-    tracing::info!("stopped");
+    };
+    let deadline = running.drain();
+    supervisor::stopping();
+    tracing::info!(signal, seconds = deadline.as_secs(), "stopping: sessions are notified and drained");
+    stop(running.stop(deadline, None), &mut signals).await;
     Ok(())
 }
 
@@ -133,7 +132,7 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
 /// Waits for the end of the server, unless a signal says not to.
 async fn stop(stopped: impl Future<Output = ()>, signals: &mut Signals) {
     tokio::select! {
-        () = stopped => {}
+        () = stopped => tracing::info!("stopped"),
         signal = signals.next() => {
             tracing::warn!(signal, "second signal: ending at once");
             // The log's thread writes what it has; there is no order left to keep.

@@ -65,7 +65,7 @@ use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::hooks::{Hooks, News};
 use worker_api::live::{Current, Live};
 use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
-use worker_api::settings::WorkerSettings;
+use worker_api::settings::{UdpBackend, WorkerSettings};
 use worker_api::sockets::BoundSocket;
 use worker_api::time::since_1970;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
@@ -404,6 +404,13 @@ impl Running {
         }
         if !self.moq.addresses().is_empty() {
             return Err("MoQ's port cannot be handed over: stop the server, and start it again".to_owned());
+        }
+        let settings = self.context.current.settings();
+        let backends = [settings.rtc.udp_backend, settings.srt.udp_backend, settings.rtsp.udp_backend];
+        if backends.contains(&UdpBackend::AfXdp) {
+            return Err(
+                "AF_XDP's queue cannot be handed over: stop the server, and start it again".to_owned()
+            );
         }
         let sockets =
             self.workers.sockets().iter().map(BoundSocket::try_clone).collect::<io::Result<Vec<_>>>();
