@@ -4,7 +4,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use utoipa::ToSchema;
 
-/// Requests that may wait; all of them are answered by one upgrade.
+/// Requests that may wait; those that wait together are answered by one upgrade.
 const REQUESTS_MAX: usize = 64;
 
 /// What an upgrade has come to.
@@ -44,6 +44,11 @@ impl Upgrade {
     pub fn new() -> (Self, mpsc::Receiver<Request>) {
         let (requests, received) = mpsc::channel(REQUESTS_MAX);
         (Self { requests }, received)
+    }
+
+    /// What asks for one that never comes: a server that is a part of another program cannot hand over.
+    pub fn never() -> Self {
+        Self { requests: mpsc::channel(1).0 }
     }
 
     /// Has a new server take over, and waits for what comes of it.

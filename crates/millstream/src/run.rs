@@ -22,18 +22,18 @@ use crate::supervisor;
 use crate::upgrade::{Predecessor, Program, Successor};
 use config::Config;
 use config::resolve::Resolved;
-use control::upgrade::Upgraded;
+use control::upgrade::{self, Upgraded};
 use worker_api::ListenAddresses;
 use worker_api::settings::WorkerSettings;
 
-/// How long sessions have that were not handed over: they find their streams at the new server.
+/// How long the sessions of this server have to end. They find their streams at the new one.
 const HANDED_OVER_DRAIN: Duration = Duration::from_secs(2);
-/// How long nobody is accepted while another server may be about to: longer than it may take to say so.
-const HOLD: Duration = Duration::from_secs(6);
-/// How often connections are looked at that have not said yet what they want.
+/// How long nobody is accepted, unless the new server fails: longer than this one goes on.
+const HOLD: Duration = Duration::from_secs(3600);
+/// How often connections are looked at that are about to say what they want.
 const SETTLE_ROUND: Duration = Duration::from_millis(10);
-/// How many times: slow ones have to connect again.
-const SETTLE_ROUNDS: usize = 200;
+/// How long those are waited for.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Exit code after a second signal.
 const EXIT_INTERRUPTED: i32 = 130;
 
@@ -60,43 +60,50 @@ async fn serve(
     let mut others = OtherSignals::listen().map_err(failed)?;
     raise_descriptor_limit(&resolved.worker);
     let ports_file = config.server.ports_file.clone();
+    let has_taken_over = predecessor.is_some();
     let started = Running::start(config, resolved, logging, Some(loader), &mut predecessor).await;
     if let (Err(reason), Some(predecessor)) = (&started, &mut predecessor) {
         predecessor.failed(reason);
     }
     let mut running = started?;
     print_banner(running.context());
+    match write_ports_file(&ports_file, running.addresses()) {
+        // There is no server to go back to.
+        Err(reason) if has_taken_over => tracing::error!(reason),
+        written => written?,
+    }
     supervisor::ready();
-    write_ports_file(&ports_file, running.addresses())?;
 
     let context = Arc::clone(running.context());
     let answer_others = others.serve(&context);
     tokio::pin!(answer_others);
     let signal = loop {
-        let request = tokio::select! {
+        let waiting = tokio::select! {
             signal = signals.next() => break signal,
-            request = running.next_upgrade() => request,
+            waiting = running.next_upgrades() => waiting,
             never = &mut answer_others => match never {},
         };
         let begun = tokio::select! {
             // The new one notices that this one says nothing more, and ends.
             signal = signals.next() => break signal,
             begun = begin_upgrade(&running) => begun,
+            never = &mut answer_others => match never {},
         };
         match begun {
-            Ok(successor) => {
+            Ok(mut successor) => {
+                successor.let_go();
                 let (pid, release) = (successor.pid(), successor.release().to_owned());
                 tracing::info!(pid, release, "another server has taken over; this one ends");
                 supervisor::replaced_by(pid);
-                // Who has gone needs no answer.
-                let _ = request.send(Ok(Upgraded { pid, release }));
+                let upgraded = Upgraded { pid, release };
+                answer(waiting, &Ok(upgraded));
                 let deadline = running.drain().min(HANDED_OVER_DRAIN);
                 stop(running.stop(deadline, Some(successor)), &mut signals).await;
                 return Ok(());
             }
             Err(reason) => {
                 tracing::error!(reason, "no other server has taken over; this one serves as before");
-                let _ = request.send(Err(reason));
+                answer(waiting, &Err(reason));
             }
         }
     };
@@ -112,21 +119,30 @@ async fn serve(
 async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
     tracing::info!("another server is started, to take over");
     let mut successor = running.start_successor(Program::own()).await?;
-    // Whoever has connected here is answered here; the others wait in the kernel.
+    // Clients that have connected here are answered here; others wait in the kernel.
     let workers = &running.context().workers;
-    for _ in 0..SETTLE_ROUNDS {
-        if workers.hold(HOLD).await.is_ok_and(|undecided| undecided == 0) {
-            break;
+    let settled = async {
+        while workers.hold(HOLD, false).await.is_ok_and(|undecided| undecided > 0) {
+            tokio::time::sleep(SETTLE_ROUND).await;
         }
-        tokio::time::sleep(SETTLE_ROUND).await;
-    }
+        // Datagrams only now: media waits, too.
+        workers.hold(HOLD, true).await
+    };
+    let _ = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
     let told = tokio::task::spawn_blocking(move || successor.go().map(|()| successor)).await;
     let told = told.unwrap_or_else(|error| Err(error.to_string()));
     if told.is_err() {
         // It ends by itself if a worker does not answer.
-        let _ = workers.hold(Duration::ZERO).await;
+        let _ = workers.hold(Duration::ZERO, false).await;
     }
     told
+}
+
+/// Answers those who have asked and are still there.
+fn answer(waiting: Vec<upgrade::Request>, answer: &upgrade::Answer) {
+    for request in waiting {
+        let _ = request.send(answer.clone());
+    }
 }
 
 /// Waits for the end of the server, unless a signal says not to.
@@ -173,7 +189,7 @@ impl OtherSignals {
     }
 
     /// Does what they ask for. Any number of SIGHUP that come during a reload are one more.
-    async fn serve(&mut self, context: &control::Context) -> Infallible {
+    async fn serve(&mut self, context: &Arc<control::Context>) -> Infallible {
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => {
@@ -184,10 +200,13 @@ impl OtherSignals {
                     }
                 }
                 _ = self.user.recv() => {
-                    // What comes of it is logged where it is done.
-                    if let Err(reason) = context.upgrade.ask().await {
-                        tracing::warn!(?reason, "no upgrade");
-                    }
+                    let context = Arc::clone(context);
+                    // Not here: a reload may be asked for meanwhile. What comes of it is logged where it is done.
+                    tokio::spawn(async move {
+                        if let Err(reason) = context.upgrade.ask().await {
+                            tracing::warn!(?reason, "no upgrade");
+                        }
+                    });
                 }
             }
         }

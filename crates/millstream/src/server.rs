@@ -164,7 +164,7 @@ pub(crate) struct Running {
     context: Arc<control::Context>,
     workers: Workers,
     sources: IngestThread,
-    _segments: Option<SegmentsThread>,
+    segments: Option<SegmentsThread>,
     pushes: PushesThread,
     moq: Moq,
     recordings: Option<RecordingThread>,
@@ -250,8 +250,9 @@ impl Running {
         }
         let threads = |error| format!("the workers could not start: {error}");
         let mut workers = starting.serve().map_err(threads)?;
+        let has_taken_over = predecessor.is_some();
         if let Some(mut predecessor) = predecessor.take() {
-            predecessor.serving()?;
+            predecessor.serving();
             // Directories of recordings and uploads are its own until then.
             let finished = tokio::task::spawn_blocking(move || predecessor.wait_until_finished());
             let _ = finished.await;
@@ -259,7 +260,8 @@ impl Running {
         let rtc = rtc_control(&current, &workers)?;
         control::memory::watch(workers.memory());
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
-        let (recordings, uploads) = recording_threads(record, upload, &mut workers, to_recordings)?;
+        let files = recording_threads(record, upload, &mut workers, to_recordings);
+        let (recordings, uploads) = or_without(files, has_taken_over)?;
         if let (Some(hooks), Some(recordings)) = (&asked, &recordings) {
             tokio::spawn(report_recordings(recordings.recordings(), hooks.clone()));
         }
@@ -267,8 +269,8 @@ impl Running {
             recorded_by_hooks,
             recordings.as_ref().map(RecordingThread::recordings),
         ));
-        let segments =
-            segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads))?;
+        let segments = segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads));
+        let segments = or_without(segments, has_taken_over)?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
         let parts = MoqParts { workers: &workers, settings: &settings, current: &current, published: to_moq };
         let moq = Moq::start(moq, parts)?;
@@ -289,7 +291,10 @@ impl Running {
             _ => None,
         };
         let (reload, requests) = Reload::new(certificates, since_1970().as_secs());
-        let (upgrade, upgrades) = Upgrade::new();
+        let (upgrade, upgrades) = match loader {
+            Some(_) => Upgrade::new(),
+            None => (Upgrade::never(), mpsc::channel(1).1),
+        };
         let context = Arc::new(control::Context {
             workers: WorkerHandles::new(workers.handles().to_vec()),
             current,
@@ -370,7 +375,7 @@ impl Running {
             context,
             workers,
             sources,
-            _segments: segments,
+            segments,
             pushes,
             moq,
             recordings,
@@ -385,12 +390,16 @@ impl Running {
         })
     }
 
-    /// The next that wants another process to take over.
-    pub(crate) async fn next_upgrade(&mut self) -> upgrade::Request {
-        match self.upgrades.recv().await {
-            Some(request) => request,
-            // What asks is part of this.
-            None => std::future::pending().await,
+    /// All that want another process to take over now; waits for the first.
+    pub(crate) async fn next_upgrades(&mut self) -> Vec<upgrade::Request> {
+        loop {
+            let Some(first) = self.upgrades.recv().await else { return std::future::pending().await };
+            let waiting = std::iter::once(first).chain(std::iter::from_fn(|| self.upgrades.try_recv().ok()));
+            // A client that has gone wants nothing any more.
+            let waiting: Vec<_> = waiting.filter(|request| !request.is_closed()).collect();
+            if !waiting.is_empty() {
+                return waiting;
+            }
         }
     }
 
@@ -435,13 +444,14 @@ impl Running {
     }
 
     /// Lets sources say goodbye, then drains the workers and waits for their threads. Where another server
-    /// serves at the same addresses already, recordings end first: it waits for their directories.
+    /// serves at the same addresses already, files are closed at the same time: it waits for their
+    /// directories.
     pub(crate) async fn stop(self, deadline: Duration, successor: Option<Successor>) {
         let Self {
             context,
             workers,
             sources,
-            _segments,
+            segments,
             pushes,
             moq,
             recordings,
@@ -472,11 +482,16 @@ impl Running {
                 files.await;
             }
             Some(mut successor) => {
-                files.await;
-                let told = tokio::task::spawn_blocking(move || successor.finished());
-                drain_workers(&context, workers, deadline).await;
-                // It has said so if the other could not be told.
-                let _ = told.await;
+                let files = async {
+                    files.await;
+                    let told = tokio::task::spawn_blocking(move || {
+                        drop(segments);
+                        successor.finished();
+                    });
+                    // It has said so if the other could not be told.
+                    let _ = told.await;
+                };
+                tokio::join!(files, drain_workers(&context, workers, deadline));
             }
         }
         if let Some(hooks) = hooks {
@@ -516,6 +531,18 @@ async fn close_files(
     if let Some(uploads) = uploads {
         // What is on its way goes on at the next start.
         let _ = tokio::task::spawn_blocking(move || uploads.stop()).await;
+    }
+}
+
+/// A part that cannot start ends the start of a server, but not one that has taken over: there is no other
+/// to go back to.
+fn or_without<T: Default>(part: Result<T, String>, has_taken_over: bool) -> Result<T, String> {
+    match part {
+        Err(reason) if has_taken_over => {
+            tracing::error!(reason, "a part of the server is not there until it is started again");
+            Ok(T::default())
+        }
+        part => part,
     }
 }
 

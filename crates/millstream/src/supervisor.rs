@@ -77,6 +77,9 @@ fn of_tcp(settings: &WorkerSettings, socket: TcpListener) -> Found {
 fn of_udp(settings: &WorkerSettings, socket: UdpSocket) -> Found {
     let lists = [(SocketKind::RtcUdp, &settings.rtc.udp), (SocketKind::Srt, &settings.srt.listen)];
     let address = socket.local_addr().map_err(|error| error.to_string())?;
+    if address.ip().is_unspecified() {
+        return Err(format!("UDP at {address}: answers have to leave from one address, name each"));
+    }
     let kind = kind_at(&lists, address, "UDP")?;
     Ok((kind, address, socket.into()))
 }

@@ -94,10 +94,12 @@ pub enum Command {
     /// Packets between nodes. The answer, if there is one, goes where the request says.
     Relay(Box<RelayCommand>),
     /// Accept nobody for a while, since another process may be about to serve; answers how many connections
-    /// have not said yet what they want.
+    /// are about to say what they want.
     Hold {
         /// How long.
         period: Duration,
+        /// Leave datagrams to wait as well, and what comes by ICE-TCP.
+        with_datagrams: bool,
         /// Where the answer goes.
         reply: oneshot::Sender<usize>,
     },

@@ -189,13 +189,13 @@ impl WorkerHandles {
         self.ask(session.worker(), Command::RtcClose { session, reply }, answer).await
     }
 
-    /// Has all workers accept nobody for a while. Answers how many connections have not said yet what they
-    /// want.
-    pub async fn hold(&self, period: Duration) -> Result<usize, NoAnswer> {
+    /// Has all workers accept nobody for a while, or read no datagrams either. Answers how many connections
+    /// are about to say what they want.
+    pub async fn hold(&self, period: Duration, with_datagrams: bool) -> Result<usize, NoAnswer> {
         let mut undecided = 0;
         for worker in 0..self.count {
             let (reply, answer) = oneshot::channel();
-            undecided += self.ask(worker, Command::Hold { period, reply }, answer).await?;
+            undecided += self.ask(worker, Command::Hold { period, with_datagrams, reply }, answer).await?;
         }
         Ok(undecided)
     }

@@ -47,9 +47,11 @@ impl Worker {
                     let _ = reply.send(self.packets.close(&mut self.ctx, session, EndReason::ClosedByClient));
                 }
                 Command::Relay(command) => self.handle_relay_command(*command),
-                Command::Hold { period, reply } => {
-                    self.acceptor.hold(self.ctx.now_ms + period.as_millis() as u64);
-                    let _ = reply.send(self.connections.undecided());
+                Command::Hold { period, with_datagrams, reply } => {
+                    let until_ms = self.ctx.now_ms + period.as_millis() as u64;
+                    self.acceptor.hold(until_ms);
+                    self.datagrams_wait_until_ms = if with_datagrams { until_ms } else { 0 };
+                    let _ = reply.send(self.connections.undecided(self.ctx.now_ms));
                 }
                 Command::Drain { deadline } => self.drain(deadline),
             }

@@ -91,6 +91,8 @@ pub(crate) struct Worker {
     /// Room for the datagrams of one receive call.
     pub(crate) received: ReceivedBatch,
     next_sweep_ms: u64,
+    /// Until then datagrams are left to wait: another process is about to read them.
+    pub(crate) datagrams_wait_until_ms: u64,
     /// Why players were refused at the end of the last second.
     pub(crate) overloaded: Option<Overload>,
 }
@@ -131,6 +133,7 @@ impl Worker {
             idle: IdleConnections::default(),
             received: ReceivedBatch::new(RecvConfig::default()),
             next_sweep_ms: SWEEP_MS,
+            datagrams_wait_until_ms: 0,
             overloaded: None,
         })
     }
@@ -211,11 +214,13 @@ impl Worker {
         // After all events: a new session may get the id of one that has just ended, and must not get an
         // event of its socket.
         requests.into_iter().for_each(|next| self.resume_http(next));
-        self.packets.input(&mut self.ctx, &mut self.received);
-        self.carry_out_actions();
+        if !self.datagrams_wait() {
+            self.packets.input(&mut self.ctx, &mut self.received);
+            self.carry_out_actions();
+            self.receive_srt();
+            self.receive_rtsp();
+        }
         self.receive_from_nodes();
-        self.receive_srt();
-        self.receive_rtsp();
         self.accept();
         if self.acceptor.is_paused() {
             // Descriptors go to connections with a request before those that only may have one later.
@@ -303,8 +308,16 @@ impl Worker {
         let now = self.ctx.now;
         let relay = self.relay.as_ref().map_or(Duration::MAX, |relay| relay.timeout(now));
         let subsystems = self.packets.timeout(now).min(self.bridges.timeout(now)).min(relay);
-        let subsystems = subsystems.min(self.srt.timeout(now)).min(self.rtsp.timeout());
+        let mut subsystems = subsystems.min(self.srt.timeout(now)).min(self.rtsp.timeout());
+        if self.datagrams_wait() {
+            // What is left to wait is no reason to turn at once.
+            subsystems = subsystems.max(Duration::from_millis(1));
+        }
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
+    }
+
+    fn datagrams_wait(&self) -> bool {
+        self.ctx.now_ms < self.datagrams_wait_until_ms
     }
 
     pub(crate) fn is_drained(&self) -> bool {

@@ -23,39 +23,50 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Predecessor {
     channel: Channel,
     sockets: Vec<BoundSocket>,
+    /// The version of the messages that both understand.
+    version: u32,
 }
 
 impl Predecessor {
     /// The one that has started this process, if that was to take over; blocks.
     pub(crate) fn of_environment() -> Result<Option<Self>, String> {
+        let Ok(pid) = std::env::var(ENVIRONMENT) else { return Ok(None) };
         let parent = nix::unistd::getppid();
-        match std::env::var(ENVIRONMENT) {
-            // The environment of a server that has itself taken over goes on to what that starts.
-            Ok(pid) if pid == parent.to_string() => {}
-            _ => return Ok(None),
+        if pid != parent.to_string() {
+            return Err(format!("the server that has started this one, process {pid}, has ended"));
         }
         let failed = |error: std::io::Error| format!("nothing to take over from process {parent}: {error}");
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-        let mut channel = Channel::of(socket);
-        match channel.receive(SOCKETS_TIMEOUT).map_err(failed)? {
-            (ToNew::Sockets(message), sockets) if message.places.len() == sockets.len() => {
-                if !understands(message.version) {
-                    let reason = format!(
-                        "{} hands over by version {} of the messages, which {} does not understand",
-                        message.release,
-                        message.version,
-                        env!("CARGO_PKG_VERSION")
-                    );
-                    let mut old = Self { channel, sockets: Vec::new() };
-                    old.failed(&reason);
-                    return Err(reason);
-                }
-                let sockets = message.places.into_iter().zip(sockets);
-                let sockets = sockets.map(|(place, socket)| BoundSocket { place, socket }).collect();
-                Ok(Some(Self { channel, sockets }))
-            }
-            _ => Err(format!("process {parent} does not hand over its sockets")),
+        let mut old = Self { channel: Channel::of(socket), sockets: Vec::new(), version: VERSION };
+        let taken = old.receive_sockets();
+        if let Err(reason) = &taken {
+            old.failed(reason);
         }
+        taken.map(|()| Some(old))
+    }
+
+    fn receive_sockets(&mut self) -> Result<(), String> {
+        let received = self.channel.receive(SOCKETS_TIMEOUT);
+        let (message, sockets) = received.map_err(|error| format!("no sockets came from it: {error}"))?;
+        let ToNew::Sockets(message) = message else {
+            return Err("it does not begin with its sockets".to_owned());
+        };
+        // A later release speaks the older version, which is that of the old server.
+        if !understands(message.version) && message.version < VERSION {
+            return Err(format!(
+                "{} hands over by version {} of the messages, which {} does not understand",
+                message.release,
+                message.version,
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        if message.places.len() != sockets.len() {
+            return Err("it sends more or fewer sockets than it says".to_owned());
+        }
+        self.version = message.version.min(VERSION);
+        let sockets = message.places.into_iter().zip(sockets);
+        self.sockets = sockets.map(|(place, socket)| BoundSocket { place, socket }).collect();
+        Ok(())
     }
 
     /// What it listens at.
@@ -71,7 +82,8 @@ impl Predecessor {
 
     /// Tells it that this one can take over, and waits until it serves no more; blocks.
     pub(crate) fn take_over(&mut self) -> Result<(), String> {
-        let prepared = ToOld::Prepared { version: VERSION, release: env!("CARGO_PKG_VERSION").to_owned() };
+        let prepared =
+            ToOld::Prepared { version: self.version, release: env!("CARGO_PKG_VERSION").to_owned() };
         let sent = self.channel.send(&prepared, &[], SEND_TIMEOUT);
         let go = sent.and_then(|()| self.channel.receive(GO_TIMEOUT));
         match go {
@@ -82,9 +94,11 @@ impl Predecessor {
     }
 
     /// Tells it that this one serves.
-    pub(crate) fn serving(&mut self) -> Result<(), String> {
-        let sent = self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT);
-        sent.map_err(|error| format!("the old server does not hand over: {error}"))
+    pub(crate) fn serving(&mut self) {
+        // One that has ended meanwhile is not missed.
+        if let Err(error) = self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT) {
+            tracing::warn!(%error, "the old server has ended before it was told that this one serves");
+        }
     }
 
     /// Waits until its recordings and uploads are closed; blocks.

@@ -94,18 +94,24 @@ impl Successor {
         &self.release
     }
 
-    /// Has it serve; blocks. The error says why it does not, and then it ends.
+    /// Has it serve; blocks. The error says why it does not. It ends when dropped, unless it is [let
+    /// go](Self::let_go).
     pub(crate) fn go(&mut self) -> Result<(), String> {
         let sent = self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT);
         match sent.and_then(|()| self.channel.receive(SERVE_TIMEOUT)) {
-            Ok((ToOld::Serving, _)) => {
-                self.has_taken_over = true;
-                Ok(())
-            }
+            Ok((ToOld::Serving, _)) => Ok(()),
             Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
             Ok((ToOld::Prepared { .. }, _)) => Err("the new server does not say that it serves".to_owned()),
-            Err(error) => Err(format!("the new server has gone before it took over: {error}")),
+            Err(error) => Err(match self.exit_status() {
+                Some(status) => format!("the new server has ended before it took over ({status})"),
+                None => format!("the new server does not say that it serves: {error}"),
+            }),
         }
+    }
+
+    /// It goes on whatever becomes of this process.
+    pub(crate) fn let_go(&mut self) {
+        self.has_taken_over = true;
     }
 
     /// Tells it that directories are its own now.
@@ -183,7 +189,7 @@ mod tests {
         let mut new = started(&format!("{}exit 5", prepared(1))).expect("prepared");
         assert_eq!(new.release(), "9.0.0");
         let error = new.go().expect_err("it has ended");
-        assert!(error.contains("gone before it took over"), "{error}");
+        assert!(error.contains("ended before it took over"), "{error}");
         let failed = says(&ToOld::Failed { reason: "no room".to_owned() });
         let mut new = started(&format!("{}{failed}exec sleep 600", prepared(1))).expect("prepared");
         assert_eq!(new.go().expect_err("it says so"), "the new server: no room");
@@ -197,10 +203,18 @@ mod tests {
         let serving = says(&ToOld::Serving);
         let mut new = started(&format!("{}{serving}exec sleep 600", prepared(1))).expect("prepared");
         new.go().expect("it serves");
+        new.let_go();
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    }
+
+    #[test]
+    fn a_later_release_speaks_as_this_one_does() {
+        // It answers with the version of this one, which it understands.
+        let new = started(&format!("{}exec sleep 600", prepared(VERSION))).expect("prepared");
+        assert_eq!(new.release(), "9.0.0");
     }
 
     #[test]

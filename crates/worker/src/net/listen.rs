@@ -110,8 +110,8 @@ fn bind_for_all(
     let bind = |address, shared| {
         TcpListener::bind(address, BindOptions { dual_stack: true, shared }).map_err(named(address))
     };
-    let mut inherited =
-        std::iter::from_fn(|| shared.take_listener(entry.kind(), wanted)).map(TcpListener::adopt);
+    let inherited = shared.take_listeners(entry.kind(), wanted);
+    let mut inherited = inherited.into_iter().map(TcpListener::adopt);
     let mut taken = inherited.by_ref().take(workers.len()).collect::<io::Result<Vec<_>>>()?;
     // Of a process with more workers: what waits in their queues is accepted too.
     let further = inherited.collect::<io::Result<Vec<_>>>()?;

@@ -21,9 +21,14 @@ impl SharedSockets {
         Self { inherited, bound: Vec::new() }
     }
 
-    /// A socket of TCP that the other process had at this address, as it was configured or bound.
-    pub(crate) fn take_listener(&mut self, kind: SocketKind, wanted: SocketAddr) -> Option<OwnedFd> {
-        self.take(|place| place.kind == kind && (place.wanted == wanted || place.address == wanted))
+    /// The sockets of TCP that the other process had at this address, as it was configured or bound: those of
+    /// one port, where the system has chosen several.
+    pub(crate) fn take_listeners(&mut self, kind: SocketKind, wanted: SocketAddr) -> Vec<OwnedFd> {
+        let is_it =
+            |place: &SocketPlace| place.kind == kind && (place.wanted == wanted || place.address == wanted);
+        let Some(first) = self.inherited.iter().find(|bound| is_it(&bound.place)) else { return Vec::new() };
+        let address = first.place.address;
+        std::iter::from_fn(|| self.take(|place| is_it(place) && place.address == address)).collect()
     }
 
     /// The socket that the other process had for a worker at an address; `address` is what would be bound.

@@ -64,6 +64,9 @@ pub(crate) struct Connections {
     rtmp_config: ServerConfig,
 }
 
+/// A client from which nothing has come for this long is not waited for, milliseconds.
+const RECENT_MS: u64 = 100;
+
 /// What a client asks for.
 #[derive(Debug)]
 pub(crate) enum ClientRequest {
@@ -122,12 +125,13 @@ impl Connections {
         self.rtmp_config = rtmp_config(settings);
     }
 
-    /// How many have not said yet what they want, or have no answer yet.
-    pub(crate) fn undecided(&self) -> usize {
+    /// How many are about to say what they want: something has come from them a moment ago.
+    pub(crate) fn undecided(&self, now_ms: u64) -> usize {
         let is_undecided = |session: &Session| {
-            matches!(session.media, Media::None)
-                && !session.awaits_request()
-                && session.closing_at_ms.is_none()
+            let waits = matches!(&session.state, State::HttpHead(head) if head.waits);
+            let is_recent = now_ms < session.received_ms + RECENT_MS;
+            let has_none = matches!(session.media, Media::None) && session.body.is_empty();
+            has_none && is_recent && !waits && !session.awaits_request() && session.closing_at_ms.is_none()
         };
         self.sessions.iter().filter(|(_, session)| is_undecided(session)).count()
     }
