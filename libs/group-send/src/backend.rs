@@ -19,6 +19,8 @@ pub(crate) mod substitute;
 #[cfg(all(target_os = "linux", feature = "tc-clone"))]
 mod tc_clone;
 
+#[cfg(target_os = "linux")]
+pub use mmsg::{LentSender, SendFlags};
 pub(crate) use open::open;
 
 use crate::config::BackendKind;

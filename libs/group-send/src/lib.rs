@@ -93,6 +93,8 @@ mod route;
 mod sender;
 pub mod socket;
 
+#[cfg(target_os = "linux")]
+pub use backend::{LentSender, SendFlags};
 pub use batch::{BatchLimits, DatagramId, Envelope, Failure, ReserveError, SendBatch};
 pub use config::{AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig};
 pub use error::SendError;

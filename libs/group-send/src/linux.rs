@@ -49,6 +49,15 @@ impl Message<'_> {
     }
 }
 
+/// What `sendmsg(2)` is given beside a datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(libc::c_int);
+
+impl Flags {
+    /// `MSG_CONFIRM`.
+    pub(crate) const CONFIRM: Self = Self(libc::MSG_CONFIRM);
+}
+
 /// What addresses a socket takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
@@ -80,6 +89,7 @@ pub(crate) fn send_to(
     family: Family,
     to: &SocketAddr,
     datagram: &[u8],
+    flags: Flags,
 ) -> Result<(), i32> {
     let address = encode(to, family)?;
     let (fd, len) = (socket.as_raw_fd(), address_len(family));
@@ -87,7 +97,7 @@ pub(crate) fn send_to(
     let name: *const libc::sockaddr = if len == 0 { ptr::null() } else { (&raw const address).cast() };
     // SAFETY: `bytes` is readable for the length given, and the address for its own, as long as the
     // call lasts.
-    let sent = unsafe { libc::sendto(fd, bytes, datagram.len(), libc::MSG_DONTWAIT, name, len) };
+    let sent = unsafe { libc::sendto(fd, bytes, datagram.len(), libc::MSG_DONTWAIT | flags.0, name, len) };
     if sent < 0 { Err(errno()) } else { Ok(()) }
 }
 
@@ -105,6 +115,7 @@ pub(crate) fn send_messages(
     socket: BorrowedFd<'_>,
     family: Family,
     messages: &[Message<'_>],
+    flags: Flags,
 ) -> Result<usize, i32> {
     let mut addresses = ArrayVec::<Address, MESSAGES_MAX>::new();
     let mut controls = ArrayVec::<ControlBuffer, MESSAGES_MAX>::new();
@@ -153,10 +164,11 @@ pub(crate) fn send_messages(
         start = end;
     }
     let (fd, count) = (socket.as_raw_fd(), headers.len() as libc::c_uint);
+    let flags = libc::MSG_DONTWAIT | flags.0;
     // SAFETY: there are `count` headers, which point into the arrays above and to slices that
     // `messages` borrows, or to several that are adjacent; all live until the call returns, the
     // arrays did not move, and the kernel writes to the headers' lengths only.
-    let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+    let sent = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, flags as _) };
     usize::try_from(sent).map_err(|_| errno())
 }
 
@@ -181,7 +193,7 @@ pub(crate) fn family(socket: &SockRef<'_>) -> io::Result<Family> {
 /// # Errors
 /// `errno`: `ENOSYS` or what a system call filter answers.
 pub(crate) fn probe_sendmmsg(socket: BorrowedFd<'_>) -> io::Result<()> {
-    send_messages(socket, Family::V4, &[]).map(drop).map_err(io::Error::from_raw_os_error)
+    send_messages(socket, Family::V4, &[], Flags::default()).map(drop).map_err(io::Error::from_raw_os_error)
 }
 
 /// Whether the kernel knows segmentation offload for UDP.
@@ -237,12 +249,25 @@ pub(crate) fn same_namespace(left: BorrowedFd<'_>, right: BorrowedFd<'_>) -> boo
 fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
     /// asm-generic/socket.h; libc does not name it for every target.
     const SO_NETNS_COOKIE: libc::c_int = 71;
+    number(socket, SO_NETNS_COOKIE)
+}
+
+/// The number of a socket, which no other socket gets while the system runs (`SO_COOKIE`, Linux 4.12).
+///
+/// # Errors
+/// `errno`.
+pub(crate) fn cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    number(socket, libc::SO_COOKIE)
+}
+
+/// An option of 64 bits.
+fn number(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<u64> {
     let mut cookie = 0u64;
     let mut len = size_of_val(&cookie) as libc::socklen_t;
     let (fd, pointer) = (socket.as_raw_fd(), (&raw mut cookie).cast());
     // SAFETY: the kernel writes at most `len` bytes to `cookie`, and the new length to `len`,
     // before it returns.
-    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, pointer, &raw mut len) };
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, pointer, &raw mut len) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(cookie) }
 }
 

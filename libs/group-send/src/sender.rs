@@ -66,12 +66,9 @@ impl Sender {
         recipients: &[Recipient<'_>],
         slots: &mut [Slot],
     ) -> Progress {
-        assert_eq!(recipients.len(), slots.len(), "one slot for each recipient");
-        assert!(u32::try_from(packets.len()).is_ok(), "packets are counted in 32 bits");
-        let before = totals(slots);
-        let blocked = self.backend.send_group(packets, recipients, slots);
-        let after = totals(slots);
-        Progress { sent: after.0 - before.0, failed: after.1 - before.1, blocked }
+        send_counted(packets, recipients, slots, |packets, recipients, slots| {
+            self.backend.send_group(packets, recipients, slots)
+        })
     }
 
     /// Sends what is ready in `batch`, recipient by recipient, up to `budget_bytes` bytes of
@@ -121,6 +118,21 @@ impl fmt::Debug for Sender {
             .field("not_chosen", &self.not_chosen)
             .finish()
     }
+}
+
+/// Checks the arguments of a group's call, sends, and says what that did.
+pub(crate) fn send_counted(
+    packets: &[&[u8]],
+    recipients: &[Recipient<'_>],
+    slots: &mut [Slot],
+    send: impl FnOnce(&[&[u8]], &[Recipient<'_>], &mut [Slot]) -> bool,
+) -> Progress {
+    assert_eq!(recipients.len(), slots.len(), "one slot for each recipient");
+    assert!(u32::try_from(packets.len()).is_ok(), "packets are counted in 32 bits");
+    let before = totals(slots);
+    let blocked = send(packets, recipients, slots);
+    let after = totals(slots);
+    Progress { sent: after.0 - before.0, failed: after.1 - before.1, blocked }
 }
 
 fn totals(slots: &[Slot]) -> (usize, usize) {

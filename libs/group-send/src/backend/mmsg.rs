@@ -10,7 +10,7 @@ use crate::backend::segmentation::{self, Refusals};
 use crate::config::{BackendKind, SetupError};
 use crate::datagram::{Datagram, Outcome};
 use crate::error::SendError;
-use crate::linux::{self, Family, MESSAGES_MAX, Message};
+use crate::linux::{self, Family, Flags, MESSAGES_MAX, Message};
 use crate::pending_errors::PendingErrors;
 use crate::recv::Ecn;
 use arrayvec::ArrayVec;
@@ -279,17 +279,17 @@ impl Mmsg {
 pub(crate) fn open(kind: BackendKind, socket: &SockRef<'_>) -> Result<Result<Mmsg, String>, SetupError> {
     let family = linux::family(socket).map_err(SetupError::Socket)?;
     let fd: OwnedFd = socket.try_clone().map_err(SetupError::Socket)?.into();
+    Ok(probe(kind, fd.as_fd()).map(|()| Mmsg::new(Socket { fd, twin: None, family }, kind, family)))
+}
+
+/// Why the kernel does not offer one of the three kinds, if so.
+fn probe(kind: BackendKind, socket: BorrowedFd<'_>) -> Result<(), String> {
     let missing = match kind {
-        BackendKind::Gso => {
-            linux::probe_sendmmsg(fd.as_fd()).and_then(|()| linux::probe_segmentation(fd.as_fd()))
-        }
-        BackendKind::Sendmmsg => linux::probe_sendmmsg(fd.as_fd()),
+        BackendKind::Gso => linux::probe_sendmmsg(socket).and_then(|()| linux::probe_segmentation(socket)),
+        BackendKind::Sendmmsg => linux::probe_sendmmsg(socket),
         _ => Ok(()),
     };
-    if let Err(error) = missing {
-        return Ok(Err(format!("the kernel does not offer it: {error}")));
-    }
-    Ok(Ok(Mmsg::new(Socket { fd, twin: None, family }, kind, family)))
+    missing.map_err(|error| format!("the kernel does not offer it: {error}"))
 }
 
 impl Socket {
@@ -319,25 +319,23 @@ impl AsFd for Socket {
 
 impl Kernel for Socket {
     fn send_to(&mut self, to: &SocketAddr, datagram: &[u8]) -> Result<(), i32> {
-        self.by_twin(|socket| linux::send_to(socket, self.family, to, datagram))
+        self.by_twin(|socket| linux::send_to(socket, self.family, to, datagram, Flags::default()))
     }
 
     fn send_messages(&mut self, messages: &[Message<'_>]) -> Result<usize, i32> {
-        self.by_twin(|socket| linux::send_messages(socket, self.family, messages))
+        self.by_twin(|socket| linux::send_messages(socket, self.family, messages, Flags::default()))
     }
 
     /// Both clocks that can be asked for have other numbers than 0, which the kernel answers
     /// without one.
     fn has_departure_clock(&self) -> bool {
-        linux::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
+        has_departure_clock(self.fd.as_fd())
     }
 
     /// Asked for each time: one system call for a message with marks is little, and the caller may change
     /// it at any time.
     fn traffic_class(&self, is_ipv4: bool) -> u8 {
-        let (level, name) =
-            if is_ipv4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
-        linux::option(self.fd.as_fd(), level, name).ok().and_then(|class| class.try_into().ok()).unwrap_or(0)
+        traffic_class(self.fd.as_fd(), is_ipv4)
     }
 
     fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
@@ -348,6 +346,16 @@ impl Kernel for Socket {
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool {
         errors.drain(self.fd.as_fd())
     }
+}
+
+fn has_departure_clock(socket: BorrowedFd<'_>) -> bool {
+    linux::option(socket, libc::SOL_SOCKET, libc::SO_TXTIME).is_ok_and(|clock| clock != 0)
+}
+
+fn traffic_class(socket: BorrowedFd<'_>, is_ipv4: bool) -> u8 {
+    let (level, name) =
+        if is_ipv4 { (libc::IPPROTO_IP, libc::IP_TOS) } else { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) };
+    linux::option(socket, level, name).ok().and_then(|class| class.try_into().ok()).unwrap_or(0)
 }
 
 /// The best of them that works: what other back ends send by that they cannot send themselves.
@@ -404,6 +412,9 @@ const ECN_BITS: u8 = 0b11;
 /// Bytes of a datagram that are copied into one piece rather than listed for the kernel.
 const COPIED_MAX: usize = 2048;
 
+mod lent;
 #[cfg(test)]
 mod tests;
 mod twin;
+
+pub use lent::{LentSender, SendFlags};

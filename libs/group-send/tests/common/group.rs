@@ -117,6 +117,11 @@ impl Group {
 
     /// Calls `send_group` once.
     pub(crate) fn send(&self, sender: &mut Sender, slots: &mut [Slot]) -> Progress {
+        self.send_by(|packets, recipients| sender.send_group(packets, recipients, slots))
+    }
+
+    /// Calls `send` with packets and recipients.
+    pub(crate) fn send_by<T>(&self, send: impl FnOnce(&[&[u8]], &[Recipient<'_>]) -> T) -> T {
         let packets: Vec<&[u8]> = self.packets.iter().map(Vec::as_slice).collect();
         let private: Vec<[Vec<&[u8]>; 2]> = self
             .members
@@ -131,7 +136,7 @@ impl Group {
             .zip(&private)
             .map(|(member, [prepend, append])| Recipient { destination: member.destination, prepend, append })
             .collect();
-        sender.send_group(&packets, &recipients, slots)
+        send(&packets, &recipients)
     }
 
     /// What `member` must receive as datagram `packet`.

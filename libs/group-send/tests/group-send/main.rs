@@ -7,6 +7,7 @@ mod choice_of_backend;
 mod common;
 mod departure_times;
 mod fuzz_corpus;
+mod lent_sockets;
 mod marks;
 mod mixed_families;
 mod naive_batch;

@@ -37,6 +37,34 @@ fn packets_before_the_slots_position_are_not_sent_again() {
     }
 }
 
+/// Members leave and join while a frame is under way, as clients of on-demand streams do. A slot goes
+/// with its recipient, whatever its place in the group is.
+#[test]
+fn members_may_leave_and_join_between_the_calls_of_one_frame() {
+    for kind in [BackendKind::Sendmsg, BackendKind::Sendmmsg, BackendKind::Gso] {
+        let socket = loopback::socket();
+        let mut sender = Sender::new(&socket, &prefer(&[kind])).unwrap();
+        let mut receivers = Receivers::bind(&loopback::V4, 5);
+        let group = Group::new(&receivers.addresses(), 4, Sizes::Equal(700), Private::Each);
+        // The first call ended within member 1: 0 has everything, 1 half, 2 and 3 nothing yet.
+        let waits = Some(SendError::WouldBlock);
+        let at = |sent, error| Slot { sent, failed: 0, error };
+        // Since then 2 has left, 4 has joined, and the list has been sorted in another way.
+        let now = [(4, Slot::default()), (3, at(0, waits)), (1, at(2, waits)), (0, at(4, None))];
+        let mut slots = now.map(|(_, slot)| slot);
+        let progress = group.send_by(|packets, recipients| {
+            let recipients = now.map(|(member, _)| recipients[member]);
+            sender.send_group(packets, &recipients, &mut slots)
+        });
+        assert_eq!((progress.sent, progress.failed, progress.blocked), (4 + 4 + 2, 0, false), "{kind}");
+        assert_eq!(slots, [at(4, None); 4], "{kind}");
+        for (member, before) in now {
+            receivers.expect(member, group.datagrams(member).skip(before.done()), "in mid-flight");
+        }
+        receivers.expect_nothing_more("the one that left");
+    }
+}
+
 #[test]
 fn empty_groups_are_no_work() {
     let socket = loopback::socket();
