@@ -7,7 +7,7 @@ const PACKAGE: Package = Package {
     programs: env!("CARGO_TARGET_TMPDIR"),
     name: "msgpack_array_c",
     header: "msgpack_array.h",
-    sources: &["src/lib.rs", "src/typed.rs"],
+    sources: &["src/lib.rs"],
 };
 
 #[test]
@@ -28,6 +28,16 @@ fn cpp_program_works_with_the_static_library() {
 #[test]
 fn cpp_program_works_with_the_shared_library() {
     PACKAGE.run("tests/c/array.cpp", Language::Cpp, Linkage::Shared, &[]);
+}
+
+#[test]
+fn installed_library_has_a_soname_and_versions() {
+    PACKAGE.run_installed("tests/c/array.c");
+}
+
+#[test]
+fn sanitizers_find_nothing() {
+    PACKAGE.run("tests/c/array.c", Language::C, Linkage::Sanitized, &[]);
 }
 
 #[test]
