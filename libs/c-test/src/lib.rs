@@ -38,6 +38,9 @@ pub enum Linkage {
     Static,
     /// `lib….so`.
     Shared,
+    /// `lib….a`, and the program is compiled for AddressSanitizer, which watches the library's memory
+    /// as well (`malloc`, leaks, what the C library is given), and UndefinedBehaviorSanitizer.
+    Sanitized,
 }
 
 impl Package {
@@ -63,6 +66,10 @@ impl Package {
             Linkage::Static => {
                 compile.arg(built(&format!("lib{}.a", self.name)));
             }
+            Linkage::Sanitized => {
+                compile.args(["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+                compile.arg(built(&format!("lib{}.a", self.name)));
+            }
             Linkage::Shared => {
                 let library = built(&format!("lib{}.so", self.name));
                 let libraries = library.parent().expect("a file in a folder");
@@ -75,6 +82,64 @@ impl Package {
         }
         output(compile.args(["-lpthread", "-ldl", "-lm"]));
         output(command.args(arguments))
+    }
+
+    /// Installs the library by `scripts/install-c-library`, compiles a program of the package with what
+    /// `pkg-config` says, runs it, and checks that it needs the library by its SONAME, and that the
+    /// library exports the functions of the header, each with a version, and nothing else.
+    ///
+    /// # Panics
+    /// If any of it is not so.
+    pub fn run_installed(&self, source: &str) {
+        let package = self.name.replace('_', "-");
+        let folder = Path::new(self.folder);
+        let prefix = Path::new(self.programs).join(format!("{package}-installed"));
+        let _ = std::fs::remove_dir_all(&prefix);
+        let mut install = Command::new(folder.join("../../scripts/install-c-library"));
+        install.env("STATIC_LIBRARY", built(&format!("lib{}.a", self.name)));
+        output(install.arg(&package).arg(&prefix));
+
+        let mut config = Command::new("pkg-config");
+        config.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+        let flags = output(config.args(["--cflags", "--libs", &package]));
+        let program = prefix.join("program");
+        let mut compile = Command::new(std::env::var("CC").unwrap_or("cc".into()));
+        compile.args(["-std=c99", "-o"]).arg(&program).arg(folder.join(source));
+        output(compile.args(flags.split_whitespace()).args(["-lpthread", "-lm"]));
+        output(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")));
+
+        let version = output(Command::new("readelf").arg("--dynamic").arg(&program));
+        let soname = format!("[lib{}.so.", self.name);
+        assert!(version.contains(&soname), "the program does not need {soname}...]:\n{version}");
+        let library = prefix.join(format!("lib/lib{}.so", self.name));
+        let symbols = output(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(library));
+        let mut exported = Vec::new();
+        for symbol in symbols.lines().filter_map(|line| line.split_once(" T ")) {
+            let (function, version) = symbol.1.split_once("@@").expect("a version");
+            assert!(version.contains("_0."), "{function} has the version {version}");
+            exported.push(function.to_owned());
+        }
+        exported.sort();
+        assert_eq!(exported, self.functions(), "symbols.map has what the header declares");
+    }
+
+    /// The functions that the header declares, sorted.
+    fn functions(&self) -> Vec<String> {
+        let header = std::fs::read_to_string(self.header_path()).expect("a header");
+        let declarations = header.split_once("extern \"C\" {").map_or(&*header, |(_, after)| after);
+        let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let mut functions = Vec::new();
+        // Declarations begin in the first column, unlike text and arguments.
+        for line in
+            declarations.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        {
+            if let Some((before, _)) = line.split_once('(') {
+                let start = before.rfind(|character| !is_name(character)).map_or(0, |last| last + 1);
+                functions.push(before[start..].to_owned());
+            }
+        }
+        functions.sort();
+        functions
     }
 
     /// The header in the repository is what cbindgen generates from the source.

@@ -1,8 +1,8 @@
-/* k datagrams to N UDP recipients in one call. Made by cbindgen from src/lib.rs of the crate group-send-c; do not edit.
+/* k datagrams to N UDP recipients in one call. Made by cbindgen from src of the crate group-send-c; do not edit.
  *
  * Link with libgroup_send_c.a (on Linux also -lpthread -ldl -lm) or with -lgroup_send_c. What "Safety" asks for is the
  * caller's part: what is not so is undefined behaviour. Errors are numbers of errno.h, negative where a function returns
- * a count; errno itself is not set. */
+ * a count; only sendgroup, the call of 2008, returns -1 and sets errno. */
 
 #ifndef SENDGROUP_H
 #define SENDGROUP_H
@@ -99,6 +99,46 @@ typedef struct sendgroup_recipient {
   int error;
 } sendgroup_recipient;
 
+/*
+ A member of a group: its address, and the bytes that only it gets.
+ */
+typedef struct sendgroup_member {
+  /*
+   Where to send: a sockaddr_in or a sockaddr_in6.
+   */
+  const struct sockaddr *name;
+  /*
+   Its size in bytes.
+   */
+  socklen_t namelen;
+  /*
+   Bytes before the shared payload; none if iov_len is 0.
+   */
+  struct iovec prepend;
+  /*
+   Bytes after the shared payload; none if iov_len is 0.
+   */
+  struct iovec append;
+} sendgroup_member;
+
+/*
+ What goes to a group: the bytes that all get, and the members.
+ */
+typedef struct sendgroup_vec {
+  /*
+   The shared payload: one datagram, gathered from these pieces as sendmsg() does.
+   */
+  const struct iovec *payload;
+  /*
+   Number of pieces, at most 1024.
+   */
+  size_t payload_len;
+  /*
+   The members of the group.
+   */
+  const struct sendgroup_member *members;
+} sendgroup_vec;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -152,7 +192,7 @@ ssize_t sendgroup_send(struct sendgroup_sender *sender,
                        size_t recipients_len);
 
 /*
- As `sendgroup_send`, through a socket that is opened for this call only: for groups now and
+ As `sendgroup_send`, through a sender that is opened for this call only: for groups now and
  then. Opening costs some system calls, and what a device refuses is found out each time.
 
  Returns also what `sendgroup_open` returns when it fails.
@@ -160,11 +200,11 @@ ssize_t sendgroup_send(struct sendgroup_sender *sender,
  # Safety
  As `sendgroup_send`. `fd` stays open during the call.
  */
-ssize_t sendgroup(int fd,
-                  const struct iovec *packets,
-                  size_t packets_len,
-                  struct sendgroup_recipient *recipients,
-                  size_t recipients_len);
+ssize_t sendgroup_once(int fd,
+                       const struct iovec *packets,
+                       size_t packets_len,
+                       struct sendgroup_recipient *recipients,
+                       size_t recipients_len);
 
 /*
  Name of the back end in use; NULL if `sender` is NULL. The string is never freed.
@@ -192,6 +232,32 @@ const char *sendgroup_not_chosen(const struct sendgroup_sender *sender, size_t i
  the call or afterwards.
  */
 void sendgroup_close(struct sendgroup_sender *sender);
+
+/*
+ Sends one datagram to each of `count` members: its own bytes before, the shared payload, its own
+ bytes after. The call of 2008 (Lahav, Brecht, Karsten, Wang, Zhao, NOSSDAV). Linux.
+
+ `flags`: MSG_DONTWAIT does not wait for room in the socket's buffer; without it the call waits as
+ sendmsg() does, unless the socket is non-blocking (O_NONBLOCK), at most for SO_SNDTIMEO, and
+ goes on after signals. MSG_CONFIRM tells the kernel that the members have answered lately.
+ MSG_NOSIGNAL changes nothing.
+
+ `errors` is NULL or has room for `count` numbers of errno.h: 0 for a member whose datagram was
+ handed to the network, EAGAIN where there was no room for it, ECONNREFUSED, ENETUNREACH and
+ others as sendmsg() has them; EFAULT, EINVAL, EMSGSIZE, EAFNOSUPPORT for members that are wrong
+ in themselves. A member's error does not affect the others. Members may be others with each call.
+
+ Returns the number of members without an error. Or -1 with `errno`, when the call as a whole is
+ refused; then nothing was sent and `errors` is as it was: EBADF, ENOTSOCK, EINVAL if it is no UDP
+ socket, or for a count below 0 or above 2^20 or more than 1024 pieces, EFAULT if a pointer that is
+ needed is NULL or not aligned, EMSGSIZE for a payload above 65,535 bytes, EOPNOTSUPP for other
+ flags, ENOTRECOVERABLE after a bug in the library.
+
+ # Safety
+ `vec` is NULL or may be read, and so may what it points to; `errors` is NULL or may be written
+ to. Nothing of it changes during the call. No other thread closes `sd` meanwhile.
+ */
+int sendgroup(int sd, const struct sendgroup_vec *vec, int count, int flags, int *errors);
 
 #ifdef __cplusplus
 }  // extern "C"

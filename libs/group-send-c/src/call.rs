@@ -4,7 +4,7 @@
 //! An error that concerns the group refuses the call; one that concerns a recipient refuses that
 //! recipient. `group-send` decides how to send.
 
-use crate::{Failure, Recipient, SENDGROUP_PACKETS_MAX, SENDGROUP_RECIPIENTS_MAX};
+use crate::{Failure, Member, Recipient, SENDGROUP_PACKETS_MAX, SENDGROUP_RECIPIENTS_MAX};
 use group_send::{SendError, Sender, Slot};
 use libc::{c_int, iovec, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use std::mem::offset_of;
@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::slice;
 
 /// Longest packet or private part; more is in no UDP datagram.
-const LEN_MAX: usize = u16::MAX as usize;
+pub(crate) const LEN_MAX: usize = u16::MAX as usize;
 
 /// The arrays of a call, `recipients` in the form C has.
 ///
@@ -71,14 +71,48 @@ impl Scratch {
             self.slots.push(first_slot(recipient, packets.len(), parsed.as_ref().err()));
             self.parsed.push(parsed.unwrap_or(NOBODY));
         }
+        self.hand_over(privates, |readable, slots| {
+            let _ = sender.send_group(packets, readable, slots);
+        });
+        let slots = recipients.iter_mut().zip(&self.slots);
+        slots.filter_map(|(recipient, slot)| report(recipient, *slot, packets.len()).then_some(())).count()
+    }
+
+    /// Reads the members of a published call for `send`, and returns a slot for each.
+    ///
+    /// # Safety
+    /// What the members point to may be read and is not changed meanwhile.
+    pub(crate) unsafe fn send_members(
+        &mut self,
+        members: &[Member],
+        send: impl FnOnce(&[group_send::Recipient<'_>], &mut [Slot]),
+    ) -> &[Slot] {
+        let mut privates = recycle(std::mem::take(&mut self.privates));
+        self.slots.clear();
+        self.parsed.clear();
+        for member in members {
+            // SAFETY: the same contract as this function's.
+            let parsed = unsafe { parse_member(member, &mut privates) };
+            let refused = parsed.as_ref().err().map(|&errno| SendError::Kernel(errno));
+            self.slots.push(Slot { sent: 0, failed: u32::from(refused.is_some()), error: refused });
+            self.parsed.push(parsed.unwrap_or(NOBODY));
+        }
+        self.hand_over(privates, send);
+        &self.slots
+    }
+
+    /// Calls `send` with what was read, `privates` being the private parts of all in order.
+    fn hand_over(
+        &mut self,
+        privates: Vec<&[u8]>,
+        send: impl FnOnce(&[group_send::Recipient<'_>], &mut [Slot]),
+    ) {
         let mut readable = recycle(std::mem::take(&mut self.recipients));
         let mut rest = &privates[..];
         readable.extend(self.parsed.iter().map(|parsed| parsed.with_private(&mut rest)));
-        let _ = sender.send_group(packets, &readable, &mut self.slots);
+        send(&readable, &mut self.slots);
         self.recipients = recycle(readable);
         self.privates = recycle(privates);
-        let slots = recipients.iter_mut().zip(&self.slots);
-        slots.filter_map(|(recipient, slot)| report(recipient, *slot, packets.len()).then_some(())).count()
     }
 }
 
@@ -138,12 +172,31 @@ unsafe fn parse(recipient: &Recipient, packets: usize, privates: &mut Vec<&[u8]>
     Ok(Parsed { destination, prepend: prepend_len, append: append_len })
 }
 
+/// As [`parse`], of a member of a published call.
+///
+/// # Safety
+/// What it points to may be read and is not changed while `privates` is used.
+unsafe fn parse_member(member: &Member, privates: &mut Vec<&[u8]>) -> Result<Parsed, c_int> {
+    // SAFETY: the same contract as this function's.
+    let destination = unsafe { address(member.name, member.namelen) }?;
+    let before = privates.len();
+    let parts = [&member.prepend, &member.append].map(|part| (part, usize::from(part.iov_len > 0)));
+    for (part, len) in parts {
+        // SAFETY: one element, whose own pointer and length are as the contract says.
+        if let Err(errno) = unsafe { gather(part, len, privates) } {
+            privates.truncate(before);
+            return Err(errno);
+        }
+    }
+    Ok(Parsed { destination, prepend: parts[0].1, append: parts[1].1 })
+}
+
 /// Appends `len` pieces of memory to `slices`.
 ///
 /// # Safety
 /// `pieces` is NULL or points to the stated number of elements, each of which is NULL or points to
 /// its stated number of bytes; they must not be changed while `slices` is used.
-unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> Result<(), c_int> {
+pub(crate) unsafe fn gather(pieces: *const iovec, len: usize, slices: &mut Vec<&[u8]>) -> Result<(), c_int> {
     if len == 0 {
         return Ok(());
     }
@@ -219,7 +272,7 @@ fn report(recipient: &mut Recipient, slot: Slot, packets: usize) -> bool {
     recipient.error == 0 && slot.sent as usize == packets
 }
 
-fn errno(error: SendError) -> c_int {
+pub(crate) fn errno(error: SendError) -> c_int {
     match error {
         SendError::WouldBlock => libc::EAGAIN,
         SendError::NoBuffers => libc::ENOBUFS,

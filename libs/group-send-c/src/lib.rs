@@ -2,9 +2,10 @@
 //!
 //! One call sends shared packets to many recipients, each with private bytes before and after, and
 //! fills an error slot for each: the shape of sendgroup() (Lahav, Brecht, Karsten, Wang, Zhao;
-//! NOSSDAV 2008), which was a system call and took one packet at a time. Here it takes several, for
-//! only then can the kernel join a recipient's. The header is made from this file by cbindgen and
-//! compared by `tests/group-send-c/main.rs`; reading what C passes is `call.rs`, options are `options.rs`.
+//! NOSSDAV 2008), which was a system call and took one packet at a time. That one is `published.rs`.
+//! The calls here take several, for only then can the kernel join a recipient's. The header is made
+//! from both files by cbindgen and compared by `tests/group-send-c/main.rs`; reading what C passes is
+//! `call.rs`, options are `options.rs`.
 //!
 //! A panic, which would be a bug, is answered by `-ENOTRECOVERABLE` at the boundary and never
 //! unwinds into C.
@@ -13,6 +14,11 @@
 
 mod call;
 mod options;
+#[cfg(target_os = "linux")]
+mod published;
+
+#[cfg(target_os = "linux")]
+pub use published::{GroupVec, Member, sendgroup};
 
 use call::Scratch;
 use libc::{c_char, c_int, iovec, sockaddr, socklen_t, ssize_t};
@@ -164,7 +170,7 @@ pub unsafe extern "C" fn sendgroup_send(
     }
 }
 
-/// As `sendgroup_send`, through a socket that is opened for this call only: for groups now and
+/// As `sendgroup_send`, through a sender that is opened for this call only: for groups now and
 /// then. Opening costs some system calls, and what a device refuses is found out each time.
 ///
 /// Returns also what `sendgroup_open` returns when it fails.
@@ -172,7 +178,7 @@ pub unsafe extern "C" fn sendgroup_send(
 /// # Safety
 /// As `sendgroup_send`. `fd` stays open during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendgroup(
+pub unsafe extern "C" fn sendgroup_once(
     fd: c_int,
     packets: *const iovec,
     packets_len: usize,

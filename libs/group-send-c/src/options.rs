@@ -87,6 +87,10 @@ pub(crate) fn failure(error: SetupError) -> Failure {
     Failure { errno, why: error.to_string() }
 }
 
+pub(crate) fn socket_failure(error: std::io::Error) -> Failure {
+    Failure { errno: error.raw_os_error().unwrap_or(libc::EINVAL), why: error.to_string() }
+}
+
 /// Writes as much of `text` as there is room for, whole characters and a zero.
 ///
 /// # Safety

@@ -158,7 +158,7 @@ static void opened_for_one_call(void)
     struct iovec packet = piece("now and then");
     int fd = udp_socket();
 
-    CHECK(sendgroup(fd, &packet, 1, &one, 1) == 1);
+    CHECK(sendgroup_once(fd, &packet, 1, &one, 1) == 1);
     expect(listener.fd, "now and then");
     close(listener.fd);
     close(fd);
@@ -325,7 +325,7 @@ static void absurd_calls_are_refused(void)
     CHECK(sendgroup_send(sender, NULL, 0, NULL, 0) == 0);
     CHECK(sendgroup_send(sender, &packet, 1, NULL, 0) == 0);
     CHECK(memcmp(&one, &before, sizeof(one)) == 0);
-    CHECK(sendgroup(-1, &packet, 1, &one, 1) == -EBADF);
+    CHECK(sendgroup_once(-1, &packet, 1, &one, 1) == -EBADF);
     expect_nothing(listener.fd);
 
     CHECK(sendgroup_open(fd, NULL, NULL, why, sizeof(why)) == -EFAULT);

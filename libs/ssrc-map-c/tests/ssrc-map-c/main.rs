@@ -31,6 +31,16 @@ fn cpp_program_works_with_the_shared_library() {
 }
 
 #[test]
+fn installed_library_has_a_soname_and_versions() {
+    PACKAGE.run_installed("tests/c/map.c");
+}
+
+#[test]
+fn sanitizers_find_nothing() {
+    PACKAGE.run("tests/c/map.c", Language::C, Linkage::Sanitized, &[]);
+}
+
+#[test]
 fn header_is_what_cbindgen_makes_of_the_source() {
     PACKAGE.assert_header_is_current();
 }
