@@ -91,6 +91,30 @@ impl InboundContext {
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
     }
 
+    /// Gives a stream other keys, or keys of its own instead of the template's. Its indices continue.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownSsrc`], [`SetupError::NoKeys`], [`SetupError::KeysDoNotFit`].
+    pub fn set_stream_keys(&mut self, ssrc: u32, keys: &[MasterKey]) -> Result<(), SetupError> {
+        let own = KeyGroup::new(keys, self.config.backend)?;
+        let stream = self.streams.get_mut(ssrc).ok_or(SetupError::UnknownSsrc)?;
+        self.has_cm_keys |= !own.profile.is_aead();
+        stream.own = Some(Box::new(own));
+        Ok(())
+    }
+
+    /// Gives the context other template keys, or the first ones. The indices of its streams continue;
+    /// those with their own keys are not affected.
+    ///
+    /// # Errors
+    /// [`SetupError::NoKeys`], [`SetupError::KeysDoNotFit`].
+    pub fn set_template_keys(&mut self, keys: &[MasterKey]) -> Result<(), SetupError> {
+        let template = KeyGroup::new(keys, self.config.backend)?;
+        self.has_cm_keys |= !template.profile.is_aead();
+        self.template = Some(template);
+        Ok(())
+    }
+
     /// Forgets a stream. Returns whether it was there.
     ///
     /// **Its replay protection is lost too**: with template keys, anyone who recorded its packets

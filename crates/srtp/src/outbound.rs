@@ -21,8 +21,8 @@ use crate::{MasterKey, Plaintext, Profile, ProtectError, SetupError};
 /// **One master key serves one direction of one association: never make two of these, or one of
 /// these and the peer's, from the same key.** Streams are created by their first packet if there
 /// are template keys (what libsrtp calls a wildcard), otherwise by
-/// [`add_stream`](Self::add_stream). They are kept while the context lives: a restarted stream
-/// would repeat its nonces. For the same reason no index is used for two packets. Retransmit by RTX
+/// [`add_stream`](Self::add_stream). Those of the template are kept while the context lives: a
+/// restarted stream would repeat its nonces. For the same reason no index is used for two packets. Retransmit by RTX
 /// with its own SSRC (RFC 4588), or the protected bytes unchanged: kept, or made again by
 /// [`protect_rtp_again`](Self::protect_rtp_again).
 pub struct OutboundContext {
@@ -90,6 +90,39 @@ impl OutboundContext {
         let own = KeyGroup::new(keys, self.config.backend)?;
         self.has_cm_keys |= !own.profile.is_aead();
         self.insert(ssrc, Some(Box::new(own))).map_err(|_| SetupError::TooManyStreams)
+    }
+
+    /// Gives a stream other keys, or keys of its own instead of the template's; its indices continue.
+    ///
+    /// # Errors
+    /// [`SetupError::UnknownSsrc`], [`SetupError::NoKeys`], [`SetupError::KeysDoNotFit`].
+    pub fn set_stream_keys(&mut self, ssrc: u32, keys: &[MasterKey]) -> Result<(), SetupError> {
+        let own = KeyGroup::new(keys, self.config.backend)?;
+        let stream = self.streams.get_mut(ssrc).ok_or(SetupError::UnknownSsrc)?;
+        self.has_cm_keys |= !own.profile.is_aead();
+        stream.own = Some(Box::new(own));
+        Ok(())
+    }
+
+    /// Gives the context other template keys, or the first ones; the indices of its streams continue.
+    /// Streams with their own keys are not affected.
+    ///
+    /// # Errors
+    /// [`SetupError::NoKeys`], [`SetupError::KeysDoNotFit`].
+    pub fn set_template_keys(&mut self, keys: &[MasterKey]) -> Result<(), SetupError> {
+        let template = KeyGroup::new(keys, self.config.backend)?;
+        self.has_cm_keys |= !template.profile.is_aead();
+        self.template = Some(template);
+        Ok(())
+    }
+
+    /// Forgets a stream with keys of its own, and which indices it used. Returns whether it was there.
+    ///
+    /// **The SSRC must never get the same keys again**: its packets would repeat nonces. A stream that
+    /// uses the template keys stays, for that reason, and the answer is `false`.
+    pub fn remove_stream(&mut self, ssrc: u32) -> bool {
+        self.streams.get(ssrc).is_some_and(|stream| stream.own.is_some())
+            && self.streams.remove(ssrc).is_some()
     }
 
     /// Makes the template key with this MKI protect from the next packet on. Indices continue.

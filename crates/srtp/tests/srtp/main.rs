@@ -10,6 +10,7 @@ mod key_lifetime;
 mod later_tags;
 mod mki;
 mod naive_twin;
+mod new_keys;
 mod nonce_never_repeats;
 mod replay_window;
 mod rfc3711;
